@@ -1,0 +1,140 @@
+"""Everything wirelake raises, in one tree: blame is a type, cause is an enum, place is data.
+
+```
+WirelakeError
+├── ProtocolError              somebody broke a specification: carries `fault`, `clause`
+│   ├── LocalProtocolError     … it was us: a bug in the calling code
+│   └── RemoteProtocolError    … it was the peer
+│       └── DecodeError        … in the bytes themselves: carries `offset`
+├── SessionClosed              the conversation is over; nobody broke anything
+│   └── ConnectionLost         … it ended without a word
+├── PeerError                  the peer ended the conversation with an error of its own
+├── RequestTimeout             the peer did not answer in time
+├── ConnectFailed              no connection, or no finished handshake
+├── CaptureError               a file is not the capture it claims to be
+├── LakeError                  a lake cannot be read, written or started
+└── UsageError                 a command was called the wrong way
+```
+
+It refuses to know what any particular fault means: each protocol's `faults.py` does.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = [
+    "CaptureError",
+    "ConnectFailed",
+    "ConnectionLost",
+    "DecodeError",
+    "FaultLike",
+    "LakeError",
+    "LocalProtocolError",
+    "PeerError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "RequestTimeout",
+    "SessionClosed",
+    "UsageError",
+    "WirelakeError",
+]
+
+
+class FaultLike(Protocol):
+    """What an error needs of a room's fault: its name, its clause, and one plain sentence."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def clause(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+
+
+class WirelakeError(Exception):
+    """The root: catching it catches all of ours and nothing else."""
+
+
+class ProtocolError(WirelakeError):
+    """Somebody broke a specification; `fault` says which rule, `detail` what was seen."""
+
+    def __init__(self, fault: FaultLike, detail: str = "") -> None:
+        self.fault = fault
+        self.detail = detail
+        super().__init__(fault, detail)
+
+    @property
+    def clause(self) -> str:
+        """The clause or ruling that was broken."""
+        return self.fault.clause
+
+    def __str__(self) -> str:
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.clause}: {self.fault.text}{detail} ({self.fault.name})"
+
+
+class LocalProtocolError(ProtocolError):
+    """The calling code asked for something the specification forbids."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the specification."""
+
+
+class DecodeError(RemoteProtocolError):
+    """Bytes that cannot be read as a message; `offset` is the first byte that is wrong."""
+
+    def __init__(self, fault: FaultLike, offset: int, detail: str = "") -> None:
+        super().__init__(fault, detail)
+        self.offset = offset
+        self.args = (fault, offset, detail)
+
+    def __str__(self) -> str:
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.clause}: {self.fault.text} at byte {self.offset}{detail} ({self.fault.name})"
+
+
+class SessionClosed(WirelakeError):
+    """The conversation is over and nobody broke anything; the text says how it ended."""
+
+
+class ConnectionLost(SessionClosed):
+    """The connection ended without the word a parting peer says."""
+
+
+class PeerError(WirelakeError):
+    """The peer ended the conversation with an error message; `message` is that message."""
+
+    def __init__(self, message: object, text: str) -> None:
+        self.message = message
+        super().__init__(text)
+
+
+class RequestTimeout(WirelakeError):
+    """The peer did not answer a request in time; the connection lives on."""
+
+
+class ConnectFailed(WirelakeError):
+    """No connection could be made, or the handshake did not finish."""
+
+
+class CaptureError(WirelakeError):
+    """A file is not the capture it claims to be; `path` and `offset` say where."""
+
+    def __init__(self, path: str, offset: int, reason: str) -> None:
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+        super().__init__(path, offset, reason)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason} at byte {self.offset}"
+
+
+class LakeError(WirelakeError):
+    """A lake cannot be read, written or started; the text says what to do."""
+
+
+class UsageError(WirelakeError):
+    """A command was called the wrong way; the text says what would be right."""

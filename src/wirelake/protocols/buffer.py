@@ -1,0 +1,87 @@
+"""A buffer between a stream and a scanner: bytes go in as they arrive, whole frames come out, wherever the stream was cut.
+
+It never asks the scanner about a frame before all its announced bytes are there, so a large message that arrives in small pieces costs
+one copy, not one for each piece. It refuses to know any protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from wirelake.protocols.kernel import FAULT, START, active, array, table
+
+__all__ = ["Buffer", "Frames"]
+
+BATCH: Final = 256
+"""Frames scanned in one go."""
+
+Frames = tuple[bytes, list[list[int]], list[int]]
+"""Bytes, the rows of the frames in them, and their parts."""
+
+
+class Buffer:
+    """The unread end of a stream."""
+
+    def __init__(self, scan: Callable[..., Any], columns: int, part_columns: int, limits: tuple[int, ...], parts_per_frame: int) -> None:
+        self._scan = active(scan)
+        self._columns = columns
+        self._part_columns = part_columns
+        self._limits = limits
+        self._rows = table(BATCH, columns)
+        self._parts = table(BATCH + parts_per_frame, part_columns)
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._needed = 1
+        self._last = b""
+        self._end = 0
+        self.lost = False
+        """The scanner met a frame whose end cannot be known: nothing after it can be read."""
+
+    @property
+    def rest(self) -> bytes:
+        """What is buffered and not yet a whole frame."""
+        return b"".join(self._chunks)
+
+    @property
+    def taken(self) -> bytes:
+        """The bytes of the whole frames that the last `feed` gave."""
+        return self._last[: self._end]
+
+    def feed(self, data: bytes) -> Iterator[Frames]:
+        """Take what arrived; give whole frames, in batches."""
+        self._last, self._end = b"", 0
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size < self._needed or self.lost:
+            return
+        whole = data if len(self._chunks) == 1 else b"".join(self._chunks)
+        view, at, stop = array(whole), 0, len(whole)
+        while True:
+            count, used, end, need = self._scan(view, at, stop, self._rows, self._parts, self._limits)
+            if count:
+                rows = self._table(self._rows, count)
+                self.lost = rows[-1][FAULT] != 0 and rows[-1][START] == end
+                self._keep(whole, end, need)
+                yield whole, rows, self._flat(self._parts, used * self._part_columns)
+            if self.lost or need >= 0:
+                self._keep(whole, end, need)
+                return
+            at = end
+
+    def _keep(self, whole: bytes, end: int, need: int) -> None:
+        self._chunks = [whole[end:]] if end < len(whole) else []
+        self._size = len(whole) - end
+        self._needed = max(need, self._size + 1)
+        self._last, self._end = whole, end
+
+    def _table(self, flat: Any, count: int) -> list[list[int]]:
+        width = self._columns
+        if isinstance(flat, list):
+            return [flat[at : at + width] for at in range(0, count * width, width)]
+        rows: list[list[int]] = flat[: count * width].reshape(count, width).tolist()
+        return rows
+
+    def _flat(self, flat: Any, size: int) -> list[int]:
+        values: list[int] = flat[:size] if isinstance(flat, list) else flat[:size].tolist()
+        return values

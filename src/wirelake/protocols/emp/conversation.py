@@ -1,0 +1,86 @@
+"""The conversation of EMP as a table: who may say what when, and which rule a message breaks that may not be said.
+
+States are named from outside, so that client, server and the lake's auditor read the same table. It refuses to know bytes, time and
+what depends on data, such as which identifiers are in flight.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.messages import Application, Bye, Data, Error, Hello, Message, Ping, Pong
+
+__all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
+
+
+class Speaker(IntEnum):
+    """Who opened the connection, and who accepted it."""
+
+    CLIENT = 0
+    SERVER = 1
+
+    @property
+    def other(self) -> Speaker:
+        """Who listens when this one speaks."""
+        return Speaker(1 - self)
+
+
+class State(IntEnum):
+    """How far the conversation is."""
+
+    CONNECTED = 0
+    """Handshake: nobody has said anything."""
+    CLIENT_GREETED = 1
+    SERVER_GREETED = 2
+    OPEN = 3
+    """Both said hello: every exchange is allowed."""
+    CLIENT_LEFT = 4
+    """Termination: the client said bye or error; what the server still had on its way may arrive."""
+    SERVER_LEFT = 5
+    CLOSED = 6
+
+
+INITIAL: Final = State.CONNECTED
+CLIENT: Final = Speaker.CLIENT
+SERVER: Final = Speaker.SERVER
+MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Bye, Ping, Pong, Error, Data, Application)
+_EXCHANGES: Final[tuple[type[Message], ...]] = (Ping, Pong, Data, Application)
+
+TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
+    # Handshake: each peer says hello; the order does not matter.
+    (State.CONNECTED, CLIENT, Hello): State.CLIENT_GREETED,
+    (State.CONNECTED, SERVER, Hello): State.SERVER_GREETED,
+    (State.CLIENT_GREETED, SERVER, Hello): State.OPEN,
+    (State.SERVER_GREETED, CLIENT, Hello): State.OPEN,
+    # Termination: bye and error are allowed at any moment, once (EMP-26 for the first message).
+    **{
+        (state, speaker, parting): left
+        for speaker, left in ((CLIENT, State.CLIENT_LEFT), (SERVER, State.SERVER_LEFT))
+        for state in (State.CONNECTED, State.CLIENT_GREETED, State.SERVER_GREETED, State.OPEN)
+        for parting in (Bye, Error)
+    },
+    (State.CLIENT_LEFT, SERVER, Bye): State.CLOSED,
+    (State.CLIENT_LEFT, SERVER, Error): State.CLOSED,
+    (State.SERVER_LEFT, CLIENT, Bye): State.CLOSED,
+    (State.SERVER_LEFT, CLIENT, Error): State.CLOSED,
+    # Ping-pong, Data: at any moment after the handshake, by either peer.
+    **{(State.OPEN, speaker, exchange): State.OPEN for speaker in Speaker for exchange in _EXCHANGES},
+    # EMP-33: who stays may have spoken before the parting reached them.
+    **{(State.CLIENT_LEFT, SERVER, message): State.CLIENT_LEFT for message in (Hello, *_EXCHANGES)},
+    **{(State.SERVER_LEFT, CLIENT, message): State.SERVER_LEFT for message in (Hello, *_EXCHANGES)},
+}
+"""(state, speaker, message) -> next state. What is not here is forbidden."""
+
+_LEFT: Final = {CLIENT: (State.CLIENT_LEFT, State.CLOSED), SERVER: (State.SERVER_LEFT, State.CLOSED)}
+_GREETED: Final = {CLIENT: (State.CLIENT_GREETED, State.OPEN), SERVER: (State.SERVER_GREETED, State.OPEN)}
+
+
+def refusal(state: State, speaker: Speaker, message: type[Message]) -> Fault:
+    """Which rule is broken by a message that TRANSITIONS does not have."""
+    if state in _LEFT[speaker]:
+        return Fault.SPOKE_AFTER_PARTING  # EMP-33
+    if state not in _GREETED[speaker]:
+        return Fault.HELLO_EXPECTED  # EMP-26
+    return Fault.HELLO_REPEATED if message is Hello else Fault.SPOKE_TOO_SOON  # EMP-25, EMP-28

@@ -1,0 +1,130 @@
+"""Identifiers in flight: the requests this side asked, and those it was asked.
+
+It refuses to know messages and bytes, but for responses held back until their turn.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from enum import Enum, auto
+from typing import Final
+
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.emp.faults import Fault
+
+__all__ = ["LAST_ID", "Asked", "Match", "Served"]
+
+LAST_ID: Final = (1 << 64) - 1
+"""EMP-13: after this identifier there is none."""
+
+
+class Match(Enum):
+    """What a response belongs to."""
+
+    PENDING = auto()
+    LATE = auto()
+    NONE = auto()
+
+
+class Asked:
+    """Request-response, the asking side: what is pending, until when, and what was given up."""
+
+    def __init__(self, max_abandoned: int) -> None:
+        self._last_id = 0
+        self._pending: set[int] = set()
+        self._expiries: list[tuple[float, int]] = []
+        self._abandoned: dict[int, None] = {}
+        self._max_abandoned = max_abandoned
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def next_id(self) -> int:
+        """EMP-46: a counter that is incremented before each request, so the first is 1."""
+        if self._last_id == LAST_ID:  # EMP-13
+            raise LocalProtocolError(Fault.IDENTIFIERS_EXHAUSTED)
+        return self._last_id + 1
+
+    def ask(self, request_id: int, expiry: float | None) -> None:
+        """The request was sent."""
+        self._last_id = request_id
+        self._pending.add(request_id)
+        if expiry is not None:
+            heapq.heappush(self._expiries, (expiry, request_id))
+
+    def match(self, request_id: int) -> Match:
+        """A response came: whose? It is answered now (EMP-16: one late response is swallowed, then forgotten)."""
+        if request_id in self._pending:
+            self._pending.remove(request_id)
+            return Match.PENDING
+        if request_id in self._abandoned:
+            del self._abandoned[request_id]
+            return Match.LATE
+        return Match.NONE
+
+    def abandon(self, request_id: int) -> None:
+        """EMP-16: nobody waits for the answer any more."""
+        if request_id in self._pending:
+            self._pending.remove(request_id)
+            self._abandoned[request_id] = None
+            while len(self._abandoned) > self._max_abandoned:
+                del self._abandoned[next(iter(self._abandoned))]
+
+    @property
+    def deadline(self) -> float | None:
+        """When the first pending request expires."""
+        while self._expiries and self._expiries[0][1] not in self._pending:
+            heapq.heappop(self._expiries)
+        return self._expiries[0][0] if self._expiries else None
+
+    def expire(self, now: float) -> list[int]:
+        """Give up what is due."""
+        due = []
+        while (deadline := self.deadline) is not None and now >= deadline:
+            request_id = heapq.heappop(self._expiries)[1]
+            self.abandon(request_id)
+            due.append(request_id)
+        return due
+
+    def clear(self) -> None:
+        """The session is over: nothing is pending."""
+        self._pending.clear()
+        self._expiries.clear()
+        self._abandoned.clear()
+
+
+class Served:
+    """Request-response, the asked side: what is in flight, and (EMP-17) in which order it is answered."""
+
+    def __init__(self, in_order: bool) -> None:
+        self._in_order = in_order
+        self._waiting: set[int] = set()
+        self._order: deque[int] = deque()
+        self._held: dict[int, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, request_id: int) -> bool:
+        return request_id in self._waiting or request_id in self._held
+
+    def take(self, request_id: int) -> None:
+        """A request came."""
+        self._waiting.add(request_id)
+        if self._in_order:
+            self._order.append(request_id)
+
+    def answer(self, request_id: int, response: bytes) -> list[bytes]:
+        """The request is answered; returns the responses whose turn it is."""
+        if request_id not in self._waiting:
+            raise LocalProtocolError(Fault.RESPONSE_UNMATCHED, f"request {request_id}")
+        self._waiting.remove(request_id)
+        if not self._in_order:
+            return [response]
+        self._held[request_id] = response
+        ready = []
+        while self._order and self._order[0] in self._held:
+            ready.append(self._held.pop(self._order.popleft()))
+        return ready

@@ -1,0 +1,413 @@
+"""One side of an EMP conversation: bytes and time in; bytes, events and a deadline out.
+
+After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for what the peer did; sending may
+raise LocalProtocolError or SessionClosed, for what the caller did. It refuses to know sockets and clocks: `now` is any steadily growing
+number of seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from wirelake.errors import DecodeError, LocalProtocolError, SessionClosed
+from wirelake.protocols.buffer import Buffer
+from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.emp.events import (
+    DataReceived,
+    Ended,
+    Ending,
+    Event,
+    Noticed,
+    Opened,
+    RequestExpired,
+    RequestReceived,
+    ResponseReceived,
+)
+from wirelake.protocols.emp.faults import UNREADABLE, Fault
+from wirelake.protocols.emp.messages import (
+    APPLICATION_FIRST,
+    TYPES,
+    VERSION,
+    Application,
+    Bye,
+    Compression,
+    Data,
+    Error,
+    ErrorCode,
+    Extension,
+    Hello,
+    Message,
+    MessageType,
+    OtherExtension,
+    Ping,
+    Pong,
+    RequestResponse,
+    Scheme,
+    name_of,
+)
+from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Codec, Options, Refused
+from wirelake.protocols.emp.requests import LAST_ID, Asked, Match, Served
+from wirelake.protocols.emp.scanner import (
+    BODY,
+    BODY_LENGTH,
+    ERROR_TEXT,
+    ODD_BITS,
+    ODD_BODY,
+    ODDITIES,
+    PART_COLUMNS,
+    REQUEST,
+    REQUEST_ID,
+    ROW_COLUMNS,
+)
+from wirelake.protocols.emp.wire import blocks, encode, message, pack, scan, unpack
+from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
+
+__all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
+
+
+class Session:
+    """A conversation as one of its two speakers lives it."""
+
+    def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS) -> None:
+        self.speaker = speaker
+        self.peer = speaker.other
+        self.options = options
+        self.state = INITIAL
+        self.ended: Ended | None = None
+        limits = options.limits
+        self._buffer = Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_extension_blocks)
+        self._output: list[bytes] = []
+        self._events: list[Event] = []
+        self._asked = Asked(options.max_abandoned)
+        self._served = Served(options.in_order)
+        self._handshake_deadline: float | None = None
+        self._next_ping: float | None = None
+        self._pong_deadline: float | None = None
+        self._ping_pending = False
+
+    # What comes out.
+
+    def output(self) -> bytes:
+        """The bytes to send now; they are gone from here."""
+        if not self._output:
+            return b""
+        data = self._output[0] if len(self._output) == 1 else b"".join(self._output)
+        self._output.clear()
+        return data
+
+    def events(self) -> list[Event]:
+        """What happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called next, whatever else happens."""
+        timers = (self._handshake_deadline, self._next_ping, self._pong_deadline, self._asked.deadline)
+        return min((timer for timer in timers if timer is not None), default=None)
+
+    @property
+    def frames(self) -> bytes:
+        """The whole messages that the last `receive` took; `rest` is what it could not take."""
+        return self._buffer.taken
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes received that are no whole message."""
+        return self._buffer.rest
+
+    @property
+    def pending(self) -> int:
+        """Requests of ours without an answer."""
+        return len(self._asked)
+
+    @property
+    def serving(self) -> int:
+        """Requests of the peer without an answer."""
+        return len(self._served)
+
+    # What the caller does.
+
+    def start(self, now: float) -> None:
+        """Handshake: say hello, and wait for the peer's."""
+        self._say(Hello(VERSION))
+        if self.options.handshake_timeout is not None:
+            self._handshake_deadline = now + self.options.handshake_timeout
+
+    def send(
+        self, body: bytes, *, compress: bool = False, type_id: int = MessageType.DATA, extensions: tuple[OtherExtension, ...] = ()
+    ) -> None:
+        """Data: send a body, packed if asked, as data or as an application's own type."""
+        self._require_open()
+        self._say(self._carry(body, extensions, compress, type_id))
+
+    def request(
+        self,
+        body: bytes,
+        now: float,
+        *,
+        timeout: float | None = None,
+        compress: bool = False,
+        type_id: int = MessageType.DATA,
+        extensions: tuple[OtherExtension, ...] = (),
+    ) -> int:
+        """Request-response: ask, and return the identifier that the response will carry."""
+        self._require_open()
+        request_id = self._asked.next_id
+        self._say(self._carry(body, (RequestResponse(True, request_id), *extensions), compress, type_id))
+        timeout = self.options.request_timeout if timeout is None else timeout
+        self._asked.ask(request_id, None if timeout is None else now + timeout)
+        return request_id
+
+    def respond(
+        self,
+        request_id: int,
+        body: bytes,
+        *,
+        compress: bool = False,
+        type_id: int = MessageType.DATA,
+        extensions: tuple[OtherExtension, ...] = (),
+    ) -> None:
+        """Request-response: answer a request of the peer."""
+        self._require_open()
+        response = self._carry(body, (RequestResponse(False, request_id), *extensions), compress, type_id)
+        self._output += self._served.answer(request_id, encode(response, self.options.limits))
+
+    def abandon(self, request_id: int) -> None:
+        """EMP-16: give a request up; one late answer to it will be swallowed."""
+        self._asked.abandon(request_id)
+
+    def ping(self, now: float) -> None:
+        """Ping-pong: ask for a pong; never before the last one came (EMP-31)."""
+        self._require_open()
+        if self._ping_pending:
+            raise LocalProtocolError(Fault.PING_OVERLAPPING)
+        self._say(Ping())
+        self._ping_pending = True
+        self._next_ping = None
+        if self.options.pong_timeout is not None:
+            self._pong_deadline = now + self.options.pong_timeout
+
+    def bye(self, detail: str = "") -> None:
+        """Termination: say bye; the session is over here."""
+        if self.ended is None:
+            self._say(Bye())
+            self._end(Ended(Ending.BYE, self.speaker, True, detail=detail))
+
+    def fail(
+        self,
+        fault: Fault,
+        detail: str = "",
+        *,
+        extension_id: int | None = None,
+        error_code: int | None = None,
+        extension_error_code: int | None = None,
+    ) -> None:
+        """Termination: the error message this fault is answered with, if any (EMP-22), and the end of the session."""
+        if self.ended is not None:
+            return
+        rule = fault.rule
+        code = rule.error_code if error_code is None else error_code
+        error = None
+        if code is not None and (self.state, self.speaker, Error) in TRANSITIONS:
+            extended = code == ErrorCode.EXTENSION  # EMP-6: zero elsewhere
+            error = Error(
+                code,
+                (rule.extension_id if extension_id is None else extension_id) if extended else 0,
+                (rule.extension_error_code if extension_error_code is None else extension_error_code) if extended else 0,
+                f"{fault.clause}: {fault.text}{': ' + detail if detail else ''}",
+            )
+            self._say(error)
+        self._end(Ended(Ending.ERROR if error else Ending.CLOSED, self.speaker, True, fault, error, detail))
+
+    # What the world does.
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Bytes from the peer. Whatever they are, this does not raise."""
+        for taken, rows, parts in self._buffer.feed(data):
+            for row in rows:
+                if self.ended is not None:
+                    return
+                self._take(taken, row, parts, now)
+
+    def receive_eof(self, now: float) -> None:  # noqa: ARG002 - every input of a session carries the time
+        """EMP-43: the peer closed the connection."""
+        if self.ended is None:
+            fault = Fault.CLOSED_INSIDE_MESSAGE if self._buffer.rest else Fault.CLOSED_WITHOUT_PARTING
+            self._end(Ended(Ending.CLOSED, self.peer, False, fault))
+
+    def tick(self, now: float) -> None:
+        """Time passed: timers that are due fire."""
+        if self._handshake_deadline is not None and now >= self._handshake_deadline:  # EMP-29
+            self.fail(Fault.HANDSHAKE_TIMEOUT)
+        if self._pong_deadline is not None and now >= self._pong_deadline:  # EMP-32
+            self.fail(Fault.PONG_TIMEOUT)
+        if self.ended is None:
+            self._events += [RequestExpired(request_id) for request_id in self._asked.expire(now)]
+        if self._next_ping is not None and now >= self._next_ping:
+            self.ping(now)
+
+    def pause(self) -> None:
+        """The owner stops reading for a while: a pong that waits unread is not a silent peer."""
+        self._pong_deadline = None
+
+    def resume(self, now: float) -> None:
+        """The owner reads again."""
+        if self._ping_pending and self.ended is None and self.options.pong_timeout is not None:
+            self._pong_deadline = now + self.options.pong_timeout
+
+    # Inside.
+
+    def _advance(self, speaker: Speaker, said: type[Message]) -> bool:
+        """The only place where the state changes."""
+        after = TRANSITIONS.get((self.state, speaker, said))
+        if after is None:
+            return False
+        self.state = after
+        return True
+
+    def _say(self, said: Message) -> None:
+        data = encode(said, self.options.limits)
+        if not self._advance(self.speaker, type(said)):
+            raise LocalProtocolError(refusal(self.state, self.speaker, type(said)))
+        self._output.append(data)
+
+    def _require_open(self) -> None:
+        if self.ended is not None:
+            raise SessionClosed(str(self.ended.reason()))
+        if self.state is not State.OPEN:
+            raise LocalProtocolError(Fault.SPOKE_TOO_SOON)
+
+    def _end(self, ended: Ended) -> None:
+        self.ended = ended
+        self._handshake_deadline = self._next_ping = self._pong_deadline = None
+        self._asked.clear()
+        self._events.append(ended)
+
+    def _carry(self, body: bytes, extensions: tuple[Extension, ...], compress: bool, type_id: int) -> Data | Application:
+        if compress:  # EMP-39: request-response first, compression last
+            extensions = (*extensions, Compression(Scheme.GZIP))
+            body = pack(body)
+        return Data(body, extensions) if type_id == MessageType.DATA else Application(type_id, body, extensions)
+
+    def _take(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
+        """One message of the peer, in the order of judgement: can it be read, may it be said now, may it be said at all."""
+        kind, fault = row[KIND], row[FAULT]
+        said = _MESSAGES.get(kind, Application)
+        if said is Error:
+            self._take_error(data, row, parts)
+        elif fault and fault in UNREADABLE:
+            self.fail(Fault(fault), f"byte {row[FAULT_AT] - row[START]} of a message")
+        elif not self._advance(self.peer, said):
+            self.fail(refusal(self.state, self.peer, said), name_of(said))
+        elif fault:
+            self.fail(Fault(fault), extension_id=data[row[FAULT_AT] + 4] if fault == Fault.EXTENSION_UNKNOWN else None)
+        else:
+            if row[ODDITIES] & ODD_BITS:
+                self._events.append(Noticed(Fault.UNUSED_BITS_SET))
+            if row[ODDITIES] & ODD_BODY:
+                self._events.append(Noticed(Fault.BODY_IGNORED))
+            if kind >= MessageType.DATA:
+                self._take_data(data, row, parts)
+            elif said is Hello:
+                self._take_hello(data[row[BODY]], now)
+            elif said is Ping:
+                self._say(Pong())  # EMP-31: every one is answered
+            elif said is Pong:
+                self._take_pong(now)
+            else:  # EMP-33: a bye is not answered
+                self._end(Ended(Ending.BYE, self.peer, False))
+
+    def _take_hello(self, version: int, now: float) -> None:
+        if version != VERSION:  # EMP-27
+            self.fail(Fault.VERSION_UNSUPPORTED, f"version {version}")
+            return
+        self._handshake_deadline = None
+        self._plan_ping(now)
+        self._events.append(Opened(version))
+
+    def _take_pong(self, now: float) -> None:
+        if not self._ping_pending:  # EMP-30
+            self._events.append(Noticed(Fault.PONG_UNSOLICITED))
+            return
+        self._ping_pending = False
+        self._pong_deadline = None
+        self._plan_ping(now)
+
+    def _plan_ping(self, now: float) -> None:
+        self._next_ping = None if self.options.ping_interval is None else now + self.options.ping_interval
+
+    def _take_error(self, data: bytes, row: list[int], parts: list[int]) -> None:
+        """EMP-22: an error is never answered, however it looks; what can be read of it is kept."""
+        self._advance(self.peer, Error)
+        fault = None
+        try:
+            error = cast(Error, message(data, row, parts))
+        except DecodeError as reason:
+            fault = cast(Fault, reason.fault)
+            body = data[row[BODY] : row[BODY] + row[BODY_LENGTH]].ljust(ERROR_TEXT, b"\x00")
+            error = Error(body[0], body[1], body[2], body[ERROR_TEXT:].decode(errors="replace"))
+        self._end(Ended(Ending.ERROR, self.peer, False, fault, error))
+
+    def _take_data(self, data: bytes, row: list[int], parts: list[int]) -> None:
+        type_id, at = row[KIND], row[BODY]
+        if type_id >= APPLICATION_FIRST and type_id not in self.options.application_types:  # EMP-24
+            self.fail(Fault.TYPE_UNREGISTERED, f"type {type_id}")
+            return
+        body = data[at : at + row[BODY_LENGTH]]
+        others: tuple[OtherExtension, ...] = ()
+        if row[PARTS] > (row[REQUEST] >= 0):
+            extensions = blocks(data, row, parts)
+            others = tuple(one for one in extensions if isinstance(one, OtherExtension))
+            undone = self._undo(extensions, body)
+            if undone is None:
+                return
+            body = undone
+        if row[REQUEST] < 0:
+            self._events.append(DataReceived(body, type_id, others))
+        elif row[REQUEST]:
+            self._take_request(RequestReceived(row[REQUEST_ID] & LAST_ID, body, type_id, others))
+        else:
+            self._take_response(ResponseReceived(row[REQUEST_ID] & LAST_ID, body, type_id, others))
+
+    def _undo(self, extensions: tuple[Extension, ...], body: bytes) -> bytes | None:
+        """EMP-39: undo what the extensions did to the body, the last first; None if the session failed on it."""
+        for extension in reversed(extensions):
+            if isinstance(extension, Compression):
+                try:
+                    body = unpack(extension.scheme, body, self.options.limits.max_body_size)
+                except DecodeError as reason:
+                    self.fail(cast(Fault, reason.fault), reason.detail)
+                    return None
+            elif isinstance(extension, OtherExtension):
+                codec = self.options.codecs.get(extension.id)
+                if codec is None:  # EMP-9
+                    self.fail(Fault.EXTENSION_UNKNOWN, f"extension {extension.id}", extension_id=extension.id)
+                    return None
+                try:
+                    body = codec.undo(extension.content, body)
+                except Refused as reason:
+                    self.fail(Fault.EXTENSION_REFUSED, str(reason), extension_id=extension.id, extension_error_code=reason.code)
+                    return None
+        return body
+
+    def _take_request(self, request: RequestReceived) -> None:
+        if not self.options.answers_requests:  # EMP-19
+            self.fail(Fault.REQUEST_UNHANDLED, f"request {request.request_id}")
+        elif request.request_id in self._served:  # EMP-18
+            self.fail(Fault.REQUEST_ID_IN_FLIGHT, f"request {request.request_id}")
+        else:
+            self._served.take(request.request_id)
+            self._events.append(request)
+
+    def _take_response(self, response: ResponseReceived) -> None:
+        match self._asked.match(response.request_id):
+            case Match.PENDING:
+                self._events.append(response)
+            case Match.LATE:
+                self._events.append(Noticed(Fault.RESPONSE_LATE))
+            case Match.NONE:  # EMP-16
+                self.fail(Fault.RESPONSE_UNMATCHED, f"request {response.request_id}")
+
+
+_MESSAGES: Final[dict[int, type[Message]]] = {number: one for one, number in TYPES.items()}

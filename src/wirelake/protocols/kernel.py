@@ -1,0 +1,187 @@
+"""The `@kernel` decorator and what every scanner shares: byte readers and the first columns of a row.
+
+A kernel is a plain function over bytes that writes integers into the flat rows it was given. It runs as it stands, which costs nothing
+to start, or compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form this process
+chose; both give the same rows, and tests hold them to it.
+
+It refuses to know any protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+__all__ = [
+    "FAULT",
+    "FAULT_AT",
+    "KIND",
+    "LENGTH",
+    "NO_ROOM",
+    "PART",
+    "PARTS",
+    "SHARED",
+    "START",
+    "active",
+    "array",
+    "compiled",
+    "i64",
+    "kernel",
+    "table",
+    "u16",
+    "u32",
+    "use_compiled",
+    "walker",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# The columns every scanner's row begins with, so that buffers, walkers and the ledger serve all rooms.
+START: Final = 0
+"""Offset of the first byte of the frame."""
+LENGTH: Final = 1
+"""Bytes in the frame; of a frame whose end cannot be known, the bytes that were looked at."""
+KIND: Final = 2
+"""The protocol's own number for what this frame is."""
+FAULT: Final = 3
+"""0, or the room's fault code: the first rule this frame breaks."""
+FAULT_AT: Final = 4
+"""Offset of the byte that breaks it."""
+PART: Final = 5
+"""Index of the first row of this frame in the second, flat array (blocks, TLVs, …)."""
+PARTS: Final = 6
+"""How many rows it has there."""
+SHARED: Final = 7
+"""How many columns are shared: a room's own columns start here."""
+
+NO_ROOM: Final = -1
+"""What a scanner says it needs when it stopped because the rows or parts it was given are full."""
+
+_kernels: list[Callable[..., Any]] = []
+_dispatchers: dict[Callable[..., Any], Callable[..., Any]] = {}
+_use_compiled = False
+
+
+def kernel(function: F) -> F:
+    """Mark a function as a kernel: it runs as it stands, and `compiled` finds it."""
+    _kernels.append(function)
+    return function
+
+
+def compiled(function: F) -> F:
+    """The same kernel through Numba; loading Numba happens here and nowhere else. Arrays in, see `array` and `table`."""
+    if function not in _dispatchers:
+        import numba  # noqa: PLC0415 - half a second that a short command must not pay
+
+        for one in _kernels:
+            if one not in _dispatchers:
+                _dispatchers[one] = numba.njit(cache=True)(one)
+                if _dispatchers[one] is not one:
+                    # Lets one kernel call another: Numba asks an object whose type it does not know for it here.
+                    one._numba_type_ = numba.types.Dispatcher(_dispatchers[one])  # type: ignore[attr-defined]  # a function's dict
+    return _dispatchers[function]  # type: ignore[return-value]  # a dispatcher is called like its function
+
+
+def use_compiled() -> bool:
+    """Let `active` choose compiled kernels from now on in this process, if Numba is installed; says whether it does.
+
+    Servers, benchmarks and the lake call this once; short commands do not.
+    """
+    global _use_compiled  # noqa: PLW0603 - one switch per process is the point
+    try:
+        import numba  # noqa: PLC0415 - see compiled
+    except ImportError:
+        return False
+    _use_compiled = not bool(getattr(numba.config, "DISABLE_JIT", False))
+    return _use_compiled
+
+
+def active(function: F) -> F:
+    """The form of a kernel this process runs; what it is given comes from `array` and `table`."""
+    return compiled(function) if _use_compiled else function
+
+
+def array(data: bytes) -> Any:
+    """Bytes as the active kernels read them."""
+    if not _use_compiled:
+        return data
+    import numpy as np  # noqa: PLC0415 - only where kernels run compiled
+
+    return np.frombuffer(data, np.uint8)
+
+
+def table(rows: int, columns: int) -> Any:
+    """Room for so many rows, flat, as the active kernels write them."""
+    if not _use_compiled:
+        return [0] * (rows * columns)
+    import numpy as np  # noqa: PLC0415 - only where kernels run compiled
+
+    return np.zeros(rows * columns, np.int64)
+
+
+@kernel
+def u16(data: Any, at: int) -> int:
+    """Two bytes, big-endian. (Adding to a literal makes Numba see signed numbers, as every other number here is.)"""
+    value: int = ((0 + data[at]) << 8) | (0 + data[at + 1])
+    return value
+
+
+@kernel
+def u32(data: Any, at: int) -> int:
+    """Four bytes, big-endian."""
+    value: int = ((0 + data[at]) << 24) | ((0 + data[at + 1]) << 16) | ((0 + data[at + 2]) << 8) | (0 + data[at + 3])
+    return value
+
+
+@kernel
+def i64(data: Any, at: int) -> int:
+    """Eight bytes, big-endian, as the signed number with the same bits: what an int64 column can hold."""
+    high = u32(data, at)
+    if high >= 0x80000000:
+        high -= 0x100000000
+    return (high << 32) | u32(data, at + 4)
+
+
+def walker(scan: Callable[..., Any], find: Callable[..., Any], columns: int, part_columns: int) -> Callable[..., Any]:
+    """A kernel that runs `scan` over many runs, and over what comes after bytes it cannot read.
+
+    Where a run stops making sense, `find` looks for the next certain frame; what lies between is one row that carries the fault and
+    spans exactly those bytes. So of every run all bytes are in rows, but for an unfinished frame at its end.
+    """
+
+    @kernel
+    def walk(
+        data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, run_of: Any, parts: Any, ends: Any, limits: Any
+    ) -> tuple[int, int, int, int]:
+        """Walk runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+
+        `run_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins. Returns (rows written, parts
+        written, run, offset). The rows and parts it was given must hold at least one frame.
+        """
+        count, used = 0, 0
+        while run < len(starts):
+            stop = stops[run]
+            found, taken, end, need = scan(data, at, stop, rows[count * columns :], parts[used * part_columns :], limits)
+            for row in range(count, count + found):
+                rows[row * columns + PART] += used
+                run_of[row] = run
+            count += found
+            used += taken
+            at = end
+            last = (count - 1) * columns
+            if found and rows[last + FAULT] and rows[last + START] == end:
+                at = find(data, end + 1, stop, limits)
+                rows[last + LENGTH] = at - end
+                if at < stop and count * columns < len(rows):
+                    continue
+                if at < stop:
+                    return count, used, run, at
+            elif need == NO_ROOM:
+                return count, used, run, at
+            ends[run] = at
+            run += 1
+            if run < len(starts):
+                at = starts[run]
+        return count, used, run, at
+
+    return walk
