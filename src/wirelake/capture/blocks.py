@@ -17,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 __all__ = [
+    "PIECE_COLUMNS",
     "PIECE_OFFSET",
     "PIECE_START",
     "PIECE_TS",
+    "RUN_COLUMNS",
     "RUN_FLOW",
     "RUN_START",
     "RUN_STOP",
@@ -170,9 +172,7 @@ def to_batch(block: Block) -> pa.RecordBatch:
         np.ascontiguousarray(block.pieces, np.int64).tobytes(),
         _encoder.encode(notes),
     ]
-    return pa.RecordBatch.from_arrays(
-        [pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=True)], schema=SCHEMA
-    )
+    return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=True)], schema=SCHEMA)
 
 
 def from_batch(batch: pa.RecordBatch) -> list[Block]:

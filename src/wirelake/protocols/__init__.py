@@ -1,1 +1,36 @@
+"""What bytes mean: five rooms with the same furniture, pure of sockets, clocks, threads, files and Spark."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Final
+
+from wirelake.errors import UsageError
+
+__all__ = ["ROOMS", "columns", "ports", "room", "sniff"]
+
+ROOMS: Final = ("emp",)
+"""The protocols that can be spoken and read."""
+
+
+def room(name: str) -> ModuleType:
+    """The room of a protocol; importing it happens here, so that nobody pays for rooms they do not enter."""
+    if name not in ROOMS:
+        raise UsageError(f"unknown protocol {name!r}: choose one of {', '.join(ROOMS)}")
+    return import_module(f"wirelake.protocols.{name}")
+
+
+def columns(name: str) -> ModuleType:
+    """How a protocol's messages look as table rows; needs Arrow."""
+    return import_module(f"{room(name).__name__}.columns")
+
+
+def ports() -> dict[int, str]:
+    """The ports by which protocols are known unless somebody says otherwise."""
+    return {room(name).DEFAULT_PORT: name for name in ROOMS}
+
+
+def sniff(data: bytes) -> str | None:
+    """The protocol of a stream that begins like this, if one of them is certain."""
+    return next((name for name in ROOMS if room(name).sniff(data)), None)

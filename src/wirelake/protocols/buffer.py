@@ -41,7 +41,7 @@ class Buffer:
     @property
     def rest(self) -> bytes:
         """What is buffered and not yet a whole frame."""
-        return b"".join(self._chunks)
+        return self._last[self._end :] + b"".join(self._chunks)
 
     @property
     def taken(self) -> bytes:
@@ -50,6 +50,8 @@ class Buffer:
 
     def feed(self, data: bytes) -> Iterator[Frames]:
         """Take what arrived; give whole frames, in batches."""
+        if self._end < len(self._last):
+            self._chunks.append(self._last[self._end :])
         self._last, self._end = b"", 0
         self._chunks.append(data)
         self._size += len(data)
@@ -70,7 +72,8 @@ class Buffer:
             at = end
 
     def _keep(self, whole: bytes, end: int, need: int) -> None:
-        self._chunks = [whole[end:]] if end < len(whole) else []
+        """What was not taken stays in `whole`, and is cut off by the next `feed`: once, however many batches there were."""
+        self._chunks = []
         self._size = len(whole) - end
         self._needed = max(need, self._size + 1)
         self._last, self._end = whole, end

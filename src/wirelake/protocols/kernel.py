@@ -10,6 +10,7 @@ It refuses to know any protocol.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Final, TypeVar
 
 __all__ = [
@@ -76,10 +77,22 @@ def compiled(function: F) -> F:
         for one in _kernels:
             if one not in _dispatchers:
                 _dispatchers[one] = numba.njit(cache=True)(one)
-                if _dispatchers[one] is not one:
+                if _dispatchers[one] is one:
+                    _dispatchers[one] = _over_views(one)
+                else:
                     # Lets one kernel call another: Numba asks an object whose type it does not know for it here.
                     one._numba_type_ = numba.types.Dispatcher(_dispatchers[one])  # type: ignore[attr-defined]  # a function's dict
     return _dispatchers[function]  # type: ignore[return-value]  # a dispatcher is called like its function
+
+
+def _over_views(function: F) -> F:
+    """A kernel when Numba is switched off: a byte of an array is a number of 8 bits that overflows, a byte of its view is Python's."""
+
+    @wraps(function)
+    def run(*arguments: Any) -> Any:
+        return function(*(memoryview(one) if getattr(one, "dtype", None) == "uint8" else one for one in arguments))
+
+    return run  # type: ignore[return-value]  # it is called like its function
 
 
 def use_compiled() -> bool:

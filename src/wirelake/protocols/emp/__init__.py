@@ -5,7 +5,7 @@ from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import DEFAULT_PORT
 from wirelake.protocols.emp.options import Codec, Limits, Options, Refused
 from wirelake.protocols.emp.session import Session
-from wirelake.protocols.emp.wire import decode, encode, scan, sniff, walk
+from wirelake.protocols.emp.wire import buffer, decode, encode, scan, sniff, walk
 
 __all__ = [
     "DEFAULT_PORT",
@@ -19,6 +19,7 @@ __all__ = [
     "Session",
     "Speaker",
     "State",
+    "buffer",
     "decode",
     "encode",
     "refusal",

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError, SessionClosed
-from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.emp.events import (
     DataReceived,
@@ -51,15 +50,14 @@ from wirelake.protocols.emp.scanner import (
     BODY,
     BODY_LENGTH,
     ERROR_TEXT,
+    HEADER,
     ODD_BITS,
     ODD_BODY,
     ODDITIES,
-    PART_COLUMNS,
     REQUEST,
     REQUEST_ID,
-    ROW_COLUMNS,
 )
-from wirelake.protocols.emp.wire import blocks, encode, message, pack, scan, unpack
+from wirelake.protocols.emp.wire import LONGEST_TEXT, blocks, buffer, encode, fit, message, pack, unpack
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
@@ -74,8 +72,7 @@ class Session:
         self.options = options
         self.state = INITIAL
         self.ended: Ended | None = None
-        limits = options.limits
-        self._buffer = Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_extension_blocks)
+        self._buffer = buffer(options.limits)
         self._output: list[bytes] = []
         self._events: list[Event] = []
         self._asked = Asked(options.max_abandoned)
@@ -84,6 +81,7 @@ class Session:
         self._next_ping: float | None = None
         self._pong_deadline: float | None = None
         self._ping_pending = False
+        self._paused = False
 
     # What comes out.
 
@@ -131,7 +129,7 @@ class Session:
     def start(self, now: float) -> None:
         """Handshake: say hello, and wait for the peer's."""
         self._say(Hello(VERSION))
-        if self.options.handshake_timeout is not None:
+        if self.state is not State.OPEN and self.options.handshake_timeout is not None:
             self._handshake_deadline = now + self.options.handshake_timeout
 
     def send(
@@ -185,7 +183,7 @@ class Session:
         self._say(Ping())
         self._ping_pending = True
         self._next_ping = None
-        if self.options.pong_timeout is not None:
+        if self.options.pong_timeout is not None and not self._paused:
             self._pong_deadline = now + self.options.pong_timeout
 
     def bye(self, detail: str = "") -> None:
@@ -215,7 +213,7 @@ class Session:
                 code,
                 (rule.extension_id if extension_id is None else extension_id) if extended else 0,
                 (rule.extension_error_code if extension_error_code is None else extension_error_code) if extended else 0,
-                f"{fault.clause}: {fault.text}{': ' + detail if detail else ''}",
+                fit(f"{fault.clause}: {fault.text}{': ' + detail if detail else ''}", self._text_room).decode(),
             )
             self._say(error)
         self._end(Ended(Ending.ERROR if error else Ending.CLOSED, self.speaker, True, fault, error, detail))
@@ -249,14 +247,21 @@ class Session:
 
     def pause(self) -> None:
         """The owner stops reading for a while: a pong that waits unread is not a silent peer."""
+        self._paused = True
         self._pong_deadline = None
 
     def resume(self, now: float) -> None:
         """The owner reads again."""
+        self._paused = False
         if self._ping_pending and self.ended is None and self.options.pong_timeout is not None:
             self._pong_deadline = now + self.options.pong_timeout
 
     # Inside.
+
+    @property
+    def _text_room(self) -> int:
+        """EMP-35: what is left for the text of an error under our own limit, so that a fault can always be told."""
+        return max(0, min(LONGEST_TEXT, self.options.limits.max_message_size - HEADER - ERROR_TEXT))
 
     def _advance(self, speaker: Speaker, said: type[Message]) -> bool:
         """The only place where the state changes."""
@@ -302,6 +307,8 @@ class Session:
             self.fail(refusal(self.state, self.peer, said), name_of(said))
         elif fault:
             self.fail(Fault(fault), extension_id=data[row[FAULT_AT] + 4] if fault == Fault.EXTENSION_UNKNOWN else None)
+        elif kind < MessageType.DATA and (unknown := self._unregistered(data, row, parts)) is not None:
+            self.fail(Fault.EXTENSION_UNKNOWN, f"extension {unknown}", extension_id=unknown)
         else:
             if row[ODDITIES] & ODD_BITS:
                 self._events.append(Noticed(Fault.UNUSED_BITS_SET))
@@ -317,6 +324,11 @@ class Session:
                 self._take_pong(now)
             else:  # EMP-33: a bye is not answered
                 self._end(Ended(Ending.BYE, self.peer, False))
+
+    def _unregistered(self, data: bytes, row: list[int], parts: list[int]) -> int | None:
+        """EMP-9: the first extension of a readable row without a body to undo that nobody registered; unknown ones are not skipped."""
+        others = (one.id for one in blocks(data, row, parts) if isinstance(one, OtherExtension)) if row[PARTS] else ()
+        return next((one for one in others if one not in self.options.codecs), None)
 
     def _take_hello(self, version: int, now: float) -> None:
         if version != VERSION:  # EMP-27

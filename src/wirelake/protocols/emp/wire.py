@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from wirelake.errors import DecodeError, LocalProtocolError
+from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
 from wirelake.protocols.emp.messages import (
     APPLICATION_FIRST,
@@ -48,12 +49,33 @@ from wirelake.protocols.emp.scanner import (
 )
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS
 
-__all__ = ["DEFAULT_LIMITS", "Limits", "blocks", "decode", "encode", "find", "message", "pack", "plain", "scan", "sniff", "unpack", "walk"]
+__all__ = [
+    "DEFAULT_LIMITS",
+    "LONGEST_TEXT",
+    "Limits",
+    "blocks",
+    "buffer",
+    "decode",
+    "encode",
+    "find",
+    "fit",
+    "message",
+    "pack",
+    "plain",
+    "scan",
+    "sniff",
+    "unpack",
+    "walk",
+]
 
 LARGEST: Final = 0xFFFFFFFF
 """What the 32 bits of a size can say."""
+LONGEST_TEXT: Final = 0xFFFF
+"""EMP-40: what the 16 bits of a string's length can say."""
 GZIP: Final = 31
 """zlib's name for the format of RFC 1952."""
+WINDOW: Final = 512
+"""What a gzip member is offered at first, unless it is the only one: zlib copies what it leaves, and members can be tiny and many."""
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:
@@ -109,6 +131,11 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
     return result
 
 
+def buffer(limits: Limits = DEFAULT_LIMITS) -> Buffer:
+    """A buffer that cuts a stream into messages."""
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_extension_blocks)
+
+
 def plain(message: Data | Application, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """Extensions, compression: the body with every compression undone, the last applied first (EMP-39)."""
     body = message.body
@@ -124,22 +151,26 @@ def unpack(scheme: int, body: bytes, most: int) -> bytes:
         return body
     if scheme != Scheme.GZIP:
         raise DecodeError(Fault.SCHEME_UNKNOWN, 0, f"scheme {scheme}")
-    pieces, size, rest = [], 0, body
+    pieces, size, at, view = [], 0, 0, memoryview(body)
     while True:  # EMP-37: one or more members, nothing before, between or after
-        member = zlib.decompressobj(GZIP)
-        try:
-            piece = member.decompress(rest, most - size + 1)
-        except zlib.error as reason:
-            raise DecodeError(Fault.GZIP_INVALID, len(body) - len(rest), str(reason)) from None
-        size += len(piece)
-        if size > most:
-            raise DecodeError(Fault.INFLATED_OVER_LIMIT, len(body) - len(rest), f"over {most} bytes")
-        if not member.eof:
-            raise DecodeError(Fault.GZIP_INVALID, len(body), "cut")
-        pieces.append(piece)
-        rest = member.unused_data
-        if not rest:
-            return piece if len(pieces) == 1 else b"".join(pieces)
+        member, start, offer = zlib.decompressobj(GZIP), at, WINDOW if at else len(body)
+        while not member.eof:
+            offered = view[at : at + offer]
+            if not offered:
+                raise DecodeError(Fault.GZIP_INVALID, len(body), "cut")
+            try:
+                piece = member.decompress(offered, most - size + 1)
+            except zlib.error as reason:
+                raise DecodeError(Fault.GZIP_INVALID, start, str(reason)) from None
+            size += len(piece)
+            if size > most:
+                raise DecodeError(Fault.INFLATED_OVER_LIMIT, start, f"over {most} bytes")
+            if piece:
+                pieces.append(piece)
+            at += len(offered) - len(member.unused_data)
+            offer *= 2
+        if at == len(body):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def pack(body: bytes) -> bytes:
@@ -169,7 +200,7 @@ def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
         elif isinstance(message, Hello):
             kind, body = 0, bytes((message.version, 0, 0, 0))
         elif isinstance(message, Error):
-            text = _fit(message.message)
+            text = fit(message.message)
             kind = 4
             body = _ERROR_BODY.pack(message.error_code, message.extension_id, message.extension_error_code, len(text)) + text
         else:
@@ -191,7 +222,7 @@ def _block(extension: Extension, more: bool, bias: int) -> bytes:
     return _ENVELOPE.pack(HEADER + len(extension.content) - bias, extension.id, flag) + extension.content
 
 
-def _fit(text: str, most: int = 0xFFFF) -> bytes:
-    """EMP-40: the text as UTF-8, cut at a character so that its length fits in 16 bits."""
+def fit(text: str, most: int = LONGEST_TEXT) -> bytes:
+    """EMP-40: the text as UTF-8, cut at a character so that its length fits."""
     data = text.encode()
     return data if len(data) <= most else data[:most].decode(errors="ignore").encode()

@@ -1,0 +1,305 @@
+"""Recording: what a live peer sends and receives, written as pcapng with exported PDUs that Wireshark opens and the lake reads.
+
+```
+with Recorder("talk.pcapng") as recorder:
+    connection = recorder.connection(protocol="emp", role="client", local=("127.0.0.1", 5000), remote=("127.0.0.1", 5040))
+    connection.sent(frame)
+    connection.closed("bye")
+```
+
+Contract for callers: data handed to `sent` and `received` is a run of whole frames, one or many, except possibly the very last run of a
+direction. A run becomes one record and is never split. Wireshark stops reading at a record over 256 KiB (`SHOWN_BY_WIRESHARK`); the lake
+does not. Use a recorder from one thread.
+
+A recording never disturbs the conversation it records: `sent`, `received`, `finished` and `closed` do not raise when the disk is full.
+The failure is kept, recording stops, `failure` shows it at once, and the next `flush()` or `close()` raises it, once.
+
+It refuses to know frames, protocols and event loops; it needs no array library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, Self
+
+from wirelake.capture.exported import LINK_EXPORTED, RECEIVED, SENT, Tags, build, info_text, is_address
+from wirelake.capture.pcapng import PACKET_OVERHEAD, build_interface, build_section, packet_head, packet_tail
+from wirelake.capture.records import MAX_RECORD
+from wirelake.errors import CaptureError, UsageError
+
+__all__ = ["FLUSH_BYTES", "FLUSH_SECONDS", "SHOWN_BY_WIRESHARK", "Connection", "Recorder", "Role"]
+
+Role = Literal["client", "server"]
+
+FLUSH_BYTES: Final = 256 << 10
+"""Bytes that may wait in memory before they are written."""
+FLUSH_SECONDS: Final = 1.0
+"""Seconds after which the next record writes what waits. A silent peer should call `flush()` from a timer of its own."""
+SHOWN_BY_WIRESHARK: Final = (256 << 10) - 8192
+"""The longest run that is sure to open in Wireshark: its limit, less room for the tags."""
+LONGEST_WORD: Final = 200
+"""Characters kept of a text such as the reason of a close."""
+
+_PORT_TYPES: Final = {"tcp": 2, "tls": 2, "websocket": 2, "xmpp": 2, "udp": 3, "quic": 3, "dtls": 3}
+_SAID_BY_PORT_TYPE: Final = frozenset(["tcp", "udp"])
+
+
+class Connection:
+    """One recorded connection; made by `Recorder.connection`."""
+
+    def __init__(
+        self, recorder: Recorder, protocol: str, role: Role, transport: str, local: tuple[str, int], remote: tuple[str, int], name: bytes
+    ) -> None:
+        self.id = name
+        self._recorder = recorder
+        self._protocol = protocol
+        self._transport = transport
+        self._ends = (local, remote)
+        self._words = {"connection": name.hex(), "role": role, "transport": "" if transport in _SAID_BY_PORT_TYPE else transport}
+        self._sent = self._tags(SENT)
+        self._received = self._tags(RECEIVED)
+        self._local_is: str = role
+        self._event(SENT if role == "client" else RECEIVED, event="opened")
+
+    def sent(self, data: bytes | bytearray | memoryview) -> None:
+        """Record a run of whole frames that the recording side sent."""
+        self._recorder._write(self._sent, data)
+
+    def received(self, data: bytes | bytearray | memoryview) -> None:
+        """Record a run of whole frames that the recording side received."""
+        self._recorder._write(self._received, data)
+
+    def finished(self, by: Role) -> None:
+        """Record that one side has sent its last byte."""
+        self._event(SENT if by == self._local_is else RECEIVED, event="finished", by=by)
+
+    def closed(self, how: str) -> None:
+        """Record that the connection is over, and how: `bye`, `eof`, `timeout`, …"""
+        self._event(SENT, event="closed", how=how[:LONGEST_WORD])
+
+    def _event(self, direction: int, **words: str) -> None:
+        self._recorder._write(self._tags(direction, **words), b"")
+
+    def _tags(self, direction: int, **words: str) -> bytes:
+        """The tags of a record: source and destination follow who spoke."""
+        source, destination = self._ends if direction == SENT else self._ends[::-1]
+        for word, end in (("source", source), ("destination", destination)):
+            words[word] = "" if is_address(end[0]) else end[0][:LONGEST_WORD]  # a host name or a socket's path has no tag of its own
+        tags = Tags(
+            dissector=self._protocol,
+            source=source[0],
+            destination=destination[0],
+            port_type=_PORT_TYPES.get(self._transport, 0),
+            source_port=source[1],
+            destination_port=destination[1],
+            protocol_column=self._protocol.upper(),
+            direction=direction,
+            info=info_text(self._words | words),
+        )
+        return build(tags)
+
+
+class Recorder:
+    """Writes one recording, in one file or, with a limit on size or age, in several: `name.pcapng`, `name-0001.pcapng`, …
+
+    Each file stands for itself, and a connection goes on in the next file under its id. What was flushed survives a crash. An existing
+    recording is not overwritten unless `overwrite` says so.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        protocol: str = "",
+        max_bytes: int | None = None,
+        max_seconds: float | None = None,
+        overwrite: bool = False,
+        application: str = "wirelake",
+        flush_bytes: int = FLUSH_BYTES,
+        flush_seconds: float = FLUSH_SECONDS,
+        clock: Callable[[], int] = time.time_ns,
+        new_id: Callable[[], bytes] = lambda: secrets.token_bytes(8),
+    ) -> None:
+        self._path = Path(path)
+        self._protocol = protocol
+        self._max_bytes = max_bytes
+        self._max_nanoseconds = None if max_seconds is None else int(max_seconds * 1e9)
+        self._overwrite = overwrite
+        self._preamble = build_section(application) + build_interface(LINK_EXPORTED)
+        self._flush_bytes = flush_bytes
+        self._flush_nanoseconds = int(flush_seconds * 1e9)
+        self._clock = clock
+        self._new_id = new_id
+        self._failure: CaptureError | None = None
+        self._reported = False
+        self._paths: list[Path] = []
+        self._number = 0
+        self._descriptor = -1
+        self._waiting: list[bytes | bytearray | memoryview] = []
+        self._waiting_bytes = 0
+        self._size = 0
+        self._opened = self._flushed = 0
+        self._open(self._path)
+        if self._failure is not None:
+            raise self._failure
+        self.flush()  # so that a recording that cannot be written says so before anyone relies on it
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files written so far, oldest first."""
+        return tuple(self._paths)
+
+    @property
+    def failure(self) -> CaptureError | None:
+        """Why recording stopped early, or None."""
+        return self._failure
+
+    def connection(
+        self,
+        *,
+        protocol: str = "",
+        role: Role,
+        transport: str = "tcp",
+        local: tuple[str, int],
+        remote: tuple[str, int],
+        connection_id: bytes | None = None,
+    ) -> Connection:
+        """Start recording a connection, with a record that says it was opened; its id is random unless given."""
+        protocol = protocol or self._protocol
+        if not protocol:
+            raise UsageError("a recorded connection needs the name of its protocol")
+        return Connection(self, protocol, role, transport, local, remote, self._new_id() if connection_id is None else connection_id)
+
+    def flush(self) -> None:
+        """Hand everything recorded so far to the operating system; raises what went wrong since the last call."""
+        self._drain()
+        self._report()
+
+    def close(self) -> None:
+        """Write what waits and close the file; raises what went wrong. Closing twice does nothing."""
+        self._drain()
+        self._close_file()
+        self._report()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self.close()
+        except CaptureError as failure:
+            if error is None:
+                raise
+            error.add_note(f"and the recording failed: {failure}")
+
+    def _write(self, tags: bytes, data: bytes | bytearray | memoryview) -> None:
+        """One record: tags and payload. Cheap: it joins a list, and only now and then writes."""
+        if self._descriptor < 0:
+            return
+        now = self._clock()
+        size = len(tags) + len(data)
+        block = PACKET_OVERHEAD + size + (-size & 3)
+        if block > MAX_RECORD:
+            self._fail(f"a run of {len(data)} bytes is over the {MAX_RECORD} bytes of a record")
+            return
+        if self._is_due(block, now):
+            self._rotate()
+            if self._descriptor < 0:
+                return
+        # A caller may reuse its buffer: only bytes may wait as they are.
+        self._waiting += (packet_head(now // 1000, size), tags, data if isinstance(data, bytes) else bytes(data), packet_tail(size))
+        self._waiting_bytes += block
+        self._size += block
+        if self._waiting_bytes >= self._flush_bytes or now - self._flushed >= self._flush_nanoseconds:
+            self._drain()
+            self._flushed = now
+
+    def _is_due(self, block: int, now: int) -> bool:
+        """Whether the next record belongs into a new file; a file holds at least one record."""
+        if self._size == len(self._preamble):
+            return False
+        too_large = self._max_bytes is not None and self._size + block > self._max_bytes
+        too_old = self._max_nanoseconds is not None and now - self._opened >= self._max_nanoseconds
+        return too_large or too_old
+
+    def _rotate(self) -> None:
+        self._drain()
+        self._close_file()
+        if self._failure is not None:
+            return
+        while True:
+            self._number += 1
+            path = self._path.with_name(f"{self._path.stem}-{self._number:04d}{self._path.suffix}")
+            if self._overwrite or not path.exists():
+                break
+        self._open(path)
+
+    def _open(self, path: Path) -> None:
+        try:
+            if not self._overwrite and _holds_something(path):
+                self._fail("there is already a recording here", path)
+                return
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), 0o644)
+        except OSError as error:
+            self._fail(f"cannot record: {error.strerror or error}", path)
+            return
+        self._paths.append(path)
+        self._opened = self._flushed = self._clock()
+        self._waiting = [self._preamble]
+        self._waiting_bytes = self._size = len(self._preamble)
+
+    def _drain(self) -> None:
+        if self._descriptor < 0 or not self._waiting:
+            return
+        written = self._size - self._waiting_bytes
+        left = memoryview(b"".join(self._waiting))
+        self._waiting = []
+        self._waiting_bytes = 0
+        try:
+            while left:
+                count = os.write(self._descriptor, left)
+                left = left[count:]
+                written += count
+        except OSError as error:
+            self._fail(f"cannot record: {error.strerror or error}", offset=written)
+
+    def _close_file(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            try:
+                os.close(descriptor)
+            except OSError as error:  # a network file system may say only now that it is full
+                self._fail(f"cannot record: {error.strerror or error}")
+
+    def _fail(self, reason: str, path: Path | None = None, offset: int | None = None) -> None:
+        """Keep the first failure and stop recording."""
+        if self._failure is None:
+            place = path or (self._paths[-1] if self._paths else self._path)
+            self._failure = CaptureError(str(place), self._size if offset is None else offset, reason)
+        self._waiting = []
+        self._waiting_bytes = 0
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):  # the first failure is the one to report
+                os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _report(self) -> None:
+        if self._failure is not None and not self._reported:
+            self._reported = True
+            raise self._failure
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether a file is there that writing would destroy; a pipe or a device is not."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size > 0

@@ -1,0 +1,122 @@
+"""Records: the row of integers every container scanner writes, and the byte readers and limits they share.
+
+A record is what a container is made of: a pcapng block, or a pcap packet with its header. A scanner writes one row per record and says
+how it ended: with 0, the bytes it needs to go on (positive), or the fault that stopped it (negative).
+
+It refuses to know any container, and what is inside a packet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from wirelake.protocols.kernel import kernel
+
+__all__ = [
+    "DATA",
+    "FAULTS",
+    "FAULT_LENGTH",
+    "FAULT_MAGIC",
+    "FAULT_TRAILER",
+    "FAULT_VERSION",
+    "KIND",
+    "LAST_MOMENT",
+    "LENGTH",
+    "LINK",
+    "MAX_RECORD",
+    "RECORD_BAD_DATA",
+    "RECORD_BAD_INTERFACE",
+    "RECORD_COLUMNS",
+    "RECORD_INTERFACE",
+    "RECORD_KINDS",
+    "RECORD_PACKET",
+    "RECORD_SECTION",
+    "RECORD_SKIPPED",
+    "SIZE",
+    "START",
+    "TS",
+    "WIRE_SIZE",
+    "microseconds",
+    "ordered16",
+    "ordered32",
+]
+
+START: Final = 0
+"""Offset of the record in the window."""
+LENGTH: Final = 1
+"""Bytes of the record, headers and padding included."""
+KIND: Final = 2
+"""One of `RECORD_…`."""
+DATA: Final = 3
+"""Offset of the captured data in the window."""
+SIZE: Final = 4
+"""Bytes captured."""
+WIRE_SIZE: Final = 5
+"""Bytes the packet had before the snap length cut it."""
+TS: Final = 6
+"""Microseconds since 1970, UTC."""
+LINK: Final = 7
+"""Link type of the interface."""
+RECORD_COLUMNS: Final = 8
+
+RECORD_PACKET: Final = 0
+RECORD_SECTION: Final = 1
+RECORD_INTERFACE: Final = 2
+RECORD_SKIPPED: Final = 3
+RECORD_BAD_DATA: Final = 4
+RECORD_BAD_INTERFACE: Final = 5
+RECORD_KINDS: Final = (
+    "packet",
+    "section header",
+    "interface description",
+    "skipped block",
+    "packet does not fit its block",
+    "packet of an unknown interface",
+)
+"""What each kind is called in accounts and stretches."""
+
+FAULT_LENGTH: Final = -1
+FAULT_TRAILER: Final = -2
+FAULT_MAGIC: Final = -3
+FAULT_VERSION: Final = -4
+FAULTS: Final = {
+    FAULT_LENGTH: "impossible record length",
+    FAULT_TRAILER: "block lengths disagree",
+    FAULT_MAGIC: "no byte-order magic",
+    FAULT_VERSION: "unknown version",
+}
+
+MAX_RECORD: Final = 128 << 20
+"""The longest record that is believed: what one record may cost in memory. Wireshark draws the same line."""
+LAST_MOMENT: Final = 253_402_300_799_999_999
+"""The last microsecond of the year 9999: what a later or overflowing time is read as."""
+
+
+@kernel
+def ordered16(data: Any, at: int, big: int) -> int:
+    """Two bytes in the file's own byte order. (Adding to a literal makes Numba see signed numbers: mixed signs would become floats.)"""
+    first: int = 0 + data[at]
+    second: int = 0 + data[at + 1]
+    if big:
+        return (first << 8) | second
+    return (second << 8) | first
+
+
+@kernel
+def ordered32(data: Any, at: int, big: int) -> int:
+    """Four bytes in the file's own byte order."""
+    first = ordered16(data, at, big)
+    second = ordered16(data, at + 2, big)
+    if big:
+        return (first << 16) | second
+    return (second << 16) | first
+
+
+@kernel
+def microseconds(whole: int, part: int) -> int:
+    """Seconds and the microseconds after them as one time; before 1970 is 1970, and after 9999 is `LAST_MOMENT`."""
+    if whole < 0:
+        return 0
+    if whole > 253_402_300_799:
+        return LAST_MOMENT
+    return whole * 1_000_000 + part

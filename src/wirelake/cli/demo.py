@@ -1,0 +1,64 @@
+"""`wirelake demo`: the whole way in one command, from sockets to a report."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import click
+
+from wirelake.cli.exits import ExitCode
+from wirelake.cli.ingest import run_ingest, tell
+from wirelake.cli.progress import Progress
+from wirelake.cli.report import show_summary
+from wirelake.cli.terminal import say
+from wirelake.errors import LakeError, UsageError
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--out",
+    "out",
+    type=click.Path(path_type=Path),
+    default=Path("demo-lake"),
+    show_default=True,
+    help="Where recordings, lake and report go.",
+)
+@click.option(
+    "-n", "--messages", "messages", type=click.IntRange(min=100), default=20_000, show_default=True, help="About how many requests to make."
+)
+@click.option("--fresh/--no-fresh", "fresh", default=True, help="Begin with an empty lake; --no-fresh adds to the one that is there.")
+def demo(out: Path, messages: int, fresh: bool) -> int:
+    """Let real clients and servers talk on loopback, record them, ingest the recording with Spark, and write a report.
+
+
+    The traffic has requests, compressed bodies, pings, errors and a few deliberate violations, so that every table has something in it.
+    """
+    try:
+        from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
+        from wirelake.peers.demo import talk  # noqa: PLC0415
+    except ImportError as missing:
+        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    recordings, lake = out / "recordings", out / "lake"
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file: name a folder with --out")
+    if fresh:
+        for old in (recordings, lake):
+            shutil.rmtree(old, ignore_errors=True)
+    recordings.mkdir(parents=True, exist_ok=True)
+    with Progress() as progress:
+        progress.step("talking EMP on loopback")
+        files = asyncio.run(talk(recordings, messages, progress.at))
+    result = run_ingest(lake, [str(file) for file in files])
+    tell(result, lake)
+    page = write_report(lake, out / "report.html")
+    show_summary(lake)
+    say("")
+    say(f"lake:    {lake}")
+    say(f"ask it:  wirelake query {lake} violations")
+    say(f"report:  {page.resolve()}")
+    return ExitCode.OK

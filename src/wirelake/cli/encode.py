@@ -1,0 +1,54 @@
+"""`wirelake encode`: JSON objects to bytes."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+import msgspec
+
+from wirelake import protocols
+from wirelake.cli.exits import ExitCode
+from wirelake.cli.terminal import open_input, say
+from wirelake.errors import LocalProtocolError, UsageError
+
+__all__ = ["encode"]
+
+
+@click.command()
+@click.argument("protocol")
+@click.argument("file", default="-")
+@click.option("--hex", "hex_text", is_flag=True, help="Write hex digits, one message per line.")
+@click.option(
+    "--sizes-exclude-themselves", "sizes_exclude_themselves", is_flag=True, help="For peers whose sizes do not count themselves (EMP-1)."
+)
+def encode(protocol: str, file: str, hex_text: bool, sizes_exclude_themselves: bool) -> int:
+    """Write the bytes of messages given as the objects `decode` prints.
+
+    \b
+    PROTOCOL  Which protocol to write: emp.
+    FILE      A file of JSON objects, one per line, or - for standard input.
+
+    offset, length and the sizes of extension blocks are worked out. A data message may give `plain_body` instead of `body`: it is packed
+    as its compression blocks say. The first object that is no message ends the command with exit code 65.
+    """
+    room = protocols.room(protocol)
+    notation = import_module(f"{room.__name__}.notation")
+    limits = room.Limits(sizes_exclude_themselves=sizes_exclude_themselves)
+    with open_input(file) as source:
+        for number, line in enumerate(source, 1):
+            if not line.strip():
+                continue
+            try:
+                data = room.encode(notation.parse(msgspec.json.decode(line, type=dict)), limits)
+            except (UsageError, LocalProtocolError, msgspec.DecodeError) as reason:
+                sys.stdout.flush()
+                say(f"wirelake: line {number}: {reason}")
+                return ExitCode.DATA
+            if hex_text:
+                print(data.hex())
+            else:
+                sys.stdout.buffer.write(data)
+    sys.stdout.flush()
+    return ExitCode.OK

@@ -1,0 +1,135 @@
+"""`wirelake ingest`: captures and recordings into a lake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wirelake import protocols
+from wirelake.cli.exits import ExitCode
+from wirelake.cli.progress import Progress
+from wirelake.cli.terminal import say
+from wirelake.errors import LakeError, UsageError
+
+if TYPE_CHECKING:
+    from wirelake.lake.ingest import IngestResult
+
+__all__ = ["ingest", "run_ingest"]
+
+
+@click.command()
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--port", "port", multiple=True, help="A port and what is spoken there, as emp=6000; give it more than once.")
+@click.option("--master", "master", default="local[*]", show_default=True, help="The Spark master.")
+@click.option("--conf", "conf", multiple=True, help="A Spark setting, as name=value; give it more than once.")
+@click.option(
+    "--max-message-size",
+    "max_message_size",
+    type=click.IntRange(min=8),
+    default=16 * 1024 * 1024,
+    show_default=True,
+    help="Largest EMP message, in bytes (EMP-35).",
+)
+@click.option(
+    "--sizes-exclude-themselves",
+    "sizes_exclude_themselves",
+    is_flag=True,
+    help="For EMP peers whose sizes do not count themselves (EMP-1).",
+)
+@click.option(
+    "--late", "late", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds after which an answer counts as late."
+)
+def ingest(
+    lake: Path,
+    paths: tuple[str, ...],
+    port: tuple[str, ...],
+    master: str,
+    conf: tuple[str, ...],
+    max_message_size: int,
+    sizes_exclude_themselves: bool,
+    late: float,
+) -> int:
+    """Read captures and recordings into the tables of a lake, with Spark.
+
+    \b
+    LAKE   The lake's folder; made if it is not there.
+    PATHS  Captures: files, folders (searched for .pcap, .pcapng, .cap) or patterns.
+
+    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone.
+    """
+    try:
+        from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
+        from wirelake.protocols.emp import Limits  # noqa: PLC0415
+    except ImportError as missing:
+        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    options = DecodeOptions(emp=Limits(max_message_size=max_message_size, sizes_exclude_themselves=sizes_exclude_themselves))
+    result = run_ingest(lake, list(paths), master=master, conf=_settings(conf), ports=_ports(port), options=options, late=late)
+    tell(result, lake)
+    return ExitCode.FAILED if result.changed else ExitCode.OK
+
+
+def run_ingest(
+    lake: Path,
+    paths: list[str],
+    *,
+    master: str = "local[*]",
+    conf: dict[str, str] | None = None,
+    ports: dict[int, str] | None = None,
+    options: object = None,
+    late: float = 30.0,
+) -> IngestResult:
+    """Start Spark and ingest, with progress on the terminal."""
+    from wirelake.lake import java, spark  # noqa: PLC0415 - nothing but Spark work starts Spark
+    from wirelake.lake.ingest import expand  # noqa: PLC0415
+    from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415
+
+    expand(paths)  # a wrong path is told before Spark starts
+    say(f"Java: {java.find()}")
+    with Progress() as progress:
+        progress.step(f"starting Spark ({master})")
+        session = spark.session(master, conf)
+
+        def follow(step: object) -> None:
+            progress.step(step.text)  # type: ignore[attr-defined]  # lake.ingest.Progress, not imported for its type alone
+            progress.at(step.done, step.total)  # type: ignore[attr-defined]
+
+        return ingest_into(session, lake, paths, options, ports=ports, late_seconds=late, progress=follow)  # type: ignore[arg-type]  # DecodeOptions or None
+
+
+def tell(result: IngestResult, lake: Path) -> None:
+    """What an ingest did, for the person who ran it."""
+    for path in result.changed:
+        say(f"changed since it was ingested, left alone: {path}")
+    if result.batch is None:
+        say(f"nothing new: the lake has all {len(result.skipped)} files already")
+        return
+    say(
+        f"{result.messages:,} messages from {result.files} files ({result.bytes:,} bytes) in {result.seconds:.1f} s"
+        f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}"
+        f"{f', {len(result.skipped)} files were there already' if result.skipped else ''}: {lake}"
+    )
+
+
+def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
+    """The ports people named, on top of every protocol's own."""
+    chosen = protocols.ports()
+    for text in given:
+        name, _, number = text.partition("=")
+        protocols.room(name)
+        if not number.isdigit() or not 0 < int(number) < 65536:
+            raise UsageError(f"--port {text}: write it as {protocols.ROOMS[0]}=6000")
+        chosen[int(number)] = name
+    return chosen
+
+
+def _settings(given: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--conf {text}: write it as name=value")
+        settings[name] = value
+    return settings

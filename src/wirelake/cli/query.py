@@ -1,0 +1,92 @@
+"""`wirelake query`: SQL over a lake."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from wirelake.cli.exits import ExitCode
+from wirelake.errors import LakeError
+
+__all__ = ["query"]
+
+
+class Shape(StrEnum):
+    """How rows are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+@click.command()
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.argument("sql")
+@click.option(
+    "-T", "--format", "form", type=click.Choice(Shape, case_sensitive=False), default=Shape.TEXT, show_default=True, help="How to print."
+)
+@click.option(
+    "-c", "--count", "limit", type=click.IntRange(min=0), default=0, show_default=True, help="Print at most so many rows; 0: all."
+)
+def query(lake: Path, sql: str, form: Shape, limit: int) -> int:
+    """Ask a lake in SQL. Every table is there by its name; Spark is not needed.
+
+    \b
+    LAKE  The lake's folder.
+    SQL   A query, or the name of a table.
+
+    Examples: wirelake query LAKE sessions · wirelake query LAKE "select rule, count(*) from violations group by rule"
+    """
+    try:
+        from wirelake.explore.query import query as ask  # noqa: PLC0415 - needs the lake extra
+    except ImportError as missing:
+        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    table = ask(lake, sql if " " in sql.strip() else f'from "{sql.strip()}"')
+    rows = table.slice(0, limit) if limit else table
+    names: list[str] = rows.schema.names
+    if form is Shape.JSON:
+        for row in rows.to_pylist():
+            print(msgspec.json.encode({name: _plain(value) for name, value in row.items()}).decode())
+    elif form is Shape.CSV:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(names)
+        writer.writerows([_cell(value) for value in row.values()] for row in rows.to_pylist())
+    else:
+        _draw(names, [[_cell(value) for value in row.values()] for row in rows.to_pylist()])
+    return ExitCode.OK
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can say it: bytes are hex."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _cell(value: Any) -> str:
+    value = _plain(value)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else str(value) if not isinstance(value, dict | list) else msgspec.json.encode(value).decode()
+
+
+def _draw(names: list[str], rows: list[list[str]]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - only where a table is drawn
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(show_edge=False, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)

@@ -1,0 +1,131 @@
+"""The auditor: replays a room's table of who may say what when over history, and finds every message that the table does not have.
+
+Few messages move a conversation on: those that change the state in some row of the table. Only they are folded, session by session, into
+intervals of known state; all other messages are then held against the interval they fall into, by a join. A forbidden message leaves
+the state as it is, as it does for a live session.
+
+It refuses to know any protocol: a room's `conversation` module is the argument.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["DIRECTIONS", "FINDING", "Conversation", "conversation", "forbidden", "intervals", "is_milestone"]
+
+DIRECTIONS: Final = {"CLIENT": "to_server", "SERVER": "to_client"}
+"""Speaker -> the direction of what they say."""
+
+FINDING: Final = ("session_id", "message_id", "ts", "protocol", "direction", "rule", "source", "offset", "length")
+"""What every finding says; clause, text and gravity of a rule are looked up later, for all of them at once."""
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """A room's table as plain data. An utterance is a direction and the name of a message."""
+
+    initial: int
+    moves: dict[tuple[int, str, str], int]
+    """(state, direction, name) -> another state."""
+    refusals: dict[tuple[int, str, str], str]
+    """(state, direction, name) that is forbidden -> the name of the rule it breaks."""
+
+    @property
+    def milestones(self) -> list[tuple[str, str]]:
+        """Utterances that change the state somewhere in the table."""
+        return sorted({(direction, name) for _, direction, name in self.moves})
+
+
+def conversation(room: ModuleType) -> Conversation:
+    """Read a room's `INITIAL`, `TRANSITIONS`, `MESSAGES`, `State`, `Speaker` and `refusal`."""
+    moves, refusals = {}, {}
+    for state in room.State:
+        for speaker in room.Speaker:
+            for message in room.MESSAGES:
+                at = (int(state), DIRECTIONS[speaker.name], message.__struct_config__.tag)
+                after = room.TRANSITIONS.get((state, speaker, message))
+                if after is None:
+                    refusals[at] = room.refusal(state, speaker, message).name
+                elif after != state:
+                    moves[at] = int(after)
+    return Conversation(int(room.INITIAL), moves, refusals)
+
+
+def _lookup(entries: dict[tuple[int, str, str], int] | dict[tuple[int, str, str], str], kind: str, *key: Column) -> Column:
+    """A small table as one constant, so that a plan with it stays small: the entry for this state, direction and name, or null."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    text = msgspec.json.encode({"/".join(map(str, at)): value for at, value in entries.items()}).decode()
+    return sql.try_element_at(sql.from_json(sql.lit(text), f"map<string,{kind}>"), sql.concat_ws("/", *key))
+
+
+def is_milestone(talk: Conversation) -> str:
+    """The condition, over columns `direction` and `name`, that a message is one of the few that are folded."""
+    return " OR ".join(f"(direction = '{direction}' AND name = '{name}')" for direction, name in talk.milestones)
+
+
+def _is_refused(talk: Conversation) -> str:
+    """The condition that the table lacks a message: one comparison of states and one of directions decides most of it."""
+    names: dict[tuple[int, str], list[str]] = {}
+    for state, direction, name in talk.refusals:
+        names.setdefault((state, direction), []).append(f"'{name}'")
+    return " OR ".join(
+        f"(known.state = {state} AND said.direction = '{direction}' AND said.name IN ({', '.join(forbidden_names)}))"
+        for (state, direction), forbidden_names in names.items()
+    )
+
+
+_AFTER: Final = "(said.ts > known.after.ts OR (said.ts = known.after.ts AND said.message_id > known.after.message_id))"
+_UNTIL: Final = "(said.ts < known.until.ts OR (said.ts = known.until.ts AND said.message_id <= known.until.message_id))"
+_WITHIN: Final = f"(known.after IS NULL OR {_AFTER}) AND (known.until IS NULL OR {_UNTIL})"
+
+
+def intervals(sessions: DataFrame, talk: Conversation) -> DataFrame:
+    """One row per session and stretch of time in which its state did not change: (`after`, `until`], null where there is no bound.
+
+    `sessions` has a `session_id` and its `milestones`: an array of (ts, message_id, direction, name), in any order.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    place = "struct<ts:timestamp,message_id:binary>"
+    nowhere = sql.lit(None).cast(place)
+    start = sql.struct(
+        nowhere.alias("after"),
+        sql.lit(talk.initial).alias("state"),
+        sql.array().cast(f"array<struct<after:{place},until:{place},state:int>>").alias("past"),
+    )
+
+    def step(walked: Column, milestone: Column) -> Column:
+        here = sql.struct(milestone["ts"].alias("ts"), milestone["message_id"].alias("message_id"))
+        ended = sql.struct(walked["after"].alias("after"), here.alias("until"), walked["state"].alias("state"))
+        then = _lookup(talk.moves, "int", walked["state"], milestone["direction"], milestone["name"])
+        moved = sql.struct(here.alias("after"), then.alias("state"), sql.concat(walked["past"], sql.array(ended)).alias("past"))
+        return sql.when(then.isNull(), walked).otherwise(moved)
+
+    def finish(walked: Column) -> Column:
+        last = sql.struct(walked["after"].alias("after"), nowhere.alias("until"), walked["state"].alias("state"))
+        return sql.concat(walked["past"], sql.array(last))
+
+    walk = sql.aggregate(sql.sort_array("milestones"), start, step, finish)
+    return sessions.select("session_id", walk.alias("intervals")).select("session_id", sql.inline("intervals"))
+
+
+def forbidden(messages: DataFrame, sessions: DataFrame, talk: Conversation) -> DataFrame:
+    """Every message of these sessions (see `intervals`) that the table does not have, with the rule it breaks.
+
+    A message that breaks a rule by itself moves the conversation on like any other, but is not reported a second time.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    said, known = messages.where("fault IS NULL").alias("said"), intervals(sessions, talk).alias("known")
+    rule = _lookup(talk.refusals, "string", sql.col("known.state"), sql.col("said.direction"), sql.col("said.name"))
+    return (
+        said.join(known, sql.expr(f"said.session_id = known.session_id AND {_WITHIN} AND ({_is_refused(talk)})"))
+        .select("said.*", rule.alias("rule"))
+        .select(*FINDING)
+    )

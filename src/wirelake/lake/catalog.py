@@ -1,0 +1,31 @@
+"""All tables of the lake, by name. A table exists because its file under `tables/` is listed here.
+
+It refuses to know Spark: listing tables starts nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wirelake.errors import LakeError
+from wirelake.lake.schema import Table
+from wirelake.lake.tables import connections, emp, exchanges, ledger, messages, quarantine, sessions, violations
+
+__all__ = ["GOLD", "SILVER", "TABLES", "table"]
+
+SILVER: Final = (messages.TABLE, emp.TABLE, connections.TABLE, quarantine.TABLE, ledger.TABLE)
+"""Written where captures are decoded, and published in this order: a source that is in the ledger is in all of them."""
+
+GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE)
+"""Built by Spark SQL from the others, in this order."""
+
+TABLES: Final[dict[str, Table]] = {table.name: table for table in (*SILVER, *GOLD)}
+"""Name -> table."""
+
+
+def table(name: str) -> Table:
+    """The table of this name; a name that is none is answered with those that are."""
+    try:
+        return TABLES[name]
+    except KeyError:
+        raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}") from None

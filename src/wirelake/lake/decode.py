@@ -1,0 +1,294 @@
+"""Blocks to rows: every message, every stretch that is none, and an account of every byte. Runs in the task that writes.
+
+It refuses to know Spark, files and what protocols mean: rooms scan and make columns, this puts them in place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from wirelake import protocols
+from wirelake.capture.blocks import RUN_FLOW, RUN_START, RUN_STOP, RUN_TO_SERVER, Block, Flow, Source
+from wirelake.lake.catalog import TABLES
+from wirelake.lake.schema import TIME
+from wirelake.lake.streams import Carried, Speaker, Speech, clip, join, trace
+from wirelake.lake.tables import connections, ledger, messages, quarantine
+from wirelake.protocols.arrow import binary, names
+from wirelake.protocols.emp.options import Limits
+from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, compiled
+
+__all__ = ["Batches", "DecodeOptions", "Decoder"]
+
+Array = np.ndarray[Any, Any]
+Batches = dict[str, list[pa.RecordBatch]]
+"""Table name -> its new rows."""
+
+ROWS: Final = 65_536
+"""Messages scanned and written as columns in one go."""
+DIRECTIONS: Final = ("to_client", "to_server")
+
+
+class DecodeOptions(msgspec.Struct, frozen=True):
+    """What decoding may be told."""
+
+    emp: Limits = Limits()
+    json_bodies: bool = True
+    """Fill `body_json` where a body is a JSON object or array."""
+    max_raw: int = 1024 * 1024
+    """Bytes of one row of `quarantine`; longer stretches take several."""
+
+
+class Decoder:
+    """Takes the blocks of sources, one source after the other; gives rows."""
+
+    def __init__(self, options: DecodeOptions) -> None:
+        self._options = options
+        self._carried: dict[Speaker, Carried] = {}
+        self._accounts: Counter[tuple[str, str]] = Counter()
+        self._items: Counter[tuple[str, str]] = Counter()
+        self._seen: set[bytes] = set()
+        self._source: Source | None = None
+        self._rows: Batches = defaultdict(list)
+
+    def feed(self, block: Block) -> Batches:
+        """The rows of one block."""
+        self._source = block.source
+        for account in block.accounts:
+            self._account(account.category, account.reason, account.bytes, account.items)
+        self._note_connections(block)
+        for stretch in block.stretches:
+            self._quarantine(
+                None, None, None, stretch.layer, stretch.reason, None, stretch.reason, stretch.raw, stretch.offset, stretch.length
+            )
+        self._decode_runs(block)
+        if block.last:
+            self._end_source(block.source)
+        return self._give()
+
+    def finish(self) -> Batches:
+        """What is left when no more blocks come; nothing, if every source came to its last block."""
+        if self._source is not None and (self._accounts or self._carried):
+            self._end_source(self._source)
+        return self._give()
+
+    # Inside.
+
+    def _give(self) -> Batches:
+        rows, self._rows = self._rows, defaultdict(list)
+        return dict(rows)
+
+    def _account(self, category: str, reason: str, size: int, items: int) -> None:
+        if size or items:
+            self._accounts[category, reason] += size
+            self._items[category, reason] += items
+
+    def _decode_runs(self, block: Block) -> None:
+        if not len(block.runs):
+            return
+        data = np.frombuffer(block.data, np.uint8)
+        for protocol in {flow.protocol for flow in block.flows}:
+            ours = np.array([flow.protocol == protocol for flow in block.flows])
+            runs = block.runs[ours[block.runs[:, RUN_FLOW]]]
+            if protocol not in protocols.ROOMS:
+                self._account("other", f"no room for {protocol}", int((runs[:, RUN_STOP] - runs[:, RUN_START]).sum()), len(runs))
+                continue
+            on_wire = np.array([flow.observed_by == "wire" for flow in block.flows])[runs[:, RUN_FLOW]]
+            if not on_wire.all():
+                self._decode(protocol, block, Speech(data, runs[~on_wire], block.pieces), carry=False)
+            if on_wire.any():
+                speech = join(data, runs[on_wire], block.pieces, block.flows, self._carried)
+                self._decode(protocol, block, speech, carry=True)
+
+    def _decode(self, protocol: str, block: Block, speech: Speech, *, carry: bool) -> None:
+        """Walk the runs, a table of rows at a time."""
+        room, shape = protocols.room(protocol), protocols.columns(protocol)
+        limits = getattr(self._options, protocol)
+        rows = np.zeros(ROWS * shape.ROW_COLUMNS, np.int64)
+        parts = np.zeros((ROWS + limits.max_extension_blocks) * shape.PART_COLUMNS, np.int64)
+        run_of = np.zeros(ROWS, np.int64)
+        starts, stops = np.ascontiguousarray(speech.runs[:, RUN_START]), np.ascontiguousarray(speech.runs[:, RUN_STOP])
+        ends = stops.copy()
+        walk = compiled(room.walk)
+        run, at = 0, int(starts[0])
+        while run < len(starts):
+            count, used, run, at = walk(speech.data, starts, stops, run, at, rows, run_of, parts, ends, limits.for_scan())
+            if count:
+                scanned = rows[: count * shape.ROW_COLUMNS].reshape(count, -1)
+                blocks = parts[: used * shape.PART_COLUMNS].reshape(-1, shape.PART_COLUMNS)
+                self._put(protocol, block, speech, scanned, blocks, run_of[:count])
+        for index in np.flatnonzero(ends < stops):
+            self._leave(protocol, block.flows, speech, int(index), int(ends[index]), carry=carry)
+
+    def _put(self, protocol: str, block: Block, speech: Speech, rows: Array, parts: Array, run_of: Array) -> None:
+        """Messages to their tables, the rest to quarantine."""
+        shape = protocols.columns(protocol)
+        good = shape.readable(rows)
+        runs = speech.runs[run_of]
+        for index in np.flatnonzero(~good):
+            fault = protocols.room(protocol).Fault(int(rows[index, FAULT]))
+            flow = block.flows[runs[index, RUN_FLOW]]
+            self._spoil(flow, int(runs[index, RUN_TO_SERVER]), fault, speech, int(rows[index, START]), int(rows[index, LENGTH]))
+        parts = parts[np.repeat(good, rows[:, PARTS])]
+        rows, runs = rows[good], runs[good]
+        if not len(rows):
+            return
+        self._account("message", protocol, int(rows[:, LENGTH].sum()), len(rows))
+        made = shape.columns(speech.data, rows, parts, getattr(self._options, protocol), self._options.json_bodies)
+        offsets, first_seen = trace(speech.pieces, rows[:, START])
+        lasts, ts = trace(speech.pieces, rows[:, START] + rows[:, LENGTH] - 1)
+        del first_seen  # a message is there when its last byte is
+        source = block.source
+        leading: dict[str, pa.Array] = {
+            "message_id": _message_ids(source.id, offsets),
+            "session_id": pa.DictionaryArray.from_arrays(
+                pa.array(runs[:, RUN_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in block.flows], pa.binary())
+            ),
+            "ts": pa.array(ts, pa.int64()).cast(TIME),
+            "direction": names(runs[:, RUN_TO_SERVER], DIRECTIONS),
+            "source": _constant(source.path, len(rows)),
+            "offset": pa.array(offsets),
+            "length": pa.array(lasts - offsets + 1),
+        }
+        shared = {"protocol": _constant(protocol, len(rows)), "size": pa.array(rows[:, LENGTH]), **leading, **made.shared}
+        self._rows[messages.TABLE.name].append(_batch(messages.TABLE.schema, shared))
+        self._rows[protocol].append(_batch(TABLES[protocol].schema, {**leading, **made.own}))
+
+    def _leave(self, protocol: str, flows: list[Flow], speech: Speech, index: int, end: int, *, carry: bool) -> None:
+        """The unfinished frame at the end of a run: kept for the next block, or spoilt if none will finish it."""
+        run = speech.runs[index]
+        stop = int(run[RUN_STOP])
+        flow, to_server = flows[run[RUN_FLOW]], int(run[RUN_TO_SERVER])
+        if carry:
+            self._carried[flow.session_id, to_server] = Carried(flow, speech.data[end:stop].copy(), clip(speech.pieces, end, stop))
+        else:
+            self._spoil(flow, to_server, protocols.room(protocol).Fault.MESSAGE_CUT, speech, end, stop - end)
+
+    def _spoil(self, flow: Flow, to_server: int, fault: Any, speech: Speech, start: int, length: int) -> None:
+        """Bytes of a stream that are no message: accounted for, and kept."""
+        self._account("quarantine", fault.name, length, 1)
+        for at in range(start, start + length, self._options.max_raw):
+            size = min(self._options.max_raw, start + length - at)
+            offsets, times = trace(speech.pieces, np.array([at, at + size - 1]))
+            raw = speech.data[at : at + size].tobytes()
+            span = int(offsets[1] - offsets[0]) + 1
+            self._quarantine(
+                flow, to_server, int(times[1]), flow.protocol, fault.name, fault.clause, fault.text, raw, int(offsets[0]), span
+            )
+
+    def _quarantine(
+        self,
+        flow: Flow | None,
+        to_server: int | None,
+        ts: int | None,
+        layer: str,
+        reason: str,
+        clause: str | None,
+        text: str,
+        raw: bytes,
+        offset: int,
+        length: int,
+    ) -> None:
+        row = {
+            "session_id": flow.session_id if flow else None,
+            "ts": ts,
+            "protocol": flow.protocol if flow else None,
+            "direction": None if to_server is None else DIRECTIONS[to_server],
+            "layer": layer,
+            "reason": reason,
+            "clause": clause,
+            "text": text,
+            "raw": raw,
+            "source": self._source.path if self._source else None,
+            "offset": offset,
+            "length": length,
+        }
+        self._rows[quarantine.TABLE.name].append(_rows(quarantine.TABLE.schema, [row]))
+
+    def _note_connections(self, block: Block) -> None:
+        first = int(block.pieces[0, 1]) if len(block.pieces) else 0
+        noted = [
+            (flow, int(block.pieces[0, 2]) if len(block.pieces) else None, first, "seen", "", "")
+            for flow in block.flows
+            if flow.session_id not in self._seen
+        ]
+        self._seen.update(flow.session_id for flow in block.flows)
+        noted += [(block.flows[event.flow], event.ts, event.offset, event.what, event.by, event.detail) for event in block.events]
+        rows = [
+            {
+                "session_id": flow.session_id,
+                "ts": ts,
+                "protocol": flow.protocol,
+                "what": what,
+                "by": by,
+                "detail": detail,
+                "transport": flow.transport,
+                "client_address": flow.client.address,
+                "client_port": flow.client.port,
+                "server_address": flow.server.address,
+                "server_port": flow.server.port,
+                "known_by": flow.known_by,
+                "observed_by": flow.observed_by,
+                "source": block.source.path,
+                "offset": offset,
+            }
+            for flow, ts, offset, what, by, detail in noted
+        ]
+        if rows:
+            self._rows[connections.TABLE.name].append(_rows(connections.TABLE.schema, rows))
+
+    def _end_source(self, source: Source) -> None:
+        """Nothing more comes of this source: unfinished frames are spoilt, and the accounts are closed."""
+        for (_, to_server), left in self._carried.items():
+            speech = Speech(left.data, np.zeros((0, 4), np.int64), left.pieces)
+            self._spoil(left.flow, to_server, protocols.room(left.flow.protocol).Fault.MESSAGE_CUT, speech, 0, len(left.data))
+        rows = [
+            {
+                "source": source.path,
+                "source_id": source.id,
+                "source_size": source.size,
+                "offset": 0,
+                "length": source.size,
+                "category": category,
+                "reason": reason,
+                "bytes": size,
+                "items": self._items[category, reason],
+            }
+            for (category, reason), size in sorted(self._accounts.items())
+        ]
+        if not rows:  # an empty file is accounted for, too
+            rows = [
+                {"source": source.path, "source_id": source.id, "source_size": 0, "offset": 0, "length": 0}
+                | {"category": "container", "reason": "empty file", "bytes": 0, "items": 0}
+            ]
+        self._rows[ledger.TABLE.name].append(_rows(ledger.TABLE.schema, rows))
+        self._carried.clear()
+        self._accounts.clear()
+        self._items.clear()
+        self._seen.clear()
+        self._source = None
+
+
+def _message_ids(source_id: bytes, offsets: Array) -> pa.Array:
+    """16 bytes each: the source's id, then the offset, big-endian."""
+    ids = np.empty((len(offsets), 16), np.uint8)
+    ids[:, :8] = np.frombuffer(source_id, np.uint8)
+    ids[:, 8:] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
+    return binary(ids.reshape(-1), np.arange(len(offsets)) * 16, np.full(len(offsets), 16))
+
+
+def _constant(value: str, count: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
+
+
+def _batch(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    """Columns in the order of the schema of record; dictionary-encoded strings stay so until they are written."""
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], names=schema.names)
+
+
+def _rows(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=schema)

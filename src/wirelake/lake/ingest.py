@@ -1,0 +1,236 @@
+"""The ingest: from paths to a lake that has them, once.
+
+It first finishes what an earlier ingest left half published, then plans (what is new, what is known, what has changed), runs one Spark
+job from the source to the writer, and brings the gold tables up to date. What is in the ledger is never read again, wherever it lies.
+
+It refuses to know formats, protocols and tables: it only brings together those who do.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from wirelake import protocols
+from wirelake.capture.blocks import Source
+from wirelake.capture.reader import identify
+from wirelake.errors import LakeError
+from wirelake.lake import delta, gold, journal
+from wirelake.lake.catalog import SILVER, TABLES
+from wirelake.lake.decode import DecodeOptions
+from wirelake.lake.recovery import recover
+from wirelake.lake.tables import ledger
+from wirelake.lake.tables.exchanges import LATE_SECONDS
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["SUFFIXES", "IngestResult", "Progress", "expand", "ingest"]
+
+SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
+"""What counts as a capture in a folder; a file that is named outright is taken as it is."""
+
+_POLL_SECONDS: Final = 0.25
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far an ingest is, for whoever shows it."""
+
+    stage: str
+    """`recover`, `plan`, `decode` or `build`."""
+    text: str
+    done: int = 0
+    total: int = 0
+    """In tasks for `decode`, in tables for `build`; 0 while it is not known."""
+
+
+class IngestResult(msgspec.Struct, frozen=True):
+    """What an ingest did."""
+
+    batch: int | None
+    """The number of the batch it added; None if there was nothing new."""
+    files: int
+    bytes: int
+    messages: int
+    quarantined: int
+    """Stretches of bytes that went to quarantine."""
+    skipped: tuple[str, ...]
+    """Files that the lake has already, perhaps under another name."""
+    changed: tuple[str, ...]
+    """Files that the lake knows with other contents: left alone, for somebody to decide."""
+    built: tuple[str, ...]
+    """Gold tables that were brought up to date."""
+    resumed: bool
+    """Whether the batch of an earlier ingest had to be finished first."""
+    seconds: float
+
+
+def expand(paths: Iterable[str | PathLike[str]]) -> list[Path]:
+    """Files, the captures in folders and below, and whatever patterns match; each once, in order."""
+    found: dict[Path, None] = {}
+    for given in paths:
+        path = Path(given)
+        if path.is_dir():
+            matches = sorted(inside for inside in path.rglob("*") if inside.suffix.lower() in SUFFIXES and inside.is_file())
+        elif path.exists():
+            matches = [path]
+        else:
+            matches = sorted(Path(match) for match in glob.glob(str(given), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
+            if not matches:
+                raise LakeError(f"{given}: no such file, folder or pattern")
+        found.update(dict.fromkeys(match.absolute() for match in matches))
+    return list(found)
+
+
+class _Plan(msgspec.Struct):
+    fresh: list[Source] = []
+    skipped: list[str] = []
+    changed: list[str] = []
+
+
+def _plan(lake: Path, paths: Iterable[Path]) -> _Plan:
+    """Sort files by what the ledger says of them: content counts, not names."""
+    rows = delta.dataset(lake, ledger.TABLE).to_table(columns=["source", "source_id", "source_size"])
+    known = set(zip(rows["source_id"].to_pylist(), rows["source_size"].to_pylist(), strict=True))
+    names = set(rows["source"].to_pylist())
+    plan = _Plan()
+    for source in map(identify, paths):
+        if (source.id, source.size) in known:
+            plan.skipped.append(source.path)
+        elif source.path in names:
+            plan.changed.append(source.path)
+        else:
+            known.add((source.id, source.size))
+            plan.fresh.append(source)
+    return plan
+
+
+def ingest(
+    spark: SparkSession,
+    lake: str | PathLike[str],
+    paths: Iterable[str | PathLike[str]],
+    options: DecodeOptions | None = None,
+    *,
+    ports: Mapping[int, str] | None = None,
+    late_seconds: float = LATE_SECONDS,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> IngestResult:
+    """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
+
+    `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
+    """
+    started = time.monotonic()
+    root = Path(lake).absolute()
+    found = expand(paths)
+    journal.initialise(root)
+    with journal.locked(root):
+        progress(Progress("recover", "looking for unfinished work"))
+        for table in TABLES.values():
+            delta.create(root, table)
+        resumed = recover(root)
+        progress(Progress("plan", f"looking at {len(found)} files"))
+        plan = _plan(root, found)
+        batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
+        if plan.fresh:
+            batch, counts = _run(spark, root, plan.fresh, options or DecodeOptions(), dict(ports or protocols.ports()), progress)
+        total = len(gold.stale(root))
+        steps = iter(range(total))
+        built = gold.refresh(
+            spark, root, late_seconds, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
+        )
+    return IngestResult(
+        batch=batch,
+        files=len(plan.fresh),
+        bytes=sum(source.size for source in plan.fresh),
+        messages=counts["messages"],
+        quarantined=counts["quarantine"],
+        skipped=tuple(plan.skipped),
+        changed=tuple(plan.changed),
+        built=tuple(built),
+        resumed=resumed,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _run(
+    spark: SparkSession,
+    lake: Path,
+    sources: list[Source],
+    options: DecodeOptions,
+    ports: dict[int, str],
+    progress: Callable[[Progress], None],
+) -> tuple[int, dict[str, int]]:
+    """One batch: begin, read, decode, write, publish, done. Gives its number and how many rows each table got."""
+    from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
+    journal.begin(lake, batch, sources)
+    spark.dataSource.register(source.BlockSource)
+    spark.dataSource.register(writer.TableSink)
+    try:
+        with _plainly(lake), _watched(spark, progress):
+            blocks = spark.read.format(source.FORMAT).options(sources=_json(sources), ports=_json(ports)).load()
+            blocks.write.format(writer.FORMAT).options(lake=str(lake), batch=str(batch), decode=_json(options)).mode("append").save()
+    except BaseException:
+        recover(lake)
+        raise
+    published = journal.pending(lake)
+    journal.done(lake)
+    files = (published.files if published else None) or {}
+    return batch, {table.name: sum(file.rows for file in files.get(table.name, ())) for table in SILVER}
+
+
+def _json(value: object) -> str:
+    """What a data source's option can carry."""
+    return msgspec.json.encode(value).decode()
+
+
+_OURS: Final = re.compile(r"^(?:wirelake\.errors\.)(\w+): (.+)$", re.MULTILINE)
+"""How one of our errors, raised in a task or at commit, looks in the text of Spark's."""
+
+
+@contextmanager
+def _plainly(lake: Path) -> Iterator[None]:
+    """Say what went wrong in one line, whatever Spark wrapped around it."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    try:
+        yield
+    except PySparkException as error:
+        text = str(error)
+        if ours := _OURS.findall(text):
+            raise LakeError(ours[-1][1]) from error
+        raise LakeError(f"{lake}: the Spark job failed: {text.strip().splitlines()[0]}") from error
+
+
+@contextmanager
+def _watched(spark: SparkSession, progress: Callable[[Progress], None]) -> Iterator[None]:
+    """Report finished tasks while the job runs."""
+    over = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def watch() -> None:
+        while not over.wait(_POLL_SECONDS):
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            for stage in stages:
+                if stage is not None:
+                    progress(Progress("decode", "reading and decoding", stage.numCompletedTasks, stage.numTasks))
+
+    progress(Progress("decode", "reading and decoding"))
+    watcher = threading.Thread(target=watch, name="wirelake-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()

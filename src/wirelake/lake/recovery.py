@@ -1,0 +1,33 @@
+"""Publishing a prepared batch, and what a new ingest does first: finish or sweep away what the last one left behind.
+
+It refuses to know sources and Spark: what is prepared can be published with nothing but the lake itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wirelake.lake import delta, journal
+from wirelake.lake.catalog import SILVER
+
+__all__ = ["publish", "recover"]
+
+
+def publish(lake: Path, prepared: journal.Pending) -> None:
+    """Make every table count the files of a prepared batch, the ledger last; tables that do already are left alone."""
+    for table in SILVER:
+        if added := (prepared.files or {}).get(table.name):
+            delta.append(lake, table, added, prepared.batch)
+
+
+def recover(lake: Path) -> bool:
+    """Finish a batch that was prepared, sweep away one that was not; says whether there was one to finish."""
+    left = journal.pending(lake)
+    if left is None:
+        return False
+    if left.files is not None:
+        publish(lake, left)
+    journal.done(lake)
+    for table in SILVER:
+        delta.sweep(lake, table)
+    return left.files is not None

@@ -1,0 +1,1 @@
+"""Rules that no table of states can hold, one file per protocol."""

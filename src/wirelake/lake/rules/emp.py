@@ -1,0 +1,141 @@
+"""EMP's guards over history: rules that depend on data or time rather than on the state of the conversation.
+
+A live session judges the same rules as it goes; here they are windows and aggregations over what was recorded. Every function takes rows
+and gives findings (`audit.FINDING`).
+
+It refuses to know the rules' clauses and gravity: the room's faults do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wirelake.lake.audit import FINDING
+from wirelake.lake.pairing import REPEATS, UNMATCHED, pair
+from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.messages import VERSION, MessageType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "by_fields", "greetings", "guards"]
+
+HANDSHAKE_SECONDS: Final = 5.0
+"""EMP-29: how long both sides have to say hello."""
+
+ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.BODY_IGNORED)
+"""What the bits of the column `oddities` mean, lowest first."""
+
+_SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault.ERROR_NOT_UTF8)
+"""EMP-22: an error that cannot be read is answered by closing without a word, and is a parting all the same."""
+
+
+def by_fields(emp: DataFrame) -> DataFrame:
+    """EMP-27, EMP-5, EMP-20: a version that is none, and what is tolerated on receipt but should not have been sent."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    is_other_version = sql.expr(f"type = {int(MessageType.HELLO)} AND fault IS NULL AND version != {VERSION}")
+    oddities = sql.col("oddities")
+    broken = sql.array(
+        sql.when(is_other_version, Fault.VERSION_UNSUPPORTED.name),
+        *(sql.when(oddities.bitwiseAND(1 << bit) != 0, fault.name) for bit, fault in enumerate(ODDITIES)),
+    )
+    suspects = emp.where(is_other_version | (oddities != 0))
+    return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit("emp")).select(*FINDING)
+
+
+def mismatched(messages: DataFrame) -> DataFrame:
+    """EMP-16, EMP-18: responses nobody waits for, and requests with an id that is in flight."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    place = sql.col("place")
+    rule = sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name).otherwise(Fault.REQUEST_ID_IN_FLIGHT.name)
+    return pair(messages).where(place.isin(UNMATCHED, REPEATS)).withColumn("rule", rule).select(*FINDING)
+
+
+def out_of_step(messages: DataFrame) -> DataFrame:
+    """EMP-30, EMP-31: pongs nobody asked for, and pings before the pong of the last one. Every ping deserves its pong."""
+    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    is_ping = sql.col("name") == "ping"
+    said_by_client = sql.col("direction") == "to_server"
+    in_order = Window.partitionBy("session_id", "pinged_by").orderBy("ts", "message_id")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    step = sql.when(is_ping, 1).otherwise(-1)
+    # A count that never goes below zero: the sum so far, less the lowest it has been.
+    waiting = sql.coalesce(sql.sum(step).over(before), sql.lit(0)) - sql.least(
+        sql.coalesce(sql.min("balance").over(before), sql.lit(0)), sql.lit(0)
+    )
+    stepped = (
+        messages.where(sql.col("name").isin("ping", "pong") & sql.col("fault").isNull())
+        .withColumn("pinged_by", sql.when(is_ping == said_by_client, "client").otherwise("server"))
+        .withColumn("balance", sql.sum(step).over(so_far))
+        .withColumn("waiting", waiting)
+    )
+    rule = sql.when(is_ping & (sql.col("waiting") > 0), Fault.PING_OVERLAPPING.name).when(
+        ~is_ping & (sql.col("waiting") <= 0), Fault.PONG_UNSOLICITED.name
+    )
+    return stepped.withColumn("rule", rule).where(sql.col("rule").isNotNull()).select(*FINDING)
+
+
+def missed(facts: DataFrame) -> DataFrame:
+    """What was not done on a connection: EMP-43, end with bye or error; EMP-29, say hello in time, unless somebody left first."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    deadline = sql.col("opened.ts") + sql.make_dt_interval(secs=sql.lit(HANDSHAKE_SECONDS))
+    client_in_time, server_in_time, parted_in_time = (
+        sql.coalesce(sql.col(when) <= sql.col("deadline"), sql.lit(False)) for when in ("client_greeted", "server_greeted", "parting.ts")
+    )
+    is_late = (sql.col("last_seen") > sql.col("deadline")) & ~parted_in_time & ~(client_in_time & server_in_time)
+    late_side = sql.when(server_in_time, "to_server").when(client_in_time, "to_client")
+    silent = sql.array(*(sql.lit(fault.name) for fault in _SILENT_CLOSE))
+    is_cut = sql.col("closed").isNotNull() & sql.col("parting").isNull() & ~sql.arrays_overlap("spoilt_by", silent)
+    cut_side = sql.when(sql.col("closed.by") == "client", "to_server").when(sql.col("closed.by") == "server", "to_client")
+
+    def finding(fault: Fault, ts: Column, direction: Column, event: str) -> Column:
+        place = (sql.col(f"{event}.{name}").alias(name) for name in ("source", "offset"))
+        return sql.struct(sql.lit(fault.name).alias("rule"), ts.alias("ts"), direction.alias("direction"), *place)
+
+    found = sql.array(
+        sql.when(is_late, finding(Fault.HANDSHAKE_TIMEOUT, sql.col("deadline"), late_side, "opened")),
+        sql.when(is_cut, finding(Fault.CLOSED_WITHOUT_PARTING, sql.col("closed.ts"), cut_side, "closed")),
+    )
+    return (
+        facts.withColumn("deadline", deadline)
+        .select("session_id", "protocol", sql.explode(sql.array_compact(found)).alias("found"))
+        .select("session_id", "protocol", "found.*")
+        .withColumns({"message_id": sql.lit(None).cast("binary"), "length": sql.lit(0).cast("long")})
+        .select(*FINDING)
+    )
+
+
+def guards(messages: DataFrame, facts: DataFrame) -> list[DataFrame]:
+    """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
+    return [mismatched(messages), out_of_step(messages), missed(facts)]
+
+
+def greetings(emp: DataFrame) -> DataFrame:
+    """Per session what both sides said of themselves, and how the first error went: for `sessions`."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    is_hello, is_error = (sql.col("type") == int(kind) for kind in (MessageType.HELLO, MessageType.ERROR))
+    said_by_client = sql.col("direction") == "to_server"
+    told = sql.struct("ts", "message_id", "version")
+    return (
+        emp.where(is_hello | is_error)
+        .groupBy("session_id")
+        .agg(
+            sql.min(sql.when(is_hello & said_by_client, told)).alias("client"),
+            sql.min(sql.when(is_hello & ~said_by_client, told)).alias("server"),
+            sql.min(sql.when(is_error, sql.struct("ts", "message_id", "error_code"))).alias("error"),
+        )
+        .select(
+            "session_id",
+            sql.col("client.version").alias("client_version"),
+            sql.col("server.version").alias("server_version"),
+            ((sql.col("client.version") == VERSION) & (sql.col("server.version") == VERSION)).alias("accepted"),
+            sql.col("error.error_code").alias("error_code"),
+        )
+    )

@@ -1,0 +1,58 @@
+"""What a table is, as data: its name, its grain, its Arrow schema (the schema of record) and the comment of every column.
+
+It refuses to know where tables lie, who fills them, and Spark: Spark's view of a schema is derived where Spark is at hand.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+__all__ = ["TIME", "Table", "column", "comment", "room"]
+
+TIME: Final = pa.timestamp("us", "UTC")
+"""Every time in the lake: microseconds, UTC."""
+
+_COMMENT: Final = b"comment"
+"""The metadata key Spark and Delta readers show as a column's comment."""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table of the lake; `build` in the same file, if there is one, fills it from others."""
+
+    name: str
+    grain: tuple[str, ...]
+    """Columns that together identify one row."""
+    schema: pa.Schema
+    doc: str
+    """One sentence: what a row is."""
+
+
+def column(name: str, kind: pa.DataType, comment: str) -> pa.Field:
+    """One documented column; all are nullable for the readers' sake, the comment says when null is meant."""
+    return pa.field(name, kind, metadata={_COMMENT: comment.encode()})
+
+
+def comment(field: pa.Field) -> str:
+    """The comment of a column, or an empty string if it has none."""
+    said: bytes = (field.metadata or {}).get(_COMMENT, b"")
+    return said.decode()
+
+
+_LEADING: Final = (
+    column("message_id", pa.binary(), "16 bytes: the source's id, then the offset of the first byte, big-endian. The key of `messages`."),
+    column("session_id", pa.binary(), "16 bytes: the connection the message was said on. The key of `sessions`."),
+    column("ts", TIME, "When the last byte of the message was seen."),
+    column("direction", pa.string(), "`to_server` when the client speaks, `to_client` when the server does."),
+    column("source", pa.string(), "The file the bytes came from."),
+    column("offset", pa.int64(), "Where in the source the first byte of the message is."),
+    column("length", pa.int64(), "Bytes in the source from the first to the last byte of the message."),
+)
+"""What every room's table begins with, so that they join to `messages` and lead back to their bytes."""
+
+
+def room(name: str, own: pa.Schema, doc: str) -> Table:
+    """The table of one protocol: the shared leading columns, then the room's own, named as in its specification."""
+    return Table(name, ("message_id",), pa.schema([*_LEADING, *own]), doc)

@@ -1,0 +1,90 @@
+"""`exchanges`: every request with its answer, if it got one. Built from `messages`.
+
+It refuses to know protocols: `kind` and `correlation_id` say what belongs together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from wirelake.lake.pairing import ANSWERS, CANCELS, OPENS, PROGRESSES, REPEATS, pair
+from wirelake.lake.schema import TIME, Table, column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["INPUTS", "LATE_SECONDS", "TABLE", "build"]
+
+LATE_SECONDS: Final = 30.0
+"""An answer that takes longer than this is late, unless the ingest says otherwise."""
+
+INPUTS: Final = ("messages",)
+
+TABLE: Final = Table(
+    "exchanges",
+    ("request_message_id",),
+    pa.schema(
+        [
+            column("session_id", pa.binary(), "16 bytes: the connection. The key of `sessions`."),
+            column("protocol", pa.string(), "The room: `emp`, …"),
+            column("requested_by", pa.string(), "`client` or `server`."),
+            column("correlation_id", pa.string(), "What ties the response to the request; free to be used again once answered."),
+            column("subject", pa.string(), "What was requested, where the protocol says so."),
+            column("request_message_id", pa.binary(), "The request in `messages`."),
+            column("response_message_id", pa.binary(), "The response in `messages`; null if there was none."),
+            column("requested", TIME, "When the request was seen."),
+            column("answered", TIME, "When the response was seen; null if there was none."),
+            column("latency_us", pa.int64(), "Microseconds from request to response; null if there was none."),
+            column("status", pa.string(), "`answered`, `late` (answered, but not in time) or `unanswered`."),
+            column("late", pa.bool_(), "Whether the answer took longer than the ingest allowed (30 s by default)."),
+            column("request_size", pa.int64(), "Bytes of the request, envelope included."),
+            column("response_size", pa.int64(), "Bytes of the response, envelope included; null if there was none."),
+            column("progress", pa.int32(), "How many reports of progress came in between."),
+            column("cancelled", pa.bool_(), "Whether the requester took the request back before it was answered."),
+        ]
+    ),
+    "One row per request.",
+)
+
+
+def build(messages: DataFrame, *, late_seconds: float = LATE_SECONDS) -> DataFrame:
+    """Requests with the first response of the same turn; a repeated request is a row of its own that nothing answers."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    place = sql.col("place")
+    is_request = place.isin(OPENS, REPEATS)
+    turns = (
+        pair(messages)
+        .where(place.isin(OPENS, REPEATS, ANSWERS, PROGRESSES, CANCELS))
+        .withColumn("repetition", sql.when(place == REPEATS, sql.col("message_id")))
+        .groupBy("session_id", "protocol", "requested_by", "correlation_id", "turn", "repetition")
+        .agg(
+            # There is one of each in a turn: max() picks it out without another sort.
+            sql.max(sql.when(is_request, sql.struct("ts", "message_id", "subject", "size"))).alias("request"),
+            sql.max(sql.when(place == ANSWERS, sql.struct("ts", "message_id", "size"))).alias("response"),
+            sql.count_if(place == PROGRESSES).cast("int").alias("progress"),
+            sql.max(place == CANCELS).alias("cancelled"),
+        )
+    )
+    latency = sql.unix_micros("response.ts") - sql.unix_micros("request.ts")
+    is_late = sql.coalesce(latency > sql.lit(int(late_seconds * 1_000_000)), sql.lit(False))
+    return turns.select(
+        "session_id",
+        "protocol",
+        "requested_by",
+        "correlation_id",
+        sql.col("request.subject").alias("subject"),
+        sql.col("request.message_id").alias("request_message_id"),
+        sql.col("response.message_id").alias("response_message_id"),
+        sql.col("request.ts").alias("requested"),
+        sql.col("response.ts").alias("answered"),
+        latency.alias("latency_us"),
+        sql.when(sql.col("response").isNull(), "unanswered").when(is_late, "late").otherwise("answered").alias("status"),
+        is_late.alias("late"),
+        sql.col("request.size").alias("request_size"),
+        sql.col("response.size").alias("response_size"),
+        "progress",
+        "cancelled",
+    )

@@ -1,0 +1,39 @@
+"""`ledger`: where every byte of every source went. Written in the task that decodes, published after all other tables.
+
+A source that is in here is in the lake, whole; one that is not has left nothing in it that readers could see for long.
+
+It refuses to round: the bytes of a source add up to its size exactly, or the ingest fails.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from wirelake.lake.schema import Table, column
+
+__all__ = ["TABLE"]
+
+TABLE: Final = Table(
+    "ledger",
+    ("source_id", "offset", "category", "reason"),
+    pa.schema(
+        [
+            column("source", pa.string(), "The file, as it was called when it was ingested."),
+            column("source_id", pa.binary(), "8 bytes: which content it had, wherever it lies."),
+            column("source_size", pa.int64(), "Bytes in the file."),
+            column("offset", pa.int64(), "Where the stretch that is accounted for begins."),
+            column("length", pa.int64(), "Bytes in that stretch."),
+            column(
+                "category",
+                pa.string(),
+                "`container` (the capture format's own), `headers` (below the protocol), `other` (not ours), `message` or `quarantine`.",
+            ),
+            column("reason", pa.string(), "What within the category; for `message` the protocol."),
+            column("bytes", pa.int64(), "Bytes of the stretch that went there."),
+            column("items", pa.int64(), "How many packets, blocks or messages that was."),
+        ]
+    ),
+    "One row per stretch of a source and place its bytes went to.",
+)

@@ -1,0 +1,101 @@
+"""`violations`: every rule that was broken, by whom, where, and whether it was the end. Built from the silver tables.
+
+Five witnesses: messages that break a rule by themselves; bytes in quarantine that break one; messages the room's table of states does not
+have; the room's guards; and what is tolerated but should not have been sent. Sessions that were not seen from their beginning, or
+with gaps, are not judged by what was said before: what was not seen may well have been said.
+
+It refuses to know any rule: the rooms do.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+
+from wirelake.lake.audit import FINDING, conversation, forbidden
+from wirelake.lake.rulebook import ROOMS, rules
+from wirelake.lake.schema import TIME, Table, column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["INPUTS", "TABLE", "build"]
+
+INPUTS: Final = ("messages", "quarantine", "facts", *ROOMS)
+
+TABLE: Final = Table(
+    "violations",
+    ("source", "offset", "rule"),
+    pa.schema(
+        [
+            column("session_id", pa.binary(), "16 bytes: the connection. The key of `sessions`."),
+            column("message_id", pa.binary(), "The message in `messages`; null for bytes that are none, and for what was not said."),
+            column("ts", TIME, "When it was seen; of something that did not happen in time, when the time was up."),
+            column("protocol", pa.string(), "The room: `emp`, …"),
+            column("direction", pa.string(), "Whose fault: `to_server` the client's, `to_client` the server's; null if that is not known."),
+            column("rule", pa.string(), "The name of the fault in its room."),
+            column("clause", pa.string(), "The clause or ruling that was broken."),
+            column("severity", pa.string(), "`error`, if a session ends on it, or `tolerated`."),
+            column("text", pa.string(), "The rule as one plain sentence."),
+            column("ended_session", pa.bool_(), "Whether nothing but a parting was said after it, and the session ended."),
+            column("source", pa.string(), "The file the bytes came from."),
+            column("offset", pa.int64(), "Where in the source the message, the bytes or the event begins."),
+            column("length", pa.int64(), "Bytes in the source from the first to the last byte; 0 for an event."),
+        ]
+    ),
+    "One row per broken rule and place.",
+)
+
+
+def by_themselves(messages: DataFrame) -> DataFrame:
+    """Messages that break a rule whatever was said before."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return messages.where(sql.col("fault").isNotNull()).withColumn("rule", sql.col("fault")).select(*FINDING)
+
+
+def unreadable(quarantine: DataFrame) -> DataFrame:
+    """Bytes that a specification forbids."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    nothing = sql.lit(None).cast("binary")
+    return (
+        quarantine.where(sql.col("clause").isNotNull())
+        .withColumn("message_id", nothing)
+        .withColumn("rule", sql.col("reason"))
+        .select(*FINDING)
+    )
+
+
+def build(messages: DataFrame, quarantine: DataFrame, facts: DataFrame, **rooms: DataFrame) -> DataFrame:
+    """All findings, with what the rulebook says of each and whether the session ended on it."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    certain = [by_themselves(messages), unreadable(quarantine)]
+    by_absence = []
+    for protocol, own in rooms.items():
+        room, is_its_own = ROOMS[protocol], sql.col("protocol") == protocol
+        said, sessions = messages.where(is_its_own), facts.where(is_its_own)
+        certain.append(room.by_fields(own))
+        by_absence += [forbidden(said, sessions, conversation(room.conversation)), *room.guards(said, sessions)]
+
+    def together(findings: list[DataFrame], needs_whole: bool) -> DataFrame:
+        return reduce(lambda left, right: left.unionByName(right), findings).withColumn("needs_whole", sql.lit(needs_whole))
+
+    has_ended = sql.col("closed").isNotNull() | sql.col("parting").isNotNull()
+    ends = facts.select("session_id", "is_whole", "last_word", has_ended.alias("ended"))
+    book = sql.from_json(sql.lit(msgspec.json.encode(rules()).decode()), "map<string,struct<clause:string,severity:string,text:string>>")
+    is_last = sql.coalesce(sql.col("ts") >= sql.col("last_word"), sql.lit(True))
+    return (
+        together(certain, needs_whole=False)
+        .unionByName(together(by_absence, needs_whole=True))
+        .join(ends, "session_id", "left")
+        .where("is_whole OR NOT needs_whole")
+        .withColumn("said", sql.try_element_at(book, sql.concat_ws("/", "protocol", "rule")))
+        .select(*FINDING, "said.*", (sql.expr("said.severity = 'error'") & sql.col("ended") & is_last).alias("ended_session"))
+        .withColumn("ended_session", sql.coalesce("ended_session", sql.lit(False)))
+        .select(*TABLE.schema.names)
+    )

@@ -1,0 +1,146 @@
+"""A client of any protocol: one connection, or one after the other with patience between them.
+
+It refuses to know what is said on them: a peer does, and a client hands on what its user asks of the peer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
+
+from wirelake.errors import ConnectFailed, SessionClosed, WirelakeError
+from wirelake.peers.backoff import Backoff, Patience
+from wirelake.transports import tcp
+from wirelake.transports.address import Target
+from wirelake.transports.stream import Stream
+
+__all__ = ["Client", "Runnable"]
+
+log = logging.getLogger("wirelake.client")
+
+
+class Runnable(Protocol):
+    """What a peer offers to whoever owns its connection."""
+
+    async def run(self) -> None:
+        """Live until the connection is closed."""
+
+    async def opened(self) -> object:
+        """Wait for the handshake."""
+
+    def close(self, reason: str = "") -> None:
+        """Part."""
+
+
+P = TypeVar("P", bound=Runnable)
+
+
+class Client(Generic[P]):
+    """`async with client as peer` gives the peer of the first connection; `await client.peer()` that of the current one."""
+
+    def __init__(
+        self,
+        target: Target,
+        make: Callable[[Stream], P],
+        *,
+        tls: ssl.SSLContext | None = None,
+        reconnect: Backoff | None = None,
+        connect_timeout: float = 10.0,
+        patience: Patience | None = None,
+    ) -> None:
+        self.target = target
+        self.connections = 0
+        """Handshakes finished so far."""
+        self._make = make
+        self._tls = tls
+        self._reconnect = reconnect
+        self._patience = patience or Patience(reconnect or Backoff(attempts=1))
+        self._connect_timeout = connect_timeout
+        self._closing = False
+        self._current: asyncio.Future[P] | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> P:
+        self._current = asyncio.get_running_loop().create_future()
+        self._group = await asyncio.TaskGroup().__aenter__()
+        self._task = self._group.create_task(self._keep())
+        try:
+            return await self.peer()
+        except BaseException:
+            await self._stop()
+            raise
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._stop()
+
+    async def peer(self) -> P:
+        """The peer of the current connection; waits while there is none, raises if there will be none any more."""
+        if self._current is None:
+            raise SessionClosed("the client is not in use: enter it with `async with`")
+        return await asyncio.shield(self._current)
+
+    # Inside.
+
+    async def _stop(self) -> None:
+        self._closing = True
+        if self._current is not None and self._current.done() and self._current.exception() is None:
+            self._current.result().close()
+        elif self._task is not None:
+            self._task.cancel()
+        if self._group is not None:
+            group, self._group = self._group, None
+            with contextlib.suppress(asyncio.CancelledError):
+                await group.__aexit__(None, None, None)
+
+    async def _keep(self) -> None:
+        """Connect, live, and do it again if that is wanted."""
+        while not self._closing:
+            reason = await self._once()
+            delay = None if self._reconnect is None or self._closing else self._patience.next()
+            if delay is None:
+                self._no_more(reason)
+                return
+            log.info("connection to %s: %s; next attempt in %.2f s", self.target, reason, delay)
+            await asyncio.sleep(delay)
+
+    async def _once(self) -> WirelakeError:
+        """One connection, from nothing to its end; says why it ended."""
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                stream = await tcp.connect(self.target.host, self.target.port, self._tls)
+        except TimeoutError:
+            return ConnectFailed(f"cannot connect to {self.target}: no answer in {self._connect_timeout:g} s")
+        except OSError as reason:
+            return ConnectFailed(f"cannot connect to {self.target}: {_plain(reason)}")
+        peer = self._make(stream)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(peer.run())
+            try:
+                await peer.opened()
+            except WirelakeError as reason:
+                return ConnectFailed(f"no handshake with {self.target}: {reason}")
+            self._patience.reset()
+            self.connections += 1
+            if self._current is not None and not self._current.done():
+                self._current.set_result(peer)
+            if self._closing:
+                peer.close()
+        self._current = asyncio.get_running_loop().create_future()
+        return SessionClosed(f"the connection to {self.target} is closed")
+
+    def _no_more(self, reason: WirelakeError) -> None:
+        if self._current is not None and not self._current.done():
+            self._current.set_exception(reason)
+            self._current.exception()  # whoever asks for the peer learns it; if nobody does, nobody is warned
+
+
+def _plain(reason: OSError) -> str:
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({reason.verify_message})"
+    return reason.strerror or str(reason)

@@ -1,0 +1,349 @@
+"""EMP live: a peer is a session at work on a stream; a client makes one, a server many. Both ends may ask and answer.
+
+```
+async with serve("tcp://127.0.0.1:5040", on_request=lambda peer, request: request.body.upper()) as server:
+    async with connect(server.address) as peer:
+        print(await peer.request(b"hello", timeout=1))
+```
+
+It refuses to know the protocol's rules: the session keeps them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from wirelake.capture.recording import Recorder
+from wirelake.errors import RequestTimeout, UsageError, WirelakeError
+from wirelake.peers.backoff import Backoff
+from wirelake.peers.client import Client
+from wirelake.peers.driver import Driver
+from wirelake.peers.server import Server
+from wirelake.protocols.emp.conversation import Speaker
+from wirelake.protocols.emp.events import (
+    DataReceived,
+    Ended,
+    Event,
+    Noticed,
+    Opened,
+    RequestExpired,
+    RequestReceived,
+    ResponseReceived,
+)
+from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.messages import DEFAULT_PORT, MessageType, OtherExtension
+from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.emp.session import Session
+from wirelake.transports.address import parse
+from wirelake.transports.stream import Stream
+from wirelake.transports.tls import client_context
+
+__all__ = ["DEFAULT_LIVE", "Live", "Peer", "RequestHandler", "connect", "serve"]
+
+log = logging.getLogger("wirelake.emp")
+
+RequestHandler = Callable[["Peer", RequestReceived], bytes | Awaitable[bytes]]
+"""Answers a request; a plain function for quick work, a coroutine function for slow."""
+DataHandler = Callable[["Peer", DataReceived], Awaitable[None] | None]
+FailureHandler = Callable[[RequestReceived, Exception], bytes]
+
+
+@dataclass(frozen=True)
+class Live:
+    """What a peer may be told beyond its session's options; every limit has its name here. Times are seconds."""
+
+    session: Options = DEFAULT_OPTIONS
+    on_request: RequestHandler | None = None
+    on_data: DataHandler | None = None
+    """Without it, what arrives waits to be read with `async for`."""
+    on_failure: FailureHandler | None = None
+    """EMP-19: makes the answer when `on_request` raised; without it the session ends with error 0."""
+    max_in_flight: int = 1024
+    """Requests of the peer being worked on; above that nothing more is read."""
+    max_inbox: int = 1024
+    """Messages waiting to be read; above that nothing more is read."""
+    linger: float = 1.0
+    """EMP-33, EMP-34: how long to wait for the peer to close after our last word."""
+    stall_timeout: float = 60.0
+    """How long a peer may read nothing while we have something for it."""
+    recorder: Recorder | None = None
+
+
+DEFAULT_LIVE: Final = Live()
+
+
+class Peer:
+    """One end of a live conversation."""
+
+    def __init__(self, speaker: Speaker, stream: Stream, live: Live = DEFAULT_LIVE) -> None:
+        self.speaker = speaker
+        self.live = live
+        self.stream = stream
+        self.noticed: dict[Fault, int] = {}
+        """How often each tolerated rule was broken."""
+        options = live.session
+        if live.on_request is None and options.answers_requests:
+            options = msgspec.structs.replace(options, answers_requests=False)  # EMP-19
+        self._session = Session(speaker, options)
+        self._record = None
+        if live.recorder is not None:
+            self._record = live.recorder.connection(
+                protocol="emp",
+                role="client" if speaker is Speaker.CLIENT else "server",
+                transport=stream.kind,
+                local=stream.local,
+                remote=stream.remote,
+            )
+        self._driver = Driver(
+            self._session, stream, self._handle, linger=live.linger, stall_timeout=live.stall_timeout, record=self._record
+        )
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[int] = self._loop.create_future()
+        self._answers: dict[int, asyncio.Future[bytes]] = {}
+        self._inbox: deque[DataReceived] = deque()
+        self._inbox_changed = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+            Opened: self._on_opened,
+            DataReceived: self._on_data,
+            RequestReceived: self._on_request,
+            ResponseReceived: self._on_response,
+            RequestExpired: self._on_expired,
+            Noticed: self._on_noticed,
+            Ended: self._on_ended,
+        }
+
+    # For the user.
+
+    @property
+    def ended(self) -> Ended | None:
+        """How the conversation ended, once it did."""
+        return self._session.ended
+
+    @property
+    def is_open(self) -> bool:
+        """The handshake is done and nobody has parted."""
+        return self._opened.done() and self._session.ended is None
+
+    async def opened(self) -> int:
+        """Wait for the handshake; the peer's version. Raises what ended the session instead."""
+        return await asyncio.shield(self._opened)
+
+    async def request(
+        self,
+        body: bytes,
+        *,
+        timeout: float | None = None,
+        compress: bool = False,
+        type_id: int = MessageType.DATA,
+        extensions: tuple[OtherExtension, ...] = (),
+    ) -> bytes:
+        """Ask, and wait for the answer. Raises RequestTimeout, or what ended the session; cancelling gives the request up."""
+        await self._driver.ready()
+        request_id = self._session.request(
+            body, self._loop.time(), timeout=timeout, compress=compress, type_id=type_id, extensions=extensions
+        )
+        self._driver.wake()
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        self._answers[request_id] = answer
+        try:
+            return await answer
+        finally:
+            if self._answers.pop(request_id, None) is not None:
+                self._session.abandon(request_id)
+
+    async def send(
+        self, body: bytes, *, compress: bool = False, type_id: int = MessageType.DATA, extensions: tuple[OtherExtension, ...] = ()
+    ) -> None:
+        """Send a message nobody answers; waits while the peer reads too slowly."""
+        self._session.send(body, compress=compress, type_id=type_id, extensions=extensions)
+        self._driver.wake()
+        await self._driver.ready()
+
+    async def __aiter__(self) -> AsyncIterator[DataReceived]:
+        """What arrives that is no answer, until the peer says bye; raises if the session ends in any other way."""
+        while True:
+            while self._inbox:
+                message = self._inbox.popleft()
+                self._balance()
+                yield message
+            if (ended := self._session.ended) is not None:
+                if ended.fault is not None or ended.error is not None:
+                    raise ended.reason()
+                return
+            self._inbox_changed.clear()
+            await self._inbox_changed.wait()
+
+    def close(self, reason: str = "") -> None:
+        """Say bye; `run` returns when it is flushed and the connection closed."""
+        self._session.bye(reason)
+        self._driver.wake()
+
+    def fail(self, fault: Fault, detail: str = "") -> None:
+        """End the session with the error this fault is answered with."""
+        self._session.fail(fault, detail)
+        self._driver.wake()
+
+    # For clients and servers.
+
+    async def run(self) -> None:
+        """Live until the connection is closed. Handlers that still run then are cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                await self._driver.run()
+                for task in self._tasks:
+                    task.cancel()
+        finally:
+            if self._session.ended is None:  # cancelled from outside
+                self._session.receive_eof(self._loop.time())
+                for event in self._session.events():
+                    self._handle(event)
+            if self._record is not None and self.ended is not None:
+                self._record.closed(self.ended.how.value)
+
+    # Inside.
+
+    def _handle(self, event: Event) -> None:
+        self._handlers[type(event)](event)
+
+    def _on_opened(self, event: Opened) -> None:
+        if not self._opened.done():
+            self._opened.set_result(event.version)
+
+    def _on_response(self, event: ResponseReceived) -> None:
+        answer = self._answers.pop(event.request_id, None)
+        if answer is not None and not answer.done():
+            answer.set_result(event.body)
+
+    def _on_expired(self, event: RequestExpired) -> None:
+        answer = self._answers.pop(event.request_id, None)
+        if answer is not None and not answer.done():
+            answer.set_exception(RequestTimeout(f"no answer to request {event.request_id} in time"))
+
+    def _on_noticed(self, event: Noticed) -> None:
+        self.noticed[event.fault] = self.noticed.get(event.fault, 0) + 1
+        log.debug("%s tolerated from %s: %s", event.fault.name, self.stream.remote, event.fault.text)
+
+    def _on_ended(self, event: Ended) -> None:
+        reason = event.reason()
+        log.info("session with %s ended: %s", self.stream.remote, reason)
+        if not self._opened.done():
+            self._opened.set_exception(reason)
+            self._opened.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(reason)
+        self._answers.clear()
+        self._inbox_changed.set()
+
+    def _on_data(self, event: DataReceived) -> None:
+        if self.live.on_data is None:
+            self._inbox.append(event)
+            self._inbox_changed.set()
+        else:
+            self._start(self._attend(event))
+        self._balance()
+
+    def _on_request(self, request: RequestReceived) -> None:
+        if self.live.on_request is None:  # the session ended it already
+            return
+        try:
+            answer = self.live.on_request(self, request)
+        except Exception as reason:
+            self._failed(request, reason)
+            return
+        if inspect.isawaitable(answer):
+            self._start(self._answer(request, answer))
+            self._balance()
+        else:
+            self._respond(request, answer)
+
+    async def _attend(self, event: DataReceived) -> None:
+        try:
+            result = self.live.on_data(self, event) if self.live.on_data else None
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            log.exception("on_data failed for a message from %s", self.stream.remote)
+            self.fail(Fault.HANDLER_FAILED, "on_data")
+
+    async def _answer(self, request: RequestReceived, answer: Awaitable[bytes]) -> None:
+        try:
+            body = await answer
+        except Exception as reason:
+            self._failed(request, reason)
+        else:
+            self._respond(request, body)
+            await self._driver.ready()
+
+    def _failed(self, request: RequestReceived, reason: Exception) -> None:
+        log.warning("request %d from %s failed: %r", request.request_id, self.stream.remote, reason)
+        if self.live.on_failure is None:
+            self.fail(Fault.HANDLER_FAILED, f"request {request.request_id}")
+        else:
+            self._respond(request, self.live.on_failure(request, reason))
+
+    def _respond(self, request: RequestReceived, body: bytes) -> None:
+        if self._session.ended is None:
+            try:
+                self._session.respond(request.request_id, body, type_id=request.type_id)
+            except WirelakeError as reason:  # for instance an answer over the size limit
+                self.fail(Fault.HANDLER_FAILED, str(reason))
+            self._driver.wake()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._group is None:
+            work.close()
+            return
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._balance()
+
+    def _balance(self) -> None:
+        """Back-pressure: read only while there is room for what is read."""
+        if len(self._tasks) >= self.live.max_in_flight or len(self._inbox) >= self.live.max_inbox:
+            self._driver.hold()
+        else:
+            self._driver.go_on()
+
+
+def connect(
+    address: str,
+    *,
+    live: Live = DEFAULT_LIVE,
+    tls: ssl.SSLContext | None = None,
+    reconnect: Backoff | None = None,
+    connect_timeout: float = 10.0,
+) -> Client[Peer]:
+    """A client of the server at `tcp://host:port` or `tls://host:port`; use it with `async with`."""
+    target = parse(address, DEFAULT_PORT)
+    context = (tls or client_context()) if target.scheme == "tls" else None
+    return Client(
+        target, lambda stream: Peer(Speaker.CLIENT, stream, live), tls=context, reconnect=reconnect, connect_timeout=connect_timeout
+    )
+
+
+def serve(
+    address: str, *, live: Live = DEFAULT_LIVE, tls: ssl.SSLContext | None = None, on_request: RequestHandler | None = None
+) -> Server[Peer]:
+    """A server at `tcp://host:port` or `tls://host:port` (port 0: any that is free); use it with `async with`."""
+    target = parse(address, DEFAULT_PORT)
+    if (target.scheme == "tls") != (tls is not None):
+        raise UsageError(f"{target}: give a TLS context with tls:// and none with tcp://")
+    if on_request is not None:
+        live = replace(live, on_request=on_request)
+    return Server(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls)

@@ -1,0 +1,85 @@
+"""Rows of numbers to Arrow columns: slices of bytes, names for codes, and integers at the size Spark can hold.
+
+What every room's `columns.py` is built from. It refuses to know any protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from wirelake.protocols.kernel import compiled, kernel
+
+__all__ = ["Array", "binary", "decimals", "field", "integers", "names", "nulls", "truths"]
+
+Array = np.ndarray[Any, Any]
+
+
+def field(name: str, kind: pa.DataType, comment: str, *, nullable: bool = True) -> pa.Field:
+    """A column with the sentence that documents it."""
+    return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
+
+
+@kernel
+def _gather(data: Any, starts: Any, lengths: Any, out: Any) -> None:
+    at = 0
+    for row in range(len(starts)):
+        start, length = starts[row], lengths[row]
+        out[at : at + length] = data[start : start + length]
+        at += length
+
+
+def binary(data: Array, starts: Array, lengths: Array, valid: Array | None = None) -> pa.Array:
+    """Slices of `data` as one binary column; where `valid` is false there is null."""
+    if valid is not None:
+        lengths = np.where(valid, lengths, 0)
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    out = np.empty(offsets[-1], np.uint8)
+    compiled(_gather)(data, starts, lengths, out)
+    large = pa.Array.from_buffers(pa.large_binary(), len(starts), [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)])
+    return large.cast(pa.binary()) if offsets[-1] <= np.iinfo(np.int32).max else large
+
+
+def _bitmap(valid: Array | None) -> pa.Buffer | None:
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def integers(values: Array, kind: pa.DataType, valid: Array | None = None) -> pa.Array:
+    """Numbers as a signed column one size up from the wire's."""
+    typed = np.ascontiguousarray(values).astype(kind.to_pandas_dtype(), copy=False)
+    return pa.array(typed, kind, mask=None if valid is None else ~valid)
+
+
+def truths(values: Array, valid: Array | None = None) -> pa.Array:
+    """Numbers as a boolean column."""
+    return pa.array(values != 0, pa.bool_(), mask=None if valid is None else ~valid)
+
+
+def decimals(values: Array, valid: Array | None = None) -> pa.Array:
+    """64 unsigned bits held in int64, as the decimal(20, 0) that SQL can compare and print."""
+    words = np.zeros((len(values), 2), np.int64)
+    words[:, 0] = values
+    return pa.Array.from_buffers(pa.decimal128(20, 0), len(values), [_bitmap(valid), pa.py_buffer(words)])
+
+
+def names(codes: Array, known: Mapping[int, str] | Sequence[str], valid: Array | None = None) -> pa.DictionaryArray:
+    """Codes as a column of their names; a code without a name is null."""
+    pairs = dict(enumerate(known)) if isinstance(known, Sequence) else dict(known)
+    keys = np.array(sorted(pairs), np.int64)
+    if not len(keys):
+        return pa.array([None] * len(codes), pa.dictionary(pa.int32(), pa.string()))
+    found = np.clip(np.searchsorted(keys, codes), 0, len(keys) - 1)
+    good = keys[found] == codes
+    if valid is not None:
+        good &= valid
+    indices = pa.array(found.astype(np.int32), mask=~good)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([pairs[int(key)] for key in keys], pa.string()))
+
+
+def nulls(kind: pa.DataType, count: int) -> pa.Array:
+    """A column that says nothing."""
+    return pa.nulls(count, kind)

@@ -1,0 +1,88 @@
+"""A pair of streams inside one process: what one sends the other receives. For tests and for embedding both ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from wirelake.transports.stream import Address
+
+__all__ = ["MemoryStream", "pair"]
+
+HIGH: Final = 256 * 1024
+"""Bytes in flight above which a stream is congested."""
+
+
+class MemoryStream:
+    """One end of a pair."""
+
+    def __init__(self, port: int, cut: int | None = None) -> None:
+        self.kind = "memory"
+        self.local: Address = ("memory", port)
+        self.remote: Address = ("memory", 3 - port)
+        self._cut = cut
+        self._incoming = bytearray()
+        self._finished = False
+        self._broken = False
+        self._changed = asyncio.Event()
+        self._other: MemoryStream = self
+
+    async def receive(self) -> bytes:
+        """See Stream; gives at most `cut` bytes at a time."""
+        while not self._incoming and not self._finished and not self._broken:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._broken:
+            raise ConnectionResetError("the other end was aborted")
+        size = len(self._incoming) if self._cut is None else min(self._cut, len(self._incoming))
+        data = bytes(self._incoming[:size])
+        del self._incoming[:size]
+        self._other._changed.set()
+        return data
+
+    def send(self, data: bytes) -> None:
+        """See Stream."""
+        if not self._other._finished:
+            self._other._incoming += data
+            self._other._changed.set()
+
+    @property
+    def congested(self) -> bool:
+        """See Stream."""
+        return self.unsent > HIGH
+
+    @property
+    def unsent(self) -> int:
+        """See Stream."""
+        return len(self._other._incoming)
+
+    async def drain(self) -> None:
+        """See Stream."""
+        while self.congested and not self._broken and not self._finished:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def finish(self) -> None:
+        """See Stream."""
+        self._other._finished = True
+        self._other._changed.set()
+
+    async def close(self) -> None:
+        """See Stream."""
+        self.finish()
+        self._finished = True
+        self._changed.set()
+
+    def abort(self) -> None:
+        """See Stream."""
+        self._other._broken = True
+        self._other._changed.set()
+        self._broken = True
+        self._changed.set()
+
+
+def pair(cut: int | None = None) -> tuple[MemoryStream, MemoryStream]:
+    """Two connected ends; with `cut`, bytes arrive in pieces of that size."""
+    one, two = MemoryStream(1, cut), MemoryStream(2, cut)
+    one._other, two._other = two, one
+    return one, two

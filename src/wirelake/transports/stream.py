@@ -1,0 +1,48 @@
+"""The one interface under every peer that talks over a stream. It refuses to know sockets: `tcp.py` and `memory.py` do."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["CHUNK", "Address", "Stream"]
+
+CHUNK = 256 * 1024
+"""Bytes read in one go at most."""
+
+Address = tuple[str, int]
+"""Host and port; a memory stream's host is `memory`."""
+
+
+class Stream(Protocol):
+    """Bytes both ways, in order."""
+
+    kind: str
+    """`tcp`, `tls` or `memory`."""
+    local: Address
+    remote: Address
+
+    async def receive(self) -> bytes:
+        """Whatever arrived, at least one byte; nothing at the end. Raises OSError if the connection broke."""
+
+    def send(self, data: bytes) -> None:
+        """Queue bytes; they leave by themselves."""
+
+    @property
+    def congested(self) -> bool:
+        """The peer reads more slowly than we write: wait with `drain`."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that are queued here and not on their way yet."""
+
+    async def drain(self) -> None:
+        """Wait until what is queued is below the mark. Raises OSError if the connection broke."""
+
+    def finish(self) -> None:
+        """Say that no more bytes will be sent, where the transport can say so."""
+
+    async def close(self) -> None:
+        """Flush, close, and wait until it is closed."""
+
+    def abort(self) -> None:
+        """Close at once; what is queued is lost."""

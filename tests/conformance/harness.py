@@ -1,0 +1,47 @@
+"""Which files of vectors there are, and who runs them; nobody here knows the names of vectors.
+
+The directory is the project's own copy, or the one WIRELAKE_VECTORS names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tests.conformance import emp, emp_sessions
+
+RUNNERS: Final[dict[str, Callable[[Any], None]]] = {
+    "emp.json": emp.run,
+    "emp-session.json": emp_sessions.run,
+}
+"""File name -> what runs one of its vectors; it raises for a vector that does not hold, and for one it does not understand."""
+
+UNBUILT: Final = frozenset(
+    {"event-mesh.json", "relink.json", "relink-scenarios.json", "relink-sessions.json", "wolpertinger.json", "yamp.json"}
+)
+"""The files of rooms that are not built yet: the only files that are passed over. The list shrinks as rooms land."""
+
+
+def directory() -> Path:
+    named = os.environ.get("WIRELAKE_VECTORS")
+    return Path(named) if named else Path(__file__).parent.parent / "vectors"
+
+
+def files() -> list[Path]:
+    """Every file of vectors, but those of rooms that are not built yet."""
+    return sorted(path for path in directory().glob("*.json") if path.name not in UNBUILT)
+
+
+def vectors(path: Path) -> list[Any]:
+    """The vectors of a file: a list, or the one that stands alone."""
+    content = json.loads(path.read_text())
+    return content if isinstance(content, list) else [content]
+
+
+def label(path: Path, index: int, vector: Any) -> str:
+    """For people: the file, the place, and whatever name there is."""
+    name = vector.get("name", "") if isinstance(vector, dict) else ""
+    return f"{path.stem}-{index}-{name}".removesuffix("-")

@@ -1,0 +1,175 @@
+"""What the lake's tests share: one Spark session, and recordings of conversations written down as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirelake.capture.recording import Connection, Recorder
+from wirelake.lake.spark import BRISK, session
+from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Ping, Pong, RequestResponse
+from wirelake.protocols.emp.wire import encode
+
+START_NS = 1_700_000_000 * 10**9
+
+Step = tuple[float, str, str]
+"""Seconds since the connection was opened, who speaks (or `finished`, `closed`), and what."""
+
+HELLOS: list[Step] = [(0.1, "client", "hello"), (0.2, "server", "hello")]
+
+CASES: dict[str, list[Step]] = {
+    "plain": [*HELLOS, (1, "client", "request 1"), (1.25, "server", "response 1"), (2, "client", "bye"), (3, "closed", "bye")],
+    "unanswered": [*HELLOS, (1, "client", "request 1"), (2, "client", "bye"), (3, "closed", "bye")],
+    "late": [*HELLOS, (1, "client", "request 1"), (40, "server", "response 1"), (41, "client", "bye"), (42, "closed", "bye")],
+    "both sides ask": [
+        *HELLOS,
+        (1, "client", "request 1"),
+        (1.1, "server", "request 1"),
+        (1.2, "client", "response 1"),
+        (1.5, "server", "response 1"),
+        (2, "server", "bye"),
+        (3, "closed", "bye"),
+    ],
+    "reused id": [
+        *HELLOS,
+        (1, "client", "request 7"),
+        (2, "server", "response 7"),
+        (3, "client", "request 7"),
+        (5, "server", "response 7"),
+        (6, "client", "bye"),
+        (7, "closed", "bye"),
+    ],
+    "id in flight": [
+        *HELLOS,
+        (1, "client", "request 7"),
+        (2, "client", "request 7"),
+        (3, "server", "error 3"),
+        (4, "closed", "error"),
+    ],
+    "unmatched": [*HELLOS, (1, "server", "response 9"), (2, "client", "error 3"), (3, "closed", "error")],
+    "repeated hello": [*HELLOS, (1, "client", "hello"), (2, "server", "error 3"), (3, "closed", "error")],
+    "data before hello": [(0.1, "client", "data"), (0.2, "server", "hello"), (0.3, "server", "error 3"), (1, "closed", "error")],
+    "too soon": [(0.1, "client", "hello"), (0.2, "client", "data"), (0.3, "server", "hello"), (1, "client", "bye"), (2, "closed", "bye")],
+    "spoke after bye": [*HELLOS, (1, "client", "bye"), (2, "client", "data"), (3, "closed", "bye")],
+    "who stays may finish": [*HELLOS, (1, "client", "bye"), (2, "server", "data"), (3, "server", "bye"), (4, "closed", "bye")],
+    "abnormal close": [*HELLOS, (1, "client", "data"), (2, "finished", "server"), (3, "closed", "eof")],
+    "version": [(0.1, "client", "hello 2"), (0.2, "server", "error 3"), (1, "closed", "error")],
+    "pings": [
+        *HELLOS,
+        (1, "client", "ping"),
+        (2, "client", "ping"),
+        (3, "server", "pong"),
+        (4, "server", "pong"),
+        (5, "server", "pong"),
+        (6, "client", "bye"),
+        (7, "closed", "bye"),
+    ],
+    "silent server": [(0.1, "client", "hello"), (6, "client", "error 2"), (7, "closed", "error")],
+    "quickly gone": [(0.1, "client", "hello"), (0.2, "server", "bye"), (9, "closed", "bye")],
+    "still open": [*HELLOS, (1, "client", "data")],
+    "cut": [*HELLOS, (1, "client", "raw 000000ff05000000"), (2, "closed", "eof")],
+}
+
+
+def _frame(what: str) -> bytes:
+    name, *words = what.split()
+    number = int(words[0]) if words and name != "raw" else 0
+    match name:
+        case "hello":
+            return encode(Hello(number or 1))
+        case "bye":
+            return encode(Bye())
+        case "ping":
+            return encode(Ping())
+        case "pong":
+            return encode(Pong())
+        case "error":
+            return encode(Error(number, message="no"))
+        case "data":
+            return encode(Data(b'{"a": 1}'))
+        case "request":
+            return encode(Data(b"ask", (RequestResponse(True, number),)))
+        case "response":
+            return encode(Data(b"tell", (RequestResponse(False, number),)))
+        case _:
+            return bytes.fromhex(words[0])
+
+
+class _Clock:
+    now = START_NS
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def record(path: Path, cases: Mapping[str, Sequence[Step]], first_port: int = 20_000) -> Path:
+    """Record conversations one after the other, each from a client port of its own, in the order of the cases."""
+    clock, numbers = _Clock(), iter(range(1, 1_000_000))
+    with Recorder(path, protocol="emp", clock=clock, new_id=lambda: (first_port * 1000 + next(numbers)).to_bytes(8, "big")) as recorder:
+        for port, steps in enumerate(cases.values(), first_port):
+            start = clock.now
+            connection = recorder.connection(role="client", local=("127.0.0.1", port), remote=("127.0.0.1", 5040))
+            for seconds, who, what in steps:
+                clock.now = start + int(seconds * 1e9)
+                _say(connection, who, what)
+            clock.now += 10**9
+    return path
+
+
+def _say(connection: Connection, who: str, what: str) -> None:
+    match who:
+        case "client":
+            connection.sent(_frame(what))
+        case "server":
+            connection.received(_frame(what))
+        case "finished":
+            connection.finished("server" if what == "server" else "client")
+        case _:
+            connection.closed(what)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The one Spark session of all tests; starting it takes seconds."""
+    started = session("local[2]", {**BRISK, "spark.sql.shuffle.partitions": "2"})
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Callable[..., Path]:
+    """`record`, for tests that make their own recordings."""
+    return record
+
+
+@pytest.fixture(scope="session")
+def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with all cases, and a file that is no capture. Tests only read it."""
+    from wirelake.lake.ingest import ingest
+
+    folder = tmp_path_factory.mktemp("cases")
+    record(folder / "cases.pcapng", CASES)
+    (folder / "noise.pcap").write_bytes(b"not a capture at all" * 10)
+    ingest(spark, folder / "lake", [folder])
+    return folder / "lake"
+
+
+@pytest.fixture(scope="session")
+def rows(lake: Path) -> Callable[[str, str], list[dict[str, Any]]]:
+    """rows(table, case): the rows of one conversation, as dicts, in the order of time."""
+    from wirelake.lake import delta
+    from wirelake.lake.catalog import table
+
+    tables = {name: delta.dataset(lake, table(name)).to_table().to_pylist() for name in ("sessions", "exchanges", "violations", "messages")}
+    ids = {row["client_port"]: row["session_id"] for row in tables["sessions"]}
+    cases = {case: ids[port] for port, case in enumerate(CASES, 20_000)}
+    order = {"exchanges": "requested", "sessions": "opened"}
+
+    def of(name: str, case: str) -> list[dict[str, Any]]:
+        mine = [row for row in tables[name] if row["session_id"] == cases[case]]
+        return sorted(mine, key=lambda row: (row[order.get(name, "ts")], row.get("offset", 0)))
+
+    return of

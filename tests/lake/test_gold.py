@@ -1,0 +1,137 @@
+"""Exchanges, violations and sessions of small conversations, each of which is known by heart."""
+
+import pytest
+
+
+def rules(rows, case):
+    return [row["rule"] for row in rows("violations", case)]
+
+
+def test_a_request_is_paired_with_its_response(rows):
+    (exchange,) = rows("exchanges", "plain")
+    assert exchange["status"] == "answered"
+    assert exchange["latency_us"] == 250_000
+    assert exchange["requested_by"] == "client"
+    assert exchange["correlation_id"] == "1"
+    assert (exchange["late"], exchange["cancelled"], exchange["progress"]) == (False, False, 0)
+    said = {row["message_id"]: row for row in rows("messages", "plain")}
+    assert said[exchange["request_message_id"]]["kind"] == "request"
+    assert said[exchange["response_message_id"]]["kind"] == "response"
+    assert exchange["request_size"] == said[exchange["request_message_id"]]["size"]
+    assert exchange["response_size"] == said[exchange["response_message_id"]]["size"]
+
+
+def test_a_request_without_a_response_is_unanswered(rows):
+    (exchange,) = rows("exchanges", "unanswered")
+    assert exchange["status"] == "unanswered"
+    assert exchange["response_message_id"] is None
+    assert exchange["latency_us"] is None
+    assert exchange["late"] is False
+
+
+def test_an_answer_after_the_limit_is_late(rows):
+    (exchange,) = rows("exchanges", "late")
+    assert (exchange["status"], exchange["late"], exchange["latency_us"]) == ("late", True, 39_000_000)
+
+
+def test_both_sides_may_use_the_same_id_at_once(rows):
+    """EMP-13."""
+    exchanges = {row["requested_by"]: row["latency_us"] for row in rows("exchanges", "both sides ask")}
+    assert exchanges == {"client": 500_000, "server": 100_000}
+    assert rules(rows, "both sides ask") == []
+
+
+def test_an_id_may_be_used_again_once_answered(rows):
+    """EMP-18: later reuse is not tracked."""
+    assert [row["latency_us"] for row in rows("exchanges", "reused id")] == [1_000_000, 2_000_000]
+    assert rules(rows, "reused id") == []
+
+
+def test_an_id_in_flight_may_not_be_used_again(rows):
+    """EMP-18."""
+    assert [row["status"] for row in rows("exchanges", "id in flight")] == ["unanswered", "unanswered"]
+    (violation,) = rows("violations", "id in flight")
+    assert (violation["rule"], violation["clause"], violation["severity"]) == ("REQUEST_ID_IN_FLIGHT", "EMP-18", "error")
+    assert violation["direction"] == "to_server"
+    assert violation["ended_session"] is True
+
+
+def test_a_response_nobody_waits_for_is_a_violation_and_no_exchange(rows):
+    """EMP-16."""
+    assert rows("exchanges", "unmatched") == []
+    assert rules(rows, "unmatched") == ["RESPONSE_UNMATCHED"]
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("plain", []),
+        ("repeated hello", [("HELLO_REPEATED", "to_server")]),
+        ("data before hello", [("HELLO_EXPECTED", "to_server")]),
+        ("too soon", [("SPOKE_TOO_SOON", "to_server")]),
+        ("spoke after bye", [("SPOKE_AFTER_PARTING", "to_server")]),
+        ("who stays may finish", []),
+        ("abnormal close", [("CLOSED_WITHOUT_PARTING", "to_client")]),
+        ("version", [("VERSION_UNSUPPORTED", "to_server")]),
+        ("pings", [("PING_OVERLAPPING", "to_server"), ("PONG_UNSOLICITED", "to_client")]),
+        ("silent server", [("HANDSHAKE_TIMEOUT", "to_client")]),
+        ("quickly gone", []),
+        ("still open", []),
+        ("cut", [("MESSAGE_CUT", "to_server"), ("CLOSED_WITHOUT_PARTING", None)]),
+    ],
+)
+def test_every_broken_rule_is_found_once_and_nothing_else(rows, case, expected):
+    assert [(row["rule"], row["direction"]) for row in rows("violations", case)] == expected
+
+
+def test_what_is_tolerated_ends_no_session(rows):
+    assert {row["severity"] for row in rows("violations", "pings")} == {"tolerated"}
+    assert {row["ended_session"] for row in rows("violations", "pings")} == {False}
+
+
+def test_a_violation_leads_back_to_its_message(rows):
+    (violation,) = rows("violations", "repeated hello")
+    (message,) = [row for row in rows("messages", "repeated hello") if row["message_id"] == violation["message_id"]]
+    assert message["name"] == "hello"
+    assert (message["source"], message["offset"], message["length"]) == (violation["source"], violation["offset"], violation["length"])
+
+
+@pytest.mark.parametrize(
+    ("case", "handshake", "ended_how", "ended_by"),
+    [
+        ("plain", "complete", "bye", "client"),
+        ("both sides ask", "complete", "bye", "server"),
+        ("id in flight", "complete", "error", "server"),
+        ("abnormal close", "complete", "eof", "server"),
+        ("version", "refused", "error", "server"),
+        ("quickly gone", "refused", "bye", "server"),
+        ("silent server", "refused", "error", "client"),
+        ("data before hello", "refused", "error", "server"),
+        ("still open", "complete", "open", None),
+    ],
+)
+def test_a_session_says_how_it_began_and_ended(rows, case, handshake, ended_how, ended_by):
+    (session,) = rows("sessions", case)
+    assert (session["handshake"], session["ended_how"], session["ended_by"]) == (handshake, ended_how, ended_by)
+
+
+def test_a_session_counts_what_was_said(rows):
+    (session,) = rows("sessions", "plain")
+    assert (session["messages_to_server"], session["messages_to_client"]) == (3, 2)
+    assert (session["bytes_to_server"], session["bytes_to_client"]) == (12 + 31 + 8, 12 + 32)
+    assert (session["requests"], session["answered"], session["violations"]) == (1, 1, 0)
+    assert (session["client_version"], session["server_version"], session["error_code"]) == (1, 1, None)
+    assert session["duration_us"] == 3_000_000
+    assert (session["ended"] - session["opened"]).total_seconds() == 3
+    assert (session["client_address"], session["server_address"], session["server_port"]) == ("127.0.0.1", "127.0.0.1", 5040)
+
+
+def test_a_refused_session_shows_the_error_and_the_version(rows):
+    (session,) = rows("sessions", "version")
+    assert (session["client_version"], session["server_version"], session["error_code"], session["violations"]) == (2, None, 3, 1)
+
+
+def test_a_session_that_did_not_end_has_no_end_but_a_duration(rows):
+    (session,) = rows("sessions", "still open")
+    assert session["ended"] is None
+    assert session["duration_us"] == 1_000_000

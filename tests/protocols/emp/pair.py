@@ -1,0 +1,211 @@
+"""Two sessions on a link that cuts, in a world whose time is a number; every step is followed by a look at what must always hold."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.protocols.emp import speech
+
+from wirelake.protocols.emp.conversation import Speaker, State
+from wirelake.protocols.emp.events import DataReceived, Ended, Event, Noticed, Opened, RequestReceived, ResponseReceived
+from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.messages import Error, Message
+from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.emp.session import Session
+from wirelake.protocols.emp.wire import decode
+
+CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER
+QUIET = Options(ping_interval=None, pong_timeout=None, request_timeout=None, handshake_timeout=None)
+"""No timers."""
+
+
+class Side:
+    """A session with its owner: drains it after every step, keeps what came out, and checks it."""
+
+    def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, cut: int = 4096) -> None:
+        self.session = Session(speaker, options)
+        self.cut = cut
+        self.now = 0.0
+        self.heard: list[Event] = []
+        self.said = b""
+        self.unsent = b""
+        self.paused = False
+        self.started = False
+
+    def start(self) -> None:
+        self.session.start(self.now)
+        self.started = True
+        self.drain()
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the other side, in the pieces the link makes of them."""
+        for at in range(0, len(data), self.cut):
+            self.session.receive(data[at : at + self.cut], self.now)
+            self.drain()
+
+    def eof(self) -> None:
+        self.session.receive_eof(self.now)
+        self.drain()
+
+    def tick(self) -> None:
+        self.session.tick(self.now)
+        self.drain()
+        deadline = self.session.deadline
+        assert deadline is None or deadline > self.now, "a timer that is due again at once"
+
+    def pause(self) -> None:
+        self.session.pause()
+        self.paused = True
+        self.drain()
+
+    def resume(self) -> None:
+        self.session.resume(self.now)
+        self.paused = False
+        self.drain()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, waking the session whenever it asked for it."""
+        until = self.now + seconds
+        while (deadline := self.session.deadline) is not None and deadline <= until:
+            self.now = max(self.now, deadline)
+            self.tick()
+        self.now = until
+        self.tick()
+
+    def drain(self) -> None:
+        output = self.session.output()
+        self.said += output
+        self.unsent += output
+        self.heard += self.session.events()
+        self.check()
+
+    def check(self) -> None:
+        """What holds after every step."""
+        session, options = self.session, self.session.options
+        assert session.output() == b""
+        assert session.events() == []
+        endings = [event for event in self.heard if isinstance(event, Ended)]
+        if session.ended is not None:
+            assert endings == [session.ended] == self.heard[-1:], "one ending, and it is the last event"
+            assert session.pending == 0
+            assert session.deadline is None
+            return
+        assert endings == []
+        opened = [event for event in self.heard if isinstance(event, Opened)]
+        assert len(opened) <= 1
+        delivered = [event for event in self.heard if isinstance(event, DataReceived | RequestReceived | ResponseReceived)]
+        assert opened or not delivered
+        deadline = session.deadline
+        if self.started and not opened:
+            assert session.state is not State.OPEN
+            assert (deadline is None) == (options.handshake_timeout is None)
+        if session.pending and options.request_timeout is not None:
+            assert deadline is not None
+        if opened and options.ping_interval is not None and options.pong_timeout is not None and not self.paused:
+            assert deadline is not None, "neither a ping nor a pong is waited for"
+
+    # What tests ask.
+
+    @property
+    def ended(self) -> Ended:
+        assert self.session.ended is not None
+        return self.session.ended
+
+    @property
+    def messages(self) -> list[Message]:
+        """Everything this side said, decoded: what we send is always right."""
+        found, at, limits = [], 0, self.session.options.limits
+        while at < len(self.said):
+            size = int.from_bytes(self.said[at : at + 4]) + (4 if limits.sizes_exclude_themselves else 0)
+            found.append(decode(self.said[at : at + size], limits))
+            at += size
+        return found
+
+    @property
+    def delivered(self) -> list[Event]:
+        """What was handed to the application."""
+        return [event for event in self.heard if isinstance(event, DataReceived | RequestReceived | ResponseReceived)]
+
+    @property
+    def noticed(self) -> list[Fault]:
+        return [event.fault for event in self.heard if isinstance(event, Noticed)]
+
+
+class Pair:
+    """A client and a server, and the link between them."""
+
+    def __init__(self, cut: int = 4096, client: Options = DEFAULT_OPTIONS, server: Options = DEFAULT_OPTIONS) -> None:
+        self.client = Side(CLIENT, client, cut)
+        self.server = Side(SERVER, server, cut)
+        self.deaf: set[Speaker] = set()
+        """Who does not get to hear what is sent; it waits on the link."""
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.client, self.server
+
+    def start(self) -> Pair:
+        for side in self.sides:
+            side.start()
+        self.settle()
+        return self
+
+    def settle(self) -> None:
+        """Carry bytes until none are left to carry."""
+        moved = True
+        while moved:
+            moved = False
+            for side in self.sides:
+                side.drain()
+            for one, other in ((self.client, self.server), (self.server, self.client)):
+                if one.unsent and other.session.speaker not in self.deaf:
+                    data, one.unsent = one.unsent, b""
+                    other.receive(data)
+                    moved = True
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass for both, in the order of their deadlines."""
+        until = self.client.now + seconds
+        while True:
+            deadlines = [side.session.deadline for side in self.sides if side.session.deadline is not None]
+            now = min([until, *deadlines])
+            for side in self.sides:
+                side.now = max(side.now, now)
+                side.tick()
+            self.settle()
+            if now >= until:
+                return
+
+
+def established(options: Options = DEFAULT_OPTIONS, *, speaker: Speaker = SERVER, cut: int = 4096) -> Side:
+    """One side after its handshake, ready to hear anything; what it said and heard so far is forgotten."""
+    side = Side(speaker, options, cut)
+    side.start()
+    side.receive(speech.hello(bias=4 if options.limits.sizes_exclude_themselves else 0))
+    assert [type(event) for event in side.heard] == [Opened]
+    assert side.session.state is State.OPEN
+    side.said = side.unsent = b""
+    return side
+
+
+class Answer(NamedTuple):
+    """What came of saying something to a session."""
+
+    error: Error | None
+    ended: Ended | None
+    delivered: list[Event]
+    noticed: list[Fault]
+
+
+def answer(data: bytes, options: Options = DEFAULT_OPTIONS, *, handshake: bool = False, cut: int = 4096) -> Answer:
+    """Say something to a server, as the first thing or after the handshake."""
+    side = Side(SERVER, options, cut) if handshake else established(options, cut=cut)
+    if handshake:
+        side.start()
+        side.said = b""
+    side.receive(data)
+    said = side.messages
+    errors = [one for one in said if isinstance(one, Error)]
+    assert len(errors) <= 1
+    assert said[-1:] == errors[-1:] or not errors, "an error is the last word"
+    return Answer(errors[0] if errors else None, side.session.ended, side.delivered, side.noticed)

@@ -1,0 +1,193 @@
+"""The buffer: the same frames wherever the stream was cut, and a cost that grows with the bytes and not with the pieces."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.protocols.emp import speech
+from tests.protocols.emp.scanning import scanned
+
+from wirelake.protocols import kernel
+from wirelake.protocols.buffer import BATCH, Buffer
+from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.emp.wire import encode, message
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+
+STREAM = b"".join(
+    (
+        speech.hello(),
+        speech.data(b"hello"),
+        speech.data(b"", speech.blocks(16)),
+        speech.request(1, b"x" * 300),
+        speech.data(b"y", speech.rr(False, 2, more=True) + speech.gz(0)),
+        speech.ping,
+        speech.envelope(6),
+        speech.error(3, b"oops"),
+    )
+)
+
+
+def make(limits=DEFAULT_LIMITS, scan=scan):
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_extension_blocks)
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setattr(kernel, "_use_compiled", request.param == "compiled")
+    return request.param
+
+
+def cut(data, size):
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def frames(buffer, pieces):
+    """Every frame as (fault, its bytes, its blocks), in order; and that `taken` is what the frames of each feed are made of."""
+    seen = []
+    for piece in pieces:
+        taken = b""
+        for whole, rows, parts in buffer.feed(piece):
+            for row in rows:
+                frame = whole[row[START] : row[START] + row[LENGTH]]
+                if row[KIND] >= 0:
+                    taken += frame
+                blocks = parts[row[5] * PART_COLUMNS : (row[5] + row[6]) * PART_COLUMNS]
+                starts = [at - row[START] for at in blocks[::PART_COLUMNS]]
+                seen.append((row[FAULT], frame if row[KIND] >= 0 else b"", starts, blocks[1::PART_COLUMNS]))
+        assert buffer.taken == taken
+    return seen
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 8, 64, 4096])
+def test_the_cut_does_not_matter(form, size):
+    whole = frames(make(), [STREAM])
+    assert b"".join(frame for _, frame, _, _ in whole) == STREAM
+    buffer = make()
+    assert frames(buffer, cut(STREAM, size)) == whole
+    assert buffer.rest == b""
+    assert not buffer.lost
+
+
+@given(st.lists(speech.messages, min_size=1, max_size=8), st.randoms(use_true_random=False), st.booleans())
+def test_random_cuts_do_not_matter(messages, dice, exclusive):
+    limits = Limits(sizes_exclude_themselves=exclusive)
+    data = b"".join(encode(one, limits) for one in messages)
+    places = sorted(dice.randrange(len(data) + 1) for _ in range(dice.randrange(12)))
+    pieces = [data[one:other] for one, other in zip([0, *places], [*places, len(data)], strict=True)]
+    buffer, decoded = make(limits), []
+    for piece in pieces:
+        for whole, rows, parts in buffer.feed(piece):
+            decoded += [message(whole, row, parts) for row in rows]
+    assert decoded == messages
+
+
+def test_what_is_unfinished_is_the_rest(form):
+    buffer = make()
+    seen = frames(buffer, [speech.ping + speech.hello()[:7]])
+    assert [frame for _, frame, _, _ in seen] == [speech.ping]
+    assert (buffer.taken, buffer.rest) == (speech.ping, speech.hello()[:7])
+    assert frames(buffer, [b""]) == []
+    assert (buffer.taken, buffer.rest) == (b"", speech.hello()[:7])
+    assert [frame for _, frame, _, _ in frames(buffer, [speech.hello()[7:] + b"\x00"])] == [speech.hello()]
+    assert (buffer.taken, buffer.rest) == (speech.hello(), b"\x00")
+
+
+def test_many_frames_come_in_batches(form):
+    count = 3 * BATCH + 5
+    sizes = [len(rows) for _, rows, _ in make().feed(speech.ping * count)]
+    assert sum(sizes) == count
+    assert max(sizes) == BATCH
+
+
+def test_blocks_end_a_batch_as_frames_do(form):
+    said = speech.data(b"", speech.blocks(16))
+    count = BATCH
+    seen = frames(make(), [said * count])
+    assert [frame for _, frame, _, _ in seen] == [said] * count
+    assert all(starts == list(range(8, 8 + 16 * 8, 8)) for _, _, starts, _ in seen)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4096])
+def test_a_framing_fault_loses_the_stream_for_good(form, size):
+    buffer = make()
+    seen = frames(buffer, cut(speech.ping + b"\x00\x00\x00\x07" + speech.ping, size))
+    assert [(fault, frame) for fault, frame, _, _ in seen] == [(0, speech.ping), (1, b"")]
+    assert buffer.lost
+    assert frames(buffer, [speech.ping]) == []
+
+
+def test_a_reader_that_stops_in_the_middle_finds_the_buffer_in_order(form):
+    buffer = make()
+    for _ in buffer.feed(speech.ping * (BATCH + 1) + b"\x00"):
+        break
+    assert buffer.taken == speech.ping * BATCH
+    assert buffer.rest == speech.ping + b"\x00"
+    assert [frame for _, frame, _, _ in frames(buffer, [b"\x00"])] == [speech.ping]
+    assert buffer.rest == b"\x00\x00"
+
+
+class Counting:
+    """A scanner that counts how often it is asked, and over how many bytes."""
+
+    def __init__(self):
+        self.calls = 0
+        self.bytes = 0
+
+    def __call__(self, data, start, stop, rows, parts, limits):
+        self.calls += 1
+        self.bytes += stop - start
+        return scan(data, start, stop, rows, parts, limits)
+
+
+class Bytes(bytes):
+    """Bytes that count what is copied out of them."""
+
+    copied = 0
+
+    def __getitem__(self, key):
+        piece = super().__getitem__(key)
+        if isinstance(key, slice):
+            Bytes.copied += len(piece)
+            return Bytes(piece)
+        return piece
+
+
+def test_a_large_message_in_small_pieces_costs_one_scan_per_size_not_per_piece():
+    said = speech.data(bytes(16 * 1024 * 1024 - 8))
+    counting = Counting()
+    buffer = make(scan=counting)
+    seen = [rows for piece in cut(said, 1024) for _, rows, _ in buffer.feed(piece)]
+    assert len(seen) == 1
+    assert seen[0][0][LENGTH] == len(said)
+    assert counting.calls == 2, "once to learn the size, once when all of it is there"
+    assert counting.bytes == 1024 + len(said)
+
+
+def test_many_small_messages_in_one_piece_are_not_copied_once_a_batch():
+    """The rest is cut off once, not after each batch: half a megabyte of pings would otherwise be copied a hundred times."""
+    Bytes.copied = 0
+    said = Bytes(speech.ping * (256 * BATCH) + b"\x00")
+    assert sum(len(rows) for _, rows, _ in make().feed(said)) == 256 * BATCH
+    assert Bytes.copied <= 2 * len(said)
+
+
+def test_announced_gigabytes_buffer_nothing():
+    buffer = make()
+    assert [row[FAULT] for _, rows, _ in buffer.feed(b"\xff\xff\xff\xff") for row in rows] == [2]
+    assert buffer.lost
+
+
+def test_scanner_and_buffer_agree_on_random_cuts_of_one_long_stream(form):
+    dice = random.Random(5040)  # noqa: S311 - the same cuts every time
+    data = STREAM * 20
+    expected = [row[LENGTH] for row in scanned(data, rows=200, parts=700).rows]
+    for _ in range(20):
+        buffer, lengths, at = make(), [], 0
+        while at < len(data):
+            size = dice.choice((1, 2, 3, 11, 200, 4096))
+            lengths += [row[LENGTH] for _, rows, _ in buffer.feed(data[at : at + size]) for row in rows]
+            at += size
+        assert lengths == expected
