@@ -93,9 +93,10 @@ def interface(link: int = 1, order: str = "<", *, resolution: int | None = None,
     return block(1, struct.pack(order + "HHI", link, 0, snap) + options, order)
 
 
-def packet_block(ticks: int, data: bytes, order: str = "<", *, number: int = 0, size: int | None = None) -> bytes:
+def packet_block(ticks: int, data: bytes, order: str = "<", *, number: int = 0, size: int | None = None, wire: int | None = None) -> bytes:
     size = len(data) if size is None else size
-    body = struct.pack(order + "IIIII", number, ticks >> 32, ticks & 0xFFFFFFFF, size, size) + data + bytes(-len(data) % 4)
+    wire = size if wire is None else wire
+    body = struct.pack(order + "IIIII", number, ticks >> 32, ticks & 0xFFFFFFFF, size, wire) + data + bytes(-len(data) % 4)
     return block(6, body, order)
 
 

@@ -337,3 +337,32 @@ def test_a_file_may_hold_recordings_and_packets(tmp_path):
         section() + interface(LINK_EXPORTED) + interface(1) + packet_block(TS, frame, number=1) + packet_block(TS, record, number=0)
     )
     assert sorted(data for *_, data in said(read_checked(path))) == [b"captured", b"recorded"]
+
+
+def test_a_recorded_payload_cut_by_the_snap_length_is_quarantined(tmp_path):
+    path = tmp_path / "cut.pcapng"
+    record = build(Tags(dissector="emp")) + b"recorded"
+    path.write_bytes(section() + interface(LINK_EXPORTED) + packet_block(TS, record) + packet_block(TS, record[:-1], wire=len(record)))
+    blocks = read_checked(path)
+    assert talk_of(blocks) == [(1, b"recorded")]
+    assert accounts(blocks)["quarantine", "cut by the snap length"] == len(record) - 1
+
+
+def test_ports_used_again_by_a_flow_nobody_knows_lose_no_byte(tmp_path):
+    ends = ("10.0.0.1", 1), ("10.0.0.2", 2)
+    blocks = read_talk(tmp_path, Talk(*ends).open().say(0, b"one"), Talk(*ends, first=900_000).open().say(0, b"three"))
+    assert accounts(blocks)["other", "unrecognised"] == 8
+
+
+def test_when_too_much_is_held_of_all_flows_new_ones_are_decided_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(flows, "UNDECIDED_TOTAL", 10)
+    talks = [Talk(("10.0.0.1", port), ("10.0.0.2", 2)).open().say(0, b"what").say(0, b"else") for port in (7, 8, 9)]
+    asked = []
+    read_talk(tmp_path, *talks, sniff=asked.append)
+    assert asked == [b"what", b"whatelse", b"what", b"what"]
+
+
+def test_a_repeated_fin_is_told_once(tmp_path):
+    talk = Talk().open().say(0, b"x").close()
+    talk.segment(0, FIN | ACK, seq=1002)
+    assert [what for what, _ in events(read_talk(tmp_path, talk))] == ["opened", "finished", "finished", "closed"]

@@ -11,13 +11,12 @@ import numpy as np
 from tests.conformance.reading import Unmapped, keys, octets
 
 from wirelake.protocols import kernel
-from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.emp import messages as m
 from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import DataReceived, Ended, Opened, RequestReceived, ResponseReceived
 from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.emp.session import Session
-from wirelake.protocols.emp.wire import decode, encode, message, pack, plain
+from wirelake.protocols.emp.wire import buffer, decode, encode, message, pack, plain
 from wirelake.protocols.kernel import KIND, LENGTH, START, compiled
 
 HELLO = bytes.fromhex("0000000c0000000001000000")
@@ -180,9 +179,9 @@ def cuts(data: bytes) -> Iterable[list[bytes]]:
 
 
 def through_buffer(pieces: list[bytes]) -> list[m.Message]:
-    buffer = Buffer(scan, ROW_COLUMNS, PART_COLUMNS, DEFAULT_LIMITS.for_scan(), DEFAULT_LIMITS.max_extension_blocks)
-    found = [message(whole, row, parts) for piece in pieces for whole, rows, parts in buffer.feed(piece) for row in rows]
-    assert buffer.rest == b""
+    stream = buffer()
+    found = [message(whole, row, parts) for piece in pieces for whole, rows, parts in stream.feed(piece) for row in rows]
+    assert stream.rest == b""
     return found
 
 

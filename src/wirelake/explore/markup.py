@@ -1,0 +1,59 @@
+"""HTML, built from values: text is escaped unless it was built here.
+
+Bytes from a wire end up in names, reasons and addresses. Nothing of that can become markup, because only `element` makes `Markup`
+and everything else is text to it.
+
+It refuses to know what a page says.
+"""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["Child", "Markup", "element", "join", "text", "vouched"]
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Child = str | Iterable["Child"]
+"""What an element may contain: text, markup, and any number of them."""
+
+_VOID: Final = frozenset({"meta", "br", "hr", "col"})
+_KEPT: Final = "\n\t"
+_VEILED: Final = ("C",)
+"""Categories of characters that are not seen but change what is: controls, overrides of direction, lone surrogates."""
+
+
+def text(value: str) -> Markup:
+    """Escaped, and what would be invisible made visible."""
+    if isinstance(value, Markup):
+        return value
+    seen = "".join(
+        one if one in _KEPT or not unicodedata.category(one).startswith(_VEILED) else one.encode("unicode_escape").decode() for one in value
+    )
+    return Markup(html.escape(seen))
+
+
+def vouched(value: str) -> Markup:
+    """HTML from a part that escapes by itself: the chart library, or our own style sheet."""
+    return Markup(value)
+
+
+def join(children: Iterable[Child]) -> Markup:
+    """One after the other."""
+    return Markup("".join(text(child) if isinstance(child, str) else join(child) for child in children))
+
+
+def element(name: str, *children: Child, **attributes: str | None) -> Markup:
+    """An element; attributes that are None are left out, `class_` is class and `data_label` is data-label."""
+    said = "".join(f' {key.rstrip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items() if value is not None)
+    if name in _VOID:
+        return Markup(f"<{name}{said}>")
+    return Markup(f"<{name}{said}>{join(children)}</{name}>")

@@ -1,0 +1,94 @@
+"""Numbers, sizes and times as people read them.
+
+It refuses to know what they are numbers of.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+__all__ = ["clock", "count", "day", "duration", "hex_dump", "moment", "many", "percent", "size"]
+
+_SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
+_MICROSECONDS: Final = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"))
+"""How long the units are that are said in pairs."""
+_ROUND_FROM: Final = 100
+"""A number of so many units needs no decimal."""
+_DUMP_WIDTH: Final = 16
+
+
+def count(number: int) -> str:
+    """12,345."""
+    return f"{number:,}"
+
+
+def many(number: int, one: str, several: str = "") -> str:
+    """1 file, 2 files; what does not simply take an s is given."""
+    return f"{count(number)} {one if number == 1 else several or one + 's'}"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share; never 100 % or 0 % unless it is exactly that."""
+    if not whole or part in (0, whole):
+        return "100 %" if part else "0 %"
+    return f"{min(max(100 * part / whole, 0.1), 99.9):.1f} %"
+
+
+def size(octets: int) -> str:
+    """340 B, 6.2 MiB."""
+    if octets < 1024:
+        return f"{octets} B"
+    value = float(octets)
+    for unit in _SIZES:
+        value /= 1024
+        if value < 1000 or unit == _SIZES[-1]:
+            break
+    return f"{value:.0f} {unit}" if value >= _ROUND_FROM else f"{value:.1f} {unit}"
+
+
+def duration(microseconds: float) -> str:
+    """640 µs, 3.8 ms, 12.5 s, 48 min 32 s, 3 d 4 h."""
+    for factor, unit in ((1, "µs"), (1000, "ms"), (1_000_000, "s")):
+        value = microseconds / factor
+        if value < (60 if unit == "s" else 1000):
+            whole = value >= _ROUND_FROM or value == int(value)
+            return f"{value:.0f} {unit}" if whole else f"{value:.1f} {unit}" if value >= 1 else f"{value:.2f} {unit}"
+    left, said = round(microseconds), []
+    for length, unit in _MICROSECONDS:
+        if amount := left // length:
+            said.append(f"{amount} {unit}")
+        left -= amount * length
+        if len(said) == 2 or (said and not left):  # noqa: PLR2004 - pairs
+            break
+    return " ".join(said)
+
+
+def _at(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds // 1_000_000, UTC)
+
+
+def day(microseconds: int) -> str:
+    """15 Nov 2025."""
+    at = _at(microseconds)
+    return f"{at.day} {at:%b %Y}"
+
+
+def clock(microseconds: int) -> str:
+    """09:46:40."""
+    return f"{_at(microseconds):%H:%M:%S}"
+
+
+def moment(microseconds: int) -> str:
+    """15 Nov 2025 09:46:40."""
+    return f"{day(microseconds)} {clock(microseconds)}"
+
+
+def hex_dump(data: bytes) -> str:
+    """Sixteen bytes a line, in hex and, where they are printable ASCII, as characters."""
+    lines = []
+    for at in range(0, len(data), _DUMP_WIDTH):
+        piece = data[at : at + _DUMP_WIDTH]
+        shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "·" for byte in piece)
+        lines.append(f"{piece.hex(' '):<{3 * _DUMP_WIDTH - 1}}  {shown}")
+    return "\n".join(lines)

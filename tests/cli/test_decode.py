@@ -1,0 +1,161 @@
+"""`wirelake decode`: what people see of bytes, good and bad."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirelake.protocols.emp.messages import Application, Compression, Data, Error, Hello, OtherExtension, Ping, RequestResponse
+from wirelake.protocols.emp.wire import encode, pack
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "emp.json").read_text())
+HELLO = encode(Hello())
+
+
+def objects(outcome) -> list[dict]:
+    return [json.loads(line) for line in outcome.out.splitlines()]
+
+
+@pytest.mark.parametrize("vector", [v for v in VECTORS if v["expect"] == "ok"], ids=lambda v: v["name"])
+def test_a_message_is_one_object_with_every_field(wirelake, vector):
+    outcome = wirelake("decode", "emp", "--hex", stdin=vector["hex"].encode())
+    fields = vector["fields"]
+    (shown,) = objects(outcome)
+    assert outcome.code == 0
+    assert (shown["offset"], shown["length"], shown["type"]) == (0, fields["size"], fields["type_name"] or "application")
+    for name in ("version", "error_code", "extension_id", "extension_error_code", "message"):
+        if name in fields:
+            assert shown[name] == fields[name]
+    for block, wanted in zip(shown["extensions"], fields["extensions"], strict=True):
+        assert block["content"] == wanted["content_hex"]
+        assert {name: block[name] for name in wanted if name != "content_hex"} == {n: v for n, v in wanted.items() if n != "content_hex"}
+    if "body_hex" in fields:
+        assert shown["body"] == fields["body_hex"]
+        assert shown.get("plain_body", shown["body"]) == fields["plain_body_hex"]
+
+
+def test_messages_follow_each_other_with_their_offsets(wirelake, tmp_path):
+    stream = HELLO + encode(Data(b"abc", (RequestResponse(True, 2**64 - 1),))) + encode(Error(4, 1, 2, "été"))
+    (tmp_path / "stream").write_bytes(stream)
+    first, second, third = objects(wirelake("decode", "emp", tmp_path / "stream"))
+    assert [first["offset"], second["offset"], third["offset"]] == [0, 12, 12 + 31]
+    assert second["extensions"][0]["request_id"] == 2**64 - 1
+    assert third["message"] == "été"
+
+
+def test_what_is_broken_inside_is_told_and_reading_goes_on(wirelake):
+    outcome = wirelake("decode", "emp", stdin=HELLO + bytes.fromhex("000000087f000000") + HELLO)
+    good, bad, more = objects(outcome)
+    assert outcome.code == 65
+    assert (bad["fault"], bad["clause"], bad["offset"]) == ("TYPE_RESERVED", "EMP-24", 16)
+    assert (good["type"], more["type"], more["offset"]) == ("hello", "hello", 20)
+
+
+def test_a_lost_boundary_ends_the_reading(wirelake):
+    outcome = wirelake("decode", "emp", stdin=HELLO + bytes(4) + HELLO)
+    shown = objects(outcome)
+    assert outcome.code == 65
+    assert [one.get("fault") for one in shown] == [None, "SIZE_TOO_SMALL"]
+    assert shown[1]["offset"] == 12
+
+
+def test_an_announced_size_of_4_gib_is_refused_at_once(wirelake):
+    outcome = wirelake("decode", "emp", stdin=b"\xff\xff\xff\xff\x05\x00\x00\x00")
+    assert (outcome.code, objects(outcome)[0]["fault"]) == (65, "SIZE_OVER_LIMIT")
+
+
+def test_a_cut_message_is_told_with_its_place(wirelake):
+    outcome = wirelake("decode", "emp", stdin=HELLO + encode(Data(b"abcdef"))[:-2])
+    assert outcome.code == 65
+    cut = objects(outcome)[1]
+    assert (cut["fault"], cut["clause"], cut["offset"], cut["message_length"]) == ("MESSAGE_CUT", "EMP-43", 12, 12)
+
+
+def test_bad_gzip_and_bombs_are_faults(wirelake):
+    spoilt = wirelake("decode", "emp", stdin=encode(Data(b"no gzip", (Compression(1),))))
+    bomb = wirelake("decode", "emp", stdin=encode(Data(pack(bytes(17 << 20)), (Compression(1),))))
+    assert (spoilt.code, objects(spoilt)[0]["fault"]) == (65, "GZIP_INVALID")
+    assert (bomb.code, objects(bomb)[0]["fault"]) == (65, "INFLATED_OVER_LIMIT")
+
+
+def test_what_must_not_be_said_is_shown_with_the_rule_it_breaks(wirelake):
+    outcome = wirelake("decode", "emp", stdin=encode(Ping((RequestResponse(True, 3),))))
+    assert outcome.code == 0
+    assert (objects(outcome)[0]["breach"], objects(outcome)[0]["clause"]) == ("REQUEST_BLOCK_MISPLACED", "EMP-14")
+
+
+def test_hex_may_be_laid_out_and_must_be_hex(wirelake):
+    assert objects(wirelake("decode", "emp", "--hex", stdin=b"0000000c 00000000\n 01000000\n"))[0]["version"] == 1
+    outcome = wirelake("decode", "emp", "--hex", stdin=b"zz")
+    assert (outcome.code, outcome.out) == (64, b"")
+    assert "hex digits" in outcome.talk
+
+
+def test_fields_count_and_text(wirelake):
+    stream = HELLO + encode(Ping()) * 3
+    assert wirelake("decode", "emp", "-T", "fields", "-e", "offset", "-e", "type", "-c", "2", stdin=stream).out == b"0\thello\n12\tping\n"
+    assert wirelake("decode", "emp", "-T", "text", "-c", "1", stdin=stream).out.startswith(b"offset=0  length=12  type=hello  version=1")
+
+
+def test_a_wrong_call_is_told_in_one_line(wirelake, tmp_path):
+    assert wirelake("decode", "smtp").code == 64
+    assert "choose one of emp" in wirelake("decode", "smtp").talk
+    missing = wirelake("decode", "emp", tmp_path / "nothing")
+    assert (missing.code, missing.talk.count("\n")) == (66, 1)
+    assert wirelake("decode", "emp", "--no-such-flag").code == 64
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Hello(),
+        Error(4, 1, 3, "no"),
+        Data(b"\x00\xff", (RequestResponse(False, 9), Compression(0))),
+        Application(200, b"x", (OtherExtension(130, b"abc"),)),
+    ],
+)
+def test_encode_takes_back_what_decode_prints(wirelake, message):
+    data = encode(message)
+    shown = wirelake("decode", "emp", stdin=data).out
+    assert wirelake("encode", "emp", stdin=shown).out == data
+    assert wirelake("encode", "emp", "--hex", stdin=shown).out == data.hex().encode() + b"\n"
+
+
+def test_encode_packs_a_plain_body(wirelake):
+    given = b'{"type":"data","extensions":[{"id":0,"request":true,"request_id":1},{"id":1,"scheme":1}],"plain_body":"68656c6c6f"}\n'
+    packed = wirelake("encode", "emp", stdin=given).out
+    assert objects(wirelake("decode", "emp", stdin=packed))[0]["plain_body"] == b"hello".hex()
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"{", "line 1"),
+        (b"[]", "line 1"),
+        (b'{"type":"data","body":"zz"}', "body: bytes as hex digits"),
+        (b'{"type":"howdy"}', "is not one of hello"),
+        (b'{"type":"hello","version":256}', "version: a number from 0 to 255"),
+        (b'{"type":"application","type_id":7}', "EMP-24"),
+        (b'{"fault":"GZIP_INVALID"}', "describes a fault"),
+    ],
+)
+def test_encode_names_the_line_and_field_it_cannot_take(wirelake, line, complaint):
+    outcome = wirelake("encode", "emp", stdin=line + b"\n")
+    assert (outcome.code, outcome.out) == (65, b"")
+    assert complaint in outcome.talk
+
+
+def test_decode_loads_neither_numpy_nor_spark():
+    words = "import sys; from wirelake.cli.main import run; run(['decode', 'emp', '--hex']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", words], input=b"0000000c0000000001000000", capture_output=True, timeout=60, check=True)
+    assert not {"numpy", "numba", "pyarrow", "pyspark", "asyncio", "rich"} & set(done.stderr.decode().split())
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    (tmp_path / "many").write_bytes(encode(Ping()) * 50_000)
+    done = subprocess.run(
+        f"{sys.executable} -m wirelake.cli.main decode emp {tmp_path / 'many'} | head -1", shell=True, capture_output=True, timeout=60, check=True
+    )
+    assert (done.stdout.count(b"\n"), done.stderr) == (1, b"")
