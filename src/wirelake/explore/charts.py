@@ -1,0 +1,180 @@
+"""The report's charts as SVG. Each is drawn twice, for a wide and for a narrow page, and coloured by the page's own variables.
+
+It refuses to know the lake, and what surrounds a chart.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import altair as alt
+
+from wirelake.explore.markup import Markup, element, vouched
+from wirelake.explore.survey import CATEGORIES, Account, KindLine, Latency, Timeline
+from wirelake.explore.wording import count, duration, many, size
+
+__all__ = ["ledger", "latency", "timeline"]
+
+WIDE: Final = 1016
+NARROW: Final = 342
+"""Width of the two drawings: of a page on a desk, and of one on a phone."""
+
+_INK, _MUTED, _LINE = "var(--ink)", "var(--muted)", "var(--line)"
+_MAIN, _BAD, _PAPER = "var(--main)", "var(--bad)", "var(--paper)"
+_ALARMING: Final = frozenset({"error"})
+"""Kinds of messages that nobody wants to see."""
+
+_FONT: Final = "system-ui, sans-serif"
+_TEXT: Final = 12
+_STRIP: Final = 34
+_BAR: Final = 14
+_PERCENTILES: Final = (("p50", "half"), ("p95", "95 %"), ("p99", "99 %"))
+_EDGE: Final = 0.12
+"""A label closer than this share of the width to the right edge is written to the left of its line."""
+
+_TAG: Final = re.compile(r"<svg\b[^>]*?viewBox=\"([^\"]+)\"[^>]*>")
+
+
+def _both(draw: Callable[[int], Any], label: str) -> Markup:
+    """The wide and the narrow drawing; the page shows one of them."""
+    return vouched(_svg(draw(WIDE), "wide", label) + _svg(draw(NARROW), "narrow", label))
+
+
+def _svg(chart: Any, which: str, label: str) -> str:
+    styled = (
+        chart.configure(background="transparent", font=_FONT, aria=False, padding=0)
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor=_MUTED, titleColor=_MUTED, gridColor=_LINE, domainColor=_LINE, tickColor=_LINE, labelFontSize=_TEXT, titleFontSize=_TEXT
+        )
+        .configure_title(color=_INK, subtitleColor=_MUTED, fontSize=_TEXT, subtitleFontSize=_TEXT, fontWeight=600, anchor="start", offset=2)
+    )
+    drawn = io.StringIO()
+    styled.save(drawn, format="svg")
+    # The library says how large it is in pixels; the page wants it as wide as there is room.
+    head = _TAG.search(drawn.getvalue())
+    if head is None:
+        raise RuntimeError("the chart library drew no SVG")
+    opening = element("svg", viewBox=head[1], class_=f"chart {which}", role="img", aria_label=label, xmlns="http://www.w3.org/2000/svg")
+    return opening.removesuffix("</svg>") + drawn.getvalue()[head.end() :]
+
+
+def timeline(given: Timeline) -> Markup:
+    """A strip of bars for every kind of message, each on a scale of its own: one error is as visible as a thousand requests."""
+    step = duration(given.bucket)
+
+    def strip(line: KindLine, width: int, is_last: bool) -> Any:
+        values = [{"since": at / 1000, "until": (at + given.bucket) / 1000, "n": n} for at, n in line.points]
+        said = f"{many(line.total, 'message')}, at most {count(line.peak)} in {step}"
+        ticks = max(2, width // 130)
+        axis = alt.Axis(
+            labels=is_last, ticks=is_last, domain=True, grid=False, title=None, tickCount=ticks, labelOverlap=True, format=_format(given)
+        )
+        return (
+            alt.Chart(alt.Data(values=values), title=alt.Title(line.kind, subtitle=said))
+            .mark_bar(color=_BAD if line.kind in _ALARMING else _MAIN, stroke=_PAPER, strokeWidth=0.5 if width == WIDE else 0)
+            .encode(
+                x=alt.X("since:T", scale=alt.Scale(type="utc", domain=[given.start / 1000, given.stop / 1000], nice=False), axis=axis),
+                x2="until:T",
+                y=alt.Y("n:Q", scale=alt.Scale(domain=[0, line.peak], nice=False), axis=None),
+            )
+            .properties(width=width, height=_STRIP)
+        )
+
+    def draw(width: int) -> Any:
+        strips = [strip(line, width, line is given.kinds[-1]) for line in given.kinds]
+        return alt.vconcat(*strips, spacing=12)
+
+    return _both(draw, f"Messages over time, in bars of {step}, one strip for each kind of message")
+
+
+def _format(given: Timeline) -> str:
+    """How an axis of this length says times, as d3 writes it."""
+    span = given.stop - given.start
+    if span <= 10_000_000:
+        return "%H:%M:%S.%L"
+    if span <= 600_000_000:
+        return "%H:%M:%S"
+    return "%H:%M" if span <= 86_400_000_000 else "%-d %b %H:%M" if span <= 5 * 86_400_000_000 else "%-d %b %Y"
+
+
+def latency(given: Latency) -> Markup:
+    """A histogram on a logarithmic axis, with a line for each percentile."""
+    low = 10 ** math.floor(math.log10(given.bins[0].low) + 1e-9)
+    high = 10 ** math.ceil(math.log10(given.bins[-1].high) - 1e-9)
+    unit = "datum.value < 1e3 ? datum.value + ' µs' : datum.value < 1e6 ? datum.value / 1e3 + ' ms' : format(datum.value / 1e6, ',') + ' s'"
+
+    def draw(width: int) -> Any:
+        decades = [10**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
+        scale = alt.Scale(type="log", domain=[low, high], nice=False)
+        axis = alt.Axis(values=decades, labelExpr=unit, title=None, grid=False, labelBound=False, labelFlush=True)
+        bars = (
+            alt.Chart(alt.Data(values=[{"low": one.low, "high": one.high, "n": one.count} for one in given.bins]))
+            .mark_bar(color=_MAIN, stroke=_PAPER, strokeWidth=1)
+            .encode(
+                x=alt.X("low:Q", scale=scale, axis=axis),
+                x2="high:Q",
+                y=alt.Y("n:Q", axis=alt.Axis(title=None, tickCount=4, domain=False, ticks=False, format=",d", tickMinStep=1, labelPadding=6)),
+            )
+        )
+        marks = []
+        for place, (name, _) in enumerate(_PERCENTILES):
+            value = max(getattr(given, name), low)
+            is_near_edge = math.log10(value / low) / math.log10(high / low) > 1 - (_EDGE if width == WIDE else 4 * _EDGE)
+            base = alt.Chart(alt.Data(values=[{"at": value, "said": f"{name}  {duration(value)}"}])).encode(x=alt.X("at:Q", scale=scale, axis=axis))
+            marks.append(base.mark_rule(color=_INK, strokeWidth=1, strokeDash=[4, 3]))
+            # Each label on a line of its own: percentiles can be close together.
+            marks.append(
+                base.mark_text(
+                    color=_INK,
+                    align="right" if is_near_edge else "left",
+                    baseline="bottom",
+                    dx=-5 if is_near_edge else 5,
+                    fontSize=_TEXT,
+                    fontWeight=600,
+                    y=-4 - 15 * (len(_PERCENTILES) - 1 - place),
+                ).encode(text="said:N")
+            )
+        return alt.layer(bars, *marks).properties(width=width - 44, height=180)
+
+    said = ", ".join(f"{share} within {duration(getattr(given, name))}" for name, share in _PERCENTILES)
+    return _both(draw, f"How long answers took, on a logarithmic scale: {said}")
+
+
+def ledger(accounts: list[Account]) -> Markup:
+    """One bar for each source, as long as its size, cut by where its bytes went: to scale within a source, not between them."""
+
+    def draw(width: int) -> Any:
+        values, heads = [], []
+        for row, account in enumerate(accounts):
+            at = 0.0
+            for category in CATEGORIES:
+                share = account.parts.get(category, 0) / max(account.size, account.accounted, 1)
+                if share:
+                    values.append({"row": row, "since": at, "until": at + share, "category": category})
+                at += share
+            spoilt = account.parts.get("quarantine", 0)
+            notes = [size(account.size), *([f"{size(spoilt)} in quarantine"] if spoilt else [])]
+            heads.append({"row": row, "name": _short(account.source, width // 12), "note": " · ".join(notes)})
+        y = alt.Y("row:O", axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0))
+        x = alt.X("since:Q", axis=None, scale=alt.Scale(domain=[0, 1]))
+        colour = alt.Color(
+            "category:N", legend=None, scale=alt.Scale(domain=list(CATEGORIES), range=[f"var(--bytes-{name})" for name in CATEGORIES])
+        )
+        bars = alt.Chart(alt.Data(values=values)).mark_bar(height=_BAR, yOffset=8).encode(x=x, x2="until:Q", y=y, color=colour)
+        head = alt.Chart(alt.Data(values=heads)).encode(y=y)
+        names = head.mark_text(align="left", color=_INK, fontSize=_TEXT, fontWeight=600, dy=-9, x=0).encode(text="name:N")
+        notes = head.mark_text(align="right", color=_MUTED, fontSize=_TEXT, dy=-9, x=width).encode(text="note:N")
+        return alt.layer(bars, names, notes).properties(width=width, height=alt.Step(42))
+
+    return _both(draw, f"Where the bytes went, one bar for each of {many(len(accounts), 'source')}")
+
+
+def _short(path: str, most: int) -> str:
+    """The end of a path, which says more than its beginning."""
+    name = path.rpartition("/")[2] or path
+    return name if len(name) <= most else f"…{name[1 - most :]}"
