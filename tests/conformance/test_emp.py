@@ -228,7 +228,7 @@ def test_a_recorded_session_that_says_nothing_known_is_a_failure(session):
 
 
 def run_pytest(vectors: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - this interpreter, these tests
+    return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(Path(__file__).with_name("test_vectors.py")), "-rf", *more],
         env=os.environ | {"WIRELAKE_VECTORS": str(vectors)},
         cwd=Path(__file__).parent.parent.parent,

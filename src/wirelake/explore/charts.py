@@ -9,15 +9,15 @@ import io
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import altair as alt
 
-from wirelake.explore.markup import Markup, element, vouched
+from wirelake.explore.markup import Markup, element, visible, vouched
 from wirelake.explore.survey import CATEGORIES, Account, KindLine, Latency, Timeline
 from wirelake.explore.wording import count, duration, many, size
 
-__all__ = ["ledger", "latency", "timeline"]
+__all__ = ["latency", "ledger", "timeline"]
 
 WIDE: Final = 1016
 NARROW: Final = 342
@@ -32,11 +32,20 @@ _FONT: Final = "system-ui, sans-serif"
 _TEXT: Final = 12
 _STRIP: Final = 34
 _BAR: Final = 14
+_HISTOGRAM: Final = 180
 _PERCENTILES: Final = (("p50", "half"), ("p95", "95 %"), ("p99", "99 %"))
-_EDGE: Final = 0.12
-"""A label closer than this share of the width to the right edge is written to the left of its line."""
+_LABEL: Final = 100
+"""Room a label needs: closer to the right edge it is written to the left of its line."""
+_DECADE: Final = 60
+"""Room that a number on the logarithmic axis needs."""
+_GUTTER: Final = 44
+"""Room for the numbers at the left of the histogram."""
 
 _TAG: Final = re.compile(r"<svg\b[^>]*?viewBox=\"([^\"]+)\"[^>]*>")
+
+
+def _data(values: list[dict[str, Any]]) -> Any:
+    return alt.Data(values=values)  # type: ignore[no-untyped-call]  # the library's one untyped constructor
 
 
 def _both(draw: Callable[[int], Any], label: str) -> Markup:
@@ -49,7 +58,13 @@ def _svg(chart: Any, which: str, label: str) -> str:
         chart.configure(background="transparent", font=_FONT, aria=False, padding=0)
         .configure_view(stroke=None)
         .configure_axis(
-            labelColor=_MUTED, titleColor=_MUTED, gridColor=_LINE, domainColor=_LINE, tickColor=_LINE, labelFontSize=_TEXT, titleFontSize=_TEXT
+            labelColor=_MUTED,
+            titleColor=_MUTED,
+            gridColor=_LINE,
+            domainColor=_LINE,
+            tickColor=_LINE,
+            labelFontSize=_TEXT,
+            titleFontSize=_TEXT,
         )
         .configure_title(color=_INK, subtitleColor=_MUTED, fontSize=_TEXT, subtitleFontSize=_TEXT, fontWeight=600, anchor="start", offset=2)
     )
@@ -75,12 +90,13 @@ def timeline(given: Timeline) -> Markup:
             labels=is_last, ticks=is_last, domain=True, grid=False, title=None, tickCount=ticks, labelOverlap=True, format=_format(given)
         )
         return (
-            alt.Chart(alt.Data(values=values), title=alt.Title(line.kind, subtitle=said))
+            alt.Chart(_data(values), title=alt.Title(visible(line.kind), subtitle=said))
             .mark_bar(color=_BAD if line.kind in _ALARMING else _MAIN, stroke=_PAPER, strokeWidth=0.5 if width == WIDE else 0)
             .encode(
                 x=alt.X("since:T", scale=alt.Scale(type="utc", domain=[given.start / 1000, given.stop / 1000], nice=False), axis=axis),
                 x2="until:T",
                 y=alt.Y("n:Q", scale=alt.Scale(domain=[0, line.peak], nice=False), axis=None),
+                y2=alt.datum(0),
             )
             .properties(width=width, height=_STRIP)
         )
@@ -109,37 +125,35 @@ def latency(given: Latency) -> Markup:
     unit = "datum.value < 1e3 ? datum.value + ' µs' : datum.value < 1e6 ? datum.value / 1e3 + ' ms' : format(datum.value / 1e6, ',') + ' s'"
 
     def draw(width: int) -> Any:
-        decades = [10**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
+        powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
+        decades = [10**power for power in powers[:: math.ceil(len(powers) * _DECADE / width)]]
         scale = alt.Scale(type="log", domain=[low, high], nice=False)
         axis = alt.Axis(values=decades, labelExpr=unit, title=None, grid=False, labelBound=False, labelFlush=True)
         bars = (
-            alt.Chart(alt.Data(values=[{"low": one.low, "high": one.high, "n": one.count} for one in given.bins]))
+            alt.Chart(_data([{"low": one.low, "high": one.high, "n": one.count} for one in given.bins]))
             .mark_bar(color=_MAIN, stroke=_PAPER, strokeWidth=1)
             .encode(
                 x=alt.X("low:Q", scale=scale, axis=axis),
                 x2="high:Q",
-                y=alt.Y("n:Q", axis=alt.Axis(title=None, tickCount=4, domain=False, ticks=False, format=",d", tickMinStep=1, labelPadding=6)),
+                y=alt.Y(
+                    "n:Q", axis=alt.Axis(title=None, tickCount=4, domain=False, ticks=False, format=",d", tickMinStep=1, labelPadding=6)
+                ),
+                y2=alt.datum(0),
             )
         )
         marks = []
         for place, (name, _) in enumerate(_PERCENTILES):
             value = max(getattr(given, name), low)
-            is_near_edge = math.log10(value / low) / math.log10(high / low) > 1 - (_EDGE if width == WIDE else 4 * _EDGE)
-            base = alt.Chart(alt.Data(values=[{"at": value, "said": f"{name}  {duration(value)}"}])).encode(x=alt.X("at:Q", scale=scale, axis=axis))
-            marks.append(base.mark_rule(color=_INK, strokeWidth=1, strokeDash=[4, 3]))
+            is_near_edge = (width - _GUTTER) * (1 - math.log10(value / low) / math.log10(high / low)) < _LABEL
+            base = alt.Chart(_data([{"at": value, "said": f"{name}  {duration(value)}"}])).encode(x=alt.X("at:Q", scale=scale, axis=axis))
             # Each label on a line of its own: percentiles can be close together.
-            marks.append(
-                base.mark_text(
-                    color=_INK,
-                    align="right" if is_near_edge else "left",
-                    baseline="bottom",
-                    dx=-5 if is_near_edge else 5,
-                    fontSize=_TEXT,
-                    fontWeight=600,
-                    y=-4 - 15 * (len(_PERCENTILES) - 1 - place),
-                ).encode(text="said:N")
-            )
-        return alt.layer(bars, *marks).properties(width=width - 44, height=180)
+            above = -_TEXT - 16 * (len(_PERCENTILES) - 1 - place)
+            marks.append(base.mark_rule(color=_INK, strokeWidth=1, strokeDash=[4, 3], y=above - 6, y2=_HISTOGRAM))
+            side: Literal["left", "right"] = "right" if is_near_edge else "left"
+            gap = -5 if is_near_edge else 5
+            text = base.mark_text(color=_INK, align=side, baseline="middle", dx=gap, fontSize=_TEXT, fontWeight=600, y=above)
+            marks.append(text.encode(text="said:N"))
+        return alt.layer(bars, *marks).properties(width=width - _GUTTER, height=_HISTOGRAM)
 
     said = ", ".join(f"{share} within {duration(getattr(given, name))}" for name, share in _PERCENTILES)
     return _both(draw, f"How long answers took, on a logarithmic scale: {said}")
@@ -165,8 +179,8 @@ def ledger(accounts: list[Account]) -> Markup:
         colour = alt.Color(
             "category:N", legend=None, scale=alt.Scale(domain=list(CATEGORIES), range=[f"var(--bytes-{name})" for name in CATEGORIES])
         )
-        bars = alt.Chart(alt.Data(values=values)).mark_bar(height=_BAR, yOffset=8).encode(x=x, x2="until:Q", y=y, color=colour)
-        head = alt.Chart(alt.Data(values=heads)).encode(y=y)
+        bars = alt.Chart(_data(values)).mark_bar(height=_BAR, yOffset=8).encode(x=x, x2="until:Q", y=y, color=colour)
+        head = alt.Chart(_data(heads)).encode(y=y)
         names = head.mark_text(align="left", color=_INK, fontSize=_TEXT, fontWeight=600, dy=-9, x=0).encode(text="name:N")
         notes = head.mark_text(align="right", color=_MUTED, fontSize=_TEXT, dy=-9, x=width).encode(text="note:N")
         return alt.layer(bars, names, notes).properties(width=width, height=alt.Step(42))
@@ -176,5 +190,5 @@ def ledger(accounts: list[Account]) -> Markup:
 
 def _short(path: str, most: int) -> str:
     """The end of a path, which says more than its beginning."""
-    name = path.rpartition("/")[2] or path
+    name = visible(path.rpartition("/")[2] or path)
     return name if len(name) <= most else f"…{name[1 - most :]}"

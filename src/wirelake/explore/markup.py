@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["Child", "Markup", "element", "join", "text", "vouched"]
+__all__ = ["Child", "Markup", "element", "join", "text", "visible", "vouched"]
 
 
 class Markup(str):
@@ -32,13 +32,15 @@ _VEILED: Final = ("C",)
 
 
 def text(value: str) -> Markup:
-    """Escaped, and what would be invisible made visible."""
-    if isinstance(value, Markup):
-        return value
-    seen = "".join(
+    """Escaped, and what would be invisible written out."""
+    return value if isinstance(value, Markup) else Markup(html.escape(visible(value)))
+
+
+def visible(value: str) -> str:
+    """The same text with what would be invisible, or would change how its neighbours look, written out."""
+    return "".join(
         one if one in _KEPT or not unicodedata.category(one).startswith(_VEILED) else one.encode("unicode_escape").decode() for one in value
     )
-    return Markup(html.escape(seen))
 
 
 def vouched(value: str) -> Markup:
@@ -51,7 +53,7 @@ def join(children: Iterable[Child]) -> Markup:
     return Markup("".join(text(child) if isinstance(child, str) else join(child) for child in children))
 
 
-def element(name: str, *children: Child, **attributes: str | None) -> Markup:
+def element(name: str, /, *children: Child, **attributes: str | None) -> Markup:
     """An element; attributes that are None are left out, `class_` is class and `data_label` is data-label."""
     said = "".join(f' {key.rstrip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items() if value is not None)
     if name in _VOID:

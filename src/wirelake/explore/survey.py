@@ -31,6 +31,7 @@ __all__ = [
     "Survey",
     "Timeline",
     "Violation",
+    "headline",
     "survey",
 ]
 
@@ -195,6 +196,12 @@ class Survey(msgspec.Struct, frozen=True):
     """Table -> rows."""
 
 
+def headline(lake: Path) -> Headline:
+    """Only the first numbers."""
+    with opened(lake) as connection:
+        return _headline(connection)
+
+
 def survey(lake: Path) -> Survey:
     """Ask everything the report says."""
     from wirelake.lake import delta, gold  # noqa: PLC0415 - brings Delta Lake
@@ -202,13 +209,13 @@ def survey(lake: Path) -> Survey:
     from wirelake.lake.tables import ledger  # noqa: PLC0415
 
     with opened(lake) as connection:
-        headline = _headline(connection)
+        first = _headline(connection)
         return Survey(
             lake=str(lake.absolute()),
             batch=delta.batch(lake, ledger.TABLE),
             stale=[table.name for table in gold.stale(lake)],
-            headline=headline,
-            timeline=_timeline(connection, headline),
+            headline=first,
+            timeline=_timeline(connection, first),
             latency=_latency(connection),
             endings=_rows(connection, _ENDINGS, Ending),
             sessions=_rows(connection, _SESSIONS, Session),
@@ -216,7 +223,7 @@ def survey(lake: Path) -> Survey:
             spoilt=_rows(connection, _SPOILT, Spoilt),
             accounts=_rows(connection, f"{_ACCOUNTS} LIMIT {TOP}", Account),
             parts={row[0]: row[1] for row in _fetch(connection, _PARTS)},
-            unbalanced=_rows(connection, f"SELECT * FROM ({_ACCOUNTS}) WHERE accounted != size", Account),
+            unbalanced=_rows(connection, _UNBALANCED, Account),
             rows={name: _fetch(connection, f'SELECT count(*) FROM "{name}"')[0][0] for name in TABLES},  # noqa: S608 - our own names
         )
 
@@ -253,11 +260,11 @@ def _headline(connection: duckdb.DuckDBPyConnection) -> Headline:
     )[0]
 
 
-def _timeline(connection: duckdb.DuckDBPyConnection, headline: Headline) -> Timeline | None:
+def _timeline(connection: duckdb.DuckDBPyConnection, first: Headline) -> Timeline | None:
     """Messages per kind and bucket, the most frequent kind first."""
-    if headline.first is None or headline.last is None:
+    if first.first is None or first.last is None:
         return None
-    span = headline.last - headline.first
+    span = first.last - first.first
     bucket = next((step for step in _STEPS if span // step < _MOST_BUCKETS), _STEPS[-1])
     kinds = _rows(
         connection,
@@ -271,7 +278,7 @@ def _timeline(connection: duckdb.DuckDBPyConnection, headline: Headline) -> Time
         """,  # noqa: S608 - a number of our own
         KindLine,
     )
-    return Timeline(bucket, headline.first // bucket * bucket, (headline.last // bucket + 1) * bucket, kinds)
+    return Timeline(bucket, first.first // bucket * bucket, (first.last // bucket + 1) * bucket, kinds)
 
 
 def _latency(connection: duckdb.DuckDBPyConnection) -> Latency | None:
@@ -340,5 +347,7 @@ _ACCOUNTS: Final = """
           FROM ledger GROUP BY ALL)
     GROUP BY source_id, source_size ORDER BY size DESC, source
 """
+
+_UNBALANCED: Final = f"SELECT * FROM ({_ACCOUNTS}) WHERE accounted != size"  # noqa: S608 - our own text
 
 _PARTS: Final = "SELECT coalesce(category, 'other'), sum(bytes)::BIGINT FROM ledger GROUP BY 1"

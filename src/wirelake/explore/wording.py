@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["clock", "count", "day", "duration", "hex_dump", "moment", "many", "percent", "size"]
+__all__ = ["clock", "count", "day", "duration", "hex_dump", "many", "moment", "percent", "size"]
 
 _SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _MICROSECONDS: Final = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"))
@@ -32,7 +32,8 @@ def percent(part: int, whole: int) -> str:
     """A share; never 100 % or 0 % unless it is exactly that."""
     if not whole or part in (0, whole):
         return "100 %" if part else "0 %"
-    return f"{min(max(100 * part / whole, 0.1), 99.9):.1f} %"
+    share = 100 * part / whole
+    return "< 0.1 %" if share < 0.1 else "> 99.9 %" if share > 99.9 else f"{share:.1f} %"
 
 
 def size(octets: int) -> str:
@@ -59,7 +60,7 @@ def duration(microseconds: float) -> str:
         if amount := left // length:
             said.append(f"{amount} {unit}")
         left -= amount * length
-        if len(said) == 2 or (said and not left):  # noqa: PLR2004 - pairs
+        if len(said) == 2 or (said and not left):
             break
     return " ".join(said)
 

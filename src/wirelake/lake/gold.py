@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.parquet as pq
 
-from wirelake.lake import delta, facts
+from wirelake.lake import delta, facts, pairing
 from wirelake.lake.catalog import GOLD
 from wirelake.lake.catalog import table as table_named
 from wirelake.lake.delta import File
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["refresh", "stale"]
 
 _BUILDERS: Final[dict[str, ModuleType]] = {module.TABLE.name: module for module in (exchanges, violations, sessions)}
+
+
+_STEPS: Final[dict[str, ModuleType]] = {"facts": facts, "paired": pairing}
+"""What several tables are built from, and no table itself."""
 
 
 def stale(lake: Path) -> list[Table]:
@@ -47,9 +51,13 @@ def refresh(spark: SparkSession, lake: Path, late_seconds: float, tell: Callable
         return []
 
     def frames(names: Iterable[str]) -> dict[str, DataFrame]:
-        return {name: known if name == "facts" else delta.frame(spark, lake, table_named(name)) for name in names}
+        return {name: steps[name] if name in steps else delta.frame(spark, lake, table_named(name)) for name in names}
 
-    known = facts.build(**{name: delta.frame(spark, lake, table_named(name)) for name in facts.INPUTS}).persist()
+    steps: dict[str, DataFrame] = {}
+    for name, step in _STEPS.items():
+        steps[name] = step.build(**frames(step.INPUTS))
+    # Few rows that several plans need: kept. Paired messages are many, and keeping them costs as much as pairing them again.
+    steps["facts"].persist()
     try:
         for table in old:
             tell(table.name)
@@ -60,7 +68,7 @@ def refresh(spark: SparkSession, lake: Path, late_seconds: float, tell: Callable
             # Whoever reads the contents of a moment ago may finish; what is older than that goes.
             delta.sweep(lake, table, keep=before)
     finally:
-        known.unpersist()
+        steps["facts"].unpersist()
     return [table.name for table in old]
 
 

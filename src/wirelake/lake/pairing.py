@@ -1,10 +1,12 @@
 """Which response answers which request: the one place where messages of an exchange are brought together.
 
 Within one session, messages with the same correlation id that belong to requests of the same side take turns: a request opens, a
-response closes, and the id is free again. A request while one is open is a repetition and opens nothing; a response while none is
-open matches nothing. Messages that break a rule by themselves take no part: whoever receives one stops there.
+response closes, and the id is free again. A request that is followed by a response is answered by it. A request while one is open is a
+repetition; a response while none is open matches nothing. Messages that break a rule by themselves take no part: whoever receives one
+stops there.
 
-It refuses to judge: `exchanges` reports, and a room's rules say what is forbidden.
+It is not a table of the lake, but a step to others. It refuses to judge: `exchanges` reports, and a room's rules say what is
+forbidden.
 """
 
 from __future__ import annotations
@@ -14,60 +16,59 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ANSWERS", "CANCELS", "OPENS", "PROGRESSES", "REPEATS", "UNMATCHED", "pair"]
+__all__ = ["INPUTS", "OPENS", "REPEATS", "UNMATCHED", "build"]
+
+INPUTS: Final = ("messages",)
 
 OPENS: Final = "opens"
 REPEATS: Final = "repeats"
-ANSWERS: Final = "answers"
 UNMATCHED: Final = "unmatched"
-PROGRESSES: Final = "progresses"
-CANCELS: Final = "cancels"
+
+_BUCKETS: Final = 64
+"""Into how many parts the ids of one session are dealt: a window per id costs more than its rows, and one per session does not spread."""
+
+_ORDER: Final = "PARTITION BY session_id, requested_by, bucket ORDER BY correlation_id, ts, message_id"
+"""Rows are in the order of ids first: what came before belongs to the same exchange only if it has the same id. message_id is source and
+offset in one value that compares the same way."""
+_NEAREST: Final = f"IGNORE NULLS OVER ({_ORDER})"
+_SO_FAR: Final = f"OVER ({_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
 
 
-def pair(messages: DataFrame) -> DataFrame:
-    """Messages of exchanges, with `requested_by`, `place` (what the message does there) and `turn` (which use of the id it is in)."""
-    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
-    kind = sql.col("kind")
-    by_requester = kind.isin("request", "cancel")
-    is_request, is_response = kind == "request", kind == "response"
-    said_by_client = sql.col("direction") == "to_server"
+def build(messages: DataFrame) -> DataFrame:
+    """Every request, with the `answer` (ts, message_id, size) it got, and every response that matches none; `place` says which it is."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     parts = messages.where(
-        kind.isin("request", "response", "progress", "cancel") & sql.col("correlation_id").isNotNull() & sql.col("fault").isNull()
-    ).select(
-        "session_id",
-        "protocol",
-        sql.when(by_requester == said_by_client, "client").otherwise("server").alias("requested_by"),
-        "correlation_id",
-        "message_id",
-        "ts",
-        "direction",
+        "kind IN ('request', 'response', 'progress', 'cancel') AND correlation_id IS NOT NULL AND fault IS NULL"
+    ).selectExpr(
+        *("session_id", "protocol", "direction", "correlation_id", "subject", "message_id", "ts", "size", "source", "offset", "length"),
+        "IF((kind IN ('request', 'cancel')) = (direction = 'to_server'), 'client', 'server') AS requested_by",
+        f"pmod(hash(correlation_id), {_BUCKETS}) AS bucket",
         "kind",
-        "subject",
-        "size",
-        "source",
-        "offset",
-        "length",
+        "kind IN ('request', 'response') AS is_turn",
     )
-
-    # message_id is source and offset in one value that compares the same way.
-    in_order = Window.partitionBy("session_id", "requested_by", "correlation_id").orderBy("ts", "message_id")
-    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-
-    is_open = sql.coalesce(sql.last(sql.when(is_request | is_response, is_request), ignorenulls=True).over(before), sql.lit(False))
-    place = (
-        sql.when(is_request, sql.when(sql.col("is_open"), REPEATS).otherwise(OPENS))
-        .when(is_response, sql.when(sql.col("is_open"), ANSWERS).otherwise(UNMATCHED))
-        .when(kind == "progress", sql.when(sql.col("is_open"), PROGRESSES))
-        .when(kind == "cancel", sql.when(sql.col("is_open"), CANCELS))
+    turn = "struct(correlation_id, kind, ts, message_id, size, reports)"
+    # Two passes over sorted rows: what depends on the rows before, then what depends on those after.
+    looked_back = parts.withColumns(
+        {
+            "before": sql.expr(f"lag(IF(is_turn, struct(correlation_id, kind), NULL)) {_NEAREST}"),
+            "reports": sql.expr(f"count_if(kind = 'progress') {_SO_FAR}"),
+        }
     )
-    opens = (sql.col("place") == OPENS).cast("int")
-    return (
-        parts.withColumn("is_open", is_open)
-        .withColumn("place", place)
-        .withColumn("turn", sql.coalesce(sql.sum(opens).over(so_far), sql.lit(0)))
-        .drop("is_open")
+    looked_ahead = looked_back.withColumns(
+        {
+            "next": sql.expr(f"lead(IF(is_turn, {turn}, NULL)) {_NEAREST}"),
+            "word": sql.expr(f"lead(IF(kind != 'progress', struct(correlation_id, kind), NULL)) {_NEAREST}"),
+        }
+    )
+    is_open = "coalesce(before.correlation_id = correlation_id AND before.kind = 'request', false)"
+    is_answered = "coalesce(next.correlation_id = correlation_id AND next.kind = 'response', false)"
+    is_taken_back = "coalesce(word.correlation_id = correlation_id AND word.kind = 'cancel', false)"
+    return looked_ahead.where(f"kind = 'request' OR (kind = 'response' AND NOT {is_open})").selectExpr(
+        *("session_id", "protocol", "direction", "requested_by", "correlation_id", "subject", "message_id", "ts", "size"),
+        *("source", "offset", "length"),
+        f"CASE WHEN kind = 'response' THEN '{UNMATCHED}' WHEN {is_open} THEN '{REPEATS}' ELSE '{OPENS}' END AS place",
+        f"IF(kind = 'request' AND {is_answered}, struct(next.ts, next.message_id, next.size), NULL) AS answer",
+        f"IF(kind = 'request' AND {is_answered}, CAST(next.reports - reports AS INT), NULL) AS progress",
+        f"kind = 'request' AND {is_taken_back} AS cancelled",
     )

@@ -107,7 +107,7 @@ def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_timestamp(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
 
 
 def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:

@@ -37,8 +37,8 @@ class Room(NamedTuple):
     """Every rule, with `clause`, `text` and `severity`."""
     by_fields: Callable[[DataFrame], DataFrame]
     """The room's table -> findings that one message's fields are enough for."""
-    guards: Callable[[DataFrame, DataFrame], list[DataFrame]]
-    """messages, facts -> findings that depend on what was not said before."""
+    guards: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]]
+    """messages, paired, facts -> findings that depend on what was not said before."""
     greetings: Callable[[DataFrame], DataFrame]
     """The room's table -> per session `client_version`, `server_version`, `accepted`, `error_code`."""
 

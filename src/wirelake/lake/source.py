@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from wirelake import protocols
 from wirelake.capture import reader
 from wirelake.capture.blocks import SCHEMA, Source, to_batch
+from wirelake.protocols.kernel import use_compiled
 
 __all__ = ["FORMAT", "PARTITION_BYTES", "BlockSource", "Share", "plan"]
 
@@ -27,6 +28,9 @@ FORMAT: Final = "wirelake.blocks"
 
 PARTITION_BYTES: Final = 64 * 1024 * 1024
 """Small sources are read by one task until they come to this much."""
+
+COMPILED_BYTES: Final = 4 * 1024 * 1024
+"""From this much on, compiling what finds records and packets is worth its start-up."""
 
 _PLAIN: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
 """Blocks as Spark hands them on: it takes every column of a data source for nullable."""
@@ -69,6 +73,8 @@ class BlockReader(DataSourceReader):
         """The blocks of every source of a share, each source from its first block to its last."""
         if not isinstance(partition, Share):
             raise TypeError(f"expected a Share, got {type(partition).__name__}")
+        if sum(source.size for source in partition.sources) >= COMPILED_BYTES:
+            use_compiled()
         for source in partition.sources:
             for block in reader.read(source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS):
                 yield pa.RecordBatch.from_arrays(to_batch(block).columns, schema=_PLAIN)

@@ -28,15 +28,12 @@ class Patience:
         self._backoff = backoff
         self._uniform = uniform
         self.failures = 0
+        """Attempts in a row that came to nothing."""
 
-    def reset(self) -> None:
-        """A handshake was finished."""
-        self.failures = 0
-
-    def next(self) -> float | None:
-        """Seconds to wait after one more failure; None: give up."""
-        self.failures += 1
+    def next(self, opened: bool) -> float | None:
+        """Seconds to wait before the next attempt, None: give up; `opened` says that the last one finished its handshake."""
+        self.failures = 0 if opened else self.failures + 1
         if self._backoff.attempts is not None and self.failures >= self._backoff.attempts:
             return None
-        ceiling = min(self._backoff.most, self._backoff.first * 2.0 ** min(self.failures - 1, 60))
+        ceiling = min(self._backoff.most, self._backoff.first * 2.0 ** min(max(self.failures - 1, 0), 60))
         return self._uniform(0.0, ceiling)

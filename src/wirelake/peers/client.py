@@ -6,14 +6,13 @@ It refuses to know what is said on them: a peer does, and a client hands on what
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import ssl
 from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
-from wirelake.errors import ConnectFailed, SessionClosed, WirelakeError
+from wirelake.errors import ConnectFailed, PeerError, SessionClosed, UsageError, WirelakeError
 from wirelake.peers.backoff import Backoff, Patience
 from wirelake.transports import tcp
 from wirelake.transports.address import Target
@@ -27,11 +26,18 @@ log = logging.getLogger("wirelake.client")
 class Runnable(Protocol):
     """What a peer offers to whoever owns its connection."""
 
+    @property
+    def is_open(self) -> bool:
+        """The handshake is done and nobody has parted."""
+
     async def run(self) -> None:
         """Live until the connection is closed."""
 
     async def opened(self) -> object:
         """Wait for the handshake."""
+
+    async def over(self) -> WirelakeError:
+        """Wait for the end of the conversation, which comes before that of the connection; says why it ended."""
 
     def close(self, reason: str = "") -> None:
         """Part."""
@@ -62,16 +68,20 @@ class Client(Generic[P]):
         self._patience = patience or Patience(reconnect or Backoff(attempts=1))
         self._connect_timeout = connect_timeout
         self._closing = False
+        self._peer: P | None = None
         self._current: asyncio.Future[P] | None = None
         self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> P:
+        if self._group is not None:
+            raise UsageError("the client is in use already")
+        self._closing = False
         self._current = asyncio.get_running_loop().create_future()
         self._group = await asyncio.TaskGroup().__aenter__()
         self._task = self._group.create_task(self._keep())
         try:
-            return await self.peer()
+            return await asyncio.shield(self._current)
         except BaseException:
             await self._stop()
             raise
@@ -83,26 +93,34 @@ class Client(Generic[P]):
         """The peer of the current connection; waits while there is none, raises if there will be none any more."""
         if self._current is None:
             raise SessionClosed("the client is not in use: enter it with `async with`")
-        return await asyncio.shield(self._current)
+        peer = await asyncio.shield(self._current)
+        while not peer.is_open:  # it has just ended, and the client is about to notice
+            await asyncio.sleep(0)
+            peer = await asyncio.shield(self._current)
+        return peer
 
     # Inside.
 
     async def _stop(self) -> None:
         self._closing = True
-        if self._current is not None and self._current.done() and self._current.exception() is None:
-            self._current.result().close()
+        if self._peer is not None:
+            self._peer.close()
         elif self._task is not None:
             self._task.cancel()
-        if self._group is not None:
-            group, self._group = self._group, None
-            with contextlib.suppress(asyncio.CancelledError):
+        group, self._group = self._group, None
+        try:
+            if group is not None:
                 await group.__aexit__(None, None, None)
+        finally:
+            self._no_more(SessionClosed("the client was closed"))
 
     async def _keep(self) -> None:
         """Connect, live, and do it again if that is wanted."""
         while not self._closing:
+            before = self.connections
             reason = await self._once()
-            delay = None if self._reconnect is None or self._closing else self._patience.next()
+            opened = self.connections > before
+            delay = None if self._reconnect is None or self._closing else self._patience.next(opened)
             if delay is None:
                 self._no_more(reason)
                 return
@@ -117,30 +135,29 @@ class Client(Generic[P]):
         except TimeoutError:
             return ConnectFailed(f"cannot connect to {self.target}: no answer in {self._connect_timeout:g} s")
         except OSError as reason:
-            return ConnectFailed(f"cannot connect to {self.target}: {_plain(reason)}")
-        peer = self._make(stream)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(peer.run())
-            try:
-                await peer.opened()
-            except WirelakeError as reason:
-                return ConnectFailed(f"no handshake with {self.target}: {reason}")
-            self._patience.reset()
-            self.connections += 1
-            if self._current is not None and not self._current.done():
-                self._current.set_result(peer)
-            if self._closing:
-                peer.close()
-        self._current = asyncio.get_running_loop().create_future()
-        return SessionClosed(f"the connection to {self.target} is closed")
+            return ConnectFailed(f"cannot connect to {self.target}: {tcp.plain(reason)}")
+        self._peer = peer = self._make(stream)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(peer.run())
+                try:
+                    await peer.opened()
+                except WirelakeError as reason:
+                    # A server that wants TLS hangs up on anything else, or answers with what looks like garbage.
+                    hint = "" if self._tls is not None or isinstance(reason, PeerError) else " (does it want tls://?)"
+                    failed = ConnectFailed(f"no handshake with {self.target}: {reason}{hint}")
+                    failed.__cause__ = reason
+                    return failed
+                self.connections += 1
+                if self._current is not None and not self._current.done():
+                    self._current.set_result(peer)
+                ended = await peer.over()
+                self._current = asyncio.get_running_loop().create_future()  # who asks from now on gets the next one
+        finally:
+            self._peer = None
+        return ended
 
     def _no_more(self, reason: WirelakeError) -> None:
         if self._current is not None and not self._current.done():
             self._current.set_exception(reason)
             self._current.exception()  # whoever asks for the peer learns it; if nobody does, nobody is warned
-
-
-def _plain(reason: OSError) -> str:
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({reason.verify_message})"
-    return reason.strerror or str(reason)

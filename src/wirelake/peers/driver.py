@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import logging
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol
 
 from wirelake.capture.recording import Connection
@@ -15,14 +16,19 @@ from wirelake.transports.stream import Stream
 
 __all__ = ["Drivable", "Driver"]
 
+log = logging.getLogger("wirelake.driver")
+
 FLUSH_POLL: Final = 0.01
 """Seconds between two looks at what is still unsent when a connection is being closed."""
+SLICE: Final = 64 * 1024
+"""Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
 
 
 class Drivable(Protocol):
     """What a session offers, whatever the protocol."""
 
     ended: Any
+    """None, or how it ended: `here` says that the last word was ours, `fault` which rule was broken."""
 
     @property
     def deadline(self) -> float | None: ...
@@ -34,6 +40,7 @@ class Drivable(Protocol):
     def receive(self, data: bytes, now: float) -> None: ...
     def receive_eof(self, now: float) -> None: ...
     def tick(self, now: float) -> None: ...
+    def bye(self, detail: str = "") -> None: ...
     def output(self) -> bytes: ...
     def events(self) -> list[Any]: ...
     def pause(self) -> None: ...
@@ -51,6 +58,7 @@ class Driver:
         *,
         linger: float,
         stall_timeout: float,
+        max_unsent: int,
         record: Connection | None = None,
     ) -> None:
         self._session = session
@@ -58,13 +66,16 @@ class Driver:
         self._handle = handle
         self._linger = linger
         self._stall_timeout = stall_timeout
+        self._max_unsent = max_unsent
         self._record = record
         self._loop = asyncio.get_running_loop()
         self._flush_planned = False
+        self._planned = 0
         self._timer: asyncio.TimerHandle | None = None
         self._readable = asyncio.Event()
         self._readable.set()
-        self._over = asyncio.Event()
+        self._waits: set[asyncio.Timeout] = set()
+        self._given = 0
 
     @property
     def now(self) -> float:
@@ -73,28 +84,38 @@ class Driver:
 
     async def run(self) -> None:
         """From the first byte to the last; returns when the stream is closed."""
-        self._session.start(self.now)
+        if self._session.ended is None:
+            self._session.start(self.now)
         self._settle()
-        reading = asyncio.ensure_future(self._read())
-        ending = asyncio.ensure_future(self._over.wait())
         try:
-            await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
+            await self._listen()
+            await self._part()
+        except BaseException as reason:
+            self._session.bye("cancelled" if isinstance(reason, asyncio.CancelledError) else f"broke down: {reason!r}")
+            self._settle()
+            raise
         finally:
-            for task in (reading, ending):
-                task.cancel()
-            await asyncio.gather(reading, ending, return_exceptions=True)
             if self._timer is not None:
                 self._timer.cancel()
             await self._close()
 
-    def wake(self) -> None:
-        """The session was told something: send what it has to say, once for all that happens in this turn of the loop."""
+    def wake(self, size: int = 0) -> None:
+        """The session was told something, of about this size: send what it has to say, once for all that happens in this turn."""
+        self._planned += size
         if not self._flush_planned:
             self._flush_planned = True
             self._loop.call_soon(self._settle)
 
+    @property
+    def busy(self) -> bool:
+        """There is enough to send already: wait with `ready`."""
+        return self._planned >= SLICE or self._stream.congested
+
     async def ready(self) -> None:
-        """Back-pressure for senders: returns at once unless the peer reads too slowly."""
+        """Back-pressure for senders: returns soon unless the peer reads too slowly; also when the session ends meanwhile."""
+        if self._planned >= SLICE:
+            self._settle()
+            await asyncio.sleep(0)  # who only sends must let others live
         if self._stream.congested:
             await self._drain()
 
@@ -113,6 +134,18 @@ class Driver:
 
     # Inside.
 
+    async def _listen(self) -> None:
+        """Read until the session ends."""
+        try:
+            async with self._while_alive(None):
+                await self._read()
+        except TimeoutError:
+            if self._session.ended is None:
+                raise
+        finally:
+            if self._record is not None and (rest := self._session.rest):
+                self._record.received(rest)
+
     async def _read(self) -> None:
         while self._session.ended is None:
             await self._readable.wait()
@@ -126,17 +159,22 @@ class Driver:
                     self._record.received(frames)
             else:
                 self._session.receive_eof(self.now)
-            answered = self._settle()
-            if answered and self._stream.congested:
-                await self._drain()  # a peer that asks and does not listen gets no more attention
+            self._settle()
+            # A peer that asks and does not listen gets no more attention. That takes more than what makes senders wait: two peers
+            # that both stopped reading because they are congested would wait for each other.
+            if self._stream.unsent > self._max_unsent:
+                self._session.pause()
+                await self._drain()
+                if self._readable.is_set():
+                    self._session.resume(self.now)
 
-    def _settle(self) -> bool:
-        """After every call: drain the output, drain the events, read the deadline again. Says whether anything was sent."""
+    def _settle(self) -> None:
+        """After every call: drain the output, drain the events, read the deadline again."""
         self._flush_planned = False
-        sent = False
+        self._planned = 0
         while True:
             if data := self._session.output():
-                sent = True
+                self._given += len(data)
                 self._stream.send(data)
                 if self._record is not None:
                     self._record.sent(data)
@@ -146,9 +184,10 @@ class Driver:
             for event in events:
                 self._handle(event)
         if self._session.ended is not None:
-            self._over.set()
+            for wait in self._waits:
+                if not wait.expired():
+                    wait.reschedule(self.now)
         self._arm()
-        return sent
 
     def _arm(self) -> None:
         deadline = None if self._session.ended is not None else self._session.deadline
@@ -164,38 +203,68 @@ class Driver:
         self._session.tick(self.now)
         self._settle()
 
+    @contextlib.asynccontextmanager
+    async def _while_alive(self, seconds: float | None) -> AsyncIterator[None]:
+        """A timeout that the end of the session sets off, too."""
+        async with asyncio.timeout(seconds) as wait:
+            self._waits.add(wait)
+            try:
+                yield
+            finally:
+                self._waits.discard(wait)
+
     async def _drain(self) -> None:
-        try:
-            async with asyncio.timeout(self._stall_timeout):
-                await self._stream.drain()
-        except (OSError, TimeoutError):
-            self._stream.abort()  # a peer that reads nothing for so long is gone
+        """Wait until the peer has read enough, however slowly; give it up when it reads nothing for the stall time."""
+        while self._session.ended is None:
+            before = self._gone
+            try:
+                async with self._while_alive(self._stall_timeout):
+                    await self._stream.drain()
+                return
+            except OSError:  # a TimeoutError is one
+                if self._gone > before or self._session.ended is not None:
+                    continue
+            log.warning("gave up on %s: it reads nothing", self._stream.remote)
+            self._stream.abort()
             self._session.receive_eof(self.now)
             self._settle()
 
-    async def _close(self) -> None:
-        """Send the last word so that it arrives: finish, discard what still comes for a moment, close."""
-        if self._record is not None and (rest := self._session.rest):
-            self._record.received(rest)
+    @property
+    def _gone(self) -> int:
+        """Bytes that were given to the stream and have left it."""
+        return self._given - self._stream.unsent
+
+    async def _part(self) -> None:
+        """Send the last word so that it arrives: flush, finish, and discard what still comes for a moment."""
+        ended = self._session.ended
         try:
-            await self._flush()
+            # After a bye of ours, what was sent before it is still owed; in all other cases the peer is not worth a long wait.
+            await self._flush(self._stall_timeout if ended.here and ended.fault is None else self._linger)
             self._stream.finish()
-            if self._session.ended is not None and self._session.ended.here:
+            if ended.here:
                 async with asyncio.timeout(self._linger):
                     while data := await self._stream.receive():
                         if self._record is not None:
                             self._record.received(data)
-            async with asyncio.timeout(self._linger):
-                await self._stream.close()
-        except (OSError, TimeoutError):
+        except OSError:  # a TimeoutError is one
             self._stream.abort()
-            with contextlib.suppress(OSError):
-                await self._stream.close()
 
-    async def _flush(self) -> None:
-        """Wait until everything queued is on its way; give up when none of it moved for the stall time."""
+    async def _flush(self, patience: float) -> None:
+        """Wait until everything queued is on its way; give up when none of it moved for so long."""
         before, since = self._stream.unsent, self.now
-        while (unsent := self._stream.unsent) and self.now - since < self._stall_timeout:
+        while (unsent := self._stream.unsent) and self.now - since < patience:
             if unsent < before:
                 before, since = unsent, self.now
             await asyncio.sleep(FLUSH_POLL)
+
+    async def _close(self) -> None:
+        """Close in good time, or at once if somebody is in a hurry; nothing stays open."""
+        try:
+            async with asyncio.timeout(self._linger):
+                await self._stream.close()
+        except TimeoutError:
+            self._stream.abort()
+            await self._stream.close()
+        except BaseException:
+            self._stream.abort()
+            raise

@@ -16,18 +16,19 @@ import inspect
 import logging
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
 from wirelake.capture.recording import Recorder
-from wirelake.errors import RequestTimeout, UsageError, WirelakeError
+from wirelake.errors import RequestTimeout, SessionClosed, UsageError, WirelakeError
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.driver import Driver
 from wirelake.peers.server import Server
+from wirelake.peers.workload import Workload
 from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import (
     DataReceived,
@@ -68,9 +69,13 @@ class Live:
     on_failure: FailureHandler | None = None
     """EMP-19: makes the answer when `on_request` raised; without it the session ends with error 0."""
     max_in_flight: int = 1024
-    """Requests of the peer being worked on; above that nothing more is read."""
+    """Messages of the peer being worked on; above that nothing more is read."""
     max_inbox: int = 1024
-    """Messages waiting to be read; above that nothing more is read."""
+    """Messages waiting to be read; above that nothing more is read, also no answer to a request of ours."""
+    max_held: int = 32 * 1024 * 1024
+    """Bytes of messages that wait or are worked on; above that nothing more is read."""
+    max_unsent: int = 16 * 1024 * 1024
+    """Bytes the peer asked for and does not read; above that nothing more is read."""
     linger: float = 1.0
     """EMP-33, EMP-34: how long to wait for the peer to close after our last word."""
     stall_timeout: float = 60.0
@@ -104,15 +109,27 @@ class Peer:
                 remote=stream.remote,
             )
         self._driver = Driver(
-            self._session, stream, self._handle, linger=live.linger, stall_timeout=live.stall_timeout, record=self._record
+            self._session,
+            stream,
+            self._handle,
+            linger=live.linger,
+            stall_timeout=live.stall_timeout,
+            max_unsent=live.max_unsent,
+            record=self._record,
         )
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[int] = self._loop.create_future()
         self._answers: dict[int, asyncio.Future[bytes]] = {}
         self._inbox: deque[DataReceived] = deque()
         self._inbox_changed = asyncio.Event()
-        self._group: asyncio.TaskGroup | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._over = asyncio.Event()
+        self._work = Workload(
+            self._driver.hold,
+            self._driver.go_on,
+            max_tasks=live.max_in_flight,
+            max_waiting=live.max_inbox,
+            max_bytes=live.max_held,
+        )
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             Opened: self._on_opened,
             DataReceived: self._on_data,
@@ -149,43 +166,55 @@ class Peer:
         extensions: tuple[OtherExtension, ...] = (),
     ) -> bytes:
         """Ask, and wait for the answer. Raises RequestTimeout, or what ended the session; cancelling gives the request up."""
-        await self._driver.ready()
-        request_id = self._session.request(
-            body, self._loop.time(), timeout=timeout, compress=compress, type_id=type_id, extensions=extensions
-        )
-        self._driver.wake()
+        asked = self._loop.time()
+        if self._driver.busy:
+            await self._room(self.live.session.request_timeout if timeout is None else timeout)
+        self._require_going()
+        request_id = self._session.request(body, asked, timeout=timeout, compress=compress, type_id=type_id, extensions=extensions)
+        self._driver.wake(len(body))
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._answers[request_id] = answer
         try:
             return await answer
-        finally:
+        except asyncio.CancelledError:
             if self._answers.pop(request_id, None) is not None:
                 self._session.abandon(request_id)
+            elif not answer.cancelled():
+                answer.exception()  # it came too late for anybody to be told
+            raise
 
     async def send(
         self, body: bytes, *, compress: bool = False, type_id: int = MessageType.DATA, extensions: tuple[OtherExtension, ...] = ()
     ) -> None:
-        """Send a message nobody answers; waits while the peer reads too slowly."""
+        """Send a message nobody answers; waits while the peer reads too slowly, and raises if the session ends meanwhile."""
+        self._require_going()
         self._session.send(body, compress=compress, type_id=type_id, extensions=extensions)
-        self._driver.wake()
-        await self._driver.ready()
+        self._driver.wake(len(body))
+        if self._driver.busy:
+            await self._driver.ready()
+            self._require_going()
 
-    async def __aiter__(self) -> AsyncIterator[DataReceived]:
+    def __aiter__(self) -> AsyncIterator[DataReceived]:
         """What arrives that is no answer, until the peer says bye; raises if the session ends in any other way."""
-        while True:
-            while self._inbox:
-                message = self._inbox.popleft()
-                self._balance()
-                yield message
+        return self
+
+    async def __anext__(self) -> DataReceived:
+        """The next message that is no answer."""
+        while not self._inbox:
             if (ended := self._session.ended) is not None:
                 if ended.fault is not None or ended.error is not None:
                     raise ended.reason()
-                return
+                raise StopAsyncIteration
             self._inbox_changed.clear()
             await self._inbox_changed.wait()
+        message = self._inbox.popleft()
+        self._work.taken(len(message.body))
+        return message
 
     def close(self, reason: str = "") -> None:
-        """Say bye; `run` returns when it is flushed and the connection closed."""
+        """Say bye; `run` returns when it is flushed and the connection closed. Handlers that still run are cancelled."""
+        if self._session.ended is not None:
+            self._work.cancel_attending()
         self._session.bye(reason)
         self._driver.wake()
 
@@ -196,22 +225,40 @@ class Peer:
 
     # For clients and servers.
 
+    async def over(self) -> WirelakeError:
+        """Wait for the end of the conversation; says why it ended."""
+        await self._over.wait()
+        return self._reason()
+
     async def run(self) -> None:
-        """Live until the connection is closed. Handlers that still run then are cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._group:
+        """Live until the connection is closed. If the peer parted, what it sent before is attended to; nothing is answered any more."""
+        async with self._work.group:
+            try:
                 await self._driver.run()
-                for task in self._tasks:
-                    task.cancel()
-        finally:
-            if self._session.ended is None:  # cancelled from outside
-                self._session.receive_eof(self._loop.time())
-                for event in self._session.events():
-                    self._handle(event)
-            if self._record is not None and self.ended is not None:
-                self._record.closed(self.ended.how.value)
+            finally:
+                if self._record is not None and self.ended is not None:
+                    self._record.closed(self.ended.how.value)
+            await asyncio.sleep(0)  # what arrived with the last word is begun before it is cancelled
+            self._work.cancel_answering()
+            if self.ended is None or self.ended.here:
+                self._work.cancel_attending()
 
     # Inside.
+
+    def _reason(self) -> WirelakeError:
+        return self.ended.reason() if self.ended is not None else SessionClosed("the session is going on")
+
+    def _require_going(self) -> None:
+        """Say why the session ended, in the words and with the type of its end."""
+        if self._session.ended is not None:
+            raise self._reason()
+
+    async def _room(self, timeout: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._driver.ready()
+        except TimeoutError:
+            raise RequestTimeout("the peer reads too slowly: the request could not be sent in time") from None
 
     def _handle(self, event: Event) -> None:
         self._handlers[type(event)](event)
@@ -242,17 +289,18 @@ class Peer:
             self._opened.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(reason)
+                answer.set_exception(event.reason())  # one for each: they travel up different stacks
         self._answers.clear()
         self._inbox_changed.set()
+        self._over.set()
 
     def _on_data(self, event: DataReceived) -> None:
         if self.live.on_data is None:
             self._inbox.append(event)
             self._inbox_changed.set()
+            self._work.put(len(event.body))
         else:
-            self._start(self._attend(event))
-        self._balance()
+            self._work.attend(self._attend(event), len(event.body))
 
     def _on_request(self, request: RequestReceived) -> None:
         if self.live.on_request is None:  # the session ended it already
@@ -263,8 +311,7 @@ class Peer:
             self._failed(request, reason)
             return
         if inspect.isawaitable(answer):
-            self._start(self._answer(request, answer))
-            self._balance()
+            self._work.answer(self._answer(request, answer), len(request.body))
         else:
             self._respond(request, answer)
 
@@ -280,6 +327,10 @@ class Peer:
     async def _answer(self, request: RequestReceived, answer: Awaitable[bytes]) -> None:
         try:
             body = await answer
+        except asyncio.CancelledError:
+            if self._session.ended is not None:
+                raise
+            self._failed(request, RuntimeError("the handler was cancelled"))  # by itself: the peer still waits
         except Exception as reason:
             self._failed(request, reason)
         else:
@@ -290,35 +341,24 @@ class Peer:
         log.warning("request %d from %s failed: %r", request.request_id, self.stream.remote, reason)
         if self.live.on_failure is None:
             self.fail(Fault.HANDLER_FAILED, f"request {request.request_id}")
+            return
+        try:
+            body = self.live.on_failure(request, reason)
+        except Exception:
+            log.exception("on_failure failed for request %d from %s", request.request_id, self.stream.remote)
+            self.fail(Fault.HANDLER_FAILED, f"request {request.request_id}")
         else:
-            self._respond(request, self.live.on_failure(request, reason))
+            self._respond(request, body)
 
     def _respond(self, request: RequestReceived, body: bytes) -> None:
         if self._session.ended is None:
             try:
                 self._session.respond(request.request_id, body, type_id=request.type_id)
-            except WirelakeError as reason:  # for instance an answer over the size limit
-                self.fail(Fault.HANDLER_FAILED, str(reason))
-            self._driver.wake()
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._group is None:
-            work.close()
-            return
-        task = self._group.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._balance()
-
-    def _balance(self) -> None:
-        """Back-pressure: read only while there is room for what is read."""
-        if len(self._tasks) >= self.live.max_in_flight or len(self._inbox) >= self.live.max_inbox:
-            self._driver.hold()
-        else:
-            self._driver.go_on()
+            except (WirelakeError, TypeError) as reason:  # for instance an answer over the size limit, or one that is no bytes
+                log.warning("request %d from %s cannot be answered: %s", request.request_id, self.stream.remote, reason)
+                self.fail(Fault.HANDLER_FAILED, f"request {request.request_id}: {reason}")
+            else:
+                self._driver.wake(len(body))
 
 
 def connect(
@@ -331,6 +371,8 @@ def connect(
 ) -> Client[Peer]:
     """A client of the server at `tcp://host:port` or `tls://host:port`; use it with `async with`."""
     target = parse(address, DEFAULT_PORT)
+    if tls is not None and target.scheme != "tls":
+        raise UsageError(f"{target}: a TLS context belongs to tls://")
     context = (tls or client_context()) if target.scheme == "tls" else None
     return Client(
         target, lambda stream: Peer(Speaker.CLIENT, stream, live), tls=context, reconnect=reconnect, connect_timeout=connect_timeout
@@ -338,7 +380,12 @@ def connect(
 
 
 def serve(
-    address: str, *, live: Live = DEFAULT_LIVE, tls: ssl.SSLContext | None = None, on_request: RequestHandler | None = None
+    address: str,
+    *,
+    live: Live = DEFAULT_LIVE,
+    tls: ssl.SSLContext | None = None,
+    on_request: RequestHandler | None = None,
+    max_connections: int = 10_000,
 ) -> Server[Peer]:
     """A server at `tcp://host:port` or `tls://host:port` (port 0: any that is free); use it with `async with`."""
     target = parse(address, DEFAULT_PORT)
@@ -346,4 +393,4 @@ def serve(
         raise UsageError(f"{target}: give a TLS context with tls:// and none with tcp://")
     if on_request is not None:
         live = replace(live, on_request=on_request)
-    return Server(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls)
+    return Server(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, max_connections=max_connections)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from wirelake.errors import ConnectFailed
+from wirelake.errors import ConnectFailed, UsageError
 from wirelake.peers.client import Runnable
 from wirelake.transports import tcp
 from wirelake.transports.address import Target
@@ -39,8 +40,12 @@ class Server(Generic[P]):
         self._make = make
         self._tls = tls
         self._max_connections = max_connections
-        self._server: asyncio.Server | None = None
+        self._listener: tcp.Listener | None = None
         self._group: asyncio.TaskGroup | None = None
+        self._fresh: set[socket.socket] = set()
+        """Accepted, and nobody has looked at it yet."""
+        self._arriving: set[asyncio.Task[None]] = set()
+        """On their way to a peer, for instance in the handshake of TLS."""
 
     @property
     def address(self) -> str:
@@ -48,34 +53,54 @@ class Server(Generic[P]):
         return str(self.target)
 
     async def __aenter__(self) -> Server[P]:
-        self._group = await asyncio.TaskGroup().__aenter__()
+        if self._group is not None:
+            raise UsageError("the server is in use already")
         try:
-            self._server = await tcp.listen(self.target.host, self.target.port, self._accept, self._tls)
+            self._listener = await tcp.listen(self.target.host, self.target.port, self._accept)
         except OSError as reason:
-            await self._group.__aexit__(None, None, None)
-            raise ConnectFailed(f"cannot listen at {self.target}: {reason.strerror or reason}") from None
-        self.target = self.target._replace(port=self._server.sockets[0].getsockname()[1])
+            raise ConnectFailed(f"cannot listen at {self.target}: {tcp.plain(reason)}") from None
+        self.target = self.target._replace(port=self._listener.port)
+        self._group = await asyncio.TaskGroup().__aenter__()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
+        for task in self._arriving:
+            task.cancel()
         for peer in list(self.peers):
             peer.close("the server is shutting down")
-        if self._group is not None:
-            await self._group.__aexit__(None, None, None)
+        group, self._group = self._group, None
+        try:
+            if group is not None:
+                await group.__aexit__(None, None, None)
+        finally:
+            for sock in self._fresh:
+                sock.close()
+            self._fresh.clear()
 
-    def _accept(self, stream: Stream) -> None:
-        if self._group is None or len(self.peers) >= self._max_connections:
-            log.warning("refused %s: %d connections are the limit", stream.remote, self._max_connections)
-            stream.abort()
+    def _accept(self, sock: socket.socket) -> None:
+        if self._group is None or len(self.peers) + len(self._arriving) >= self._max_connections:
+            log.warning("refused a connection: %d are the limit", self._max_connections)
+            sock.close()
             return
         self.accepted += 1
-        self._group.create_task(self._live(stream))
+        self._fresh.add(sock)
+        task = self._group.create_task(self._live(sock))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
 
-    async def _live(self, stream: Stream) -> None:
+    async def _live(self, sock: socket.socket) -> None:
+        self._fresh.discard(sock)
+        try:
+            stream = await tcp.accept(sock, self._tls)
+        except OSError as reason:
+            log.info("no connection at %s: %s", self.target, tcp.plain(reason))
+            return
         peer = self._make(stream)
         self.peers.add(peer)
+        if (task := asyncio.current_task()) is not None:
+            self._arriving.discard(task)
         try:
             await peer.run()
         except Exception:

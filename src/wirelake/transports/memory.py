@@ -23,17 +23,18 @@ class MemoryStream:
         self._cut = cut
         self._incoming = bytearray()
         self._finished = False
+        """This end sends no more."""
+        self._closed = False
         self._broken = False
         self._changed = asyncio.Event()
         self._other: MemoryStream = self
 
     async def receive(self) -> bytes:
         """See Stream; gives at most `cut` bytes at a time."""
-        while not self._incoming and not self._finished and not self._broken:
-            self._changed.clear()
-            await self._changed.wait()
+        while not self._incoming and not (self._other._finished or self._closed or self._broken):
+            await self._change()
         if self._broken:
-            raise ConnectionResetError("the other end was aborted")
+            raise ConnectionResetError("the connection was aborted")
         size = len(self._incoming) if self._cut is None else min(self._cut, len(self._incoming))
         data = bytes(self._incoming[:size])
         del self._incoming[:size]
@@ -42,7 +43,7 @@ class MemoryStream:
 
     def send(self, data: bytes) -> None:
         """See Stream."""
-        if not self._other._finished:
+        if not (self._finished or self._broken or self._other._closed):
             self._other._incoming += data
             self._other._changed.set()
 
@@ -58,27 +59,33 @@ class MemoryStream:
 
     async def drain(self) -> None:
         """See Stream."""
-        while self.congested and not self._broken and not self._finished:
-            self._changed.clear()
-            await self._changed.wait()
+        while self.congested and not self._broken:
+            await self._change()
+        if self._broken:
+            raise ConnectionResetError("the connection was aborted")
 
     def finish(self) -> None:
         """See Stream."""
-        self._other._finished = True
+        self._finished = True
         self._other._changed.set()
 
     async def close(self) -> None:
         """See Stream."""
         self.finish()
-        self._finished = True
+        self._closed = True
+        self._incoming.clear()
         self._changed.set()
 
     def abort(self) -> None:
-        """See Stream."""
-        self._other._broken = True
-        self._other._changed.set()
-        self._broken = True
-        self._changed.set()
+        """See Stream; what is closed already stays as it is."""
+        for end in (self, self._other) if not self._closed else ():
+            end._broken = True
+            end._incoming.clear()
+            end._changed.set()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
 
 
 def pair(cut: int | None = None) -> tuple[MemoryStream, MemoryStream]:

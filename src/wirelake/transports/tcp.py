@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -11,10 +14,18 @@ from typing import Final
 
 from wirelake.transports.stream import CHUNK, Address
 
-__all__ = ["TcpStream", "connect", "listen"]
+__all__ = ["Listener", "TcpStream", "accept", "connect", "listen", "plain"]
+
+log = logging.getLogger("wirelake.tcp")
 
 WRITE_HIGH: Final = 1024 * 1024
 """Bytes queued for a peer that does not read, above which writers wait."""
+BACKLOG: Final = 512
+"""Connections that wait to be accepted, and how many are accepted in one go."""
+ACCEPT_PAUSE: Final = 1.0
+"""Seconds without accepting when the system has no descriptor left."""
+TLS_TIMEOUT: Final = 10.0
+"""Seconds a client may take for the handshake of TLS."""
 
 
 class TcpStream:
@@ -28,9 +39,6 @@ class TcpStream:
         self.kind = "tls" if transport.get_extra_info("ssl_object") is not None else "tcp"
         self.local: Address = _address(transport.get_extra_info("sockname"))
         self.remote: Address = _address(transport.get_extra_info("peername"))
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     async def receive(self) -> bytes:
         """See Stream."""
@@ -64,7 +72,7 @@ class TcpStream:
     async def close(self) -> None:
         """See Stream."""
         self._writer.close()
-        with contextlib.suppress(OSError, ssl.SSLError):
+        with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
     def abort(self) -> None:
@@ -72,19 +80,104 @@ class TcpStream:
         self._writer.transport.abort()
 
 
+class Listener:
+    """Sockets that listen; whoever connects is handed on as a socket, without a task in between that could be lost."""
+
+    def __init__(self, sockets: list[socket.socket], accepted: Callable[[socket.socket], None]) -> None:
+        self.port: int = sockets[0].getsockname()[1]
+        self._sockets = sockets
+        self._accepted = accepted
+        self._loop = asyncio.get_running_loop()
+        for sock in sockets:
+            self._loop.add_reader(sock, self._take, sock)
+
+    def close(self) -> None:
+        """Stop listening; closing twice does nothing."""
+        for sock in self._sockets:
+            self._loop.remove_reader(sock)
+            sock.close()
+        self._sockets = []
+
+    def _take(self, sock: socket.socket) -> None:
+        for _ in range(BACKLOG):
+            try:
+                connection, _name = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as reason:  # no descriptor left: what waits is accepted when there may be one again
+                log.warning("cannot accept: %s", plain(reason))
+                self._loop.remove_reader(sock)
+                self._loop.call_later(ACCEPT_PAUSE, self._resume, sock)
+                return
+            connection.setblocking(False)
+            self._accepted(connection)
+
+    def _resume(self, sock: socket.socket) -> None:
+        if sock in self._sockets:
+            self._loop.add_reader(sock, self._take, sock)
+
+
 async def connect(host: str, port: int, tls: ssl.SSLContext | None = None, server_name: str | None = None) -> TcpStream:
     """Open a connection; raises OSError (ssl.SSLError is one)."""
     named = (server_name or host) if tls is not None else None
-    return TcpStream(*await asyncio.open_connection(host, port, ssl=tls, server_hostname=named, limit=CHUNK))
+    try:
+        return TcpStream(*await asyncio.open_connection(host, port, ssl=tls, server_hostname=named, limit=CHUNK))
+    except OSError:
+        raise
+    except ValueError as reason:  # a name that no name can be, for instance with an empty label
+        raise OSError(f"{host!r} is no host name: {reason}") from None
 
 
-async def listen(host: str, port: int, accepted: Callable[[TcpStream], None], tls: ssl.SSLContext | None = None) -> asyncio.Server:
-    """Accept connections until the server is closed; port 0 lets the system choose."""
+async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None) -> TcpStream:
+    """The stream of an accepted socket; raises OSError, also when there is no TLS handshake in time."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=CHUNK, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    async with asyncio.timeout(TLS_TIMEOUT):
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=tls)
+    return TcpStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
-    def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        accepted(TcpStream(reader, writer))
 
-    return await asyncio.start_server(taken, host, port, ssl=tls, limit=CHUNK)
+async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]) -> Listener:
+    """Accept connections at every address of a host until the listener is closed; port 0 lets the system choose."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except ValueError as reason:
+        raise OSError(f"{host!r} is no host name: {reason}") from None
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, name in dict.fromkeys(found):
+            sock = socket.socket(family, kind, protocol)
+            sockets.append(sock)
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            chosen = port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0)  # one port, whatever the address
+            sock.bind((name[0], chosen, *name[2:]))
+            sock.listen(BACKLOG)
+    except BaseException:
+        for sock in sockets:
+            sock.close()
+        raise
+    return Listener(sockets, accepted)
+
+
+def plain(reason: OSError) -> str:
+    """What went wrong, in words for people."""
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({reason.verify_message})"
+    if isinstance(reason, ssl.SSLError):
+        words = str(getattr(reason, "reason", None) or reason).replace("_", " ").lower()
+        return f"no TLS there, or none that we accept ({words})"
+    if isinstance(reason, socket.gaierror):
+        return f"unknown host ({reason.strerror})"
+    if reason.errno is not None:
+        return os.strerror(reason.errno)
+    # asyncio joins the failures of several addresses into one text.
+    several = dict.fromkeys(os.strerror(int(number)) for number in re.findall(r"\[Errno (\d+)\]", str(reason)))
+    return ", ".join(several) or str(reason) or "no answer in time"
 
 
 def _address(name: object) -> Address:

@@ -16,7 +16,7 @@ def client_context(
     """A context that checks the server against the system's authorities, or those in `ca_file`."""
     try:
         context = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
-    except (OSError, ssl.SSLError) as reason:
+    except OSError as reason:
         raise UsageError(f"cannot read certificate authorities from {ca_file}: {reason}") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not verify:
@@ -34,12 +34,15 @@ def server_context(cert: str | Path, key: str | Path | None = None, *, client_ca
     _load(context, cert, key)
     if client_ca_file is not None:
         context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(str(client_ca_file))
+        try:
+            context.load_verify_locations(str(client_ca_file))
+        except OSError as reason:
+            raise UsageError(f"cannot read certificate authorities from {client_ca_file}: {reason}") from None
     return context
 
 
 def _load(context: ssl.SSLContext, cert: str | Path, key: str | Path | None) -> None:
     try:
         context.load_cert_chain(str(cert), None if key is None else str(key))
-    except (OSError, ssl.SSLError) as reason:
+    except OSError as reason:
         raise UsageError(f"cannot use certificate {cert} with key {key or cert}: {reason}") from None

@@ -4,19 +4,43 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
 from tests.protocols.emp import speech
 
 from wirelake.protocols.emp.conversation import Speaker, State
 from wirelake.protocols.emp.events import DataReceived, Ended, Event, Noticed, Opened, RequestReceived, ResponseReceived
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Error, Message
-from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Options, Refused
 from wirelake.protocols.emp.session import Session
 from wirelake.protocols.emp.wire import decode
 
 CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER
 QUIET = Options(ping_interval=None, pong_timeout=None, request_timeout=None, handshake_timeout=None)
 """No timers."""
+
+
+def options(**changes: object) -> Options:
+    """The defaults, but for this."""
+    return msgspec.structs.replace(DEFAULT_OPTIONS, **changes)
+
+
+def quiet(**changes: object) -> Options:
+    """No timers, but for this."""
+    return msgspec.structs.replace(QUIET, **changes)
+
+
+class Reverse:
+    """An extension that reverses the body; it refuses a body that begins with what its block says."""
+
+    def undo(self, content: bytes, body: bytes) -> bytes:
+        if content and body.startswith(content):
+            raise Refused(77, "not that")
+        return body[::-1]
+
+
+EXTENDED = options(application_types=frozenset({128, 200}), codecs={200: Reverse(), 255: Reverse()})
+"""An application with types and extensions of its own."""
 
 
 class Side:

@@ -99,3 +99,56 @@ messages = st.one_of(
     st.builds(m.Data, bodies, extensions),
     st.builds(m.Application, st.integers(128, 255), bodies, extensions),
 )
+
+
+# One of each, and what becomes of them.
+
+SPOKEN = {
+    "hello": hello(),
+    "bye": bye,
+    "ping": ping,
+    "pong": pong,
+    "error": error(3, "été".encode()),
+    "empty-error": error(0),
+    "data": data(b"hello"),
+    "empty-data": data(),
+    "request": request(1, b"why"),
+    "response": response(2**64 - 1, b"because"),
+    "packed": data(b"packed", gz(1)),
+    "packed-request": data(b"packed", rr(True, 7, more=True) + gz(1)),
+    "nested": data(b"packed", gz(1, more=True) + gz(0)),
+    "application": envelope(200, b"own"),
+    "extended": envelope(128, b"own", block(128, b"abc", more=True) + block(255)),
+}
+"""One of each, nothing wrong with them."""
+
+PRIMITIVES = st.one_of(
+    st.sampled_from(tuple(SPOKEN.values())),
+    st.builds(envelope, octets, bodies, e=st.booleans()),
+    st.builds(
+        lambda kind, body, blocks: envelope(kind, body, b"".join(blocks), e=True),
+        st.sampled_from((0, 1, 2, 3, 4, 5, 6, 127, 128)),
+        bodies,
+        st.lists(
+            st.builds(
+                block, st.sampled_from((0, 1, 2, 128)), st.sampled_from((b"", bytes(4), bytes(12), b"\xff" * 12)), more=st.booleans()
+            ),
+            max_size=5,
+        ),
+    ),
+    st.binary(max_size=12),
+)
+
+
+@st.composite
+def mutated(draw, streams):
+    """A stream with a few bytes changed, dropped or repeated."""
+    data = bytearray(draw(streams))
+    for _ in range(draw(st.integers(0, 4))):
+        if data:
+            at = draw(st.integers(0, len(data) - 1))
+            data[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
+    return bytes(data)
+
+
+STREAMS = st.lists(PRIMITIVES, max_size=8).map(b"".join)

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 from tests.protocols.emp import speech
-from tests.protocols.emp.pair import CLIENT, QUIET, SERVER, Pair, Side, answer, established
-from tests.protocols.emp.test_session import EXTENDED, options
+from tests.protocols.emp.pair import CLIENT, EXTENDED, QUIET, SERVER, Pair, Side, answer, established, options
 
 from wirelake.errors import ConnectionLost, DecodeError, LocalProtocolError, SessionClosed
 from wirelake.protocols.emp.events import DataReceived, Ending, Opened, RequestReceived, ResponseReceived
@@ -460,8 +459,10 @@ def test_emp_39_request_first_compression_last_undone_from_the_end():
     swapped = speech.data(pack(b"x"), speech.gz(1, more=True) + speech.rr(True, 1))
     assert answer(swapped).delivered == [RequestReceived(1, b"x")]
     with pytest.raises(DecodeError) as caught:
-        plain(Data(pack(b"x"), (Compression(1), Compression(2))))
-    assert caught.value.fault is Fault.SCHEME_UNKNOWN
+        plain(Data(b"not gzip", (Compression(1), Compression(2))))
+    assert caught.value.fault is Fault.SCHEME_UNKNOWN, "the last is undone first"
+    assert codes(answer(speech.data(b"not gzip", speech.gz(1, more=True) + speech.gz(2)))) == (4, 1, 2)
+    assert codes(answer(speech.data(b"not gzip", speech.gz(2, more=True) + speech.gz(1)))) == (4, 1, 3)
     identity_last = Data(pack(b"x"), (Compression(1), Compression(0)))
     assert plain(identity_last) == b"x"
 

@@ -9,8 +9,9 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.protocols.emp import speech, twin
-from tests.protocols.emp.scanning import agrees_with_twin, fault_of, found, only, scanned, walk_by_hand, walked
+from tests.protocols.emp import speech
+from tests.protocols.emp.scanning import agrees_with_twin, fault_of, only, scanned
+from tests.protocols.emp.speech import SPOKEN, STREAMS, mutated
 
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.scanner import (
@@ -23,31 +24,12 @@ from wirelake.protocols.emp.scanner import (
     REQUEST_ID,
     SCHEME,
     Limits,
-    sniff,
 )
 from wirelake.protocols.emp.wire import encode
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, START
 
 SMALL = Limits(max_message_size=64, max_extension_blocks=3, max_nested_compression=2)
 EXCLUSIVE = Limits(sizes_exclude_themselves=True)
-SPOKEN = {
-    "hello": speech.hello(),
-    "bye": speech.bye,
-    "ping": speech.ping,
-    "pong": speech.pong,
-    "error": speech.error(3, "été".encode()),
-    "empty-error": speech.error(0),
-    "data": speech.data(b"hello"),
-    "empty-data": speech.data(),
-    "request": speech.request(1, b"why"),
-    "response": speech.response(2**64 - 1, b"because"),
-    "packed": speech.data(b"packed", speech.gz(1)),
-    "packed-request": speech.data(b"packed", speech.rr(True, 7, more=True) + speech.gz(1)),
-    "nested": speech.data(b"packed", speech.gz(1, more=True) + speech.gz(0)),
-    "application": speech.envelope(200, b"own"),
-    "extended": speech.envelope(128, b"own", speech.block(128, b"abc", more=True) + speech.block(255)),
-}
-"""One of each, nothing wrong with them."""
 
 
 # The envelope.
@@ -337,36 +319,6 @@ def test_parts_must_hold_a_whole_message_before_it_is_begun():
 # What Hypothesis thinks of.
 
 LIMITS = st.sampled_from((Limits(), SMALL, Limits(max_extension_blocks=2, max_nested_compression=0), EXCLUSIVE))
-PRIMITIVES = st.one_of(
-    st.sampled_from(tuple(SPOKEN.values())),
-    st.builds(speech.envelope, speech.octets, speech.bodies, e=st.booleans()),
-    st.builds(
-        lambda kind, body, blocks: speech.envelope(kind, body, b"".join(blocks), e=True),
-        st.sampled_from((0, 1, 2, 3, 4, 5, 6, 127, 128)),
-        speech.bodies,
-        st.lists(
-            st.builds(
-                speech.block, st.sampled_from((0, 1, 2, 128)), st.sampled_from((b"", bytes(4), bytes(12), b"\xff" * 12)), more=st.booleans()
-            ),
-            max_size=5,
-        ),
-    ),
-    st.binary(max_size=12),
-)
-
-
-@st.composite
-def mutated(draw, streams):
-    """A stream with a few bytes changed, dropped or repeated."""
-    data = bytearray(draw(streams))
-    for _ in range(draw(st.integers(0, 4))):
-        if data:
-            at = draw(st.integers(0, len(data) - 1))
-            data[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
-    return bytes(data)
-
-
-STREAMS = st.lists(PRIMITIVES, max_size=8).map(b"".join)
 
 
 @settings(max_examples=400)
@@ -382,122 +334,6 @@ def test_every_encoded_message_is_read_without_framing_fault(messages, exclusive
     data = [encode(one, limits) for one in messages]
     one = agrees_with_twin(b"".join(data), limits)
     assert [row[LENGTH] for row in one.rows] == [len(each) for each in data]
-
-
-# Walking.
-
-
-def covers(walk, runs):
-    """Of every run, all bytes are in one row, but for its unfinished end."""
-    ats = [start for start, _ in runs]
-    for row, run in zip(walk.rows, walk.run_of, strict=True):
-        assert row[START] == ats[run], "a gap or an overlap"
-        assert row[LENGTH] > 0
-        ats[run] += row[LENGTH]
-    assert ats == walk.ends
-    for at, (start, stop) in zip(walk.ends, runs, strict=True):
-        assert start <= at <= stop
-    assert walk.run_of == sorted(walk.run_of)
-
-
-@st.composite
-def run_sets(draw):
-    """Bytes, and runs in them: any, also empty ones, also none."""
-    pieces = draw(st.lists(mutated(STREAMS), max_size=5))
-    runs, at = [], 0
-    for piece in pieces:
-        runs.append((at, at + len(piece)))
-        at += len(piece)
-    return b"".join(pieces), runs
-
-
-@settings(max_examples=150)
-@given(run_sets(), LIMITS, st.integers(1, 4), st.integers(0, 3))
-def test_walking_is_scanning_each_run_and_finding_the_next_message(data_and_runs, limits, rows, parts):
-    data, runs = data_and_runs
-    large = walked(data, runs, limits, rows=len(data) // 4 + 8, parts=len(data) // 4 + 32)
-    covers(large, runs)
-    assert large[:4] == walk_by_hand(data, runs, limits)[:4]
-    tiny = walked(data, runs, limits, rows=rows, parts=limits.max_extension_blocks + parts)
-    assert tiny[:4] == large[:4]
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 5, 64])
-def test_walking_resumes_where_its_tables_were_full(rows):
-    garbage = b"\x00\x00\x00\x01 not a message \xff\xff"
-    good = b"".join(SPOKEN.values())
-    data = good + garbage + good + garbage + good + speech.hello()[:7]
-    half = len(good) + len(garbage) + 3
-    for runs in ([(0, len(data))], [(0, half), (half, len(data))], [(0, 0), (0, len(good)), (5, 5), (len(good), len(data))]):
-        walk = walked(data, runs, rows=rows, parts=17)
-        covers(walk, runs)
-        assert walk[:4] == walk_by_hand(data, runs)[:4]
-    # The first whole stretch is read, each garbage is one row, and the cut hello is what is left over.
-    walk = walked(data, [(0, len(data))], rows=rows, parts=17)
-    lost = [(row[START], row[LENGTH]) for row in walk.rows if row[KIND] == -1]
-    assert lost == [(len(good), len(garbage)), (2 * len(good) + len(garbage), len(garbage))]
-    assert walk.ends == [len(data) - 7]
-    assert len(walk.rows) == 3 * len(SPOKEN) + 2
-
-
-def test_walking_nothing_gives_nothing():
-    assert walked(b"", [])[:4] == ([], [], [], [])
-    assert walked(b"", [(0, 0)])[:4] == ([], [], [], [0])
-
-
-@settings(max_examples=200)
-@given(mutated(STREAMS), st.integers(0, 10))
-def test_find_never_skips_a_certain_message(data, start):
-    """Brute force: the first offset where a right message without oddity stands and another follows, or the end."""
-    at = found(data, min(start, len(data)))
-    certain = (here for here in range(start, len(data)) if stands(data, here) and follows(data, here + len_at(data, here)))
-    assert at <= next(certain, len(data))
-    if at < len(data):
-        assert at + len_at(data, at) <= len(data)
-
-
-def len_at(data, at):
-    return int.from_bytes(data[at : at + 4])
-
-
-def stands(data, at):
-    """A message the specification defines is here, whole, with nothing odd about it."""
-    one = twin.read(data, at, Limits())
-    return isinstance(one, twin.Read) and one.kind in range(6) and not (one.fault or one.odd_bits or one.odd_body)
-
-
-def follows(data, at):
-    return at == len(data) or stands(data, at)
-
-
-@pytest.mark.parametrize("said", [one for one in SPOKEN.values() if one[4] < 6], ids=[name for name, one in SPOKEN.items() if one[4] < 6])
-@pytest.mark.parametrize("after", [b"", speech.ping, speech.data(b"x")], ids=["end", "ping", "data"])
-def test_find_sees_every_defined_message(said, after):
-    for garbage in range(6):
-        assert found(b"\xff" * garbage + said + after, 0) == garbage
-
-
-def test_find_is_not_fooled_by_one_lonely_header():
-    assert found(b"\xff" + speech.ping + b"\xff" * 20, 0) == 29
-    assert found(b"\xff" + speech.envelope(200) + b"\xff", 0) == 10
-
-
-@pytest.mark.parametrize(
-    ("data", "is_emp"),
-    [
-        (speech.hello(), True),
-        (speech.hello() + speech.data(), True),
-        (speech.hello()[:5], True),
-        (speech.hello()[:4], False),
-        (b"", False),
-        (speech.hello(2), False),
-        (speech.data(b"four"), False),
-        (speech.ping, False),
-        (b"GET / HTTP/1.1\r\n", False),
-    ],
-)
-def test_sniffing_wants_a_hello_of_version_1(data, is_emp):
-    assert sniff(data) is is_emp
 
 
 # The third form: Numba switched off, arrays all the same.
@@ -518,7 +354,7 @@ def test_arrays_are_read_the_same_with_numba_switched_off():
     """Bytes of an array are small unsigned numbers that overflow unless somebody takes care: 300 bytes are more than 255."""
     data = b"".join(SPOKEN.values()) + speech.data(bytes(300)) + b"\x00" + speech.ping
     outputs = [
-        subprocess.run(  # noqa: S603 - this interpreter, this program
+        subprocess.run(
             [sys.executable, "-c", UNCOMPILED, data.hex()],
             env=os.environ | {"NUMBA_DISABLE_JIT": disabled},
             capture_output=True,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.protocols.emp import speech
 from tests.protocols.emp.scanning import scanned
-from tests.protocols.emp.test_scanner import PRIMITIVES, mutated
+from tests.protocols.emp.speech import PRIMITIVES, mutated
 
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.emp import wire
@@ -288,9 +288,10 @@ def test_compression_is_undone_from_the_last_block():
     assert plain(packed(body, 1, 1)) == b"twice"
     assert plain(packed(body, 1)) == pack(b"twice")
     assert plain(Data(pack(b"x"), (Compression(0), RequestResponse(True, 1), Compression(1)))) == b"x"
-    with pytest.raises(DecodeError) as caught:
-        plain(packed(pack(b"once"), 1, 2))
-    assert caught.value.fault is Fault.SCHEME_UNKNOWN, "the last block is undone first"
+    for schemes, fault in (((1, 2), Fault.SCHEME_UNKNOWN), ((2, 1), Fault.GZIP_INVALID)):
+        with pytest.raises(DecodeError) as caught:
+            plain(packed(b"not gzip", *schemes))
+        assert caught.value.fault is fault, "the last block is undone first"
 
 
 def test_a_bomb_costs_no_more_memory_than_the_limit():

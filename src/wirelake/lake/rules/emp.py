@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import FINDING
-from wirelake.lake.pairing import REPEATS, UNMATCHED, pair
+from wirelake.lake.pairing import REPEATS, UNMATCHED
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
 
@@ -44,13 +44,13 @@ def by_fields(emp: DataFrame) -> DataFrame:
     return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit("emp")).select(*FINDING)
 
 
-def mismatched(messages: DataFrame) -> DataFrame:
+def mismatched(paired: DataFrame) -> DataFrame:
     """EMP-16, EMP-18: responses nobody waits for, and requests with an id that is in flight."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     place = sql.col("place")
     rule = sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name).otherwise(Fault.REQUEST_ID_IN_FLIGHT.name)
-    return pair(messages).where(place.isin(UNMATCHED, REPEATS)).withColumn("rule", rule).select(*FINDING)
+    return paired.where(place.isin(UNMATCHED, REPEATS)).withColumn("rule", rule).select(*FINDING)
 
 
 def out_of_step(messages: DataFrame) -> DataFrame:
@@ -111,9 +111,9 @@ def missed(facts: DataFrame) -> DataFrame:
     )
 
 
-def guards(messages: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
-    return [mismatched(messages), out_of_step(messages), missed(facts)]
+    return [mismatched(paired), out_of_step(messages), missed(facts)]
 
 
 def greetings(emp: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""`exchanges`: every request with its answer, if it got one. Built from `messages`.
+"""`exchanges`: every request with its answer, if it got one. Built from paired `messages`.
 
 It refuses to know protocols: `kind` and `correlation_id` say what belongs together.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from wirelake.lake.pairing import ANSWERS, CANCELS, OPENS, PROGRESSES, REPEATS, pair
+from wirelake.lake.pairing import OPENS, REPEATS
 from wirelake.lake.schema import TIME, Table, column
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["INPUTS", "LATE_SECONDS", "TABLE", "build"]
 LATE_SECONDS: Final = 30.0
 """An answer that takes longer than this is late, unless the ingest says otherwise."""
 
-INPUTS: Final = ("messages",)
+INPUTS: Final = ("paired",)
 
 TABLE: Final = Table(
     "exchanges",
@@ -41,50 +41,36 @@ TABLE: Final = Table(
             column("late", pa.bool_(), "Whether the answer took longer than the ingest allowed (30 s by default)."),
             column("request_size", pa.int64(), "Bytes of the request, envelope included."),
             column("response_size", pa.int64(), "Bytes of the response, envelope included; null if there was none."),
-            column("progress", pa.int32(), "How many reports of progress came in between."),
-            column("cancelled", pa.bool_(), "Whether the requester took the request back before it was answered."),
+            column("progress", pa.int32(), "How many reports of progress came before the response; null if there was none."),
+            column("cancelled", pa.bool_(), "Whether the requester took it back before it was answered."),
         ]
     ),
     "One row per request.",
 )
 
 
-def build(messages: DataFrame, *, late_seconds: float = LATE_SECONDS) -> DataFrame:
-    """Requests with the first response of the same turn; a repeated request is a row of its own that nothing answers."""
+def build(paired: DataFrame, *, late_seconds: float = LATE_SECONDS) -> DataFrame:
+    """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    place = sql.col("place")
-    is_request = place.isin(OPENS, REPEATS)
-    turns = (
-        pair(messages)
-        .where(place.isin(OPENS, REPEATS, ANSWERS, PROGRESSES, CANCELS))
-        .withColumn("repetition", sql.when(place == REPEATS, sql.col("message_id")))
-        .groupBy("session_id", "protocol", "requested_by", "correlation_id", "turn", "repetition")
-        .agg(
-            # There is one of each in a turn: max() picks it out without another sort.
-            sql.max(sql.when(is_request, sql.struct("ts", "message_id", "subject", "size"))).alias("request"),
-            sql.max(sql.when(place == ANSWERS, sql.struct("ts", "message_id", "size"))).alias("response"),
-            sql.count_if(place == PROGRESSES).cast("int").alias("progress"),
-            sql.max(place == CANCELS).alias("cancelled"),
-        )
-    )
-    latency = sql.unix_micros("response.ts") - sql.unix_micros("request.ts")
+    answered = sql.col("answer.ts")
+    latency = sql.unix_micros(answered) - sql.unix_micros("ts")
     is_late = sql.coalesce(latency > sql.lit(int(late_seconds * 1_000_000)), sql.lit(False))
-    return turns.select(
+    return paired.where(sql.col("place").isin(OPENS, REPEATS)).select(
         "session_id",
         "protocol",
         "requested_by",
         "correlation_id",
-        sql.col("request.subject").alias("subject"),
-        sql.col("request.message_id").alias("request_message_id"),
-        sql.col("response.message_id").alias("response_message_id"),
-        sql.col("request.ts").alias("requested"),
-        sql.col("response.ts").alias("answered"),
+        "subject",
+        sql.col("message_id").alias("request_message_id"),
+        sql.col("answer.message_id").alias("response_message_id"),
+        sql.col("ts").alias("requested"),
+        answered.alias("answered"),
         latency.alias("latency_us"),
-        sql.when(sql.col("response").isNull(), "unanswered").when(is_late, "late").otherwise("answered").alias("status"),
+        sql.when(answered.isNull(), "unanswered").when(is_late, "late").otherwise("answered").alias("status"),
         is_late.alias("late"),
-        sql.col("request.size").alias("request_size"),
-        sql.col("response.size").alias("response_size"),
+        sql.col("size").alias("request_size"),
+        sql.col("answer.size").alias("response_size"),
         "progress",
         "cancelled",
     )

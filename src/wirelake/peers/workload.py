@@ -1,0 +1,78 @@
+"""What a peer has on its hands: handlers at work and messages that wait, and whether there is room for more.
+
+It refuses to know what the messages mean and who reads them from where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+__all__ = ["Workload"]
+
+
+class Workload:
+    """Counts tasks, messages and bytes; says `hold` when there are enough of one of them, and `go_on` when there is room again."""
+
+    def __init__(self, hold: Callable[[], None], go_on: Callable[[], None], *, max_tasks: int, max_waiting: int, max_bytes: int) -> None:
+        self.group = asyncio.TaskGroup()
+        self._hold = hold
+        self._go_on = go_on
+        self._max_tasks = max_tasks
+        self._max_waiting = max_waiting
+        self._max_bytes = max_bytes
+        self._answering: set[asyncio.Task[None]] = set()
+        self._attending: set[asyncio.Task[None]] = set()
+        self._waiting = 0
+        self._bytes = 0
+
+    def answer(self, work: Coroutine[Any, Any, None], size: int) -> None:
+        """Start to work on a message whose sender waits for the outcome."""
+        self._start(work, self._answering, size)
+
+    def attend(self, work: Coroutine[Any, Any, None], size: int) -> None:
+        """Start to work on a message whose sender does not wait."""
+        self._start(work, self._attending, size)
+
+    def put(self, size: int) -> None:
+        """A message waits to be read."""
+        self._waiting += 1
+        self._bytes += size
+        self._balance()
+
+    def taken(self, size: int) -> None:
+        """A message was read."""
+        self._waiting -= 1
+        self._bytes -= size
+        self._balance()
+
+    def cancel_answering(self) -> None:
+        """Nobody waits for an outcome any more."""
+        for task in self._answering:
+            task.cancel()
+
+    def cancel_attending(self) -> None:
+        """Nobody is interested any more."""
+        for task in self._attending:
+            task.cancel()
+
+    def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]], size: int) -> None:
+        task = self.group.create_task(work)
+        among.add(task)
+        self._bytes += size
+
+        def done(task: asyncio.Task[None]) -> None:
+            among.discard(task)
+            self._bytes -= size
+            self._balance()
+
+        task.add_done_callback(done)
+        self._balance()
+
+    def _balance(self) -> None:
+        tasks = len(self._answering) + len(self._attending)
+        if tasks >= self._max_tasks or self._waiting >= self._max_waiting or self._bytes >= self._max_bytes:
+            self._hold()
+        else:
+            self._go_on()

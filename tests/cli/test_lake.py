@@ -1,0 +1,100 @@
+"""`wirelake demo`, `ingest`, `query` and `report`: the whole way, as a newcomer walks it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
+SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """The demo, run once."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    done = subprocess.run([*WIRELAKE, "demo", "-o", str(out), "-n", "400"], capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+def rows(wirelake, lake, sql: str) -> list[dict]:
+    outcome = wirelake("query", lake, sql, "-T", "json")
+    assert outcome.code == 0, outcome.talk
+    return [json.loads(line) for line in outcome.out.splitlines()]
+
+
+def test_the_demo_says_what_it_does_and_where_the_report_is(shown):
+    out, done = shown
+    assert "Java: " in done.stderr
+    assert f"report:  {(out / 'report.html').resolve()}" in done.stderr
+    assert "messages" in done.stdout
+    assert (out / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_every_table_has_something_in_it(shown, wirelake):
+    out, _ = shown
+    for table in ("messages", "emp", "connections", "sessions", "exchanges", "violations", "quarantine", "ledger"):
+        assert rows(wirelake, out / "lake", f"select count(*) as n from {table}")[0]["n"] > 0, table
+
+
+def test_every_deliberate_violation_is_found_with_its_clause(shown, wirelake):
+    found = {row["clause"] for row in rows(wirelake, shown[0] / "lake", "select distinct clause from violations")}
+    assert {"EMP-26", "EMP-27", "EMP-25", "EMP-18", "EMP-16", "EMP-14", "EMP-9", "EMP-37", "EMP-35", "EMP-43", "EMP-24"} - found == set()
+
+
+def test_well_behaved_clients_break_no_rule(shown, wirelake):
+    query = "select * from sessions where ended_how = 'bye' and handshake = 'complete' and requests > 50"
+    honest = rows(wirelake, shown[0] / "lake", query)
+    assert len(honest) == 4
+    assert [session["violations"] for session in honest] == [0, 0, 0, 0]
+
+
+def test_the_ledger_adds_up_to_the_files(shown, wirelake):
+    out, _ = shown
+    sums = rows(wirelake, out / "lake", "select source, sum(bytes) as total from ledger group by source")
+    assert {row["source"]: int(row["total"]) for row in sums} == {str(path.resolve()): path.stat().st_size for path in (out / "recordings").iterdir()}
+
+
+def test_ingesting_again_changes_nothing(shown):
+    out, _ = shown
+    before = sorted((path, path.stat().st_mtime_ns) for path in (out / "lake").rglob("*.json"))
+    again = subprocess.run(
+        [*WIRELAKE, "ingest", str(out / "lake"), str(out / "recordings")], capture_output=True, text=True, timeout=SECONDS
+    )
+    assert again.returncode == 0
+    assert "nothing new" in again.stderr
+    assert sorted((path, path.stat().st_mtime_ns) for path in (out / "lake").rglob("*.json")) == before
+
+
+def test_rows_are_printed_as_people_and_programs_want_them(shown, wirelake):
+    lake = shown[0] / "lake"
+    assert wirelake("query", lake, "select 1 as one, 'x' as two", "-T", "csv").out == b"one,two\r\n1,x\r\n"
+    assert b"session_id" in wirelake("query", lake, "sessions", "-c", "2").out
+    assert len(rows(wirelake, lake, "select ts, body, message_id from messages limit 3")) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("query", "nowhere", "sessions"), 1, "nowhere"),
+        (("report", "nowhere"), 1, "nowhere"),
+        (("ingest", "somewhere", "no-such-file.pcap"), 1, "no-such-file.pcap"),
+        (("ingest", "somewhere", "x", "--port", "emp:1"), 64, "--port"),
+        (("ingest", "somewhere", "x", "--conf", "oops"), 64, "--conf"),
+        (("demo", "-n", "1"), 64, "100"),
+    ],
+)
+def test_a_wrong_call_is_told_before_anything_starts(wirelake, tmp_path, monkeypatch, words, code, complaint):
+    monkeypatch.chdir(tmp_path)
+    outcome = wirelake(*words)
+    assert (outcome.code, outcome.out) == (code, b"")
+    assert complaint in outcome.talk
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_query_names_the_tables(shown, wirelake):
+    outcome = wirelake("query", shown[0] / "lake", "select * from mesages")
+    assert outcome.code == 1
+    assert "messages" in outcome.talk

@@ -1,0 +1,52 @@
+"""What the tests of reports and queries share: lakes made of rows, without Spark and without captures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.explore.rows import SPOKEN, Rows
+
+from wirelake.lake import delta, journal
+from wirelake.lake.catalog import GOLD, TABLES
+from wirelake.lake.parquet import Sheet
+
+
+def _fill(lake: Path, rows: Rows, *, without: Sequence[str] = ()) -> Path:
+    journal.initialise(lake)
+    for table in TABLES.values():
+        delta.create(lake, table)
+        if table.name in without:
+            continue
+        sheet = Sheet(lake, table, 1)
+        if given := list(rows.get(table.name, ())):
+            strange = {name for row in given for name in row} - set(table.schema.names)
+            assert not strange, strange
+            sheet.add(pa.RecordBatch.from_pylist(given, schema=table.schema))
+        file = sheet.close()
+        change = delta.replace if table in GOLD else delta.append
+        if rows:
+            change(lake, table, [file] if file else [], 1)
+    return lake
+
+
+@pytest.fixture(scope="session")
+def fill() -> Callable[..., Path]:
+    """fill(folder, rows): a lake with these rows in one batch; gold tables named in `without` are left behind."""
+    return _fill
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with a little of everything. Tests only read it."""
+    return _fill(tmp_path_factory.mktemp("explore") / "spoken", SPOKEN)
+
+
+@pytest.fixture(scope="session")
+def page(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The report of that lake."""
+    from wirelake.explore.report import write_report
+
+    return write_report(lake, tmp_path_factory.mktemp("page") / "report.html").read_text()

@@ -1,0 +1,69 @@
+"""Rows of a lake, written down: builders that leave out what a test does not care about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Table -> rows; columns that are left out are null."""
+
+START = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def message(seconds: float, kind: str = "event", **columns: Any) -> dict[str, Any]:
+    return {"message_id": b"m%f" % seconds, "session_id": b"s", "ts": at(seconds), "kind": kind, "source": "a.pcapng", **columns}
+
+
+def exchange(latency_us: int | None, **columns: Any) -> dict[str, Any]:
+    answer = None if latency_us is None else b"r"
+    return {"latency_us": latency_us, "response_message_id": answer, "requested": at(0), "late": False, "cancelled": False, **columns}
+
+
+def session(name: bytes = b"s", **columns: Any) -> dict[str, Any]:
+    ends = {"client_address": "10.0.0.1", "client_port": 4000, "server_address": "10.0.0.2", "server_port": 5040}
+    counts = dict.fromkeys(("messages_to_server", "messages_to_client", "requests", "answered", "violations"), 0)
+    how = {"ended_how": "bye", "ended_by": "client", "handshake": "complete", "opened": at(0), "duration_us": 1_000_000}
+    return {"session_id": name, "protocol": "emp", "transport": "tcp", **ends, **counts, **how, **columns}
+
+
+def violation(rule: str, **columns: Any) -> dict[str, Any]:
+    said = {"clause": "EMP-25", "text": "a second hello", "severity": "error", "ended_session": False, "direction": "to_server"}
+    return {"rule": rule, "protocol": "emp", "ts": at(1), "source": "/data/a.pcapng", "offset": 396, "length": 12, **said, **columns}
+
+
+def account(source: str, size: int, parts: Mapping[str, int]) -> list[dict[str, Any]]:
+    named = {"source": source, "source_id": source.encode(), "source_size": size, "offset": 0, "length": size, "items": 1}
+    return [{**named, "category": category, "reason": "", "bytes": part} for category, part in parts.items()]
+
+
+SPOKEN: Rows = {
+    "messages": [message(0, "request"), message(0.5, "response"), message(60, "error")],
+    "exchanges": [exchange(500_000), exchange(2_000), exchange(None)],
+    "sessions": [session(messages_to_server=2, messages_to_client=1, requests=3, answered=2)],
+    "violations": [
+        violation("HELLO_REPEATED"),
+        violation("HELLO_REPEATED", offset=20, ts=at(0), direction="to_client", ended_session=True),
+        violation("PONG_UNSOLICITED", severity="tolerated", clause="EMP-30", text="a pong nobody asked for"),
+    ],
+    "quarantine": [
+        {
+            "ts": at(2),
+            "layer": "emp",
+            "reason": "SIZE_OVER_LIMIT",
+            "clause": "EMP-35",
+            "text": "an envelope's size is over the limit",
+            "raw": bytes(range(0x30, 0x70)),
+            "source": "/data/a.pcapng",
+            "offset": 7300,
+            "length": 64,
+        }
+    ],
+    "ledger": [*account("/data/a.pcapng", 1000, {"container": 100, "headers": 336, "message": 500, "quarantine": 64})],
+}
+"""A little of everything, and books that balance."""

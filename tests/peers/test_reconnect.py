@@ -1,0 +1,331 @@
+"""Trying again: doubling with jitter, back to the start only after a finished handshake, and the next peer for who asks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, quick, raw_server, run, until
+
+from wirelake.errors import ConnectFailed, ConnectionLost, SessionClosed
+from wirelake.peers.backoff import Backoff, Patience
+from wirelake.peers.client import Client
+from wirelake.peers.emp import Live, Peer, connect, serve
+from wirelake.protocols.emp.conversation import Speaker
+from wirelake.protocols.emp.messages import Data
+from wirelake.protocols.emp.options import Options
+from wirelake.transports.address import parse
+
+LIVE = Live(session=QUIET, linger=0.2)
+SOON = Backoff(first=0.01, most=0.02)
+
+
+def ceilings(patience: Patience, outcomes: list[bool]) -> list[float | None]:
+    return [patience.next(opened) for opened in outcomes]
+
+
+def longest(_low: float, high: float) -> float:
+    return high
+
+
+def test_waits_double_up_to_the_most():
+    patience = Patience(Backoff(first=0.5, most=5), longest)
+    assert ceilings(patience, [False] * 6) == [0.5, 1, 2, 4, 5, 5]
+    patience.failures = 10_000  # and numbers do not overflow
+    assert patience.next(False) == 5
+
+
+def test_a_wait_is_anywhere_between_nothing_and_its_ceiling():
+    asked = []
+    patience = Patience(Backoff(first=1, most=100), lambda low, high: asked.append((low, high)) or 0.25)
+    assert ceilings(patience, [False] * 3) == [0.25] * 3
+    assert asked == [(0, 1), (0, 2), (0, 4)]
+    free = Patience(Backoff(first=1, most=8))
+    waits = [free.next(False) for _ in range(200)]
+    assert all(0 <= wait <= 8 for wait in waits)
+    assert len(set(waits)) > 190
+
+
+def test_only_a_finished_handshake_goes_back_to_the_start():
+    patience = Patience(Backoff(first=1, most=100), longest)
+    assert ceilings(patience, [False, False, False, True, False, False]) == [1, 2, 4, 1, 1, 2]
+
+
+def test_attempts_in_a_row_are_counted_and_a_lost_connection_is_none():
+    patience = Patience(Backoff(first=1, most=100, attempts=3), longest)
+    assert ceilings(patience, [False, False, False]) == [1, 2, None]
+    patience = Patience(Backoff(first=1, most=100, attempts=2), longest)
+    assert ceilings(patience, [True, False, False]) == [1, 1, None]
+
+
+def client_of(address: str, backoff: Backoff, patience: Patience | None = None, live: Live = LIVE) -> Client[Peer]:
+    """A client whose patience a test can watch."""
+    target = parse(address, 5040)
+    return Client(target, lambda stream: Peer(Speaker.CLIENT, stream, live), reconnect=backoff, patience=patience)
+
+
+async def echo(raw: Raw) -> None:
+    await raw.greet()
+    await raw.answer()
+    await raw.hear_rest()
+
+
+def test_the_next_connection_is_there_for_who_asks():
+    async def main():
+        connections = 0
+
+        async def one_answer(raw: Raw) -> None:
+            nonlocal connections
+            connections += 1
+            await raw.greet()
+            if connections <= 5:
+                assert await raw.answer() == 1  # EMP-13: identifiers start again
+            await raw.hear()
+
+        async with raw_server(one_answer) as address:
+            client = connect(address, live=LIVE, reconnect=SOON)
+            async with client as first:
+                peer = first
+                for number in range(1, 6):
+                    assert client.connections == number
+                    assert await peer.request(b"a") == b"a"
+                    with pytest.raises(ConnectionLost):
+                        await peer.request(b"b")
+                    before, peer = peer, await client.peer()
+                    assert peer is not before
+                    assert peer.is_open
+        assert connections == client.connections == 6
+
+    run(main)
+
+
+def test_who_asks_right_after_the_end_never_gets_the_dead_peer():
+    """Its connection may still be closing: the linger time is long, and the client asks at once."""
+
+    async def main():
+        async def bye_and_stay(raw: Raw) -> None:
+            await raw.greet()
+            await raw.hear()
+            await raw.say(b"\x00\x00\x00\x08\x7f\x00\x00\x00")  # our side ends it, and lingers
+            await asyncio.Event().wait()
+
+        async with raw_server(bye_and_stay) as address:
+            client = connect(address, live=LIVE, reconnect=SOON)
+            async with client as first:
+                await first.send(b"go")
+                await first.over()
+                second = await client.peer()
+                assert second is not first
+                assert second.is_open
+
+    run(main)
+
+
+def test_a_server_that_hangs_up_before_hello_does_not_reset_the_back_off():
+    async def main():
+        asked: list[float] = []
+
+        def uniform(_low: float, high: float) -> float:
+            asked.append(high)
+            return 0.0
+
+        taken = 0
+
+        async def hang_up_six_times(raw: Raw) -> None:
+            nonlocal taken
+            taken += 1
+            if taken > 6:
+                await echo(raw)
+
+        backoff = Backoff(first=1, most=1000)
+        async with raw_server(hang_up_six_times) as address:
+            client = client_of(address, backoff, Patience(backoff, uniform))
+            async with client as peer:
+                assert await peer.request(b"at last") == b"at last"
+                assert client.connections == 1
+        assert asked == [1, 2, 4, 8, 16, 32]
+
+    run(main)
+
+
+def test_a_finished_handshake_resets_the_back_off():
+    async def main():
+        asked: list[float] = []
+
+        def uniform(_low: float, high: float) -> float:
+            asked.append(high)
+            return 0.0
+
+        taken = 0
+
+        async def sometimes(raw: Raw) -> None:
+            nonlocal taken
+            taken += 1
+            if taken % 3 == 0:
+                await raw.greet()
+
+        backoff = Backoff(first=1, most=1000)
+        async with raw_server(sometimes) as address:
+            client = client_of(address, backoff, Patience(backoff, uniform))
+            async with client:
+                await until(lambda: client.connections >= 3)
+        assert asked[:8] == [1, 2, 1, 1, 2, 1, 1, 2]
+
+    run(main)
+
+
+def test_it_gives_up_after_so_many_attempts_and_says_the_last_reason():
+    async def main():
+        taken = 0
+
+        async def hang_up(raw: Raw) -> None:
+            nonlocal taken
+            taken += 1
+
+        async with raw_server(hang_up) as address:
+            with pytest.raises(ConnectFailed, match="no handshake with tcp://"):
+                async with connect(address, live=LIVE, reconnect=Backoff(first=0.001, attempts=4)):
+                    pass
+        assert taken == 4
+        with pytest.raises(ConnectFailed, match="Connection refused"), quick(10):
+            async with connect(address, live=LIVE, reconnect=Backoff(first=0.001, attempts=3)):
+                pass
+
+    run(main)
+
+
+def test_it_gives_up_after_a_lost_connection_too_and_tells_everybody_who_waits():
+    async def main():
+        taken = 0
+
+        async def once(raw: Raw) -> None:
+            nonlocal taken
+            taken += 1
+            if taken == 1:
+                await raw.greet()
+                await raw.hear()
+
+        async with raw_server(once) as address:
+            client = connect(address, live=LIVE, reconnect=Backoff(first=0.001, attempts=2))
+            async with client as peer:
+                await peer.send(b"go")
+                await peer.over()
+                results = await asyncio.gather(*(client.peer() for _ in range(3)), return_exceptions=True)
+                assert {type(result) for result in results} == {ConnectFailed}
+        assert taken == 3
+
+    run(main)
+
+
+def test_who_connects_gets_what_was_said_even_if_the_server_left_at_once():
+    async def main():
+        async def speak_and_leave(raw: Raw) -> None:
+            await raw.say(HELLO, Data(b"short"), BYE)
+            await raw.hear_rest()
+
+        async with raw_server(speak_and_leave) as address, connect(address, live=LIVE) as peer:
+            assert [message.body async for message in peer] == [b"short"]
+
+    run(main)
+
+
+def test_a_client_that_does_not_reconnect_says_how_its_connection_ended():
+    async def main():
+        async def cut(raw: Raw) -> None:
+            await raw.greet()
+            await raw.hear()
+
+        async with raw_server(cut) as address:
+            client = connect(address, live=LIVE)
+            async with client as peer:
+                await peer.send(b"go")
+                with pytest.raises(ConnectionLost, match="without bye or error"):
+                    await peer.request(b"")
+                with pytest.raises(ConnectionLost, match="without bye or error"):
+                    await client.peer()
+
+    run(main)
+
+
+def test_leaving_while_it_waits_for_the_next_attempt_is_prompt_and_tells_who_waits():
+    async def main():
+        async def once(raw: Raw) -> None:
+            await raw.greet()
+            await raw.hear()
+
+        async with raw_server(once) as address:
+            client = connect(address, live=LIVE, reconnect=Backoff(first=1000, most=1000))
+
+            async def wait() -> str:
+                with pytest.raises(SessionClosed) as caught:
+                    await client.peer()
+                return str(caught.value)
+
+            with quick(10):
+                async with asyncio.TaskGroup() as group, client as peer:
+                    await peer.send(b"go")
+                    await peer.over()
+                    waiting = group.create_task(wait())
+                    await asyncio.sleep(0.05)
+            assert waiting.result() == "the client was closed"
+
+    run(main)
+
+
+def test_a_server_that_comes_back_is_found_again():
+    async def main():
+        live = Live(session=QUIET, on_request=lambda _peer, request: request.body, linger=0.2)
+        async with serve(ANY, live=live) as first:
+            address = first.address
+            client = connect(address, live=LIVE, reconnect=SOON)
+            peer = await client.__aenter__()
+            assert await peer.request(b"a") == b"a"
+        with pytest.raises(SessionClosed):
+            await peer.request(b"b")
+        async with serve(address, live=live):
+            peer = await client.peer()
+            assert await peer.request(b"c") == b"c"
+            assert client.connections == 2
+            await client.__aexit__(None, None, None)
+
+    run(main)
+
+
+def test_cancelling_an_attempt_leaves_nothing_behind():
+    async def main():
+        async def silent(raw: Raw) -> None:
+            await raw.reader.read()
+
+        async with raw_server(silent) as address:
+            for reconnect in (None, SOON):
+                with pytest.raises(TimeoutError), quick(10):
+                    async with asyncio.timeout(0.1), connect(address, live=LIVE, reconnect=reconnect):
+                        pass
+
+    run(main)
+
+
+def test_a_bug_in_a_peer_comes_out_of_the_client_and_is_not_hidden():
+    class Broken:
+        def undo(self, content, body):
+            raise ZeroDivisionError("my own bug")
+
+    async def main():
+        async def use(client: Client[Peer]) -> None:
+            async with client as peer:
+                await peer.send(b"go")
+                await asyncio.Event().wait()
+
+        async def extended(raw: Raw) -> None:
+            await raw.greet()
+            await raw.hear()
+            await raw.say(b"\x00\x00\x00\x10\x05\x80\x00\x00\x00\x00\x00\x08\x82\x00\x00\x00")
+            await raw.hear_rest()
+
+        async with raw_server(extended) as address:
+            live = Live(session=Options(codecs={130: Broken()}, ping_interval=None))
+            with pytest.raises(ExceptionGroup) as caught:
+                await use(connect(address, live=live))
+        assert caught.group_contains(ZeroDivisionError, match="my own bug")
+
+    run(main)
