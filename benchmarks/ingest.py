@@ -34,8 +34,6 @@ FILES = 8
 RUN = 16
 """Frames in one record: what a busy peer reads in one go."""
 SIZE = 100
-LEVEL = 1
-"""Of zstd: what the ingest uses; Spark's own default is 3, which is slower and smaller."""
 ROUNDS = 3
 GROWTH = 4
 ALLOWED = 1.25
@@ -184,8 +182,18 @@ def copy(spark: SparkSession, lake: Path, out: Path) -> None:
     from wirelake.lake import delta
     from wirelake.lake.catalog import TABLES
 
-    written = delta.frame(spark, lake, TABLES["messages"]).write.option("parquet.compression.codec.zstd.level", LEVEL)
-    written.parquet(out.as_uri(), compression="zstd")
+    delta.frame(spark, lake, TABLES["messages"]).write.parquet(out.as_uri(), compression=codec(lake))
+
+
+def codec(lake: Path) -> str:
+    """How the ingest compressed its files, so that the copy does the same."""
+    import pyarrow.parquet as pq
+
+    from wirelake.lake import delta
+    from wirelake.lake.catalog import TABLES
+
+    group = pq.read_metadata(delta.files(lake, TABLES["messages"])[0]).row_group(0)
+    return str(group.column(0).compression).lower()
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -212,7 +220,7 @@ def match(paths: list[Path], master: str) -> tuple[dict[str, list[tuple[float, f
             found["ingest"].append(timed(lambda: counts.add(ingest(spark, lake, paths))))  # noqa: B023 - run at once
             found["copy"].append(timed(lambda: copy(spark, lake, out)))  # noqa: B023
             written = {"silver tables": lake, "of these messages": lake / "messages", "copy": out}
-            sizes = ", ".join(f"{name} {size_of(folder) / 1e6:.0f} MB" for name, folder in written.items())
+            sizes = f"{codec(lake)}: " + ", ".join(f"{name} {size_of(folder) / 1e6:.0f} MB" for name, folder in written.items())
         last = {name: f"{runs[-1][0]:.1f} s wall {runs[-1][1]:.1f} s CPU" for name, runs in found.items()}
         print(f"turn {turn + 1} of {ROUNDS}: {last}", file=sys.stderr)
     spark.stop()

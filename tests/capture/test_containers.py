@@ -285,14 +285,14 @@ def test_no_mutation_of_a_recording_breaks_the_sum(tmp_path, seed):
     path = tmp_path / "talk.pcapng"
     record(path)
     raw = path.read_bytes()
-    dice = random.Random(seed)  # noqa: S311 - dice, not secrets
+    dice = random.Random(seed)
     for _ in range(150):
         read_checked(wrote(tmp_path, mutated(raw, dice)), window=dice.choice([64, 700, 8 << 20]))
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_mutation_of_a_capture_breaks_the_sum(tmp_path, seed):
-    dice = random.Random(seed)  # noqa: S311 - dice, not secrets
+    dice = random.Random(seed)
     kinds = [small_capture("<"), small_capture(">"), pcap(Talk().open().say(0, b"question").say(1, b"answer").close().frames())]
     for _ in range(100):
         path = wrote(tmp_path, mutated(dice.choice(kinds), dice))
@@ -312,7 +312,7 @@ def both(kernel, data: bytes, *arrays: np.ndarray) -> None:
 
 
 def test_compiled_and_plain_kernels_are_equal(tmp_path):
-    dice = random.Random(7)  # noqa: S311 - dice, not secrets
+    dice = random.Random(7)
     path = tmp_path / "talk.pcapng"
     record(path)
     kinds = [path.read_bytes(), small_capture("<"), small_capture(">")]

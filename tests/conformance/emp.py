@@ -172,7 +172,7 @@ def check_forms(data: bytes, row: list[int], parts: list[list[int]]) -> None:
 def cuts(data: bytes) -> Iterable[list[bytes]]:
     yield [data]
     yield [data[at : at + 1] for at in range(len(data))]
-    dice = random.Random(data)  # noqa: S311 - the same cuts every time
+    dice = random.Random(data)
     for _ in range(5):
         places = sorted(dice.randrange(len(data) + 1) for _ in range(4))
         yield [data[one:other] for one, other in zip([0, *places], [*places, len(data)], strict=True)]

@@ -26,7 +26,7 @@ def slowly(talk):
 
 
 def random_talks(seed, count):
-    chance = random.Random(seed)  # noqa: S311 - repeatable is what is wanted
+    chance = random.Random(seed)
     for _ in range(count):
         # Mostly well begun, so that every state is reached; then anything.
         talk = [(speaker, "hello", None) for speaker in chance.sample(list(room.Speaker), 2)][: chance.choice((0, 1, 2, 2, 2))]

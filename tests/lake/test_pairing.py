@@ -11,7 +11,7 @@ KINDS = {"request": True, "cancel": True, "response": False, "progress": False}
 
 
 def random_rows(seed, count):
-    chance = random.Random(seed)  # noqa: S311 - repeatable is what is wanted
+    chance = random.Random(seed)
     for number in range(count):
         requester = chance.choice(("client", "server"))
         kind = chance.choices(list(KINDS), weights=(6, 1, 5, 3))[0]

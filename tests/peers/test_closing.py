@@ -223,6 +223,28 @@ def test_cancelling_the_run_of_a_peer_is_prompt_whatever_is_unsent(queued):
     run(main)
 
 
+def test_cancelling_a_second_time_does_not_even_wait_for_the_linger_time():
+    async def main():
+        async with raw_server(greet_and_stay) as address:
+            stream = await tcp.connect(*place(address))
+            peer = Peer(Speaker.CLIENT, stream, Live(session=QUIET, stall_timeout=60, linger=60))
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(peer.run())
+                await peer.opened()
+                for _ in range(20):
+                    peer._session.send(bytes(1_000_000))
+                with quick(5):
+                    task.cancel()
+                    await peer.over()
+                    assert stream.unsent > 0
+                    await asyncio.sleep(0.01)
+                    task.cancel()
+                    await asyncio.wait([task])
+                    await until(lambda: stream.unsent == 0)  # what could not be sent is thrown away, and the socket with it
+
+    run(main)
+
+
 def test_a_peer_whose_run_is_cancelled_still_says_bye():
     async def main():
         heard = []

@@ -328,7 +328,7 @@ _EXAMPLE: Final = "arg_min({'source': source, 'offset': \"offset\", 'length': le
 
 _VIOLATIONS: Final = f"""
     SELECT rule, clause, any_value(text) AS text, any_value(severity) AS severity, count(*) AS count,
-        count_if(direction = 'to_server') AS by_client, count_if(direction = 'to_client') AS by_server,
+        count(*) FILTER (direction = 'to_server') AS by_client, count(*) FILTER (direction = 'to_client') AS by_server,
         count_if(ended_session) AS ended, {_EXAMPLE} AS example
     FROM violations GROUP BY protocol, rule, clause ORDER BY any_value(severity) = 'tolerated', count DESC, rule
 """  # noqa: S608 - our own text

@@ -179,8 +179,6 @@ class Peer:
         except asyncio.CancelledError:
             if self._answers.pop(request_id, None) is not None:
                 self._session.abandon(request_id)
-            elif not answer.cancelled():
-                answer.exception()  # it came too late for anybody to be told
             raise
 
     async def send(

@@ -49,13 +49,16 @@ class Buffer:
         return self._last[: self._end]
 
     def feed(self, data: bytes) -> Iterator[Frames]:
-        """Take what arrived; give whole frames, in batches."""
+        """Take what arrived; give whole frames, in batches. After `lost`, what arrives is not kept."""
+        if self.lost:
+            self._last, self._end = self._last[self._end :], 0
+            return
         if self._end < len(self._last):
             self._chunks.append(self._last[self._end :])
         self._last, self._end = b"", 0
         self._chunks.append(data)
         self._size += len(data)
-        if self._size < self._needed or self.lost:
+        if self._size < self._needed:
             return
         whole = data if len(self._chunks) == 1 else b"".join(self._chunks)
         view, at, stop = array(whole), 0, len(whole)

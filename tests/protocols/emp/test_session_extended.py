@@ -13,8 +13,9 @@ from wirelake.protocols.emp.events import (
     ResponseReceived,
 )
 from wirelake.protocols.emp.faults import Fault
-from wirelake.protocols.emp.messages import Application, Compression, OtherExtension, Pong, RequestResponse
-from wirelake.protocols.emp.wire import pack
+from wirelake.protocols.emp.messages import Application, Compression, Data, ErrorCode, OtherExtension, Pong, RequestResponse
+from wirelake.protocols.emp.options import Refused
+from wirelake.protocols.emp.wire import decode, encode, pack
 
 
 def test_a_registered_type_is_delivered(cut):
@@ -98,3 +99,60 @@ def test_nobody_answers_requests(cut):
     assert side.ended.fault is Fault.REQUEST_UNHANDLED
     assert side.messages[-1].error_code == 0
     assert side.delivered == [DataReceived(b"data is fine")]
+
+
+def test_a_codec_that_breaks_ends_the_session_and_nothing_escapes():
+    class Broken:
+        def undo(self, content: bytes, body: bytes) -> bytes:
+            raise KeyError("oops")
+
+    session = established(options(codecs={200: Broken()})).session
+    session.output()
+    session.receive(encode(Data(b"x", (OtherExtension(200, b""),))), 0.0)
+    assert session.ended is not None
+    assert session.ended.fault is Fault.HANDLER_FAILED
+    assert decode(session.output()).error_code == ErrorCode.UNSPECIFIED
+
+
+def test_a_refusal_code_over_a_byte_is_cut_to_one():
+    class Picky:
+        def undo(self, content: bytes, body: bytes) -> bytes:
+            raise Refused(0x1FF, "no")
+
+    session = established(options(codecs={200: Picky()})).session
+    session.output()
+    session.receive(encode(Data(b"x", (OtherExtension(200, b""),))), 0.0)
+    assert decode(session.output()).extension_error_code == 0xFF
+
+
+def test_an_applications_extension_below_128_and_too_many_blocks_are_not_sent():
+    session = established().session
+    session.output()
+    with pytest.raises(LocalProtocolError) as reserved:
+        session.send(b"x", extensions=(OtherExtension(99, b""),))
+    assert reserved.value.fault is Fault.EXTENSION_UNKNOWN
+    with pytest.raises(LocalProtocolError) as many:
+        session.request(b"x", 0.0, extensions=(OtherExtension(200, b""),) * 16)
+    assert many.value.fault is Fault.BLOCKS_OVER_LIMIT
+    assert session.pending == 0
+    assert session.output() == b""
+
+
+def test_answered_requests_leave_nothing_behind():
+    session = established().session
+    session.output()
+    session.request(b"never answered", 0.0, timeout=1.0)
+    for number in range(2, 5000):
+        session.request(b"", 0.0, timeout=100.0)
+        session.receive(encode(Data(b"", (RequestResponse(False, number),))), 0.0)
+    session.events()
+    assert len(session._asked._expiries) < 3000
+
+
+def test_after_a_lost_boundary_nothing_more_is_kept():
+    session = established().session
+    session.output()
+    session.receive(b"\xff" * 8, 0.0)
+    for _ in range(100):
+        session.receive(bytes(1000), 0.0)
+    assert len(session.rest) == 8

@@ -19,6 +19,10 @@ LAST_ID: Final = (1 << 64) - 1
 """EMP-13: after this identifier there is none."""
 
 
+SLACK: Final = 1024
+"""Expiries of answered requests that may lie about before they are cleared away."""
+
+
 class Match(Enum):
     """What a response belongs to."""
 
@@ -53,6 +57,9 @@ class Asked:
         self._pending.add(request_id)
         if expiry is not None:
             heapq.heappush(self._expiries, (expiry, request_id))
+            if len(self._expiries) > 2 * len(self._pending) + SLACK:  # most of it was answered long ago
+                self._expiries = [one for one in self._expiries if one[1] in self._pending]
+                heapq.heapify(self._expiries)
 
     def match(self, request_id: int) -> Match:
         """A response came: whose? It is answered now (EMP-16: one late response is swallowed, then forgotten)."""
@@ -128,3 +135,9 @@ class Served:
         while self._order and self._order[0] in self._held:
             ready.append(self._held.pop(self._order.popleft()))
         return ready
+
+    def clear(self) -> None:
+        """The session is over: nothing will be answered."""
+        self._waiting.clear()
+        self._order.clear()
+        self._held.clear()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError, SessionClosed
+from wirelake.protocols.emp.carriage import Spoilt, load, unload
 from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.emp.events import (
     DataReceived,
@@ -29,7 +30,6 @@ from wirelake.protocols.emp.messages import (
     VERSION,
     Application,
     Bye,
-    Compression,
     Data,
     Error,
     ErrorCode,
@@ -41,7 +41,6 @@ from wirelake.protocols.emp.messages import (
     Ping,
     Pong,
     RequestResponse,
-    Scheme,
     name_of,
 )
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Codec, Options, Refused
@@ -57,7 +56,7 @@ from wirelake.protocols.emp.scanner import (
     REQUEST,
     REQUEST_ID,
 )
-from wirelake.protocols.emp.wire import LONGEST_TEXT, blocks, buffer, encode, fit, message, pack, unpack
+from wirelake.protocols.emp.wire import LONGEST_TEXT, blocks, buffer, encode, fit, message
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
@@ -287,13 +286,11 @@ class Session:
         self.ended = ended
         self._handshake_deadline = self._next_ping = self._pong_deadline = None
         self._asked.clear()
+        self._served.clear()
         self._events.append(ended)
 
     def _carry(self, body: bytes, extensions: tuple[Extension, ...], compress: bool, type_id: int) -> Data | Application:
-        if compress:  # EMP-39: request-response first, compression last
-            extensions = (*extensions, Compression(Scheme.GZIP))
-            body = pack(body)
-        return Data(body, extensions) if type_id == MessageType.DATA else Application(type_id, body, extensions)
+        return load(body, extensions, compress=compress, type_id=type_id, options=self.options)
 
     def _take(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
         """One message of the peer, in the order of judgement: can it be read, may it be said now, may it be said at all."""
@@ -371,37 +368,18 @@ class Session:
         if row[PARTS] > (row[REQUEST] >= 0):
             extensions = blocks(data, row, parts)
             others = tuple(one for one in extensions if isinstance(one, OtherExtension))
-            undone = self._undo(extensions, body)
-            if undone is None:
+            try:
+                body = unload(extensions, body, self.options)
+            except Spoilt as spoilt:
+                self.fail(spoilt.fault, spoilt.detail, extension_id=spoilt.extension_id, extension_error_code=spoilt.code)
                 return
-            body = undone
+        request_id = row[REQUEST_ID] & LAST_ID
         if row[REQUEST] < 0:
             self._events.append(DataReceived(body, type_id, others))
         elif row[REQUEST]:
-            self._take_request(RequestReceived(row[REQUEST_ID] & LAST_ID, body, type_id, others))
+            self._take_request(RequestReceived(request_id, body, type_id, others))
         else:
-            self._take_response(ResponseReceived(row[REQUEST_ID] & LAST_ID, body, type_id, others))
-
-    def _undo(self, extensions: tuple[Extension, ...], body: bytes) -> bytes | None:
-        """EMP-39: undo what the extensions did to the body, the last first; None if the session failed on it."""
-        for extension in reversed(extensions):
-            if isinstance(extension, Compression):
-                try:
-                    body = unpack(extension.scheme, body, self.options.limits.max_body_size)
-                except DecodeError as reason:
-                    self.fail(cast(Fault, reason.fault), reason.detail)
-                    return None
-            elif isinstance(extension, OtherExtension):
-                codec = self.options.codecs.get(extension.id)
-                if codec is None:  # EMP-9
-                    self.fail(Fault.EXTENSION_UNKNOWN, f"extension {extension.id}", extension_id=extension.id)
-                    return None
-                try:
-                    body = codec.undo(extension.content, body)
-                except Refused as reason:
-                    self.fail(Fault.EXTENSION_REFUSED, str(reason), extension_id=extension.id, extension_error_code=reason.code)
-                    return None
-        return body
+            self._take_response(ResponseReceived(request_id, body, type_id, others))
 
     def _take_request(self, request: RequestReceived) -> None:
         if not self.options.answers_requests:  # EMP-19
