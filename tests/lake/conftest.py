@@ -74,6 +74,18 @@ CASES: dict[str, list[Step]] = {
 }
 
 
+MIDDLE_PORT = 40_000
+MIDDLE: list[Step] = [
+    *HELLOS,
+    (1, "client", "request 1"),
+    (10, "server", "response 1"),
+    (11, "server", "pong"),
+    (12, "server", "raw 0000001c05800000000000140000000000000000" + "00" * 8),
+    (13, "closed", "eof"),
+]
+"""Seen from the tenth second on. The last message breaks EMP-12 by itself, whatever was said before."""
+
+
 def _frame(what: str) -> bytes:
     name, *words = what.split()
     number = int(words[0]) if words and name != "raw" else 0
@@ -119,6 +131,19 @@ def record(path: Path, cases: Mapping[str, Sequence[Step]], first_port: int = 20
     return path
 
 
+def record_middle(folder: Path, port: int) -> Path:
+    """A recording whose first file is lost: the hellos and the request were in it."""
+    clock = _Clock()
+    with Recorder(folder / "middle.pcapng", protocol="emp", clock=clock, new_id=lambda: b"middle!!", max_seconds=5) as recorder:
+        connection = recorder.connection(role="client", local=("127.0.0.1", port), remote=("127.0.0.1", 5040))
+        for seconds, who, what in MIDDLE:
+            clock.now = START_NS + int(seconds * 1e9)
+            _say(connection, who, what)
+        first, rest = recorder.paths
+    first.unlink()
+    return rest
+
+
 def _say(connection: Connection, who: str, what: str) -> None:
     match who:
         case "client":
@@ -152,6 +177,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("cases")
     record(folder / "cases.pcapng", CASES)
+    record_middle(folder, MIDDLE_PORT)
     (folder / "noise.pcap").write_bytes(b"not a capture at all" * 10)
     ingest(spark, folder / "lake", [folder])
     return folder / "lake"
@@ -165,7 +191,7 @@ def rows(lake: Path) -> Callable[[str, str], list[dict[str, Any]]]:
 
     tables = {name: delta.dataset(lake, table(name)).to_table().to_pylist() for name in ("sessions", "exchanges", "violations", "messages")}
     ids = {row["client_port"]: row["session_id"] for row in tables["sessions"]}
-    cases = {case: ids[port] for port, case in enumerate(CASES, 20_000)}
+    cases = {case: ids[port] for port, case in enumerate(CASES, 20_000)} | {"middle": ids[MIDDLE_PORT]}
     order = {"exchanges": "requested", "sessions": "opened"}
 
     def of(name: str, case: str) -> list[dict[str, Any]]:

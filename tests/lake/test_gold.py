@@ -77,6 +77,7 @@ def test_a_response_nobody_waits_for_is_a_violation_and_no_exchange(rows):
         ("silent server", [("HANDSHAKE_TIMEOUT", "to_client")]),
         ("quickly gone", []),
         ("still open", []),
+        ("middle", [("REQUEST_ID_ZERO", "to_client")]),
         ("cut", [("MESSAGE_CUT", "to_server"), ("CLOSED_WITHOUT_PARTING", None)]),
     ],
 )
@@ -108,6 +109,7 @@ def test_a_violation_leads_back_to_its_message(rows):
         ("silent server", "refused", "error", "client"),
         ("data before hello", "refused", "error", "server"),
         ("still open", "complete", "open", None),
+        ("middle", "incomplete", "eof", None),
     ],
 )
 def test_a_session_says_how_it_began_and_ended(rows, case, handshake, ended_how, ended_by):

@@ -7,12 +7,13 @@ import asyncio
 import pytest
 from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, quick, raw_server, run, until
 
-from wirelake.errors import ConnectFailed, ConnectionLost, SessionClosed
+from wirelake.errors import ConnectFailed, ConnectionLost, LocalProtocolError, SessionClosed
 from wirelake.peers.backoff import Backoff, Patience
 from wirelake.peers.client import Client
 from wirelake.peers.emp import Live, Peer, connect, serve
 from wirelake.protocols.emp.conversation import Speaker
-from wirelake.protocols.emp.messages import Data
+from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.messages import Bye, Data
 from wirelake.protocols.emp.options import Options
 from wirelake.transports.address import parse
 
@@ -305,27 +306,46 @@ def test_cancelling_an_attempt_leaves_nothing_behind():
     run(main)
 
 
-def test_a_bug_in_a_peer_comes_out_of_the_client_and_is_not_hidden():
+def test_a_bug_in_a_codec_ends_the_session_and_says_so():
     class Broken:
         def undo(self, content, body):
             raise ZeroDivisionError("my own bug")
 
     async def main():
-        async def use(client: Client[Peer]) -> None:
-            async with client as peer:
-                await peer.send(b"go")
-                await asyncio.Event().wait()
-
         async def extended(raw: Raw) -> None:
             await raw.greet()
             await raw.hear()
             await raw.say(b"\x00\x00\x00\x10\x05\x80\x00\x00\x00\x00\x00\x08\x82\x00\x00\x00")
             await raw.hear_rest()
 
-        async with raw_server(extended) as address:
-            live = Live(session=Options(codecs={130: Broken()}, ping_interval=None))
+        live = Live(session=Options(codecs={130: Broken()}, ping_interval=None))
+        async with raw_server(extended) as address, connect(address, live=live) as peer:
+            await peer.send(b"go")
+            with pytest.raises(LocalProtocolError, match="my own bug") as caught:
+                async for _ in peer:
+                    pass
+            assert caught.value.fault is Fault.HANDLER_FAILED
+
+    run(main)
+
+
+def test_a_bug_of_our_own_comes_out_of_the_client_and_is_not_hidden():
+    def make(stream) -> Peer:
+        def receive(_data, _now):
+            raise ZeroDivisionError("my own bug")
+
+        peer = Peer(Speaker.CLIENT, stream, LIVE)
+        peer._session.receive = receive
+        return peer
+
+    async def main():
+        async with raw_server(echo) as address:
             with pytest.raises(ExceptionGroup) as caught:
-                await use(connect(address, live=live))
+                await Client(parse(address, 5040), make).__aenter__()
         assert caught.group_contains(ZeroDivisionError, match="my own bug")
+
+    async def echo(raw: Raw) -> None:
+        await raw.greet()
+        assert await raw.hear_rest() == [Bye()]
 
     run(main)

@@ -118,8 +118,7 @@ def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
     chosen = protocols.ports()
     for text in given:
         name, _, number = text.partition("=")
-        protocols.room(name)
-        if not number.isdigit() or not 0 < int(number) < 65536:
+        if name not in protocols.ROOMS or not number.isdigit() or not 0 < int(number) < 65536:
             raise UsageError(f"--port {text}: write it as {protocols.ROOMS[0]}=6000")
         chosen[int(number)] = name
     return chosen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
+from wirelake.cli.terminal import say
 from wirelake.errors import LakeError
 
 __all__ = ["query"]
@@ -81,12 +83,14 @@ def _cell(value: Any) -> str:
 
 
 def _draw(names: list[str], rows: list[list[str]]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - only where a table is drawn
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(show_edge=False, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)
+    """A table as wide as it is; on a terminal that is narrower, one block of lines for each row."""
+    widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
+    if sys.stdout.isatty() and sum(widths) + 2 * len(widths) > shutil.get_terminal_size().columns:
+        label = max(map(len, names))
+        for number, row in enumerate(rows, 1):
+            print(f"row {number}")
+            print("\n".join(f"  {name:<{label}}  {text}" for name, text in zip(names, row, strict=True)))
+    else:
+        for line in (names, ["-" * width for width in widths], *rows):
+            print("  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip())
+    say(f"{len(rows)} row{'' if len(rows) == 1 else 's'}")

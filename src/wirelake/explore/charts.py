@@ -124,6 +124,8 @@ def latency(given: Latency) -> Markup:
     high = 10 ** math.ceil(math.log10(given.bins[-1].high) - 1e-9)
     unit = "datum.value < 1e3 ? datum.value + ' µs' : datum.value < 1e6 ? datum.value / 1e3 + ' ms' : format(datum.value / 1e6, ',') + ' s'"
 
+    tallest = max(one.count for one in given.bins)
+
     def draw(width: int) -> Any:
         powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
         decades = [10**power for power in powers[:: math.ceil(len(powers) * _DECADE / width)]]
@@ -136,7 +138,10 @@ def latency(given: Latency) -> Markup:
                 x=alt.X("low:Q", scale=scale, axis=axis),
                 x2="high:Q",
                 y=alt.Y(
-                    "n:Q", axis=alt.Axis(title=None, tickCount=4, domain=False, ticks=False, format=",d", tickMinStep=1, labelPadding=6)
+                    "n:Q",
+                    axis=alt.Axis(
+                        title=None, tickCount=min(4, tallest), domain=False, ticks=False, format=",d", tickMinStep=1, labelPadding=6
+                    ),
                 ),
                 y2=alt.datum(0),
             )

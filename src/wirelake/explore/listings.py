@@ -59,7 +59,7 @@ def sessions(known: Survey) -> Markup:
     columns = {
         "client": "",
         "server": "",
-        "when": "",
+        "when": "span",
         "lasted": "number",
         "messages": "number",
         "requests": "number",
@@ -91,7 +91,7 @@ def _session(one: Session, known: Survey) -> list[Markup]:
     return [
         cell("client", one.client, class_="place"),
         cell("server", one.server, _dim(spoken), class_="place"),
-        cell("when", _when(one, known)),
+        cell("when", _when(one, known), class_="span"),
         cell("lasted", duration(one.duration) if one.duration is not None else "–", class_="number"),
         cell(
             "messages", count(one.to_server + one.to_client), _dim(f"{count(one.to_server)} → · ← {count(one.to_client)}"), class_="number"

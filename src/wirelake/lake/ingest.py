@@ -220,11 +220,13 @@ def _watched(spark: SparkSession, progress: Callable[[Progress], None]) -> Itera
     tracker = spark.sparkContext.statusTracker()
 
     def watch() -> None:
+        told = None
         while not over.wait(_POLL_SECONDS):
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            for stage in stages:
-                if stage is not None:
-                    progress(Progress("decode", "reading and decoding", stage.numCompletedTasks, stage.numTasks))
+            for stage in filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds())):
+                now = Progress("decode", "reading and decoding", stage.numCompletedTasks, stage.numTasks)
+                if now != told:
+                    progress(now)
+                    told = now
 
     progress(Progress("decode", "reading and decoding"))
     watcher = threading.Thread(target=watch, name="wirelake-progress", daemon=True)

@@ -99,6 +99,7 @@ async def _trouble(address: str) -> None:
         hello + encode(Ping((RequestResponse(True, 3),))),  # EMP-14
         hello + encode(Data(b"?", (OtherExtension(99, b""),))),  # EMP-9
         hello + bytes.fromhex("00000015058000000000000c010000000100000078"),  # EMP-37: not gzip
+        hello + bytes.fromhex("000000084d000000"),  # EMP-24: a reserved type
         hello + b"\xff\xff\xff\xff garbage",  # EMP-35
         hello + encode(Data(b"cut"))[:-2],  # EMP-43
     ):

@@ -6,7 +6,7 @@ import pytest
 from tests.protocols.emp import speech
 from tests.protocols.emp.pair import CLIENT, QUIET, SERVER, Pair, Side, answer, established, options, quiet
 
-from wirelake.errors import ConnectionLost, LocalProtocolError, PeerError, RemoteProtocolError, SessionClosed
+from wirelake.errors import ConnectionLost, LocalProtocolError, PeerError, SessionClosed
 from wirelake.protocols import kernel
 from wirelake.protocols.emp.conversation import State
 from wirelake.protocols.emp.events import (
@@ -249,7 +249,7 @@ def test_an_error_of_the_peer_ends_the_session_unanswered(cut):
     assert isinstance(reason, PeerError)
     assert reason.message == error
     blamed = pair.server.ended.reason()
-    assert isinstance(blamed, RemoteProtocolError)
+    assert isinstance(blamed, LocalProtocolError)
     assert blamed.fault is Fault.HANDLER_FAILED
 
 

@@ -9,9 +9,9 @@ from enum import Enum
 
 import msgspec
 
-from wirelake.errors import ConnectionLost, PeerError, RemoteProtocolError, SessionClosed, WirelakeError
+from wirelake.errors import ConnectionLost, LocalProtocolError, PeerError, RemoteProtocolError, SessionClosed, WirelakeError
 from wirelake.protocols.emp.conversation import Speaker
-from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.faults import OURS, Fault
 from wirelake.protocols.emp.messages import Error, MessageType, OtherExtension
 
 __all__ = ["DataReceived", "Ended", "Ending", "Event", "Noticed", "Opened", "RequestExpired", "RequestReceived", "ResponseReceived"]
@@ -83,7 +83,8 @@ class Ended(msgspec.Struct, frozen=True):
     def reason(self) -> WirelakeError:
         """The error that fails whatever was still pending."""
         if self.here and self.fault is not None:
-            return RemoteProtocolError(self.fault, self.detail)
+            blamed = LocalProtocolError if self.fault in OURS else RemoteProtocolError
+            return blamed(self.fault, self.detail)
         if self.error is not None and not self.here:
             return PeerError(self.error, f"the peer reported error {self.error.error_code}: {self.error.message or '(no text)'}")
         if self.how is Ending.CLOSED and not self.here:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from wirelake.protocols.emp.messages import ErrorCode, ExtensionId
 
-__all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault", "Severity"]
+__all__ = ["BREACHES", "OURS", "TOLERATED", "UNREADABLE", "Fault", "Severity"]
 
 
 class Severity(IntEnum):
@@ -176,3 +176,5 @@ TOLERATED: Final = frozenset(fault for fault in Fault if fault >= Fault.UNUSED_B
 """Faults that are written down and otherwise ignored."""
 BREACHES: Final = frozenset(Fault) - UNREADABLE - TOLERATED
 """Faults of readable messages and of the conversation."""
+OURS: Final = frozenset({Fault.REQUEST_UNHANDLED, Fault.HANDLER_FAILED})
+"""Faults that end a session without the peer having done anything wrong."""
