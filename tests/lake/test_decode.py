@@ -43,8 +43,8 @@ TO_SERVER: list[Message] = [
 TO_CLIENT: list[Message] = [Hello(), Pong(), Data(b"", (RequestResponse(False, 2),)), Error(4, 1, 3, "été")]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _fast():
+@pytest.fixture(autouse=True)
+def _fast(_same_kernels):
     use_compiled()
 
 
