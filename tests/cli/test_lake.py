@@ -84,6 +84,7 @@ def test_rows_are_printed_as_people_and_programs_want_them(shown, wirelake):
         (("query", "nowhere", "sessions"), 1, "nowhere"),
         (("report", "nowhere"), 1, "nowhere"),
         (("ingest", "somewhere", "no-such-file.pcap"), 1, "no-such-file.pcap"),
+        (("ingest", "somewhere", "."), 1, "no captures"),
         (("ingest", "somewhere", "x", "--port", "emp:1"), 64, "--port"),
         (("ingest", "somewhere", "x", "--conf", "oops"), 64, "--conf"),
         (("demo", "-n", "1"), 64, "100"),

@@ -243,9 +243,10 @@ def test_the_same_lake_gives_the_same_page(lake: Path, page: str, tmp_path: Path
     assert write_report(lake, tmp_path / "again.html").read_text() == page
 
 
-def test_a_folder_gets_a_file_and_a_path_its_folders(lake: Path, tmp_path: Path) -> None:
-    assert write_report(lake, tmp_path) == tmp_path / "report.html"
-    assert write_report(lake, tmp_path / "new" / "one.html").exists()
+def test_a_folder_gets_a_file_and_a_path_its_folders(fill: Callable[..., Path], tmp_path: Path) -> None:
+    empty = fill(tmp_path / "lake", {})
+    assert write_report(empty, tmp_path) == tmp_path / "report.html"
+    assert write_report(empty, tmp_path / "new" / "one.html").exists()
 
 
 def test_a_place_that_cannot_be_written_is_one_line(lake: Path, tmp_path: Path) -> None:

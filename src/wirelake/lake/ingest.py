@@ -82,6 +82,8 @@ def expand(paths: Iterable[str | PathLike[str]]) -> list[Path]:
         path = Path(given)
         if path.is_dir():
             matches = sorted(inside for inside in path.rglob("*") if inside.suffix.lower() in SUFFIXES and inside.is_file())
+            if not matches:
+                raise LakeError(f"{given}: no captures ({', '.join(SUFFIXES)}) in this folder or below")
         elif path.exists():
             matches = [path]
         else:

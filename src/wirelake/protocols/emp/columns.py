@@ -83,6 +83,8 @@ _KIND_OF: Final = {
     MessageType.ERROR: _KINDS.index("error"),
 }
 _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
+_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
+"""Checks that bytes are JSON without making anything of it."""
 _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
 
 
@@ -231,10 +233,12 @@ def _json(data: Array, starts: Array, lengths: Array, valid: Array) -> pa.Array:
     texts: list[str | None] = [None] * len(starts)
     if len(data):
         first = data[np.where(valid & (lengths > 0), starts, 0)]
-        for index in np.flatnonzero(valid & (lengths > 0) & np.isin(first, _JSON_STARTS)):
-            body = data[starts[index] : starts[index] + lengths[index]].tobytes()
+        likely = np.flatnonzero(valid & (lengths > 0) & np.isin(first, _JSON_STARTS))
+        view = data.data
+        for index, start, length in zip(likely.tolist(), starts[likely].tolist(), lengths[likely].tolist(), strict=True):
+            body = bytes(view[start : start + length])
             try:
-                msgspec.json.decode(body)
+                _JSON.decode(body)
                 texts[index] = body.decode()
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
