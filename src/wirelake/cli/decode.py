@@ -10,6 +10,7 @@ import click
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
+from wirelake.cli.flags import dialect_flag, size_flag
 from wirelake.cli.terminal import Format, open_input, print_objects
 from wirelake.errors import UsageError
 from wirelake.protocols.buffer import Buffer
@@ -32,17 +33,8 @@ WORTH_COMPILING: Final = 4 * CHUNK
 )
 @click.option("-e", "--field", "field", multiple=True, help="Print this field only; give it more than once.")
 @click.option("-c", "--count", "count", type=click.IntRange(min=0), help="Stop after so many messages.")
-@click.option(
-    "--max-message-size",
-    "max_message_size",
-    type=click.IntRange(min=8),
-    default=16 * 1024 * 1024,
-    show_default=True,
-    help="Largest message, in bytes (EMP-35).",
-)
-@click.option(
-    "--sizes-exclude-themselves", "sizes_exclude_themselves", is_flag=True, help="For peers whose sizes do not count themselves (EMP-1)."
-)
+@size_flag
+@dialect_flag
 def decode(
     protocol: str,
     file: str,

@@ -10,6 +10,7 @@ import msgspec
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
+from wirelake.cli.flags import dialect_flag
 from wirelake.cli.terminal import open_input, say
 from wirelake.errors import LocalProtocolError, UsageError
 
@@ -20,9 +21,7 @@ __all__ = ["encode"]
 @click.argument("protocol")
 @click.argument("file", default="-")
 @click.option("--hex", "hex_text", is_flag=True, help="Write hex digits, one message per line.")
-@click.option(
-    "--sizes-exclude-themselves", "sizes_exclude_themselves", is_flag=True, help="For peers whose sizes do not count themselves (EMP-1)."
-)
+@dialect_flag
 def encode(protocol: str, file: str, hex_text: bool, sizes_exclude_themselves: bool) -> int:
     """Write the bytes of messages given as the objects `decode` prints.
 

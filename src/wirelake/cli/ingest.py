@@ -9,6 +9,7 @@ import click
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
+from wirelake.cli.flags import dialect_flag, size_flag
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
@@ -25,20 +26,8 @@ __all__ = ["ingest", "run_ingest"]
 @click.option("--port", "port", multiple=True, help="A port and what is spoken there, as emp=6000; give it more than once.")
 @click.option("--master", "master", default="local[*]", show_default=True, help="The Spark master.")
 @click.option("--conf", "conf", multiple=True, help="A Spark setting, as name=value; give it more than once.")
-@click.option(
-    "--max-message-size",
-    "max_message_size",
-    type=click.IntRange(min=8),
-    default=16 * 1024 * 1024,
-    show_default=True,
-    help="Largest EMP message, in bytes (EMP-35).",
-)
-@click.option(
-    "--sizes-exclude-themselves",
-    "sizes_exclude_themselves",
-    is_flag=True,
-    help="For EMP peers whose sizes do not count themselves (EMP-1).",
-)
+@size_flag
+@dialect_flag
 @click.option(
     "--late", "late", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds after which an answer counts as late."
 )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import ssl
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wirelake import protocols
 from wirelake.capture.recording import Recorder
 from wirelake.errors import UsageError
 from wirelake.transports.tls import client_context
 
-__all__ = ["body_of", "client_tls", "only_emp", "recording"]
+if TYPE_CHECKING:
+    from wirelake.peers.emp import Peer
+
+__all__ = ["body_of", "connected", "only_emp", "recording"]
 
 
 def only_emp(protocol: str) -> None:
@@ -31,11 +35,15 @@ def body_of(text: str, hex_text: bool) -> bytes:
         raise UsageError("--hex: the body is not an even number of hex digits") from None
 
 
-def client_tls(address: str, ca_file: Path | None, insecure: bool) -> ssl.SSLContext | None:
-    """The TLS context for an address, if it wants one."""
-    if not address.startswith("tls://"):
-        return None
-    return client_context(ca_file=ca_file, verify=not insecure)
+@asynccontextmanager
+async def connected(address: str, ca_file: Path | None, insecure: bool, record: Path | None) -> AsyncIterator[Peer]:
+    """A connected peer, recorded if a file was named."""
+    from wirelake.peers.emp import Live, connect  # noqa: PLC0415 - only who talks pays for it
+
+    tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
+    with recording(record) as recorder:
+        async with connect(address, tls=tls, live=Live(recorder=recorder)) as peer:
+            yield peer
 
 
 def recording(path: Path | None) -> AbstractContextManager[Recorder | None]:

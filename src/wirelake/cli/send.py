@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.live import body_of, client_tls, only_emp, recording
+from wirelake.cli.flags import connection_flags
+from wirelake.cli.live import body_of, connected, only_emp
 
 __all__ = ["send"]
 
@@ -27,9 +28,7 @@ __all__ = ["send"]
     show_default=True,
     help="5 for data, or an application's own type from 128 on.",
 )
-@click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help="Certificate authorities to trust instead of the system's.")
-@click.option("--insecure", "insecure", is_flag=True, help="Do not check the server's certificate.")
-@click.option("--record", "record", type=click.Path(path_type=Path), help="Record the conversation to this pcapng file.")
+@connection_flags
 def send(
     protocol: str,
     address: str,
@@ -50,16 +49,11 @@ def send(
     """
     only_emp(protocol)
     messages = [body_of(body, hex_text) for body in bodies]
-    asyncio.run(_send(address, messages, compress, type_id, ca_file, insecure, record))
-    return ExitCode.OK
 
-
-async def _send(
-    address: str, messages: list[bytes], compress: bool, type_id: int, ca_file: Path | None, insecure: bool, record: Path | None
-) -> None:
-    from wirelake.peers.emp import Live, connect  # noqa: PLC0415 - only who talks pays for it
-
-    with recording(record) as recorder:
-        async with connect(address, tls=client_tls(address, ca_file, insecure), live=Live(recorder=recorder)) as peer:
+    async def tell() -> None:
+        async with connected(address, ca_file, insecure, record) as peer:
             for body in messages:
                 await peer.send(body, compress=compress, type_id=type_id)
+
+    asyncio.run(tell())
+    return ExitCode.OK

@@ -22,7 +22,7 @@ from wirelake.protocols.emp.messages import (
 from wirelake.protocols.emp.options import Options, Refused
 from wirelake.protocols.emp.wire import pack, unpack
 
-__all__ = ["Spoilt", "load", "unload"]
+__all__ = ["Spoilt", "load", "unload", "unregistered"]
 
 
 class Spoilt(Exception):
@@ -72,3 +72,9 @@ def _unregister(extension: OtherExtension, body: bytes, options: Options) -> byt
         raise Spoilt(Fault.EXTENSION_REFUSED, str(reason), extension.id, reason.code & 0xFF) from None
     except Exception as reason:
         raise Spoilt(Fault.HANDLER_FAILED, f"extension {extension.id}: {reason}") from reason  # the application's own bug
+
+
+def unregistered(extensions: tuple[Extension, ...], options: Options) -> int | None:
+    """EMP-9: the first extension that nobody registered, on a message without a body to undo; unknown ones are not skipped."""
+    others = (one.id for one in extensions if isinstance(one, OtherExtension))
+    return next((one for one in others if one not in options.codecs), None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError, SessionClosed
-from wirelake.protocols.emp.carriage import Spoilt, load, unload
+from wirelake.protocols.emp.carriage import Spoilt, load, unload, unregistered
 from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.emp.events import (
     DataReceived,
@@ -304,7 +304,7 @@ class Session:
             self.fail(refusal(self.state, self.peer, said), name_of(said))
         elif fault:
             self.fail(Fault(fault), extension_id=data[row[FAULT_AT] + 4] if fault == Fault.EXTENSION_UNKNOWN else None)
-        elif kind < MessageType.DATA and (unknown := self._unregistered(data, row, parts)) is not None:
+        elif kind < MessageType.DATA and row[PARTS] and (unknown := unregistered(blocks(data, row, parts), self.options)) is not None:
             self.fail(Fault.EXTENSION_UNKNOWN, f"extension {unknown}", extension_id=unknown)
         else:
             if row[ODDITIES] & ODD_BITS:
@@ -321,11 +321,6 @@ class Session:
                 self._take_pong(now)
             else:  # EMP-33: a bye is not answered
                 self._end(Ended(Ending.BYE, self.peer, False))
-
-    def _unregistered(self, data: bytes, row: list[int], parts: list[int]) -> int | None:
-        """EMP-9: the first extension of a readable row without a body to undo that nobody registered; unknown ones are not skipped."""
-        others = (one.id for one in blocks(data, row, parts) if isinstance(one, OtherExtension)) if row[PARTS] else ()
-        return next((one for one in others if one not in self.options.codecs), None)
 
     def _take_hello(self, version: int, now: float) -> None:
         if version != VERSION:  # EMP-27
