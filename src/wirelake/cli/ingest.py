@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,7 @@ def run_ingest(
     from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415
 
     expand(paths)  # a wrong path is told before Spark starts
+    logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
     say(f"Java: {java.find()}")
     with Progress() as progress:
         progress.step(f"starting Spark ({master})")

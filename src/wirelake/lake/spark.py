@@ -10,8 +10,10 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -103,6 +105,7 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ.update(environment)
 
+    before = signal.getsignal(signal.SIGINT)
     builder = SparkSession.builder.master(master).appName("wirelake")
     for key, value in (_settings(master, scratch) | dict(conf or {})).items():
         builder = builder.config(key, value)
@@ -111,5 +114,8 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
     except Exception as error:  # whatever it was, the user needs one line, and `from` keeps the rest
         raise LakeError(f"Spark did not start on {master} with {chosen}{_complaint(log) or f': {error}'} (log: {log})") from error
     started.sparkContext.setLogLevel("WARN")
+    if threading.current_thread() is threading.main_thread():
+        # PySpark's own handler talks to the virtual machine in the middle of a call to it, which fails; Ctrl-C is for the caller.
+        signal.signal(signal.SIGINT, before)
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     return started
