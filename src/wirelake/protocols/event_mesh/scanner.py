@@ -1,0 +1,529 @@
+"""The layout of Event Mesh as a scanner reads it: where the fields of a datagram are, and the first rule they break.
+
+This is the only reader of the layout. It judges everything that the bytes of one datagram decide, in the order of EMM-28: from the header
+to the node id. It refuses to know keys, time, and what was received before.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.messages import (
+    HEADER,
+    LONGEST_FIELD,
+    MAX_PAYLOAD_SIZE,
+    MAX_TLV_COUNT,
+    VERSION,
+    Algorithm,
+    EventType,
+    FieldType,
+    Flag,
+    SubType,
+)
+from wirelake.protocols.kernel import (
+    FAULT,
+    FAULT_AT,
+    KIND,
+    LENGTH,
+    NO_ROOM,
+    PART,
+    PARTS,
+    SHARED,
+    START,
+    i64,
+    kernel,
+    u16,
+    u32,
+    walker,
+)
+
+__all__ = [
+    "ALGORITHM",
+    "AUTH_KEY_ID",
+    "CANONICAL",
+    "DEFAULT_LIMITS",
+    "ENCRYPTION",
+    "FLAGS",
+    "HMAC",
+    "IV",
+    "IV_LENGTH",
+    "KEY_ID",
+    "MESSAGE_ID",
+    "NAME",
+    "NODE_ID",
+    "NONCE",
+    "ODDITIES",
+    "ODD_KEY",
+    "ODD_OPEN",
+    "ODD_ORDER",
+    "PART_COLUMNS",
+    "PART_LENGTH",
+    "PART_PARENT",
+    "PART_START",
+    "PART_TYPE",
+    "PUBLIC_KEY",
+    "ROW_COLUMNS",
+    "SIGNATURE",
+    "SIGNED",
+    "SUB_KEY_ID",
+    "TIMESTAMP",
+    "Limits",
+    "find",
+    "scan",
+    "sniff",
+    "walk",
+]
+
+# A row: the shared columns, then these. A place is the offset of a field's value, -1 without that field or if its length is wrong.
+MESSAGE_ID: Final = SHARED
+FLAGS: Final = SHARED + 1
+TIMESTAMP: Final = SHARED + 2
+"""The 64 bits of the header's timestamp, as a signed number."""
+HMAC: Final = SHARED + 3
+"""Place of 0x10; the places of 0x11 to 0x18 follow in the order of their numbers."""
+ENCRYPTION: Final = SHARED + 4
+SIGNATURE: Final = SHARED + 5
+PUBLIC_KEY: Final = SHARED + 6
+NODE_ID: Final = SHARED + 7
+SIGNED: Final = SHARED + 8
+"""Place of 0x15, when the payload was signed."""
+NONCE: Final = SHARED + 9
+KEY_ID: Final = SHARED + 10
+AUTH_KEY_ID: Final = SHARED + 11
+NAME: Final = SHARED + 12
+"""Place of the first piece of the first string."""
+ALGORITHM: Final = SHARED + 13
+"""The algorithm of the encryption metadata, -1 without one."""
+IV: Final = SHARED + 14
+"""Place of the IV or nonce of the encryption metadata."""
+IV_LENGTH: Final = SHARED + 15
+SUB_KEY_ID: Final = SHARED + 16
+"""Place of the key identifier of the encryption metadata."""
+CANONICAL: Final = SHARED + 17
+"""If what is signed stands on the wire in one piece, from the header on: its length; else 0."""
+ODDITIES: Final = SHARED + 18
+"""Bits for what is tolerated: see ODD_ORDER, ODD_OPEN and ODD_KEY."""
+ROW_COLUMNS: Final = SHARED + 19
+
+# A part: one field, or one field inside encryption metadata; in the order of the wire.
+PART_START: Final = 0
+PART_LENGTH: Final = 1
+"""Bytes of the value, which is two bytes after the start."""
+PART_TYPE: Final = 2
+PART_PARENT: Final = 3
+"""0, or the type of the field it is inside of."""
+PART_COLUMNS: Final = 4
+
+ODD_ORDER: Final = 1
+"""EMM-5: not in the order of a sender."""
+ODD_OPEN: Final = 2
+"""EMM-10: a value that ends with a full piece."""
+ODD_KEY: Final = 4
+"""EMM-33: a public key without a signature."""
+
+SECURITY: Final = FieldType.HMAC.value
+"""The first of the security fields; they are numbered without a gap."""
+FIXED: Final = (32, -1, 64, 32, 16, 8, 12, 16, 4)
+"""EMM-11: the lengths of 0x10 to 0x18; encryption metadata has no fixed one."""
+SUB_FIXED: Final = (1, 1, -1, 12, 16)
+"""§4.2.1: the lengths of the fields inside encryption metadata; that of the IV depends on the algorithm."""
+NUMBER: Final = 4
+"""§4.1: bytes of an integer or float."""
+NONCE_SIZE: Final = 12
+KEY_ID_SIZE: Final = 16
+RESERVED: Final = 0xF8
+"""§2.3: the bits of the flags that must be zero."""
+HIDING: Final = Flag.ENCRYPTED.value | Flag.COMPRESSED.value
+"""EMM-20: with one of these, data fields are looked for inside."""
+FARTHEST: Final = 1 << 47
+"""No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
+NONE: Final = 1 << 30
+"""More than any fault: the smaller one counts."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a reader of Event Mesh accepts at most."""
+
+    max_payload_size: int = MAX_PAYLOAD_SIZE
+    """EMM-4: bytes after the header."""
+    max_tlv_count: int = MAX_TLV_COUNT
+    """EMM-26: fields, and fields inside encryption metadata, together."""
+    max_inflated_size: int = 64 * 1024
+    """EMM-14: bytes of a payload after decompression."""
+    minimum_profile: bool = False
+    """EMM-31: accept only what the minimum interop profile allows."""
+
+    @property
+    def max_parts(self) -> int:
+        """How many parts one packet can have."""
+        return self.max_tlv_count
+
+    def for_scan(self) -> tuple[int, int, int]:
+        """The same as the scanner wants it."""
+        return (self.max_payload_size, self.max_tlv_count, 1 if self.minimum_profile else 0)
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+@kernel
+def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
+    """Read the one datagram that data[start:stop] is: one row, one part for each field.
+
+    Returns (rows written, parts written, next offset, need) as every room's scanner does: a datagram is always whole, so `next` is
+    `stop` and `need` is 0, unless rows or parts have no room for it: then nothing is written, `next` is `start` and `need` NO_ROOM.
+    """
+    max_payload, max_tlvs, profile = limits
+    most = min(max_tlvs, (stop - start) >> 1)
+    if len(rows) < ROW_COLUMNS or len(parts) < most * PART_COLUMNS or start < 0 or start > FARTHEST:
+        return 0, 0, start, NO_ROOM
+    for column in range(MESSAGE_ID, ROW_COLUMNS):
+        rows[column] = -1
+    rows[START] = start
+    rows[LENGTH] = stop - start
+    rows[KIND] = -1
+    rows[PART] = 0
+    rows[PARTS] = 0
+    rows[CANONICAL] = 0
+    rows[ODDITIES] = 0
+    fault, fault_at = _header_fault(data, start, stop, max_payload)
+    if fault != Fault.SHORT_PACKET.value and fault != Fault.UNSUPPORTED_VERSION.value:
+        rows[MESSAGE_ID] = u32(data, start + 1)
+        rows[FLAGS] = 0 + data[start + 5]
+        rows[KIND] = 0 + data[start + 6]
+        rows[TIMESTAMP] = i64(data, start + 7)
+    if fault:
+        rows[FAULT] = fault
+        rows[FAULT_AT] = fault_at
+        return 1, 0, stop, 0
+    fault, fault_at, count, used = _fields(data, start, stop, rows, parts, most)
+    if fault != Fault.TLV_OVERRUN.value and count > max_tlvs:  # EMM-26
+        fault, fault_at = Fault.TLV_COUNT.value, start + HEADER
+    if fault == NONE:
+        fault, fault_at = _missing(start, stop, rows, profile)
+    rows[FAULT] = fault
+    rows[FAULT_AT] = fault_at
+    rows[PARTS] = used
+    return 1, used, stop, 0
+
+
+@kernel
+def _header_fault(data: Any, start: int, stop: int, max_payload: int) -> tuple[int, int]:
+    """§6.2, §6.3: why there is no payload to look at, and where; or 0."""
+    if stop - start < HEADER:
+        return Fault.SHORT_PACKET.value, stop
+    if data[start] != VERSION:  # EMM-2
+        return Fault.UNSUPPORTED_VERSION.value, start
+    if data[start + 5] & RESERVED:  # EMM-3
+        return Fault.RESERVED_FLAGS.value, start + 5
+    size = u16(data, start + 15)
+    if size > max_payload:  # EMM-4
+        return Fault.PAYLOAD_TOO_LARGE.value, start + 15
+    if stop - start != HEADER + size:  # EMM-4
+        return Fault.LENGTH_MISMATCH.value, start + 15
+    return 0, start
+
+
+@kernel
+def _fields(data: Any, start: int, stop: int, rows: Any, parts: Any, most: int) -> tuple[int, int, int, int]:
+    """§4: walk the fields; gives the gravest fault by EMM-28 and its place, how many fields there are, and how many parts were written."""
+    fault, fault_at, count, used = NONE, start, 0, 0
+    seen, pending, pending_json = 0, 0, 0
+    signature_at, signature_end, hmac_at, hmac_end = -1, -1, -1, -1
+    last, last_rank, sorted_so_far, odd, full = 0, 0, True, 0, False
+    metadata_at, metadata_end = -1, -1
+    at = start + HEADER
+    while at < stop:
+        if stop - at < 2 or stop - at - 2 < data[at + 1]:  # §6.3
+            return Fault.TLV_OVERRUN.value, at, count, used
+        kind = 0 + data[at]
+        length = 0 + data[at + 1]
+        value = at + 2
+        after = value + length
+        if used < most:
+            part = used * PART_COLUMNS
+            parts[part + PART_START] = at
+            parts[part + PART_LENGTH] = length
+            parts[part + PART_TYPE] = kind
+            parts[part + PART_PARENT] = 0
+            used += 1
+        count += 1
+        rank, wrong = kind, NONE
+        if kind >= SECURITY and kind < SECURITY + len(FIXED):
+            field = kind - SECURITY
+            if seen & (1 << field):  # EMM-9
+                wrong = Fault.DUPLICATE_TLV.value
+            elif FIXED[field] >= 0 and length != FIXED[field]:  # EMM-11
+                wrong = Fault.FIELD_LENGTH.value
+            else:
+                rows[HMAC + field] = value
+            if kind == FieldType.SIGNATURE.value:
+                if signature_at < 0:
+                    signature_at, signature_end = at, after
+                rank = 259
+            elif kind == FieldType.HMAC.value:
+                if hmac_at < 0:
+                    hmac_at, hmac_end = at, after
+                rank = 258
+            elif kind == FieldType.AUTH_KEY_ID.value:
+                rank = 257
+            elif kind == FieldType.PUBLIC_KEY.value:
+                rank = 256
+            elif kind == FieldType.ENCRYPTION.value:
+                inner, used = _split_metadata(data, value, after, parts, used, most)
+                count += inner
+                if not seen & (1 << field):
+                    metadata_at, metadata_end = value, after
+            seen |= 1 << field
+        elif kind == FieldType.INTEGER.value or kind == FieldType.FLOAT.value:
+            if length != NUMBER:  # EMM-11
+                wrong = Fault.FIELD_LENGTH.value
+        else:
+            if kind == FieldType.STRING.value:
+                if rows[NAME] < 0:
+                    rows[NAME] = value
+                pending, bad = _utf8(data, value, after, pending)
+                if pending < 0 and fault > Fault.INVALID_UTF8.value:  # EMM-10, EMM-11
+                    fault, fault_at = Fault.INVALID_UTF8.value, bad
+            elif kind == FieldType.JSON.value:
+                pending_json, bad = _utf8(data, value, after, pending_json)
+                if pending_json < 0 and fault > Fault.INVALID_UTF8.value:
+                    fault, fault_at = Fault.INVALID_UTF8.value, bad
+            elif kind == FieldType.BINARY.value:
+                seen |= HAS_BINARY
+            if length == LONGEST_FIELD:
+                full = True
+        if wrong < fault:
+            fault, fault_at = wrong, at
+        if rank < last_rank:
+            odd = ODD_ORDER
+        last_rank = rank
+        if kind != FieldType.HMAC.value and kind != FieldType.SIGNATURE.value:
+            if kind < last:
+                sorted_so_far = False
+            last = kind
+        at = after
+    if (pending > 0 or pending_json > 0) and fault > Fault.INVALID_UTF8.value:  # a last piece of 255 bytes that ends inside a character
+        fault, fault_at = Fault.INVALID_UTF8.value, stop
+    if signature_at >= 0 and signature_end != stop and fault > Fault.SIGNATURE_NOT_LAST.value:  # EMM-6
+        fault, fault_at = Fault.SIGNATURE_NOT_LAST.value, signature_at
+    is_at_end = hmac_end == stop or (hmac_end == signature_at and signature_end == stop)
+    if hmac_at >= 0 and not is_at_end and fault > Fault.HMAC_POSITION.value:  # EMM-6
+        fault, fault_at = Fault.HMAC_POSITION.value, hmac_at
+    if metadata_at >= 0:
+        wrong, bad, ascends = _metadata(data, metadata_at, metadata_end, rows)
+        if wrong and wrong < fault:
+            fault, fault_at = wrong, bad
+        if not ascends:
+            sorted_so_far, odd = False, odd | ODD_ORDER
+    if full and _is_open(parts, used):
+        odd |= ODD_OPEN
+    if seen & HAS_KEY and not seen & HAS_SIGNATURE:  # EMM-33
+        odd |= ODD_KEY
+    is_announced = data[start + 5] & Flag.ENCRYPTED.value != 0
+    if is_announced and metadata_at < 0 and fault > Fault.ENC_METADATA_MISSING.value:  # EMM-12
+        fault, fault_at = Fault.ENC_METADATA_MISSING.value, start + 5
+    if not is_announced and metadata_at >= 0 and fault > Fault.ENC_FLAG_MISSING.value:  # EMM-12
+        fault, fault_at = Fault.ENC_FLAG_MISSING.value, metadata_at - 2
+    if fault > Fault.MISSING_REQUIRED_FIELD.value and _lacks_required(data, start, rows, seen):
+        fault, fault_at = Fault.MISSING_REQUIRED_FIELD.value, start + HEADER
+    if sorted_so_far:
+        rows[CANONICAL] = (hmac_at if hmac_at >= 0 else signature_at if signature_at >= 0 else stop) - start
+    rows[ODDITIES] = odd
+    return fault, fault_at, count, used
+
+
+HAS_BINARY: Final = 1 << 9
+"""Beside the bits of the security fields: there is a binary field."""
+HAS_SIGNATURE: Final = 1 << 2
+HAS_KEY: Final = 1 << 3
+HAS_NODE_ID: Final = 1 << 4
+HAS_TIMESTAMP: Final = 1 << 5
+
+
+@kernel
+def _lacks_required(data: Any, start: int, rows: Any, seen: int) -> bool:
+    """EMM-20: whether a field is missing that this event type requires."""
+    kind = data[start + 6]
+    hidden = data[start + 5] & HIDING != 0
+    if kind == EventType.EVENT.value:
+        return not hidden and rows[NAME] < 0
+    if kind == EventType.HELLO.value:
+        return not seen & HAS_NODE_ID or not (hidden or seen & HAS_BINARY)
+    if kind == EventType.HEARTBEAT.value:
+        return not seen & HAS_NODE_ID or not seen & HAS_TIMESTAMP
+    return False
+
+
+@kernel
+def _missing(start: int, stop: int, rows: Any, profile: int) -> tuple[int, int]:
+    """EMM-19, EMM-31: what a packet without other faults lacks, and where; or 0."""
+    proven = rows[HMAC] >= 0 or rows[SIGNATURE] >= 0
+    if proven and rows[NODE_ID] < 0:
+        return Fault.MISSING_NODE_ID.value, start + HEADER
+    if profile:
+        if not proven or rows[NODE_ID] < 0 or rows[AUTH_KEY_ID] < 0:
+            return Fault.PROFILE_FIELD_MISSING.value, stop
+        if rows[ODDITIES] & ODD_ORDER:
+            return Fault.PROFILE_ORDER.value, start + HEADER
+    return 0, start
+
+
+@kernel
+def _split_metadata(data: Any, at: int, end: int, parts: Any, used: int, most: int) -> tuple[int, int]:
+    """§4.2.1: write the fields inside encryption metadata as parts; gives how many there are, and how many parts are written then."""
+    count = 0
+    while end - at >= 2 and end - at - 2 >= data[at + 1]:
+        if used < most:
+            part = used * PART_COLUMNS
+            parts[part + PART_START] = at
+            parts[part + PART_LENGTH] = 0 + data[at + 1]
+            parts[part + PART_TYPE] = 0 + data[at]
+            parts[part + PART_PARENT] = FieldType.ENCRYPTION.value
+            used += 1
+        count += 1
+        at += 2 + data[at + 1]
+    return count, used
+
+
+@kernel
+def _metadata(data: Any, start: int, end: int, rows: Any) -> tuple[int, int, bool]:
+    """§4.2.1: the gravest fault of encryption metadata or 0, its place, and whether its fields ascend."""
+    fault, fault_at, ascends, last, seen = NONE, start, True, 0, 0
+    algorithm, announced, iv, iv_length, nonce, key = -1, -1, -1, 0, -1, -1
+    at = start
+    while at < end:
+        if end - at < 2 or end - at - 2 < data[at + 1]:
+            return Fault.SUB_TLV_OVERRUN.value, at, ascends
+        kind = 0 + data[at]
+        length = 0 + data[at + 1]
+        wrong = NONE
+        if kind < last:
+            ascends = False
+        last = kind
+        if kind >= SubType.ALGORITHM.value and kind <= SubType.KEY_ID.value:
+            if seen & (1 << kind):  # EMM-9
+                wrong = Fault.DUPLICATE_SUB_TLV.value
+            elif SUB_FIXED[kind - 1] >= 0 and length != SUB_FIXED[kind - 1]:
+                wrong = Fault.SUB_FIELD_LENGTH.value
+            elif kind == SubType.ALGORITHM.value:
+                algorithm = 0 + data[at + 2]
+            elif kind == SubType.LENGTH.value:
+                announced = 0 + data[at + 2]
+            elif kind == SubType.IV.value:
+                iv, iv_length = at + 2, length
+            elif kind == SubType.NONCE.value:
+                nonce = at + 2
+            else:
+                key = at + 2
+            seen |= 1 << kind
+        if wrong < fault:
+            fault, fault_at = wrong, at
+        at += 2 + length
+    rows[ALGORITHM] = algorithm
+    rows[IV] = nonce if nonce >= 0 else iv
+    rows[IV_LENGTH] = NONCE_SIZE if nonce >= 0 else iv_length if iv >= 0 else -1
+    rows[SUB_KEY_ID] = key
+    if fault != NONE:
+        return fault, fault_at, ascends
+    if algorithm < 0:
+        return Fault.ENC_NO_ALGORITHM.value, start, ascends
+    if iv >= 0 and nonce >= 0:
+        return Fault.ENC_IV_AND_NONCE.value, nonce - 2, ascends
+    if iv < 0 and nonce < 0:
+        return Fault.ENC_NO_IV_OR_NONCE.value, start, ascends
+    if announced >= 0x80:
+        return Fault.ENC_LENGTH_MSB.value, start, ascends
+    if announced >= 0 and (iv < 0 or announced != iv_length):  # EMM-15: without an IV there is nothing to announce
+        return Fault.ENC_IV_LENGTH_MISMATCH.value, start, ascends
+    if algorithm == Algorithm.AES_256_GCM.value and (iv < 0 or iv_length != NONCE_SIZE):  # EMM-15
+        return Fault.ENC_ALGORITHM_IV.value, start, ascends
+    if algorithm == Algorithm.CHACHA20_POLY1305.value and nonce < 0:  # EMM-15
+        return Fault.ENC_ALGORITHM_IV.value, start, ascends
+    if nonce >= 0 and rows[NONCE] >= 0 and _differ(data, nonce, rows[NONCE], NONCE_SIZE):  # EMM-16
+        return Fault.ENC_NONCE_CONFLICT.value, rows[NONCE] - 2, ascends
+    if key >= 0 and rows[KEY_ID] >= 0 and _differ(data, key, rows[KEY_ID], KEY_ID_SIZE):  # EMM-16
+        return Fault.ENC_KEY_ID_CONFLICT.value, rows[KEY_ID] - 2, ascends
+    return 0, start, ascends
+
+
+@kernel
+def _differ(data: Any, one: int, other: int, size: int) -> bool:
+    """Whether two stretches of bytes are not the same."""
+    for step in range(size):
+        if data[one + step] != data[other + step]:
+            return True
+    return False
+
+
+@kernel
+def _is_open(parts: Any, used: int) -> bool:
+    """EMM-10: whether a type's last piece is a full one, so that its value is not closed."""
+    for one in range(used):
+        kind = parts[one * PART_COLUMNS + PART_TYPE]
+        if parts[one * PART_COLUMNS + PART_LENGTH] == LONGEST_FIELD and parts[one * PART_COLUMNS + PART_PARENT] == 0:
+            is_last = kind != FieldType.ENCRYPTION.value
+            for other in range(one + 1, used):
+                if parts[other * PART_COLUMNS + PART_TYPE] == kind and parts[other * PART_COLUMNS + PART_PARENT] == 0:
+                    is_last = False
+            if is_last:
+                return True
+    return False
+
+
+@kernel
+def _utf8(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
+    """EMM-10: read a piece of text that follows what `pending` stands for; gives what is pending then (-1: broken), and where.
+
+    Pending is 0 between characters, else the bytes that are still to come, and the least and the greatest the next may be.
+    """
+    if pending < 0:
+        return pending, start
+    bits = 0
+    for at in range(start, stop):
+        bits |= data[at]
+    if bits >= 0x80 or pending:
+        left, least, greatest = pending >> 16, (pending >> 8) & 0xFF, pending & 0xFF
+        for at in range(start, stop):
+            byte = 0 + data[at]
+            if left:
+                if byte < least or byte > greatest:
+                    return -1, at
+                left, least, greatest = left - 1, 0x80, 0xBF
+            elif byte >= 0x80:
+                if byte < 0xC2 or byte > 0xF4:
+                    return -1, at
+                least, greatest = 0x80, 0xBF
+                left = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
+                if byte == 0xE0:
+                    least = 0xA0
+                elif byte == 0xED:
+                    greatest = 0x9F
+                elif byte == 0xF0:
+                    least = 0x90
+                elif byte == 0xF4:
+                    greatest = 0x8F
+        pending = (left << 16) | (least << 8) | greatest if left else 0
+    if pending and stop - start < LONGEST_FIELD:  # a shorter piece ends the value
+        return -1, stop
+    return pending, stop
+
+
+@kernel
+def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 - as every room's
+    """Nothing follows a datagram: where it stops making sense, it stops."""
+    return stop
+
+
+walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)
+"""`scan` over many datagrams, each a run: see `kernel.walker`."""
+
+
+def sniff(data: bytes) -> bool:
+    """Whether a flow whose first datagram is this is Event Mesh: a known event type with at least one field, and not a fault in it."""
+    row, parts = [0] * ROW_COLUMNS, [0] * (PART_COLUMNS * MAX_TLV_COUNT)
+    scan(data, 0, len(data), row, parts, DEFAULT_LIMITS.for_scan())
+    return row[FAULT] == 0 and row[PARTS] > 0 and EventType.HELLO <= row[KIND] <= EventType.EVENT
