@@ -37,7 +37,6 @@ from wirelake.protocols.kernel import (
     kernel,
     u16,
     u32,
-    walker,
 )
 
 __all__ = [
@@ -126,8 +125,10 @@ ODD_KEY: Final = 4
 
 SECURITY: Final = FieldType.HMAC.value
 """The first of the security fields; they are numbered without a gap."""
-FIXED: Final = (32, -1, 64, 32, 16, 8, 12, 16, 4)
+FIXED: Final = (32, 0, 64, 32, 16, 8, 12, 16, 4)
 """EMM-11: the lengths of 0x10 to 0x18; encryption metadata has no fixed one."""
+LENGTHS: Final = sum(length << (7 * field) for field, length in enumerate(FIXED))
+"""The same in one number, seven bits each: no table to look up in the loop."""
 SUB_FIXED: Final = (1, 1, -1, 12, 16)
 """§4.2.1: the lengths of the fields inside encryption metadata; that of the IV depends on the algorithm."""
 NUMBER: Final = 4
@@ -142,6 +143,19 @@ FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
 NONE: Final = 1 << 30
 """More than any fault: the smaller one counts."""
+
+# What a packet has, as bits: a security field has that of its place in FIXED.
+HAS_HMAC: Final = 1 << 0
+HAS_METADATA: Final = 1 << 1
+HAS_SIGNATURE: Final = 1 << 2
+HAS_KEY: Final = 1 << 3
+HAS_NODE_ID: Final = 1 << 4
+HAS_TIMESTAMP: Final = 1 << 5
+HAS_AUTH_KEY_ID: Final = 1 << 8
+HAS_STRING: Final = 1 << 9
+HAS_BINARY: Final = 1 << 10
+HAS_FULL: Final = 1 << 11
+"""A piece of 255 bytes."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -176,43 +190,171 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
     Returns (rows written, parts written, next offset, need) as every room's scanner does: a datagram is always whole, so `next` is
     `stop` and `need` is 0, unless rows or parts have no room for it: then nothing is written, `next` is `start` and `need` NO_ROOM.
     """
+    count, used = _read(data, (start,), (stop,), 0, start, rows, parts, limits)
+    return (1, used, stop, 0) if count else (0, 0, start, NO_ROOM)
+
+
+@kernel
+def walk(
+    data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, run_of: Any, parts: Any, ends: Any, limits: Any
+) -> tuple[int, int, int, int]:
+    """Read the datagrams runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+
+    What `kernel.walker` would make of `scan`, in one loop. Returns (rows written, parts written, run, offset). The rows and parts it
+    was given must hold at least one datagram.
+    """
+    count, used = _read(data, starts, stops, run, at, rows, parts, limits)
+    for row in range(count):
+        run_of[row] = run + row
+        ends[run + row] = stops[run + row]
+    run += count
+    return count, used, run, starts[run] if run < len(starts) else stops[run - 1] if run else at
+
+
+@kernel
+def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int]:
+    """One row for each datagram of runs[run:] as long as there is room; gives how many rows and parts were written.
+
+    One loop on purpose: to call another kernel with arrays costs as much as to read a field, so only what is rare is called.
+    """
     max_payload, max_tlvs, profile = limits
-    most = min(max_tlvs, (stop - start) >> 1)
-    if len(rows) < ROW_COLUMNS or len(parts) < most * PART_COLUMNS or start < 0 or start > FARTHEST:
-        return 0, 0, start, NO_ROOM
-    for column in range(MESSAGE_ID, ROW_COLUMNS):
-        rows[column] = -1
-    rows[START] = start
-    rows[LENGTH] = stop - start
-    rows[KIND] = -1
-    rows[PART] = 0
-    rows[PARTS] = 0
-    rows[CANONICAL] = 0
-    rows[ODDITIES] = 0
-    fault, fault_at = _header_fault(data, start, stop, max_payload)
-    if fault != Fault.SHORT_PACKET.value and fault != Fault.UNSUPPORTED_VERSION.value:
-        rows[MESSAGE_ID] = u32(data, start + 1)
-        rows[FLAGS] = 0 + data[start + 5]
-        rows[KIND] = 0 + data[start + 6]
-        rows[TIMESTAMP] = i64(data, start + 7)
-    if fault:
-        rows[FAULT] = fault
-        rows[FAULT_AT] = fault_at
-        return 1, 0, stop, 0
-    fault, fault_at, count, used = _fields(data, start, stop, rows, parts, most)
-    if fault != Fault.TLV_OVERRUN.value and count > max_tlvs:  # EMM-26
-        fault, fault_at = Fault.TLV_COUNT.value, start + HEADER
-    if fault == NONE:
-        fault, fault_at = _missing(start, stop, rows, profile)
-    rows[FAULT] = fault
-    rows[FAULT_AT] = fault_at
-    rows[PARTS] = used
-    return 1, used, stop, 0
+    count, used = 0, 0
+    while run < len(starts):
+        start, stop = at, stops[run]
+        row = count * ROW_COLUMNS
+        most = used + min(max_tlvs, (stop - start) >> 1)
+        if len(rows) < row + ROW_COLUMNS or len(parts) < most * PART_COLUMNS or start < 0 or start > FARTHEST or row < 0:
+            return count, used
+        for column in range(MESSAGE_ID, ROW_COLUMNS):
+            rows[row + column] = -1
+        kind, flags, first = -1, 0, used
+        fault, fault_at = _header_fault(data, start, stop, max_payload)
+        if fault != Fault.SHORT_PACKET.value and fault != Fault.UNSUPPORTED_VERSION.value:
+            flags, kind = 0 + data[start + 5], 0 + data[start + 6]
+            rows[row + MESSAGE_ID] = u32(data, start + 1)
+            rows[row + FLAGS] = flags
+            rows[row + TIMESTAMP] = i64(data, start + 7)
+        canonical, odd = 0, 0
+        if fault == NONE:
+            fields, seen, pending, pending_json = 0, 0, 0, 0
+            signature_at, signature_end, hmac_at, hmac_end, metadata_at, metadata_end = -1, -1, -1, -1, -1, -1
+            last, last_rank, ascends = 0, 0, True
+            at = start + HEADER
+            while at < stop:
+                if at < 0 or stop - at < 2 or stop - at - 2 < data[at + 1]:  # §6.3
+                    fault, fault_at = Fault.TLV_OVERRUN.value, at
+                    break
+                type_ = 0 + data[at]
+                length = 0 + data[at + 1]
+                value = at + 2
+                after = value + length
+                if 0 <= used < most:
+                    part = used * PART_COLUMNS
+                    parts[part + PART_START] = at
+                    parts[part + PART_LENGTH] = length
+                    parts[part + PART_TYPE] = type_
+                    parts[part + PART_PARENT] = 0
+                    used += 1
+                fields += 1
+                rank, wrong, wrong_at = type_, NONE, at
+                if type_ < SECURITY or type_ >= SECURITY + len(FIXED):
+                    if type_ == FieldType.STRING.value:
+                        if not seen & HAS_STRING:
+                            rows[row + NAME] = value
+                        seen |= HAS_STRING
+                        if pending or not _is_ascii(data, value, after):
+                            pending, wrong_at = _utf8(data, value, after, pending)
+                            wrong = Fault.INVALID_UTF8.value if pending < 0 else NONE  # EMM-10, EMM-11
+                    elif type_ == FieldType.JSON.value:
+                        if pending_json or not _is_ascii(data, value, after):
+                            pending_json, wrong_at = _utf8(data, value, after, pending_json)
+                            wrong = Fault.INVALID_UTF8.value if pending_json < 0 else NONE
+                    elif type_ == FieldType.BINARY.value:
+                        seen |= HAS_BINARY
+                    elif (type_ == FieldType.INTEGER.value or type_ == FieldType.FLOAT.value) and length != NUMBER:  # EMM-11
+                        wrong = Fault.FIELD_LENGTH.value
+                    if length == LONGEST_FIELD:
+                        seen |= HAS_FULL
+                else:
+                    field = type_ - SECURITY
+                    if seen & (1 << field):  # EMM-9
+                        wrong = Fault.DUPLICATE_TLV.value
+                    elif length != (LENGTHS >> (7 * field)) & 0x7F and type_ != FieldType.ENCRYPTION.value:  # EMM-11
+                        wrong = Fault.FIELD_LENGTH.value
+                    else:
+                        rows[row + HMAC + field] = value
+                    if type_ == FieldType.HMAC.value:
+                        if not seen & HAS_HMAC:
+                            hmac_at, hmac_end = at, after
+                        rank = 258
+                    elif type_ == FieldType.SIGNATURE.value:
+                        if not seen & HAS_SIGNATURE:
+                            signature_at, signature_end = at, after
+                        rank = 259
+                    elif type_ == FieldType.PUBLIC_KEY.value:
+                        rank = 256
+                    elif type_ == FieldType.AUTH_KEY_ID.value:
+                        rank = 257
+                    elif type_ == FieldType.ENCRYPTION.value:
+                        inner, used = _split_metadata(data, value, after, parts, used, most)
+                        fields += inner
+                        if not seen & HAS_METADATA:
+                            metadata_at, metadata_end = value, after
+                    seen |= 1 << field
+                if wrong < fault:
+                    fault, fault_at = wrong, wrong_at
+                if rank < last_rank:
+                    odd = ODD_ORDER  # EMM-5
+                last_rank = rank
+                if rank < 258:
+                    if type_ < last:
+                        ascends = False
+                    last = type_
+                at = after
+            if fault != Fault.TLV_OVERRUN.value:
+                if fields > max_tlvs:  # EMM-26
+                    fault, fault_at = Fault.TLV_COUNT.value, start + HEADER
+                if (pending > 0 or pending_json > 0) and fault > Fault.INVALID_UTF8.value:  # a full last piece ends inside a character
+                    fault, fault_at = Fault.INVALID_UTF8.value, stop
+                if signature_at >= 0 and signature_end != stop and fault > Fault.SIGNATURE_NOT_LAST.value:  # EMM-6
+                    fault, fault_at = Fault.SIGNATURE_NOT_LAST.value, signature_at
+                if hmac_at >= 0 and hmac_end != stop and fault > Fault.HMAC_POSITION.value:  # EMM-6
+                    if hmac_end != signature_at or signature_end != stop:
+                        fault, fault_at = Fault.HMAC_POSITION.value, hmac_at
+                if metadata_at >= 0:
+                    wrong, wrong_at, inside_ascends = _metadata(data, metadata_at, metadata_end, rows, row)
+                    if wrong < fault:
+                        fault, fault_at = wrong, wrong_at
+                    if not inside_ascends:
+                        ascends, odd = False, odd | ODD_ORDER
+                if seen & HAS_FULL and _is_open(parts, first, used):
+                    odd |= ODD_OPEN
+                if seen & HAS_KEY and not seen & HAS_SIGNATURE:
+                    odd |= ODD_KEY
+                if ascends:
+                    canonical = (hmac_at if hmac_at >= 0 else signature_at if signature_at >= 0 else stop) - start
+                wrong = _missing(kind, flags, seen, odd, profile)
+                if wrong < fault:
+                    fault, fault_at = wrong, metadata_at - 2 if wrong == Fault.ENC_FLAG_MISSING.value else start + HEADER
+        rows[row + START] = start
+        rows[row + LENGTH] = stop - start
+        rows[row + KIND] = kind
+        rows[row + FAULT] = 0 if fault == NONE else fault
+        rows[row + FAULT_AT] = fault_at
+        rows[row + PART] = first
+        rows[row + PARTS] = used - first
+        rows[row + CANONICAL] = canonical
+        rows[row + ODDITIES] = odd
+        count += 1
+        run += 1
+        if run < len(starts):
+            at = starts[run]
+    return count, used
 
 
 @kernel
 def _header_fault(data: Any, start: int, stop: int, max_payload: int) -> tuple[int, int]:
-    """§6.2, §6.3: why there is no payload to look at, and where; or 0."""
+    """§6.2, §6.3: why there is no payload to look at, and where; or NONE."""
     if stop - start < HEADER:
         return Fault.SHORT_PACKET.value, stop
     if data[start] != VERSION:  # EMM-2
@@ -224,152 +366,37 @@ def _header_fault(data: Any, start: int, stop: int, max_payload: int) -> tuple[i
         return Fault.PAYLOAD_TOO_LARGE.value, start + 15
     if stop - start != HEADER + size:  # EMM-4
         return Fault.LENGTH_MISMATCH.value, start + 15
-    return 0, start
+    return NONE, start
 
 
 @kernel
-def _fields(data: Any, start: int, stop: int, rows: Any, parts: Any, most: int) -> tuple[int, int, int, int]:
-    """§4: walk the fields; gives the gravest fault by EMM-28 and its place, how many fields there are, and how many parts were written."""
-    fault, fault_at, count, used = NONE, start, 0, 0
-    seen, pending, pending_json = 0, 0, 0
-    signature_at, signature_end, hmac_at, hmac_end = -1, -1, -1, -1
-    last, last_rank, sorted_so_far, odd, full = 0, 0, True, 0, False
-    metadata_at, metadata_end = -1, -1
-    at = start + HEADER
-    while at < stop:
-        if stop - at < 2 or stop - at - 2 < data[at + 1]:  # §6.3
-            return Fault.TLV_OVERRUN.value, at, count, used
-        kind = 0 + data[at]
-        length = 0 + data[at + 1]
-        value = at + 2
-        after = value + length
-        if used < most:
-            part = used * PART_COLUMNS
-            parts[part + PART_START] = at
-            parts[part + PART_LENGTH] = length
-            parts[part + PART_TYPE] = kind
-            parts[part + PART_PARENT] = 0
-            used += 1
-        count += 1
-        rank, wrong = kind, NONE
-        if kind >= SECURITY and kind < SECURITY + len(FIXED):
-            field = kind - SECURITY
-            if seen & (1 << field):  # EMM-9
-                wrong = Fault.DUPLICATE_TLV.value
-            elif FIXED[field] >= 0 and length != FIXED[field]:  # EMM-11
-                wrong = Fault.FIELD_LENGTH.value
-            else:
-                rows[HMAC + field] = value
-            if kind == FieldType.SIGNATURE.value:
-                if signature_at < 0:
-                    signature_at, signature_end = at, after
-                rank = 259
-            elif kind == FieldType.HMAC.value:
-                if hmac_at < 0:
-                    hmac_at, hmac_end = at, after
-                rank = 258
-            elif kind == FieldType.AUTH_KEY_ID.value:
-                rank = 257
-            elif kind == FieldType.PUBLIC_KEY.value:
-                rank = 256
-            elif kind == FieldType.ENCRYPTION.value:
-                inner, used = _split_metadata(data, value, after, parts, used, most)
-                count += inner
-                if not seen & (1 << field):
-                    metadata_at, metadata_end = value, after
-            seen |= 1 << field
-        elif kind == FieldType.INTEGER.value or kind == FieldType.FLOAT.value:
-            if length != NUMBER:  # EMM-11
-                wrong = Fault.FIELD_LENGTH.value
-        else:
-            if kind == FieldType.STRING.value:
-                if rows[NAME] < 0:
-                    rows[NAME] = value
-                pending, bad = _utf8(data, value, after, pending)
-                if pending < 0 and fault > Fault.INVALID_UTF8.value:  # EMM-10, EMM-11
-                    fault, fault_at = Fault.INVALID_UTF8.value, bad
-            elif kind == FieldType.JSON.value:
-                pending_json, bad = _utf8(data, value, after, pending_json)
-                if pending_json < 0 and fault > Fault.INVALID_UTF8.value:
-                    fault, fault_at = Fault.INVALID_UTF8.value, bad
-            elif kind == FieldType.BINARY.value:
-                seen |= HAS_BINARY
-            if length == LONGEST_FIELD:
-                full = True
-        if wrong < fault:
-            fault, fault_at = wrong, at
-        if rank < last_rank:
-            odd = ODD_ORDER
-        last_rank = rank
-        if kind != FieldType.HMAC.value and kind != FieldType.SIGNATURE.value:
-            if kind < last:
-                sorted_so_far = False
-            last = kind
-        at = after
-    if (pending > 0 or pending_json > 0) and fault > Fault.INVALID_UTF8.value:  # a last piece of 255 bytes that ends inside a character
-        fault, fault_at = Fault.INVALID_UTF8.value, stop
-    if signature_at >= 0 and signature_end != stop and fault > Fault.SIGNATURE_NOT_LAST.value:  # EMM-6
-        fault, fault_at = Fault.SIGNATURE_NOT_LAST.value, signature_at
-    is_at_end = hmac_end == stop or (hmac_end == signature_at and signature_end == stop)
-    if hmac_at >= 0 and not is_at_end and fault > Fault.HMAC_POSITION.value:  # EMM-6
-        fault, fault_at = Fault.HMAC_POSITION.value, hmac_at
-    if metadata_at >= 0:
-        wrong, bad, ascends = _metadata(data, metadata_at, metadata_end, rows)
-        if wrong and wrong < fault:
-            fault, fault_at = wrong, bad
-        if not ascends:
-            sorted_so_far, odd = False, odd | ODD_ORDER
-    if full and _is_open(parts, used):
-        odd |= ODD_OPEN
-    if seen & HAS_KEY and not seen & HAS_SIGNATURE:  # EMM-33
-        odd |= ODD_KEY
-    is_announced = data[start + 5] & Flag.ENCRYPTED.value != 0
-    if is_announced and metadata_at < 0 and fault > Fault.ENC_METADATA_MISSING.value:  # EMM-12
-        fault, fault_at = Fault.ENC_METADATA_MISSING.value, start + 5
-    if not is_announced and metadata_at >= 0 and fault > Fault.ENC_FLAG_MISSING.value:  # EMM-12
-        fault, fault_at = Fault.ENC_FLAG_MISSING.value, metadata_at - 2
-    if fault > Fault.MISSING_REQUIRED_FIELD.value and _lacks_required(data, start, rows, seen):
-        fault, fault_at = Fault.MISSING_REQUIRED_FIELD.value, start + HEADER
-    if sorted_so_far:
-        rows[CANONICAL] = (hmac_at if hmac_at >= 0 else signature_at if signature_at >= 0 else stop) - start
-    rows[ODDITIES] = odd
-    return fault, fault_at, count, used
-
-
-HAS_BINARY: Final = 1 << 9
-"""Beside the bits of the security fields: there is a binary field."""
-HAS_SIGNATURE: Final = 1 << 2
-HAS_KEY: Final = 1 << 3
-HAS_NODE_ID: Final = 1 << 4
-HAS_TIMESTAMP: Final = 1 << 5
-
-
-@kernel
-def _lacks_required(data: Any, start: int, rows: Any, seen: int) -> bool:
-    """EMM-20: whether a field is missing that this event type requires."""
-    kind = data[start + 6]
-    hidden = data[start + 5] & HIDING != 0
+def _missing(kind: int, flags: int, seen: int, odd: int, profile: int) -> int:
+    """EMM-12, EMM-19, EMM-20, EMM-31: the first rule that is broken by a field that is not there; or NONE."""
+    is_encrypted, has_metadata = flags & Flag.ENCRYPTED.value != 0, seen & HAS_METADATA != 0
+    if is_encrypted and not has_metadata:
+        return Fault.ENC_METADATA_MISSING.value
+    if has_metadata and not is_encrypted:
+        return Fault.ENC_FLAG_MISSING.value
+    needed = 0
     if kind == EventType.EVENT.value:
-        return not hidden and rows[NAME] < 0
-    if kind == EventType.HELLO.value:
-        return not seen & HAS_NODE_ID or not (hidden or seen & HAS_BINARY)
-    if kind == EventType.HEARTBEAT.value:
-        return not seen & HAS_NODE_ID or not seen & HAS_TIMESTAMP
-    return False
-
-
-@kernel
-def _missing(start: int, stop: int, rows: Any, profile: int) -> tuple[int, int]:
-    """EMM-19, EMM-31: what a packet without other faults lacks, and where; or 0."""
-    proven = rows[HMAC] >= 0 or rows[SIGNATURE] >= 0
-    if proven and rows[NODE_ID] < 0:
-        return Fault.MISSING_NODE_ID.value, start + HEADER
+        needed = HAS_STRING
+    elif kind == EventType.HELLO.value:
+        needed = HAS_NODE_ID | HAS_BINARY
+    elif kind == EventType.HEARTBEAT.value:
+        needed = HAS_NODE_ID | HAS_TIMESTAMP
+    if flags & HIDING:
+        needed &= ~(HAS_STRING | HAS_BINARY)
+    if seen & needed != needed:
+        return Fault.MISSING_REQUIRED_FIELD.value
+    is_proven = seen & (HAS_HMAC | HAS_SIGNATURE) != 0
+    if is_proven and not seen & HAS_NODE_ID:
+        return Fault.MISSING_NODE_ID.value
     if profile:
-        if not proven or rows[NODE_ID] < 0 or rows[AUTH_KEY_ID] < 0:
-            return Fault.PROFILE_FIELD_MISSING.value, stop
-        if rows[ODDITIES] & ODD_ORDER:
-            return Fault.PROFILE_ORDER.value, start + HEADER
-    return 0, start
+        if not is_proven or not seen & HAS_NODE_ID or not seen & HAS_AUTH_KEY_ID:
+            return Fault.PROFILE_FIELD_MISSING.value
+        if odd & ODD_ORDER:
+            return Fault.PROFILE_ORDER.value
+    return NONE
 
 
 @kernel
@@ -390,8 +417,8 @@ def _split_metadata(data: Any, at: int, end: int, parts: Any, used: int, most: i
 
 
 @kernel
-def _metadata(data: Any, start: int, end: int, rows: Any) -> tuple[int, int, bool]:
-    """§4.2.1: the gravest fault of encryption metadata or 0, its place, and whether its fields ascend."""
+def _metadata(data: Any, start: int, end: int, rows: Any, row: int) -> tuple[int, int, bool]:
+    """§4.2.1: the gravest fault of encryption metadata or NONE, its place, and whether its fields ascend."""
     fault, fault_at, ascends, last, seen = NONE, start, True, 0, 0
     algorithm, announced, iv, iv_length, nonce, key = -1, -1, -1, 0, -1, -1
     at = start
@@ -423,10 +450,10 @@ def _metadata(data: Any, start: int, end: int, rows: Any) -> tuple[int, int, boo
         if wrong < fault:
             fault, fault_at = wrong, at
         at += 2 + length
-    rows[ALGORITHM] = algorithm
-    rows[IV] = nonce if nonce >= 0 else iv
-    rows[IV_LENGTH] = NONCE_SIZE if nonce >= 0 else iv_length if iv >= 0 else -1
-    rows[SUB_KEY_ID] = key
+    rows[row + ALGORITHM] = algorithm
+    rows[row + IV] = nonce if nonce >= 0 else iv
+    rows[row + IV_LENGTH] = NONCE_SIZE if nonce >= 0 else iv_length if iv >= 0 else -1
+    rows[row + SUB_KEY_ID] = key
     if fault != NONE:
         return fault, fault_at, ascends
     if algorithm < 0:
@@ -443,11 +470,11 @@ def _metadata(data: Any, start: int, end: int, rows: Any) -> tuple[int, int, boo
         return Fault.ENC_ALGORITHM_IV.value, start, ascends
     if algorithm == Algorithm.CHACHA20_POLY1305.value and nonce < 0:  # EMM-15
         return Fault.ENC_ALGORITHM_IV.value, start, ascends
-    if nonce >= 0 and rows[NONCE] >= 0 and _differ(data, nonce, rows[NONCE], NONCE_SIZE):  # EMM-16
-        return Fault.ENC_NONCE_CONFLICT.value, rows[NONCE] - 2, ascends
-    if key >= 0 and rows[KEY_ID] >= 0 and _differ(data, key, rows[KEY_ID], KEY_ID_SIZE):  # EMM-16
-        return Fault.ENC_KEY_ID_CONFLICT.value, rows[KEY_ID] - 2, ascends
-    return 0, start, ascends
+    if nonce >= 0 and rows[row + NONCE] >= 0 and _differ(data, nonce, rows[row + NONCE], NONCE_SIZE):  # EMM-16
+        return Fault.ENC_NONCE_CONFLICT.value, rows[row + NONCE] - 2, ascends
+    if key >= 0 and rows[row + KEY_ID] >= 0 and _differ(data, key, rows[row + KEY_ID], KEY_ID_SIZE):  # EMM-16
+        return Fault.ENC_KEY_ID_CONFLICT.value, rows[row + KEY_ID] - 2, ascends
+    return NONE, start, ascends
 
 
 @kernel
@@ -460,9 +487,9 @@ def _differ(data: Any, one: int, other: int, size: int) -> bool:
 
 
 @kernel
-def _is_open(parts: Any, used: int) -> bool:
+def _is_open(parts: Any, first: int, used: int) -> bool:
     """EMM-10: whether a type's last piece is a full one, so that its value is not closed."""
-    for one in range(used):
+    for one in range(first, used):
         kind = parts[one * PART_COLUMNS + PART_TYPE]
         if parts[one * PART_COLUMNS + PART_LENGTH] == LONGEST_FIELD and parts[one * PART_COLUMNS + PART_PARENT] == 0:
             is_last = kind != FieldType.ENCRYPTION.value
@@ -475,6 +502,15 @@ def _is_open(parts: Any, used: int) -> bool:
 
 
 @kernel
+def _is_ascii(data: Any, start: int, stop: int) -> bool:
+    """Whether a piece of text has nothing but ASCII in it."""
+    bits = 0
+    for at in range(start, stop):
+        bits |= data[at]
+    return bits < 0x80
+
+
+@kernel
 def _utf8(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
     """EMM-10: read a piece of text that follows what `pending` stands for; gives what is pending then (-1: broken), and where.
 
@@ -482,31 +518,27 @@ def _utf8(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
     """
     if pending < 0:
         return pending, start
-    bits = 0
+    left, least, greatest = pending >> 16, (pending >> 8) & 0xFF, pending & 0xFF
     for at in range(start, stop):
-        bits |= data[at]
-    if bits >= 0x80 or pending:
-        left, least, greatest = pending >> 16, (pending >> 8) & 0xFF, pending & 0xFF
-        for at in range(start, stop):
-            byte = 0 + data[at]
-            if left:
-                if byte < least or byte > greatest:
-                    return -1, at
-                left, least, greatest = left - 1, 0x80, 0xBF
-            elif byte >= 0x80:
-                if byte < 0xC2 or byte > 0xF4:
-                    return -1, at
-                least, greatest = 0x80, 0xBF
-                left = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
-                if byte == 0xE0:
-                    least = 0xA0
-                elif byte == 0xED:
-                    greatest = 0x9F
-                elif byte == 0xF0:
-                    least = 0x90
-                elif byte == 0xF4:
-                    greatest = 0x8F
-        pending = (left << 16) | (least << 8) | greatest if left else 0
+        byte = 0 + data[at]
+        if left:
+            if byte < least or byte > greatest:
+                return -1, at
+            left, least, greatest = left - 1, 0x80, 0xBF
+        elif byte >= 0x80:
+            if byte < 0xC2 or byte > 0xF4:
+                return -1, at
+            least, greatest = 0x80, 0xBF
+            left = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
+            if byte == 0xE0:
+                least = 0xA0
+            elif byte == 0xED:
+                greatest = 0x9F
+            elif byte == 0xF0:
+                least = 0x90
+            elif byte == 0xF4:
+                greatest = 0x8F
+    pending = (left << 16) | (least << 8) | greatest if left else 0
     if pending and stop - start < LONGEST_FIELD:  # a shorter piece ends the value
         return -1, stop
     return pending, stop
@@ -516,10 +548,6 @@ def _utf8(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
 def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 - as every room's
     """Nothing follows a datagram: where it stops making sense, it stops."""
     return stop
-
-
-walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)
-"""`scan` over many datagrams, each a run: see `kernel.walker`."""
 
 
 def sniff(data: bytes) -> bool:
