@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +21,9 @@ from wirelake.protocols.event_mesh.trust import SHORTEST_SECRET
 from wirelake.protocols.event_mesh.values import split
 from wirelake.protocols.event_mesh.wire import encode, encode_fields
 from wirelake.protocols.kernel import FAULT, FAULT_AT, active, array, table
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 __all__ = ["Credentials", "build", "left", "ordered", "public_key_of"]
 
@@ -101,7 +104,7 @@ def _message(event_type: int, message_id: int, timestamp: int, fields: tuple[Fie
 
 def _with_proofs(fields: Iterable[Field], credentials: Credentials | None) -> list[Field]:
     """The fields in order, and room for what proves them."""
-    kept = [field for field in fields]  # noqa: C416 - a copy that may grow
+    kept = list(fields)
     for field in kept:
         if field.type in (FieldType.HMAC, FieldType.SIGNATURE):
             raise LocalProtocolError(Fault.DUPLICATE_TLV, "HMAC and signature are made here: give credentials")
@@ -134,9 +137,9 @@ def public_key_of(seed: bytes) -> bytes:
     return _private_key(seed).public_key().public_bytes_raw()
 
 
-def _private_key(seed: bytes):  # type: ignore[no-untyped-def]  # noqa: ANN202 - the library is loaded only where it is needed
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only who signs pays for it
+def _private_key(seed: bytes) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - only who signs pays for it
 
     if len(seed) != SEED_SIZE:
         raise LocalProtocolError(Fault.FIELD_LENGTH, f"an Ed25519 private key has {SEED_SIZE} bytes")
-    return Ed25519PrivateKey.from_private_bytes(seed)
+    return ed25519.Ed25519PrivateKey.from_private_bytes(seed)

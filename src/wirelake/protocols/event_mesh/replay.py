@@ -99,7 +99,7 @@ class ReplayCache:
             raise UsageError(f"this is no exported replay cache: {reason}") from None
         if found.format != _FORMAT:
             raise UsageError(f"this is no exported replay cache: {found.format[:40]!r}")
-        known = {key: until for key, until in found.entries if until == until}  # noqa: PLR0124 - not a number is no time
+        known = {key: until for key, until in found.entries if until == until}  # not a number is no time
         for key, until in self._until.items():
             known[key] = max(until, known.get(key, until))
         excess = max(len(known) - self._capacity, 0)

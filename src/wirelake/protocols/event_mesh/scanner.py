@@ -318,9 +318,9 @@ def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, part
                     fault, fault_at = Fault.INVALID_UTF8.value, stop
                 if signature_at >= 0 and signature_end != stop and fault > Fault.SIGNATURE_NOT_LAST.value:  # EMM-6
                     fault, fault_at = Fault.SIGNATURE_NOT_LAST.value, signature_at
-                if hmac_at >= 0 and hmac_end != stop and fault > Fault.HMAC_POSITION.value:  # EMM-6
-                    if hmac_end != signature_at or signature_end != stop:
-                        fault, fault_at = Fault.HMAC_POSITION.value, hmac_at
+                is_proof_last = hmac_end == stop or (hmac_end == signature_at and signature_end == stop)
+                if hmac_at >= 0 and not is_proof_last and fault > Fault.HMAC_POSITION.value:  # EMM-6
+                    fault, fault_at = Fault.HMAC_POSITION.value, hmac_at
                 if metadata_at >= 0:
                     wrong, wrong_at, inside_ascends = _metadata(data, metadata_at, metadata_end, rows, row)
                     if wrong < fault:
@@ -480,7 +480,7 @@ def _metadata(data: Any, start: int, end: int, rows: Any, row: int) -> tuple[int
 @kernel
 def _differ(data: Any, one: int, other: int, size: int) -> bool:
     """Whether two stretches of bytes are not the same."""
-    for step in range(size):
+    for step in range(size):  # noqa: SIM110 - kernels have no generators
         if data[one + step] != data[other + step]:
             return True
     return False
