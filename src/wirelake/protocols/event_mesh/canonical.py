@@ -40,4 +40,5 @@ def _sorted_inside(value: bytes) -> bytes:
     while len(value) - at >= 2 and len(value) - at - 2 >= value[at + 1]:
         pieces.append(value[at : at + 2 + value[at + 1]])
         at += 2 + value[at + 1]
-    return b"".join(sorted(pieces, key=lambda piece: piece[0])) + value[at:]
+    pieces.sort(key=lambda piece: piece[0])
+    return b"".join(pieces) + value[at:]
