@@ -16,7 +16,9 @@ def store(*more: Key) -> TrustStore:
     return TrustStore([Key(NODE, AUTH, SECRET, PUBLIC), Key(NODE, None, DEFAULT_SECRET), *more])
 
 
-def judged(*datagrams: bytes, policy: Policy | None = None, keys: TrustStore | None = None, now: float = NOW, **more) -> Verified | Rejected:
+def judged(
+    *datagrams: bytes, policy: Policy | None = None, keys: TrustStore | None = None, now: float = NOW, **more
+) -> Verified | Rejected:
     """What becomes of the last of these datagrams, received one after the other."""
     results = []
     switch = kernel._use_compiled

@@ -22,7 +22,14 @@ def tlv(kind: int, value: bytes = b"", length: int | None = None) -> bytes:
 
 
 def packet(
-    payload: bytes = b"", kind: int = 3, flags: int = 0, *, version: int = 1, message_id: int = 0xDEADBEEF, made: int = MADE, size: int | None = None
+    payload: bytes = b"",
+    kind: int = 3,
+    flags: int = 0,
+    *,
+    version: int = 1,
+    message_id: int = 0xDEADBEEF,
+    made: int = MADE,
+    size: int | None = None,
 ) -> bytes:
     announced = len(payload) if size is None else size
     return bytes((version,)) + message_id.to_bytes(4) + bytes((flags, kind)) + made.to_bytes(8) + announced.to_bytes(2) + payload

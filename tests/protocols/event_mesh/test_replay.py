@@ -109,7 +109,8 @@ def test_what_is_exported_survives_a_restart():
 
 
 @pytest.mark.parametrize(
-    "state", [b"", b"x", b"\xff" * 40, msgspec.msgpack.encode(["other", 0, []]), msgspec.msgpack.encode(["wirelake-replay-1", 0, [["a", 1]]])]
+    "state",
+    [b"", b"x", b"\xff" * 40, msgspec.msgpack.encode(["other", 0, []]), msgspec.msgpack.encode(["wirelake-replay-1", 0, [["a", 1]]])],
 )
 def test_what_was_never_exported_is_refused_and_changes_nothing(state):
     cache = ReplayCache()

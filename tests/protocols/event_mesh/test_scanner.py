@@ -216,9 +216,9 @@ def test_what_is_taken_for_event_mesh():
     assert not sniff(SPOKEN["event"][:-1])
 
 
-tlvs = st.tuples(st.sampled_from([1, 2, 3, 4, 5, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x20, 0, 0xFF]), st.binary(max_size=40)).map(
-    lambda pair: tlv(*pair)
-)
+tlvs = st.tuples(
+    st.sampled_from([1, 2, 3, 4, 5, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x20, 0, 0xFF]), st.binary(max_size=40)
+).map(lambda pair: tlv(*pair))
 
 
 @given(st.lists(tlvs, max_size=12).map(b"".join), st.integers(0, 7), st.integers(0, 5), st.sampled_from([Limits(), SMALL, PROFILE]))

@@ -19,7 +19,6 @@ from tests.protocols.event_mesh.speech import (
     SEED,
     SPOKEN,
     auth,
-    key,
     maced,
     mutations,
     name,

@@ -156,6 +156,8 @@ def canonical(data: bytes) -> bytes:
     for one in sorted(kept, key=lambda one: one.kind):
         value = one.value
         if one.kind == 0x11:
-            value = b"".join(bytes((sub.kind, len(sub.value))) + sub.value for sub in sorted(split(value, 0, len(value)), key=lambda sub: sub.kind))
+            value = b"".join(
+                bytes((sub.kind, len(sub.value))) + sub.value for sub in sorted(split(value, 0, len(value)), key=lambda sub: sub.kind)
+            )
         pieces.append(bytes((one.kind, len(value))) + value)
     return data[:17] + b"".join(pieces)
