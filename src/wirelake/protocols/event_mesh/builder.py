@@ -6,7 +6,6 @@ clocks and dice: ids and times come in.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ import msgspec
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.event_mesh.canonical import canonical_payload
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.mac import mac
 from wirelake.protocols.event_mesh.messages import HEADER, TAIL, Event, EventType, Field, FieldType, Heartbeat, Hello, Message, Other
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
 from wirelake.protocols.event_mesh.trust import SHORTEST_SECRET
@@ -126,7 +126,7 @@ def _with_proofs(fields: Iterable[Field], credentials: Credentials | None) -> li
 def _proof(field: Field, covered: bytes, credentials: Credentials) -> Field:
     """EMM-27: HMAC and signature cover the same bytes, and neither the other."""
     if field.type == FieldType.HMAC and credentials.secret is not None:
-        return Field(field.type, hmac.digest(credentials.secret, covered, "sha256"))
+        return Field(field.type, mac(credentials.secret, covered))
     if field.type == FieldType.SIGNATURE and credentials.seed is not None:
         return Field(field.type, _private_key(credentials.seed).sign(covered))
     return field

@@ -136,11 +136,10 @@ class TrustStore:
 
     def lookup(self, node_id: bytes, auth_key_id: bytes | None, now: float) -> Key | None:
         """EMM-18: the one key of this pair at this time: the last that has begun, be it revoked or not."""
-        found = None
-        for key in self._keys.get((node_id, auth_key_id), ()):
+        for key in reversed(self._keys.get((node_id, auth_key_id), ())):
             if key.valid_from <= now:
-                found = key
-        return found
+                return key
+        return None
 
     def of_node(self, node_id: bytes, now: float) -> list[Key]:
         """EMM-17: every key of a node that has begun, be it revoked or not."""

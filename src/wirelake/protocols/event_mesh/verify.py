@@ -15,6 +15,7 @@ import msgspec
 
 from wirelake.protocols.event_mesh.canonical import canonical
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.mac import mac
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW, Message
 from wirelake.protocols.event_mesh.replay import ReplayCache
 from wirelake.protocols.event_mesh.scanner import (
@@ -41,7 +42,7 @@ DEFAULT_POLICY: Final = Policy()
 NOBODY: Final = b""
 
 
-class Identity(msgspec.Struct, frozen=True):
+class Identity(msgspec.Struct, frozen=True, gc=False):
     """§5.3: who sent a packet, and how that is known."""
 
     trust: Trust
@@ -140,10 +141,9 @@ def authenticate(
         return Rejected(Fault.MISSING_NODE_ID, row[START])
     auth_key_id = _slice(data, row[AUTH_KEY_ID], 4)
     known = store.lookup(node_id, auth_key_id, now)
-    latest = max(now, signed_at(data, row))
     covered = canonical(data, row, parts)
     if row[HMAC] >= 0:
-        fault = _check_hmac(data[row[HMAC] : row[HMAC] + 32], covered, known, latest)
+        fault = _check_hmac(data, row, covered, known, now)
         if fault is not None:
             return Rejected(fault, row[HMAC] - 2, node_id)
         if row[SIGNATURE] < 0:
@@ -154,11 +154,11 @@ def authenticate(
         key, trust = (None if known is None or auth_key_id is None else known), Trust.STORE
         if key is None or key.public_key is None:
             return Rejected(Fault.UNKNOWN_KEY, row[SIGNATURE] - 2, node_id)
-        if _is_revoked(key, latest):
+        if _is_revoked(key, data, row, now):
             return Rejected(Fault.REVOKED_KEY, row[SIGNATURE] - 2, node_id)
         public_key = key.public_key
     else:
-        judged = _judge_in_band(in_band, node_id, auth_key_id, known, store, policy, now, latest)
+        judged = _judge_in_band(in_band, data, row, known, store, policy, now)
         if isinstance(judged, Fault):
             return Rejected(judged, row[PUBLIC_KEY] - 2, node_id)
         (key, trust), public_key = judged, in_band
@@ -168,35 +168,29 @@ def authenticate(
     return Identity(trust, node_id, found_under, hmac=row[HMAC] >= 0, signature=True, public_key=public_key)
 
 
-def _check_hmac(given: bytes, covered: bytes, key: Key | None, latest: float) -> Fault | None:
+def _check_hmac(data: bytes, row: Sequence[int], covered: bytes, key: Key | None, now: float) -> Fault | None:
     """§5.1: in constant time, by the one key there is: never by another after a mismatch (EMM-18)."""
     if key is None or key.secret is None:
         return Fault.UNKNOWN_KEY
-    if _is_revoked(key, latest):
+    if _is_revoked(key, data, row, now):
         return Fault.REVOKED_KEY
-    if not hmac.compare_digest(hmac.digest(key.secret, covered, "sha256"), given):
+    if not hmac.compare_digest(mac(key.secret, covered), data[row[HMAC] : row[HMAC] + 32]):
         return Fault.HMAC_MISMATCH
     return None
 
 
 def _judge_in_band(
-    in_band: bytes,
-    node_id: bytes,
-    auth_key_id: bytes | None,
-    known: Key | None,
-    store: TrustStore,
-    policy: Policy,
-    now: float,
-    latest: float,
+    in_band: bytes, data: bytes, row: Sequence[int], known: Key | None, store: TrustStore, policy: Policy, now: float
 ) -> tuple[Key | None, Trust] | Fault:
     """EMM-17: whether the key a packet brings may prove anything: the stored key it equals, and how it is trusted; or why not."""
     if is_weak(in_band):  # EMM-32
         return Fault.WEAK_KEY
+    node_id, auth_key_id = data[row[NODE_ID] : row[NODE_ID] + 16], _slice(data, row[AUTH_KEY_ID], 4)
     candidates = store.of_node(node_id, now) if auth_key_id is None else [known] if known is not None else []
     candidates = [key for key in candidates if key.public_key is not None]
     equal = [key for key in candidates if key.public_key == in_band]
     for key in equal:
-        if not _is_revoked(key, latest):
+        if not _is_revoked(key, data, row, now):
             return key, Trust.STORE
     if equal:  # what is known to be revoked is not to be trusted by any policy
         return Fault.REVOKED_KEY
@@ -209,9 +203,9 @@ def _judge_in_band(
     return Fault.UNTRUSTED_KEY
 
 
-def _is_revoked(key: Key, latest: float) -> bool:
-    """A packet that arrives, or claims to be made, at the time of revocation or later: the holder of a stolen key could date it back."""
-    return key.revoked_from is not None and latest >= key.revoked_from
+def _is_revoked(key: Key, data: bytes, row: Sequence[int], now: float) -> bool:
+    """Whether a packet arrives, or claims to be made, at the time of revocation or later: who stole a key could date a packet back."""
+    return key.revoked_from is not None and max(now, signed_at(data, row)) >= key.revoked_from
 
 
 def freshness(time: int, now: float) -> Fault | None:
