@@ -11,18 +11,49 @@ from typing import Any, Final
 import msgspec
 
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.layout import (
+    ALGORITHM,
+    AUTH_KEY_ID,
+    CANONICAL,
+    ENCRYPTION,
+    FLAGS,
+    HMAC,
+    IV,
+    IV_LENGTH,
+    KEY_ID,
+    MESSAGE_ID,
+    NAME,
+    NODE_ID,
+    NONCE,
+    NONE,
+    ODD_KEY,
+    ODD_OPEN,
+    ODD_ORDER,
+    ODDITIES,
+    PART_COLUMNS,
+    PART_LENGTH,
+    PART_PARENT,
+    PART_START,
+    PART_TYPE,
+    PUBLIC_KEY,
+    ROW_COLUMNS,
+    SIGNATURE,
+    SIGNED,
+    SUB_KEY_ID,
+    TIMESTAMP,
+)
 from wirelake.protocols.event_mesh.messages import (
     HEADER,
     LONGEST_FIELD,
     MAX_PAYLOAD_SIZE,
     MAX_TLV_COUNT,
     VERSION,
-    Algorithm,
     EventType,
     FieldType,
     Flag,
-    SubType,
 )
+from wirelake.protocols.event_mesh.metadata import metadata_fault, split_metadata
+from wirelake.protocols.event_mesh.utf8 import is_ascii, utf8
 from wirelake.protocols.kernel import (
     FAULT,
     FAULT_AT,
@@ -31,7 +62,6 @@ from wirelake.protocols.kernel import (
     NO_ROOM,
     PART,
     PARTS,
-    SHARED,
     START,
     i64,
     kernel,
@@ -76,75 +106,20 @@ __all__ = [
     "walk",
 ]
 
-# A row: the shared columns, then these. A place is the offset of a field's value, -1 without that field or if its length is wrong.
-MESSAGE_ID: Final = SHARED
-FLAGS: Final = SHARED + 1
-TIMESTAMP: Final = SHARED + 2
-"""The 64 bits of the header's timestamp, as a signed number."""
-HMAC: Final = SHARED + 3
-"""Place of 0x10; the places of 0x11 to 0x18 follow in the order of their numbers."""
-ENCRYPTION: Final = SHARED + 4
-SIGNATURE: Final = SHARED + 5
-PUBLIC_KEY: Final = SHARED + 6
-NODE_ID: Final = SHARED + 7
-SIGNED: Final = SHARED + 8
-"""Place of 0x15, when the payload was signed."""
-NONCE: Final = SHARED + 9
-KEY_ID: Final = SHARED + 10
-AUTH_KEY_ID: Final = SHARED + 11
-NAME: Final = SHARED + 12
-"""Place of the first piece of the first string."""
-ALGORITHM: Final = SHARED + 13
-"""The algorithm of the encryption metadata, -1 without one."""
-IV: Final = SHARED + 14
-"""Place of the IV or nonce of the encryption metadata."""
-IV_LENGTH: Final = SHARED + 15
-SUB_KEY_ID: Final = SHARED + 16
-"""Place of the key identifier of the encryption metadata."""
-CANONICAL: Final = SHARED + 17
-"""If what is signed stands on the wire in one piece, from the header on: its length; else 0."""
-ODDITIES: Final = SHARED + 18
-"""Bits for what is tolerated: see ODD_ORDER, ODD_OPEN and ODD_KEY."""
-ROW_COLUMNS: Final = SHARED + 19
-
-# A part: one field, or one field inside encryption metadata; in the order of the wire.
-PART_START: Final = 0
-PART_LENGTH: Final = 1
-"""Bytes of the value, which is two bytes after the start."""
-PART_TYPE: Final = 2
-PART_PARENT: Final = 3
-"""0, or the type of the field it is inside of."""
-PART_COLUMNS: Final = 4
-
-ODD_ORDER: Final = 1
-"""EMM-5: not in the order of a sender."""
-ODD_OPEN: Final = 2
-"""EMM-10: a value that ends with a full piece."""
-ODD_KEY: Final = 4
-"""EMM-33: a public key without a signature."""
-
 SECURITY: Final = FieldType.HMAC.value
 """The first of the security fields; they are numbered without a gap."""
 FIXED: Final = (32, 0, 64, 32, 16, 8, 12, 16, 4)
 """EMM-11: the lengths of 0x10 to 0x18; encryption metadata has no fixed one."""
 LENGTHS: Final = sum(length << (7 * field) for field, length in enumerate(FIXED))
 """The same in one number, seven bits each: no table to look up in the loop."""
-SUB_FIXED: Final = (1, 1, -1, 12, 16)
-"""§4.2.1: the lengths of the fields inside encryption metadata; that of the IV depends on the algorithm."""
 NUMBER: Final = 4
 """§4.1: bytes of an integer or float."""
-NONCE_SIZE: Final = 12
-KEY_ID_SIZE: Final = 16
 RESERVED: Final = 0xF8
 """§2.3: the bits of the flags that must be zero."""
 HIDING: Final = Flag.ENCRYPTED.value | Flag.COMPRESSED.value
 """EMM-20: with one of these, data fields are looked for inside."""
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
-HIGH_BITS: Final = 0x80808080
-"""The first bit of each of four bytes: none is set in ASCII."""
-NONE: Final = 1 << 30
-"""More than any fault: the smaller one counts."""
 
 # What a packet has, as bits: a security field has that of its place in FIXED.
 HAS_HMAC: Final = 1 << 0
@@ -264,12 +239,12 @@ def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, part
                         if not seen & HAS_STRING:
                             rows[row + NAME] = value
                         seen |= HAS_STRING
-                        if pending or not _is_ascii(data, value, after):
-                            pending, wrong_at = _utf8(data, value, after, pending)
+                        if pending or not is_ascii(data, value, after):
+                            pending, wrong_at = utf8(data, value, after, pending)
                             wrong = Fault.INVALID_UTF8.value if pending < 0 else NONE  # EMM-10, EMM-11
                     elif type_ == FieldType.JSON.value:
-                        if pending_json or not _is_ascii(data, value, after):
-                            pending_json, wrong_at = _utf8(data, value, after, pending_json)
+                        if pending_json or not is_ascii(data, value, after):
+                            pending_json, wrong_at = utf8(data, value, after, pending_json)
                             wrong = Fault.INVALID_UTF8.value if pending_json < 0 else NONE
                     elif type_ == FieldType.BINARY.value:
                         seen |= HAS_BINARY
@@ -298,7 +273,7 @@ def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, part
                     elif type_ == FieldType.AUTH_KEY_ID.value:
                         rank = 257
                     elif type_ == FieldType.ENCRYPTION.value:
-                        inner, used = _split_metadata(data, value, after, parts, used, most)
+                        inner, used = split_metadata(data, value, after, parts, used, most)
                         fields += inner
                         if not seen & HAS_METADATA:
                             metadata_at, metadata_end = value, after
@@ -324,7 +299,7 @@ def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, part
                 if hmac_at >= 0 and not is_proof_last and fault > Fault.HMAC_POSITION.value:  # EMM-6
                     fault, fault_at = Fault.HMAC_POSITION.value, hmac_at
                 if metadata_at >= 0:
-                    wrong, wrong_at, inside_ascends = _metadata(data, metadata_at, metadata_end, rows, row)
+                    wrong, wrong_at, inside_ascends = metadata_fault(data, metadata_at, metadata_end, rows, row)
                     if wrong < fault:
                         fault, fault_at = wrong, wrong_at
                     if not inside_ascends:
@@ -402,93 +377,6 @@ def _missing(kind: int, flags: int, seen: int, odd: int, profile: int) -> int:
 
 
 @kernel
-def _split_metadata(data: Any, at: int, end: int, parts: Any, used: int, most: int) -> tuple[int, int]:
-    """§4.2.1: write the fields inside encryption metadata as parts; gives how many there are, and how many parts are written then."""
-    count = 0
-    while end - at >= 2 and end - at - 2 >= data[at + 1]:
-        if used < most:
-            part = used * PART_COLUMNS
-            parts[part + PART_START] = at
-            parts[part + PART_LENGTH] = 0 + data[at + 1]
-            parts[part + PART_TYPE] = 0 + data[at]
-            parts[part + PART_PARENT] = FieldType.ENCRYPTION.value
-            used += 1
-        count += 1
-        at += 2 + data[at + 1]
-    return count, used
-
-
-@kernel
-def _metadata(data: Any, start: int, end: int, rows: Any, row: int) -> tuple[int, int, bool]:
-    """§4.2.1: the gravest fault of encryption metadata or NONE, its place, and whether its fields ascend."""
-    fault, fault_at, ascends, last, seen = NONE, start, True, 0, 0
-    algorithm, announced, iv, iv_length, nonce, key = -1, -1, -1, 0, -1, -1
-    at = start
-    while at < end:
-        if end - at < 2 or end - at - 2 < data[at + 1]:
-            return Fault.SUB_TLV_OVERRUN.value, at, ascends
-        kind = 0 + data[at]
-        length = 0 + data[at + 1]
-        wrong = NONE
-        if kind < last:
-            ascends = False
-        last = kind
-        if kind >= SubType.ALGORITHM.value and kind <= SubType.KEY_ID.value:
-            if seen & (1 << kind):  # EMM-9
-                wrong = Fault.DUPLICATE_SUB_TLV.value
-            elif SUB_FIXED[kind - 1] >= 0 and length != SUB_FIXED[kind - 1]:
-                wrong = Fault.SUB_FIELD_LENGTH.value
-            elif kind == SubType.ALGORITHM.value:
-                algorithm = 0 + data[at + 2]
-            elif kind == SubType.LENGTH.value:
-                announced = 0 + data[at + 2]
-            elif kind == SubType.IV.value:
-                iv, iv_length = at + 2, length
-            elif kind == SubType.NONCE.value:
-                nonce = at + 2
-            else:
-                key = at + 2
-            seen |= 1 << kind
-        if wrong < fault:
-            fault, fault_at = wrong, at
-        at += 2 + length
-    rows[row + ALGORITHM] = algorithm
-    rows[row + IV] = nonce if nonce >= 0 else iv
-    rows[row + IV_LENGTH] = NONCE_SIZE if nonce >= 0 else iv_length if iv >= 0 else -1
-    rows[row + SUB_KEY_ID] = key
-    if fault != NONE:
-        return fault, fault_at, ascends
-    if algorithm < 0:
-        return Fault.ENC_NO_ALGORITHM.value, start, ascends
-    if iv >= 0 and nonce >= 0:
-        return Fault.ENC_IV_AND_NONCE.value, nonce - 2, ascends
-    if iv < 0 and nonce < 0:
-        return Fault.ENC_NO_IV_OR_NONCE.value, start, ascends
-    if announced >= 0x80:
-        return Fault.ENC_LENGTH_MSB.value, start, ascends
-    if announced >= 0 and (iv < 0 or announced != iv_length):  # EMM-15: without an IV there is nothing to announce
-        return Fault.ENC_IV_LENGTH_MISMATCH.value, start, ascends
-    if algorithm == Algorithm.AES_256_GCM.value and (iv < 0 or iv_length != NONCE_SIZE):  # EMM-15
-        return Fault.ENC_ALGORITHM_IV.value, start, ascends
-    if algorithm == Algorithm.CHACHA20_POLY1305.value and nonce < 0:  # EMM-15
-        return Fault.ENC_ALGORITHM_IV.value, start, ascends
-    if nonce >= 0 and rows[row + NONCE] >= 0 and _differ(data, nonce, rows[row + NONCE], NONCE_SIZE):  # EMM-16
-        return Fault.ENC_NONCE_CONFLICT.value, rows[row + NONCE] - 2, ascends
-    if key >= 0 and rows[row + KEY_ID] >= 0 and _differ(data, key, rows[row + KEY_ID], KEY_ID_SIZE):  # EMM-16
-        return Fault.ENC_KEY_ID_CONFLICT.value, rows[row + KEY_ID] - 2, ascends
-    return NONE, start, ascends
-
-
-@kernel
-def _differ(data: Any, one: int, other: int, size: int) -> bool:
-    """Whether two stretches of bytes are not the same."""
-    for step in range(size):  # noqa: SIM110 - kernels have no generators
-        if data[one + step] != data[other + step]:
-            return True
-    return False
-
-
-@kernel
 def _is_open(parts: Any, first: int, used: int) -> bool:
     """EMM-10: whether a type's last piece is a full one, so that its value is not closed."""
     for one in range(first, used):
@@ -501,56 +389,6 @@ def _is_open(parts: Any, first: int, used: int) -> bool:
             if is_last:
                 return True
     return False
-
-
-@kernel
-def _is_ascii(data: Any, start: int, stop: int) -> bool:
-    """Whether a piece of text has nothing but ASCII in it; eight bytes at a time, the last eight once more if need be."""
-    if stop - start < 8:
-        for at in range(start, stop):
-            if data[at] >= 0x80:
-                return False
-        return True
-    at = start
-    while at >= 0 and stop - at > 8:
-        if (u32(data, at) | u32(data, at + 4)) & HIGH_BITS:
-            return False
-        at += 8
-    return (u32(data, stop - 8) | u32(data, stop - 4)) & HIGH_BITS == 0
-
-
-@kernel
-def _utf8(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
-    """EMM-10: read a piece of text that follows what `pending` stands for; gives what is pending then (-1: broken), and where.
-
-    Pending is 0 between characters, else the bytes that are still to come, and the least and the greatest the next may be.
-    """
-    if pending < 0:
-        return pending, start
-    left, least, greatest = pending >> 16, (pending >> 8) & 0xFF, pending & 0xFF
-    for at in range(start, stop):
-        byte = 0 + data[at]
-        if left:
-            if byte < least or byte > greatest:
-                return -1, at
-            left, least, greatest = left - 1, 0x80, 0xBF
-        elif byte >= 0x80:
-            if byte < 0xC2 or byte > 0xF4:
-                return -1, at
-            least, greatest = 0x80, 0xBF
-            left = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
-            if byte == 0xE0:
-                least = 0xA0
-            elif byte == 0xED:
-                greatest = 0x9F
-            elif byte == 0xF0:
-                least = 0x90
-            elif byte == 0xF4:
-                greatest = 0x8F
-    pending = (left << 16) | (least << 8) | greatest if left else 0
-    if pending and stop - start < LONGEST_FIELD:  # a shorter piece ends the value
-        return -1, stop
-    return pending, stop
 
 
 @kernel
