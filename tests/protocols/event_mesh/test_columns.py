@@ -158,3 +158,9 @@ def test_faults_are_shown():
 def test_what_is_no_packet_is_said_so(given):
     with pytest.raises(UsageError):
         parse(given)
+
+
+def test_a_value_left_open_does_not_run_into_the_next_packet():
+    left_open = packet(name + tlv(4, bytes(255)))
+    _, found = made([left_open, left_open, SPOKEN["hello"]])
+    assert found.own["binaries"].to_pylist() == [[bytes(255)], [bytes(255)], [b"caps"]]

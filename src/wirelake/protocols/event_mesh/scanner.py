@@ -295,7 +295,7 @@ def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, part
                     fault, fault_at = Fault.INVALID_UTF8.value, stop
                 if signature_at >= 0 and signature_end != stop and fault > Fault.SIGNATURE_NOT_LAST.value:  # EMM-6
                     fault, fault_at = Fault.SIGNATURE_NOT_LAST.value, signature_at
-                is_proof_last = hmac_end == stop or (hmac_end == signature_at and signature_end == stop)
+                is_proof_last = hmac_end in (stop, signature_at)  # of a signature that is not last was spoken above
                 if hmac_at >= 0 and not is_proof_last and fault > Fault.HMAC_POSITION.value:  # EMM-6
                     fault, fault_at = Fault.HMAC_POSITION.value, hmac_at
                 if metadata_at >= 0:
