@@ -1,0 +1,285 @@
+"""What Event Mesh packets look like as table rows: every field of the specification by its name, and the vocabulary all protocols share.
+
+It refuses to know files, nodes, keys and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. `verified` is for
+whoever has keys to say.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from wirelake.errors import DecodeError
+from wirelake.protocols.arrow import Array, binary, decimals, field, integers, names, nulls, truths
+from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.messages import HEADER, LONGEST_FIELD, TYPES, FieldType, Flag, name_of
+from wirelake.protocols.event_mesh.scanner import (
+    ALGORITHM,
+    AUTH_KEY_ID,
+    ENCRYPTION,
+    FLAGS,
+    HMAC,
+    IV,
+    IV_LENGTH,
+    KEY_ID,
+    MESSAGE_ID,
+    NODE_ID,
+    NONCE,
+    ODDITIES,
+    PART_COLUMNS,
+    PART_LENGTH,
+    PART_PARENT,
+    PART_START,
+    PART_TYPE,
+    PUBLIC_KEY,
+    ROW_COLUMNS,
+    SIGNATURE,
+    SIGNED,
+    SUB_KEY_ID,
+    TIMESTAMP,
+    Limits,
+)
+from wirelake.protocols.event_mesh.values import is_joined, parse_json
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, START
+
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Columns", "columns", "readable"]
+
+_FIELD: Final = pa.struct(
+    [
+        field("type", pa.int16(), "§4: what kind of field"),
+        field("length", pa.int16(), "§4: bytes of its value"),
+        field("value", pa.binary(), "§4: its value"),
+        field("parent", pa.int16(), "§4.2.1: the type of the field it is inside of; null at the top"),
+    ]
+)
+
+
+def _list(name: str, kind: pa.DataType, comment: str) -> pa.Field:
+    return field(name, pa.list_(pa.field("element", kind)), comment)
+
+
+SCHEMA: Final = pa.schema(
+    [
+        field("size", pa.int64(), "§2: bytes of the whole packet"),
+        field("version", pa.int16(), "§2.2: the version of the protocol"),
+        field("packet_id", pa.int64(), "§2.2: the Message ID, which tells a node's packets apart"),
+        field("flags", pa.int16(), "§2.3: 1 urgent, 2 encrypted, 4 compressed"),
+        field("urgent", pa.bool_(), "§2.3: to be processed first"),
+        field("encrypted", pa.bool_(), "§2.3: the payload is encrypted"),
+        field("compressed", pa.bool_(), "§2.3: the payload is compressed"),
+        field("event_type", pa.int16(), "§3: the event type"),
+        field("type_name", pa.string(), "§3: its name; `other` where the specification has none (EMM-21)"),
+        field("timestamp", pa.decimal128(20, 0), "§2.2: when the event was created, seconds since 1970"),
+        field("payload_length", pa.int32(), "§2.2: bytes of the payload"),
+        field("payload", pa.binary(), "§2.2: the fields as on the wire"),
+        field("fields", pa.list_(pa.field("element", _FIELD)), "§4: the fields in order, those inside encryption metadata after it"),
+        field("event_name", pa.string(), "§3.3: the first string (EMM-20); replacement characters where it is not UTF-8"),
+        _list("strings", pa.string(), "§4.1: every string, joined (EMM-10)"),
+        _list("integers", pa.int32(), "§4.1: every integer"),
+        _list("floats", pa.float32(), "§4.1: every float, with the bits it came with (EMM-1)"),
+        _list("binaries", pa.binary(), "§4.1: every binary value, joined"),
+        _list("jsons", pa.string(), "§4.1: every JSON value, joined, as it came"),
+        field("node_id", pa.binary(), "§4.2, 0x14: who says it is the sender"),
+        field("auth_key_id", pa.binary(), "§4.2, 0x18: by which key it is to be verified"),
+        field("hmac", pa.binary(), "§4.2, 0x10: the HMAC"),
+        field("signature", pa.binary(), "§4.2, 0x12: the signature"),
+        field("public_key", pa.binary(), "§4.2, 0x13: the key the packet brings along"),
+        field("signed_timestamp", pa.decimal128(20, 0), "§4.2, 0x15: when it was signed, seconds since 1970"),
+        field("nonce", pa.binary(), "§4.2, 0x16: the nonce beside encryption metadata"),
+        field("key_id", pa.binary(), "§4.2, 0x17: the encryption key beside encryption metadata"),
+        field("encryption", pa.binary(), "§4.2, 0x11: the encryption metadata as on the wire"),
+        field("algorithm", pa.int16(), "§4.2.2: 1 AES-256-GCM, 2 ChaCha20-Poly1305"),
+        field("iv", pa.binary(), "§4.2.1: the IV or nonce of the encryption metadata"),
+        field("encryption_key_id", pa.binary(), "§4.2.1: the encryption key the metadata names"),
+        field("fault", pa.string(), "The first rule this packet breaks by its form (EMM-28); see violations"),
+        field(
+            "oddities", pa.int32(), "Bits: 1 not in a sender's order (EMM-5), 2 an open value (EMM-10), 4 a key without signature (EMM-33)"
+        ),
+    ]
+)
+"""The columns of table `event_mesh` that are Event Mesh's own."""
+
+FAULTS: Final[dict[int, str]] = {fault.value: fault.name for fault in Fault}
+OTHER: Final = 0
+"""Stands for every event type without a name."""
+_NAMES: Final = {OTHER: "other"} | {number.value: name_of(message) for message, number in TYPES.items()}
+_KINDS: Final = ("event", "handshake", "keepalive", "event")
+_UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
+
+
+class Columns(msgspec.Struct):
+    """A block of packets as columns."""
+
+    own: dict[str, pa.Array]
+    """The columns of SCHEMA."""
+    shared: dict[str, pa.Array]
+    """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
+
+
+def readable(rows: Array) -> Array:
+    """Which rows are packets with fields, whatever else is wrong with them."""
+    return ~np.isin(rows[:, FAULT], _UNREADABLE)
+
+
+def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies: bool = True) -> Columns:  # noqa: ARG001 - as every room's
+    """The packets of readable rows; `parts` holds the parts of these rows and no others, in their order."""
+    kind, flags = rows[:, KIND], rows[:, FLAGS]
+    row_of = np.repeat(np.arange(len(rows)), rows[:, PARTS])
+    has_faults = bool(rows[:, FAULT].any())
+    named = np.where((kind >= 1) & (kind <= len(TYPES)), kind, OTHER)
+    type_name, fault = names(named, _NAMES), names(rows[:, FAULT], FAULTS)
+    payload = binary(data, rows[:, START] + HEADER, rows[:, LENGTH] - HEADER)
+    strings, jsons = (_texts(data, rows, parts, row_of, one, has_faults) for one in (FieldType.STRING, FieldType.JSON))
+    event_name = _firsts(strings)
+    packet_id = integers(rows[:, MESSAGE_ID], pa.int64())
+    own: dict[str, pa.Array] = {
+        "size": integers(rows[:, LENGTH], pa.int64()),
+        "version": integers(np.ones(len(rows), np.int64), pa.int16()),
+        "packet_id": packet_id,
+        "flags": integers(flags, pa.int16()),
+        "urgent": truths(flags & Flag.URGENT),
+        "encrypted": truths(flags & Flag.ENCRYPTED),
+        "compressed": truths(flags & Flag.COMPRESSED),
+        "event_type": integers(kind, pa.int16()),
+        "type_name": type_name,
+        "timestamp": decimals(rows[:, TIMESTAMP]),
+        "payload_length": integers(rows[:, LENGTH] - HEADER, pa.int32()),
+        "payload": payload,
+        "fields": _fields(data, rows, parts),
+        "event_name": event_name,
+        "strings": strings,
+        "integers": _numbers(data, rows, parts, row_of, FieldType.INTEGER, ">i4", pa.int32()),
+        "floats": _numbers(data, rows, parts, row_of, FieldType.FLOAT, ">f4", pa.float32()),
+        "binaries": _joined(data, rows, parts, row_of, FieldType.BINARY),
+        "jsons": jsons,
+        "node_id": _place(data, rows, NODE_ID, 16),
+        "auth_key_id": _place(data, rows, AUTH_KEY_ID, 4),
+        "hmac": _place(data, rows, HMAC, 32),
+        "signature": _place(data, rows, SIGNATURE, 64),
+        "public_key": _place(data, rows, PUBLIC_KEY, 32),
+        "signed_timestamp": _times(data, rows),
+        "nonce": _place(data, rows, NONCE, 12),
+        "key_id": _place(data, rows, KEY_ID, 16),
+        "encryption": _place(data, rows, ENCRYPTION, _length_before(data, rows[:, ENCRYPTION])),
+        "algorithm": integers(rows[:, ALGORITHM], pa.int16(), rows[:, ALGORITHM] >= 0),
+        "iv": _place(data, rows, IV, rows[:, IV_LENGTH]),
+        "encryption_key_id": _place(data, rows, SUB_KEY_ID, 16),
+        "fault": fault,
+        "oddities": integers(rows[:, ODDITIES], pa.int32()),
+    }
+    shared: dict[str, pa.Array] = {
+        "kind": names(named, _KINDS),
+        "name": type_name,
+        "subject": event_name,
+        "correlation_id": packet_id.cast(pa.string()),
+        "status": names((rows[:, FAULT] != 0).astype(np.int64), ("ok", "faulty")),
+        "fault": fault,
+        "body": payload,
+        "body_json": _json(jsons) if json_bodies else nulls(pa.string(), len(rows)),
+        "verified": nulls(pa.bool_(), len(rows)),
+    }
+    return Columns(own, shared)
+
+
+def _place(data: Array, rows: Array, column: int, size: int | Array) -> pa.Array:
+    """The bytes at a place of some rows; null where there is none."""
+    valid = rows[:, column] >= 0
+    return binary(data, np.where(valid, rows[:, column], 0), np.where(valid, size, 0), valid)
+
+
+def _length_before(data: Array, places: Array) -> Array:
+    """The length byte that stands before a value."""
+    if not len(data):
+        return np.zeros(len(places), np.int64)
+    return np.where(places >= 0, data[np.where(places >= 0, places - 1, 0)], 0).astype(np.int64)
+
+
+def _times(data: Array, rows: Array) -> pa.Array:
+    valid = rows[:, SIGNED] >= 0
+    seconds = np.zeros(len(rows), np.int64)
+    if valid.any():
+        seconds[valid] = data[rows[valid, SIGNED, None] + np.arange(8)].copy().view(">i8")[:, 0]
+    return decimals(seconds, valid)
+
+
+def _offsets(counts: Array) -> pa.Array:
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return pa.array(offsets)
+
+
+def _fields(data: Array, rows: Array, parts: Array) -> pa.Array:
+    parents = parts[:, PART_PARENT]
+    struct = pa.StructArray.from_arrays(
+        [
+            integers(parts[:, PART_TYPE], pa.int16()),
+            integers(parts[:, PART_LENGTH], pa.int16()),
+            binary(data, parts[:, PART_START] + 2, parts[:, PART_LENGTH]),
+            integers(parents, pa.int16(), parents != 0),
+        ],
+        fields=list(_FIELD),
+    )
+    return pa.ListArray.from_arrays(_offsets(rows[:, PARTS]), struct, type=SCHEMA.field("fields").type)
+
+
+def _joined(data: Array, rows: Array, parts: Array, row_of: Array, kind: int) -> pa.Array:
+    """EMM-10: every value of one type, a list for each row. Pieces of a value are neighbours among the pieces of its type."""
+    chosen = (parts[:, PART_TYPE] == kind) & (parts[:, PART_PARENT] == 0)
+    pieces, owner = parts[chosen], row_of[chosen]
+    begins = np.ones(len(pieces), np.bool_)
+    if is_joined(kind) and len(pieces):
+        begins[1:] = (owner[1:] != owner[:-1]) | (pieces[:-1, PART_LENGTH] != LONGEST_FIELD)
+    whole = binary(data, pieces[:, PART_START] + 2, pieces[:, PART_LENGTH])
+    if not begins.all():
+        edges = np.concatenate([[0], np.cumsum(pieces[:, PART_LENGTH])])[np.append(np.flatnonzero(begins), len(pieces))]
+        whole = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, pa.py_buffer(edges.astype(np.int32)), whole.buffers()[2]])
+    counts = np.bincount(owner[begins], minlength=len(rows))
+    return pa.ListArray.from_arrays(_offsets(counts), whole)
+
+
+def _texts(data: Array, rows: Array, parts: Array, row_of: Array, kind: int, has_faults: bool) -> pa.Array:
+    """The same as text; the scanner has seen that it is UTF-8, unless a row has a fault."""
+    lists = _joined(data, rows, parts, row_of, kind)
+    whole = lists.values
+    if has_faults:
+        texts: Any = pa.array([value.decode(errors="replace") for value in whole.to_pylist()], pa.string())
+    else:
+        texts = whole.cast(pa.string())
+    return pa.ListArray.from_arrays(lists.offsets, texts)
+
+
+def _firsts(lists: pa.Array) -> pa.Array:
+    """The first of each list; null for an empty one."""
+    offsets = lists.offsets.to_numpy()
+    return lists.values.take(pa.array(offsets[:-1].astype(np.int64), mask=offsets[:-1] == offsets[1:]))
+
+
+def _numbers(data: Array, rows: Array, parts: Array, row_of: Array, kind: int, form: str, to: pa.DataType) -> pa.Array:
+    """Every number of one type; one that has not four bytes is null."""
+    chosen = (parts[:, PART_TYPE] == kind) & (parts[:, PART_PARENT] == 0)
+    pieces, owner = parts[chosen], row_of[chosen]
+    right = pieces[:, PART_LENGTH] == 4
+    found = np.zeros(len(pieces), np.dtype(form).newbyteorder("="))
+    if right.any():
+        found[right] = data[pieces[right, PART_START, None] + np.arange(2, 6)].copy().view(form)[:, 0]
+    counts = np.bincount(owner, minlength=len(rows))
+    return pa.ListArray.from_arrays(_offsets(counts), pa.array(found, to, mask=~right))
+
+
+def _json(jsons: pa.Array) -> pa.Array:
+    """EMM-11: the first JSON value that is an object."""
+    texts: list[str | None] = []
+    for found in jsons.to_pylist():
+        texts.append(next((text for text in found if _is_object(text)), None))
+    return pa.array(texts, pa.string())
+
+
+def _is_object(text: str) -> bool:
+    try:
+        parse_json(text.encode())
+    except DecodeError:
+        return False
+    return True

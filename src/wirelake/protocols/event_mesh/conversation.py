@@ -1,0 +1,60 @@
+"""The life of a node as a table: what is known of it after each thing it says.
+
+Event Mesh has no conversation to break: §1 promises neither delivery nor order, so everything may be said at any time, and the table has
+every message in every state. It tells whether a node was greeted by, merely heard, or has fallen silent; silence is the one step that
+no message makes, and how long it takes is the listener's to say. It refuses to know bytes, keys and time.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from wirelake.errors import UsageError
+from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.messages import Event, Heartbeat, Hello, Message, Other
+
+__all__ = ["INITIAL", "MESSAGES", "SILENCE", "TRANSITIONS", "Speaker", "State", "refusal"]
+
+
+class Speaker(IntEnum):
+    """Nodes are equals, and each has a life of its own: the node is the one who speaks."""
+
+    NODE = 0
+
+
+class State(IntEnum):
+    """What is known of a node."""
+
+    UNKNOWN = 0
+    """Nothing was heard of it."""
+    HEARD = 1
+    """It speaks, but its hello was lost or said before we listened."""
+    GREETED = 2
+    """§3.1: it said hello."""
+    SILENT = 3
+    """§3.2: no sign of life for longer than the listener waits."""
+
+
+INITIAL: Final = State.UNKNOWN
+MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Heartbeat, Event, Other)
+
+TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
+    # §3.1: a hello, at any time.
+    **{(state, Speaker.NODE, Hello): State.GREETED for state in State},
+    # §3.2: everything else is a sign of life and keeps what is known.
+    **{
+        (state, Speaker.NODE, message): State.GREETED if state is State.GREETED else State.HEARD
+        for state in State
+        for message in (Heartbeat, Event, Other)
+    },
+}
+"""(state, speaker, message) -> next state. Nothing is forbidden."""
+
+SILENCE: Final[dict[State, State]] = {state: State.UNKNOWN if state is State.UNKNOWN else State.SILENT for state in State}
+"""state -> what is known when the node has said nothing for too long."""
+
+
+def refusal(state: State, speaker: Speaker, message: type[Message]) -> Fault:
+    """Which rule is broken by a message that TRANSITIONS does not have: there is none."""
+    raise UsageError(f"nothing is forbidden, and so not {message.__name__} by {speaker.name} in {state.name}")

@@ -1,0 +1,214 @@
+"""One vector of event-mesh.json: judged with its keys, clock and policy, in both forms of the scanner; accepted or refused as it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tests.conformance.reading import Unmapped, keys, octets
+
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols import kernel
+from wirelake.protocols.event_mesh import sealing, values
+from wirelake.protocols.event_mesh.canonical import canonical
+from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.messages import FieldType
+from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan, walk
+from wirelake.protocols.event_mesh.trust import Key, Policy, Trust, TrustStore
+from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Verified
+from wirelake.protocols.event_mesh.wire import encode, message
+from wirelake.protocols.kernel import FAULT, compiled
+
+HEADER = {"version", "message_id", "flags", "event_type", "timestamp", "payload_length", "tlvs", "authenticated"}
+MORE = {"canonical_bytes", "trust", "joined_binary", "strings", "values", "plaintext_tlvs", "aad", "profile"}
+PROFILES = ("EMM-13", "EMM-14")
+WORDS = {
+    Fault.UNSUPPORTED_VERSION: {"bad-version", "version", "invalid-version", "unknown-version", "version-mismatch"},
+    Fault.DUPLICATE_SUB_TLV: {"duplicate-tlv", "sub-tlv-duplicate", "enc-duplicate-sub-tlv", "sub-duplicate"},
+    Fault.ENC_NO_ALGORITHM: {"enc-algorithm-missing", "enc-missing-algorithm"},
+    Fault.ENC_NONCE_CONFLICT: {"nonce-conflict"},
+    Fault.ENC_IV_LENGTH_MISMATCH: {"enc-length-without-iv"},
+    Fault.WEAK_KEY: {"signature-mismatch", "small-order-key", "untrusted-key", "unknown-key"},
+    Fault.UNDECRYPTABLE: {"enc-unknown-key"},
+}
+"""Faults for whose reason no vector here has the word -> what else it may be called."""
+FREED = {Fault.UNKNOWN_KEY, Fault.UNTRUSTED_KEY, Fault.KEY_MISMATCH}
+"""What a packet is dropped for whose key was too weak to be stored."""
+TRUST = {None: Trust.NONE, "none": Trust.NONE, "store": Trust.STORE, "in-band": Trust.IN_BAND, "first-use": Trust.FIRST_USE}
+FIRST_USE = ("first-use", "tofu")
+
+
+def run(vector: Any) -> None:
+    """Hold one vector, with the scanner as it stands and compiled."""
+    if not isinstance(vector, dict) or vector.get("expect") not in ("ok", "reject"):
+        raise Unmapped(f"expect neither ok nor reject: {vector!r}")
+    keys("vector", vector, {"hex", "expect", "keys", "fields", "reason"}, {"name", "spec", "prior", "source"})
+    data = octets("hex", vector["hex"])
+    switch = kernel._use_compiled
+    try:
+        for kernel._use_compiled in (False, True):
+            receiver, now, is_weak = set_up(vector["keys"])
+            for prior in vector.get("prior", []):
+                receiver.receive(octets("prior", prior), now, b"somewhere")
+            said = receiver.receive(data, now, b"somewhere")
+            if vector["expect"] == "ok":
+                accept(said, data, vector)
+            else:
+                refuse(said, vector, is_weak)
+    finally:
+        kernel._use_compiled = switch
+
+
+def set_up(given: Any) -> tuple[Receiver, float, bool]:
+    """A receiver that knows what `keys` says; and whether a key was too weak for it."""
+    keys("keys", given, {"hmac", "ed25519", "enc", "now", "policy"})
+    merged: dict[tuple[bytes, bytes | None], dict[str, bytes]] = {}
+    for one in given["hmac"]:
+        keys("hmac", one, {"node_id", "auth_key_id", "secret"})
+        merged.setdefault(pair(one), {})["secret"] = octets("secret", one["secret"])
+    for one in given["ed25519"]:
+        keys("ed25519", one, {"node_id", "auth_key_id", "public"}, {"seed"})
+        merged.setdefault(pair(one), {})["public_key"] = octets("public", one["public"])
+    for one in given["enc"]:
+        keys("enc", one, {"key_id", "key"})
+    store, is_weak = TrustStore(), False
+    for (node_id, auth_key_id), found in merged.items():
+        try:
+            store.add(Key(node_id, auth_key_id, **found))
+        except LocalProtocolError as reason:
+            if reason.fault is not Fault.WEAK_KEY:
+                raise
+            is_weak = True
+    return Receiver(store, policy(given["policy"])), given["now"], is_weak
+
+
+def pair(one: dict[str, Any]) -> tuple[bytes, bytes | None]:
+    auth_key_id = one["auth_key_id"]
+    return octets("node_id", one["node_id"]), None if auth_key_id is None else octets("auth_key_id", auth_key_id)
+
+
+def policy(given: Any) -> Policy:
+    keys("policy", given, {"trust", "freshness"})
+    if not isinstance(given["freshness"], bool):
+        raise Unmapped(f"freshness {given['freshness']!r}")
+    if given["trust"] in FIRST_USE:
+        return Policy(Trust.FIRST_USE, lambda *_: True, freshness=given["freshness"])
+    if given["trust"] not in ("store", "in-band"):
+        raise Unmapped(f"trust {given['trust']!r}")
+    return Policy(Trust(given["trust"]), freshness=given["freshness"])
+
+
+# What is accepted.
+
+
+def accept(said: Verified | Rejected, data: bytes, vector: dict[str, Any]) -> None:
+    fields = vector["fields"]
+    keys("fields", fields, HEADER, MORE)
+    assert vector["reason"] is None
+    assert isinstance(said, Verified), said
+    found = said.message
+    header = {"version": data[0], "message_id": f"{found.message_id:08x}", "flags": found.flags, "timestamp": found.timestamp}
+    header |= {"event_type": values.event_type(found), "payload_length": len(data) - 17}
+    header |= {"tlvs": [[field.type, field.value.hex()] for field in found.fields], "authenticated": said.identity.authenticated}
+    assert header == {key: fields[key] for key in HEADER}
+    assert encode(found) == data
+    row, parts = scan_once(data)
+    assert message(data, row, parts) == found
+    assert row[FAULT] == 0
+    check_more(said, canonical(data, row, parts), vector)
+
+
+def check_more(said: Verified, covered: bytes, vector: dict[str, Any]) -> None:
+    fields, found = vector["fields"], said.message.fields
+    if "canonical_bytes" in fields:
+        assert covered.hex() == fields["canonical_bytes"]
+    if "trust" in fields:
+        if fields["trust"] not in TRUST:
+            raise Unmapped(f"trust {fields['trust']!r}")
+        assert said.identity.trust is TRUST[fields["trust"]]
+    if "joined_binary" in fields:
+        same_bytes(values.values(found, FieldType.BINARY), fields["joined_binary"])
+    if "strings" in fields:
+        assert [value.decode() for value in values.values(found, FieldType.STRING)] == fields["strings"]
+    if "values" in fields:
+        check_values(values.joined(found), fields["values"])
+    if "plaintext_tlvs" in fields or "aad" in fields or "profile" in fields:
+        check_sealed(said, vector)
+
+
+def same_bytes(found: list[bytes], given: Any) -> None:
+    """Bytes are given as text or as hex."""
+    assert isinstance(given, list)
+    assert len(found) == len(given)
+    for one, text in zip(found, given, strict=True):
+        assert text in (one.hex(), one.decode("latin-1"), one.decode(errors="replace"))
+
+
+def check_values(found: list[Any], given: Any) -> None:
+    """Values are given alone or with their type: all of them, or those that are numbers, or by type."""
+    plain = [[field.type, shown(values.typed(field))] for field in found]
+    numbers = [one for one in plain if one[0] in (FieldType.INTEGER, FieldType.FLOAT)]
+    data = [one for one in plain if one[0] < FieldType.HMAC or one[0] > FieldType.AUTH_KEY_ID]
+    ways = [way for some in (plain, data, numbers) for way in (some, [value for _, value in some])]
+    assert given in ways, f"{given!r} is none of {ways!r}"
+
+
+def shown(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def check_sealed(said: Verified, vector: dict[str, Any]) -> None:
+    """EMM-13, EMM-14: what was hidden, opened with the keys given; sealed again by us, it opens again."""
+    fields, found = vector["fields"], said.message
+    if fields.get("profile", PROFILES[0]) not in PROFILES:
+        raise Unmapped(f"profile {fields['profile']!r}")
+    if "profile" in fields:
+        assert bool(found.flags & 2) or fields["profile"] == "EMM-14"
+    if "aad" in fields:
+        assert sealing.aad(values.event_type(found), found.message_id, found.timestamp, found.flags).hex() == fields["aad"]
+    if "plaintext_tlvs" in fields:
+        secrets = {octets("key_id", one["key_id"]): octets("key", one["key"]) for one in vector["keys"]["enc"]}
+        hidden = sealing.unseal(found, secrets)
+        assert sealing.encode_fields(hidden).hex() == fields["plaintext_tlvs"]
+        if found.flags == 4:
+            assert values.first(sealing.compress(hidden).fields, FieldType.BINARY) == values.first(found.fields, FieldType.BINARY)
+
+
+# What is refused.
+
+
+def refuse(said: Verified | Rejected, vector: dict[str, Any], is_weak: bool) -> None:
+    keys("fields", vector["fields"], set())
+    if not isinstance(vector["reason"], str):
+        raise Unmapped(f"reason {vector['reason']!r}")
+    assert isinstance(said, Rejected), "accepted"
+    words = {said.fault.reason} | WORDS.get(said.fault, set())
+    if is_weak and said.fault in FREED:
+        words |= {"weak-key"} | WORDS[Fault.WEAK_KEY]
+    assert vector["reason"] in words
+
+
+# Both forms of the scanner.
+
+
+def scan_once(data: bytes) -> tuple[list[int], list[int]]:
+    """Scanned alone, compiled, and between neighbours: the same row."""
+    limits = DEFAULT_LIMITS.for_scan()
+    row, parts = [0] * ROW_COLUMNS, [0] * (PART_COLUMNS * DEFAULT_LIMITS.max_parts)
+    said = scan(data, 0, len(data), row, parts, limits)
+    used = said[1] * PART_COLUMNS
+    fast, fast_parts = np.zeros(ROW_COLUMNS, np.int64), np.zeros(len(parts), np.int64)
+    assert compiled(scan)(np.frombuffer(data, np.uint8), 0, len(data), fast, fast_parts, limits) == said
+    assert (fast.tolist(), fast_parts[:used].tolist()) == (row, parts[:used])
+    block = np.frombuffer(data * 3, np.uint8)
+    starts = np.arange(3) * len(data)
+    rows, many, run_of, ends = (
+        np.zeros(3 * ROW_COLUMNS, np.int64),
+        np.zeros(3 * len(parts), np.int64),
+        np.zeros(3, np.int64),
+        np.zeros(3, np.int64),
+    )
+    count, taken, run, _ = compiled(walk)(block, starts, starts + len(data), 0, 0, rows, run_of, many, ends, limits)
+    assert (count, taken, run) == (3, 3 * said[1], 3)
+    assert row[FAULT] not in UNREADABLE
+    return row, parts[:used]

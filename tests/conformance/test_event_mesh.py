@@ -1,0 +1,70 @@
+"""The runner of event-mesh.json can fail: whatever a vector says is asserted, and what it does not know is a failure."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from tests.conformance import event_mesh
+from tests.conformance.harness import directory, vectors
+from tests.conformance.reading import Unmapped
+
+VECTORS = vectors(directory() / "event-mesh.json") if (directory() / "event-mesh.json").exists() else []
+OK = [one for one in VECTORS if one["expect"] == "ok"]
+REJECT = [one for one in VECTORS if one["expect"] == "reject"]
+
+
+def fails(vector) -> bool:
+    try:
+        event_mesh.run(vector)
+    except Exception:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("vector", OK, ids=lambda one: one.get("name", ""))
+def test_no_field_of_a_vector_can_be_changed_or_joined(vector):
+    for key, value in vector["fields"].items():
+        changed = copy.deepcopy(vector)
+        changed["fields"][key] = (
+            (not value)
+            if isinstance(value, bool)
+            else value + 1
+            if isinstance(value, int)
+            else [*value, [1, ""]]
+            if isinstance(value, list)
+            else "00"
+        )
+        assert fails(changed), key
+    with pytest.raises(Unmapped):
+        event_mesh.run({**vector, "fields": {**vector["fields"], "novelty": 1}})
+    for key in event_mesh.HEADER:
+        with pytest.raises(Unmapped):
+            event_mesh.run({**vector, "fields": {name: value for name, value in vector["fields"].items() if name != key}})
+    assert fails({**vector, "expect": "reject", "fields": {}, "reason": "replay"})
+
+
+@pytest.mark.parametrize("vector", REJECT, ids=lambda one: one.get("name", ""))
+def test_no_other_reason_passes(vector):
+    for other in {one["reason"] for one in REJECT} - {vector["reason"]}:
+        assert fails({**vector, "reason": other})
+    assert fails({**vector, "expect": "ok", "reason": None})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"expect": "maybe"},
+        {"novelty": 1},
+        {"hex": "00 00"},
+        {"keys": {}},
+        {"keys": {"hmac": [], "ed25519": [], "enc": [], "now": 0, "policy": {"trust": "anyone", "freshness": True}}},
+        {"keys": {"hmac": [], "ed25519": [], "enc": [], "now": 0, "policy": {"trust": "store", "freshness": "yes"}}},
+        {"keys": {"hmac": [{}], "ed25519": [], "enc": [], "now": 0, "policy": {"trust": "store", "freshness": True}}},
+    ],
+)
+def test_what_is_not_known_is_a_failure(change):
+    with pytest.raises(Unmapped):
+        event_mesh.run({**OK[0], **change})
+    with pytest.raises(Unmapped):
+        event_mesh.run(None)
