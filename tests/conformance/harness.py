@@ -20,9 +20,7 @@ RUNNERS: Final[dict[str, Callable[[Any], None]]] = {
 }
 """File name -> what runs one of its vectors; it raises for a vector that does not hold, and for one it does not understand."""
 
-UNBUILT: Final = frozenset(
-    {"relink.json", "relink-scenarios.json", "relink-sessions.json", "wolpertinger.json", "yamp.json"}
-)
+UNBUILT: Final = frozenset({"relink.json", "relink-scenarios.json", "relink-sessions.json", "wolpertinger.json", "yamp.json"})
 """The files of rooms that are not built yet: the only files that are passed over. The list shrinks as rooms land."""
 
 
