@@ -45,6 +45,12 @@ def test_messages_follow_each_other_with_their_offsets(wirelake, tmp_path):
     assert third["message"] == "été"
 
 
+def test_offsets_count_from_the_start_of_a_long_input(wirelake):
+    message = encode(Data(bytes(300_001)))
+    shown = objects(wirelake("decode", "emp", "-e", "offset", stdin=message * 8))
+    assert [one["offset"] for one in shown] == [len(message) * number for number in range(8)]
+
+
 def test_what_is_broken_inside_is_told_and_reading_goes_on(wirelake):
     outcome = wirelake("decode", "emp", stdin=HELLO + bytes.fromhex("000000087f000000") + HELLO)
     good, bad, more = objects(outcome)

@@ -158,10 +158,13 @@ def test_a_capture_gives_the_same_messages_wherever_segments_and_blocks_are_cut(
     random.Random(size).shuffle(order := [side for side, _ in pieces])
     waiting = {side: iter([data for one, data in pieces if one is side]) for side in (True, False)}
     path = captured(tmp_path / "talk.pcap", [(side, next(waiting[side])) for side in order])
+    places = []
     for window in (8 << 20, 4096):
         rows = decoded(path, window=window)
         assert told(rows["messages"]) == expected
         assert rows["quarantine"] == []
+        places.append(sorted((row["offset"], row["length"], row["ts"]) for row in rows["messages"]))
+    assert places[0] == places[1]
 
 
 def test_a_message_in_pieces_carries_the_time_of_its_last_byte(tmp_path):
@@ -177,6 +180,13 @@ def test_garbage_between_messages_is_quarantined_and_the_rest_is_read(tmp_path):
     (spoilt,) = rows["quarantine"]
     assert (spoilt["raw"], spoilt["reason"], spoilt["clause"]) == (garbage, "SIZE_OVER_LIMIT", "EMP-35")
     assert [row["name"] for row in rows["messages"]] == ["hello", "ping", "ping"]
+
+
+def test_blocks_of_a_message_that_cannot_be_read_are_not_given_to_the_next(tmp_path):
+    spoilt = bytes.fromhex("0000001c058000000000001400800000800000000000000000000001")  # a good block, then one that is missing
+    rows = decoded(recorded(tmp_path / "r.pcapng", [(True, spoilt + encode(Data(b"x", (RequestResponse(True, 7),))))]))
+    (block,) = rows["emp"][0]["extensions"]
+    assert (int(block["request_id"]), rows["quarantine"][0]["reason"]) == (7, "NEXT_BLOCK_MISSING")
 
 
 def test_a_cut_message_at_the_end_is_quarantined(tmp_path):

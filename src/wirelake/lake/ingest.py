@@ -200,6 +200,9 @@ def _json(value: object) -> str:
 _OURS: Final = re.compile(r"^(?:wirelake\.errors\.)(\w+): (.+)$", re.MULTILINE)
 """How one of our errors, raised in a task or at commit, looks in the text of Spark's."""
 
+_PYTHONS: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
+"""How any other error of a task looks there, for instance of a full disk: the last one is the cause."""
+
 
 @contextmanager
 def _plainly(lake: Path) -> Iterator[None]:
@@ -212,7 +215,8 @@ def _plainly(lake: Path) -> Iterator[None]:
         text = str(error)
         if ours := _OURS.findall(text):
             raise LakeError(ours[-1][1]) from error
-        raise LakeError(f"{lake}: the Spark job failed: {text.strip().splitlines()[0]}") from error
+        blamed = _PYTHONS.findall(text) or text.strip().splitlines()[:1]
+        raise LakeError(f"{lake}: the Spark job failed: {blamed[-1]}") from error
 
 
 @contextmanager
