@@ -12,10 +12,11 @@ from tests.protocols.emp.scanning import only
 
 from wirelake.errors import LocalProtocolError, ProtocolError
 from wirelake.protocols.emp.conversation import State, refusal
-from wirelake.protocols.emp.faults import BREACHES, RULES, TOLERATED, UNREADABLE, Fault, Severity
+from wirelake.protocols.emp.faults import BREACHES, RULES, TOLERATED, UNREADABLE, Fault
 from wirelake.protocols.emp.messages import Data, Hello, RequestResponse
 from wirelake.protocols.emp.options import Options, Refused
 from wirelake.protocols.emp.wire import decode, encode, pack
+from wirelake.protocols.faults import Severity
 from wirelake.protocols.kernel import FAULT
 
 

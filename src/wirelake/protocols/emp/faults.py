@@ -8,19 +8,12 @@ It refuses to know how faults are found.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 from wirelake.protocols.emp.messages import ErrorCode, ExtensionId
+from wirelake.protocols.faults import Faults
 
-__all__ = ["BREACHES", "OURS", "TOLERATED", "UNREADABLE", "Fault", "Severity"]
-
-
-class Severity(IntEnum):
-    """What becomes of a session whose peer breaks the rule."""
-
-    TOLERATED = 0
-    ERROR = 1
+__all__ = ["BREACHES", "OURS", "TOLERATED", "UNREADABLE", "Fault"]
 
 
 class Rule(NamedTuple):
@@ -34,7 +27,7 @@ class Rule(NamedTuple):
     extension_error_code: int = 0
 
 
-class Fault(IntEnum):
+class Fault(Faults):
     """The broken rules of EMP; 0 in a scanner's row means none."""
 
     # The envelope: where the next message begins is lost.
@@ -98,21 +91,6 @@ class Fault(IntEnum):
     def rule(self) -> Rule:
         """The row of the table for this fault."""
         return RULES[self]
-
-    @property
-    def clause(self) -> str:
-        """The clause or ruling it breaks."""
-        return RULES[self].clause
-
-    @property
-    def text(self) -> str:
-        """One plain sentence."""
-        return RULES[self].text
-
-    @property
-    def severity(self) -> Severity:
-        """Whether a session ends on it."""
-        return Severity.TOLERATED if self in TOLERATED else Severity.ERROR
 
 
 _RR = ExtensionId.REQUEST_RESPONSE

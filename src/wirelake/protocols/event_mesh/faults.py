@@ -8,17 +8,11 @@ It refuses to know how faults are found.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final, NamedTuple
 
-__all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault", "Severity"]
+from wirelake.protocols.faults import Faults
 
-
-class Severity(IntEnum):
-    """What becomes of a packet that breaks the rule."""
-
-    TOLERATED = 0
-    ERROR = 1
+__all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
 
 class Rule(NamedTuple):
@@ -28,7 +22,7 @@ class Rule(NamedTuple):
     text: str
 
 
-class Fault(IntEnum):
+class Fault(Faults):
     """The broken rules of Event Mesh; 0 in a scanner's row means none."""
 
     # The envelope: there is no telling what is in it.
@@ -104,26 +98,6 @@ class Fault(IntEnum):
     def rule(self) -> Rule:
         """The row of the table for this fault."""
         return RULES[self]
-
-    @property
-    def clause(self) -> str:
-        """The clause or ruling it breaks."""
-        return RULES[self].clause
-
-    @property
-    def text(self) -> str:
-        """One plain sentence."""
-        return RULES[self].text
-
-    @property
-    def reason(self) -> str:
-        """The word for it in counters and vectors."""
-        return self.name.lower().replace("_", "-")
-
-    @property
-    def severity(self) -> Severity:
-        """Whether a packet is dropped for it."""
-        return Severity.TOLERATED if self in TOLERATED else Severity.ERROR
 
 
 RULES: Final[dict[Fault, Rule]] = {
