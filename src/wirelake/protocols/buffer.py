@@ -45,6 +45,11 @@ class Buffer:
         return self._last[self._end :] + b"".join(self._chunks)
 
     @property
+    def size(self) -> int:
+        """How many bytes that is."""
+        return self._size
+
+    @property
     def taken(self) -> bytes:
         """The bytes of the whole frames that the last `feed` gave."""
         return self._last[: self._end]

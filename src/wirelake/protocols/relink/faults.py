@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from wirelake.protocols.faults import Faults
 
-__all__ = ["BREACHES", "OURS", "RULES", "TOLERATED", "UNREADABLE", "Fault", "Rule"]
+__all__ = ["BREACHES", "OURS", "RULES", "TOLERATED", "UNREADABLE", "Breach", "Fault", "Rule"]
 
 
 class Rule(NamedTuple):
@@ -70,10 +70,10 @@ class Fault(Faults):
     PACKET_TIMEOUT = 69
     CLOSED_WITHOUT_PARTING = 70
     CLOSED_INSIDE_MESSAGE = 71
-    TAKEN_OVER = 72
     GIVEN_UP = 73
     LINK_EXPIRED = 74
     LINKS_OVER_LIMIT = 75
+    UNCONSUMED_OVER_LIMIT = 76
 
     # What a caller may not ask for.
     WINDOW_FULL = 80
@@ -137,10 +137,10 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.PACKET_TIMEOUT: Rule("RELINK-25", "a packet was not finished in time"),
     Fault.CLOSED_WITHOUT_PARTING: Rule("RELINK-23", "the connection was closed before both sides had shut down"),
     Fault.CLOSED_INSIDE_MESSAGE: Rule("RELINK-14", "the connection was closed inside a packet"),
-    Fault.TAKEN_OVER: Rule("RELINK-11", "another connection took the link over"),
     Fault.GIVEN_UP: Rule("RELINK-12", "protocol errors again and again without progress"),
     Fault.LINK_EXPIRED: Rule("RELINK-24", "the link was without a connection for too long"),
     Fault.LINKS_OVER_LIMIT: Rule("RELINK-24", "more links than the limit"),
+    Fault.UNCONSUMED_OVER_LIMIT: Rule("RELINK-17", "more unconsumed messages than the limit"),
     Fault.WINDOW_FULL: Rule("RELINK-17", "too many messages are unconsumed"),
     Fault.FIELD_OUT_OF_RANGE: Rule("§2", "a value that its field cannot hold"),
     Fault.ID_SIZE_WRONG: Rule("RELINK-6", "a channel id of another size than agreed"),
@@ -165,3 +165,12 @@ BREACHES: Final = frozenset(Fault) - UNREADABLE - TOLERATED
 """Faults of readable packets and of the conversation."""
 OURS: Final = frozenset(fault for fault in BREACHES if fault >= Fault.WINDOW_FULL)
 """What the calling code did, not the peer."""
+
+
+class Breach(Exception):
+    """What the peer said breaks a rule: which, and what was seen. It stays inside the room: a session answers it by ending."""
+
+    def __init__(self, fault: Fault, detail: str = "") -> None:
+        self.fault = fault
+        self.detail = detail
+        super().__init__(fault, detail)
