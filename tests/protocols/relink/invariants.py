@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from wirelake.protocols.relink.incoming import Incoming
 from wirelake.protocols.relink.link import Link
 from wirelake.protocols.relink.outgoing import Outgoing
@@ -48,7 +50,7 @@ def check_outgoing(one: Outgoing, window: int) -> None:
         at = last
         kinds.append(commit)
     assert at == max(one.decided, one.consumed)
-    assert all(kind != other for kind, other in zip(kinds, kinds[1:], strict=False)), "two runs that are one"
+    assert all(kind != other for kind, other in itertools.pairwise(kinds)), "two runs that are one"
     assert not one.closing or one.decided == one.last, "RELINK-29: closing with undecided messages"
 
 

@@ -99,7 +99,9 @@ def test_forms_that_are_not_minimal_are_told():
 def test_cut_at_every_byte_it_says_what_is_needed_and_never_too_much(size, multicast):
     """RELINK-14: a packet exists only once it is whole; `need` grows to its size and is never more."""
     whom = ids(2, size) if multicast else ids(1, size)
-    packets = [speech.message(whom, (b"abc", b"12345678"), multicast=multicast, long=long, large=large) for long in (0, 1) for large in (0, 1)]
+    packets = [
+        speech.message(whom, (b"abc", b"12345678"), multicast=multicast, long=long, large=large) for long in (0, 1) for large in (0, 1)
+    ]
     packets += [speech.control(form, 1, whom, 3 if form & 2 else None, multicast=multicast) for form in range(4)]
     for packet in packets:
         for stop in range(len(packet)):
@@ -203,7 +205,7 @@ def test_after_what_cannot_be_read_the_next_packets_are_found():
         for gap in (8, 16, 80):
             data = b"\x1d" + b"\x77" * (gap - 1) + good * 2
             rows, ends = walked(data, [(0, len(data))])
-            assert [(row[START], row[LENGTH], row[FAULT]) for row in rows][0] == (0, gap, Fault.FORMAT_UNKNOWN)
+            assert next((row[START], row[LENGTH], row[FAULT]) for row in rows) == (0, gap, Fault.FORMAT_UNKNOWN)
             assert len(rows) == 3
             assert ends == [len(data)]
             assert found(data, 1) == gap
