@@ -94,7 +94,7 @@ def test_half_open_old_connection_beside_the_new_one():
 
 
 def test_silence_longer_than_the_history_that_is_kept():
-    """RELINK-24: after the lifetime of a link it is gone; every unresolved message is told one by one, on both sides, and nothing is replayed."""
+    """RELINK-24: after its lifetime a link is gone; every unresolved message is told one by one, on both sides; nothing is replayed."""
     pair = Pair(options=Options(ping_interval=None, link_lifetime=60.0))
     send(pair, C, numbered(2))
     send(pair, L, numbered(1, 9))
@@ -153,7 +153,7 @@ def test_off_by_one_between_the_loss_and_its_detection(arrived, sent_between):
 
 
 def test_resume_before_bind():
-    """A connector whose link the listener does not know, or not for this endpoint, gets a new one, and never somebody else's (RELINK-10)."""
+    """A connector whose link the listener does not know, or not for this endpoint, gets a new one, never somebody else's (RELINK-10)."""
     pair = Pair()
     other = Endpoint("other", 1, 1)
     pair.registry.endpoints["other"] = other
@@ -297,7 +297,7 @@ def test_closed_lost_with_all_acknowledgements():
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_tombstone_is_not_taken_for_the_channel_opened_after_it(count):
-    """RELINK-22: two messages, closed, opened anew, `count` messages and close, all lost: what is told of the first is not of the second."""
+    """RELINK-22: two messages, closed, opened anew, `count` messages and close, all lost: what is told is not of the second."""
     pair = Pair()
     send(pair, C, numbered(2))
     pair.connector.close(A)
