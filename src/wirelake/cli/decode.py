@@ -10,7 +10,7 @@ import click
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import dialect_flag, size_flag
+from wirelake.cli.flags import limits_of, set_flag
 from wirelake.cli.terminal import Format, open_input, print_objects
 from wirelake.errors import UsageError
 from wirelake.protocols.buffer import Buffer
@@ -33,8 +33,7 @@ WORTH_COMPILING: Final = 4 * CHUNK
 )
 @click.option("-e", "--field", "field", multiple=True, help="Print this field only; give it more than once.")
 @click.option("-c", "--count", "count", type=click.IntRange(min=0), help="Stop after so many messages.")
-@size_flag
-@dialect_flag
+@set_flag
 def decode(
     protocol: str,
     file: str,
@@ -42,13 +41,12 @@ def decode(
     form: Format,
     field: tuple[str, ...],
     count: int | None,
-    max_message_size: int,
-    sizes_exclude_themselves: bool,
+    settings: tuple[str, ...],
 ) -> int:
     """Print the messages in a stream of bytes, one object per line.
 
     \b
-    PROTOCOL  Which protocol the bytes are: emp.
+    PROTOCOL  Which protocol the bytes are.
     FILE      A file of raw bytes, or - for standard input.
 
     An object has offset, length and type, then every field of the specification; bytes are hex. What cannot be read is an object with
@@ -57,7 +55,7 @@ def decode(
     """
     room = protocols.room(protocol)
     notation = import_module(f"{room.__name__}.notation")
-    limits = room.Limits(max_message_size=max_message_size, sizes_exclude_themselves=sizes_exclude_themselves)
+    limits = limits_of(protocol, settings)
     code = ExitCode.OK
     with open_input(file) as source:
         for shown, described in enumerate(_objects(_chunks(source, hex_text), room, notation, limits)):

@@ -10,7 +10,7 @@ import click
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import dialect_flag, size_flag
+from wirelake.cli.flags import settings_of
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
@@ -27,8 +27,13 @@ __all__ = ["ingest", "run_ingest"]
 @click.option("--port", "port", multiple=True, help="A port and what is spoken there, as emp=6000; give it more than once.")
 @click.option("--master", "master", default="local[*]", show_default=True, help="The Spark master.")
 @click.option("--conf", "conf", multiple=True, help="A Spark setting, as name=value; give it more than once.")
-@size_flag
-@dialect_flag
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PROTOCOL.NAME=VALUE",
+    help="A limit of a protocol, as emp.max_message_size=1000.",
+)
 @click.option(
     "--late", "late", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds after which an answer counts as late."
 )
@@ -38,8 +43,7 @@ def ingest(
     port: tuple[str, ...],
     master: str,
     conf: tuple[str, ...],
-    max_message_size: int,
-    sizes_exclude_themselves: bool,
+    settings: tuple[str, ...],
     late: float,
 ) -> int:
     """Read captures and recordings into the tables of a lake, with Spark.
@@ -52,10 +56,9 @@ def ingest(
     """
     try:
         from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
-        from wirelake.protocols.emp import Limits  # noqa: PLC0415
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
-    options = DecodeOptions(emp=Limits(max_message_size=max_message_size, sizes_exclude_themselves=sizes_exclude_themselves))
+    options = DecodeOptions(_limits(settings))
     result = run_ingest(lake, list(paths), master=master, conf=_settings(conf), ports=_ports(port), options=options, late=late)
     tell(result, lake)
     return ExitCode.FAILED if result.changed else ExitCode.OK
@@ -104,14 +107,25 @@ def tell(result: IngestResult, lake: Path) -> None:
     )
 
 
+def _limits(given: tuple[str, ...]) -> dict[str, dict[str, object]]:
+    """What people said with --set, by protocol."""
+    chosen: dict[str, dict[str, object]] = {}
+    for text in given:
+        protocol, dot, setting = text.partition(".")
+        if not dot:
+            raise UsageError(f"--set {text}: write it as {protocols.ROOMS[0]}.NAME=VALUE")
+        chosen.setdefault(protocols.named(protocol), {}).update(settings_of(protocol, [setting]))
+    return chosen
+
+
 def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
     """The ports people named, on top of every protocol's own."""
     chosen = protocols.ports()
     for text in given:
         name, _, number = text.partition("=")
-        if name not in protocols.ROOMS or not number.isdigit() or not 0 < int(number) < 65536:
+        if not number.isdigit() or not 0 < int(number) < 65536:
             raise UsageError(f"--port {text}: write it as {protocols.ROOMS[0]}=6000")
-        chosen[int(number)] = name
+        chosen[int(number)] = protocols.named(name)
     return chosen
 
 

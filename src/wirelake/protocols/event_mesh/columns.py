@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from wirelake.errors import DecodeError
-from wirelake.protocols.arrow import Array, binary, decimals, field, integers, names, nulls, truths
+from wirelake.protocols.arrow import Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
 from wirelake.protocols.event_mesh.messages import HEADER, LONGEST_FIELD, TYPES, FieldType, Flag, name_of
 from wirelake.protocols.event_mesh.scanner import (
@@ -45,7 +44,7 @@ from wirelake.protocols.event_mesh.scanner import (
 from wirelake.protocols.event_mesh.values import is_joined, parse_json
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, START
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Columns", "columns", "readable"]
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "readable"]
 
 _FIELD: Final = pa.struct(
     [
@@ -108,15 +107,6 @@ OTHER: Final = 0
 _NAMES: Final = {OTHER: "other"} | {number.value: name_of(message) for message, number in TYPES.items()}
 _KINDS: Final = ("event", "handshake", "keepalive", "event")
 _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
-
-
-class Columns(msgspec.Struct):
-    """A block of packets as columns."""
-
-    own: dict[str, pa.Array]
-    """The columns of SCHEMA."""
-    shared: dict[str, pa.Array]
-    """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
 
 
 def readable(rows: Array) -> Array:
