@@ -16,6 +16,7 @@ from tests.capture.build import (
     block,
     ethernet,
     interface,
+    ipv4,
     old_packet_block,
     packet_block,
     pcap,
@@ -23,6 +24,7 @@ from tests.capture.build import (
     section,
     simple_packet_block,
     talk_of,
+    udp,
 )
 from tests.capture.test_recording import record
 
@@ -257,6 +259,7 @@ def small_capture(order: str = "<") -> bytes:
     other = Talk(("10.0.0.3", 999), ("10.0.0.4", 998)).open().say(0, b"secret")
     raw = section(order) + interface(1, order, resolution=9)
     raw += b"".join(packet_block(ts * 1000, frame, order) for ts, frame in talk.frames() + other.frames())
+    raw += packet_block(TS * 1000, ethernet(ipv4("10.0.0.5", "10.0.0.6", udp(5040, 7, b"datagram"), protocol=17)), order)
     return raw + section() + interface() + b"".join(packet_block(ts, frame) for ts, frame in talk.frames())
 
 
