@@ -102,11 +102,12 @@ class Decoder:
             if protocol not in protocols.ROOMS:
                 self._account("other", f"no room for {protocol}", int((runs[:, RUN_STOP] - runs[:, RUN_START]).sum()), len(runs))
                 continue
-            on_wire = np.array([flow.observed_by == "wire" for flow in block.flows])[runs[:, RUN_FLOW]]
-            if not on_wire.all():
-                self._decode(protocol, block, Speech(data, runs[~on_wire], block.pieces), carry=False)
-            if on_wire.any():
-                speech = join(data, runs[on_wire], block.pieces, block.flows, self._carried)
+            # Records hold whole messages and a datagram stands for itself; only what was seen of a stream must be put together.
+            streams = np.array([flow.observed_by == "wire" and flow.transport != "udp" for flow in block.flows])[runs[:, RUN_FLOW]]
+            if not streams.all():
+                self._decode(protocol, block, Speech(data, runs[~streams], block.pieces), carry=False)
+            if streams.any():
+                speech = join(data, runs[streams], block.pieces, block.flows, self._carried)
                 self._decode(protocol, block, speech, carry=True)
 
     def _decode(self, protocol: str, block: Block, speech: Speech, *, carry: bool) -> None:
