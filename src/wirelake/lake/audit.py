@@ -9,16 +9,20 @@ It refuses to know any protocol: a room's `conversation` module is the argument.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from itertools import product
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from wirelake.errors import FaultLike
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["DIRECTIONS", "FINDING", "Conversation", "conversation", "forbidden", "intervals", "is_milestone"]
+__all__ = ["DIRECTIONS", "FINDING", "Conversation", "breaches", "conversation", "forbidden", "intervals", "is_milestone", "odd"]
 
 DIRECTIONS: Final = {"CLIENT": ("to_server",), "SERVER": ("to_client",), "NODE": ("to_server", "to_client")}
 """Speaker -> the directions of what they say; a node speaks on connections it opened, and on those of others."""
@@ -116,6 +120,22 @@ def intervals(sessions: DataFrame, talk: Conversation) -> DataFrame:
 
     walk = sql.aggregate(sql.sort_array("milestones"), start, step, finish)
     return sessions.select("session_id", walk.alias("intervals")).select("session_id", sql.inline("intervals"))
+
+
+def odd(faults: Iterable[FaultLike]) -> dict[FaultLike, Column]:
+    """What the bits of the column `oddities` mean, the lowest first: fault -> the condition that its bit is set."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return {fault: sql.col("oddities").bitwiseAND(1 << bit) != 0 for bit, fault in enumerate(faults)}
+
+
+def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Column]) -> DataFrame:
+    """Rows of a room's table that break a rule by their fields: one finding for each condition that holds."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    broken = sql.array(*(sql.when(condition, fault.name) for fault, condition in conditions.items()))
+    suspects = own.where(reduce(lambda one, other: one | other, conditions.values()))
+    return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit(protocol)).select(*FINDING)
 
 
 def forbidden(messages: DataFrame, sessions: DataFrame, talk: Conversation) -> DataFrame:

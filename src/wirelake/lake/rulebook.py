@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from wirelake.errors import FaultLike
 from wirelake.lake.rules import emp as emp_rules
+from wirelake.lake.rules import event_mesh as event_mesh_rules
 from wirelake.protocols.emp import conversation as emp_conversation
 from wirelake.protocols.emp.faults import Fault as EmpFault
+from wirelake.protocols.event_mesh import conversation as event_mesh_conversation
+from wirelake.protocols.event_mesh.faults import Fault as EventMeshFault
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,6 +57,15 @@ LINK: Final = "link"
 
 ROOMS: Final = {
     "emp": Room(emp_conversation, EmpFault, emp_rules.by_fields, emp_rules.guards, emp_rules.greetings),
+    "event_mesh": Room(
+        event_mesh_conversation,
+        EventMeshFault,
+        event_mesh_rules.by_fields,
+        event_mesh_rules.guards,
+        event_mesh_rules.greetings,
+        NODE,
+        event_mesh_rules.SILENCE_SECONDS,
+    ),
 }
 """Protocol, which is also the name of its table -> its room."""
 

@@ -10,7 +10,7 @@ from wirelake.errors import UsageError
 
 __all__ = ["ROOMS", "columns", "named", "ports", "room", "sniff", "spelling"]
 
-ROOMS: Final = ("emp",)
+ROOMS: Final = ("emp", "event_mesh")
 """The protocols that can be spoken and read. A name is that of a module and of a table; people may write it with hyphens."""
 
 
