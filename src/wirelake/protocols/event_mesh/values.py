@@ -79,6 +79,11 @@ def values(fields: Iterable[Field], field_type: int) -> list[bytes]:
 
 def first(fields: Sequence[Field], field_type: int) -> bytes | None:
     """The first joined value of one type."""
+    for field in fields:
+        if field.type == field_type:
+            if len(field.value) < LONGEST_FIELD:
+                return field.value
+            break
     return next(iter(values(fields, field_type)), None)
 
 
