@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.errors import UsageError
 
-__all__ = ["connection_flags", "limits_of", "server_flags", "set_flag", "settings_of"]
+__all__ = ["connection_flags", "limits_of", "seconds_of", "server_flags", "set_flag", "settings_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,6 +49,19 @@ def settings_of(protocol: str, settings: Iterable[str]) -> dict[str, Any]:
         except msgspec.ValidationError as reason:
             raise UsageError(f"--set {text}: {reason}") from None
     return chosen
+
+
+def seconds_of(text: str, flag: str) -> float:
+    """A point in time as people write it: seconds since 1970, or ISO 8601; UTC unless it says otherwise."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{flag} {text}: write it as seconds since 1970, or as 2026-01-31T12:00:00Z") from None
+    return (when if when.tzinfo else when.replace(tzinfo=datetime.UTC)).timestamp()
 
 
 def server_flags(command: F) -> F:

@@ -14,17 +14,22 @@ from wirelake.cli.flags import settings_of
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
+from wirelake.peers import trust_file
 
 if TYPE_CHECKING:
     from wirelake.lake.ingest import IngestResult
+    from wirelake.protocols.event_mesh.trust import TrustStore
 
 __all__ = ["ingest", "run_ingest"]
 
 
 @click.command()
 @click.argument("lake", type=click.Path(path_type=Path))
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1)
 @click.option("--port", "port", multiple=True, help="A port and what is spoken there, as emp=6000; give it more than once.")
+@click.option(
+    "--keys", "keys", type=click.Path(path_type=Path), help="Verify packets with this file of keys (see `wirelake keys`), old ones too."
+)
 @click.option("--master", "master", default="local[*]", show_default=True, help="The Spark master.")
 @click.option("--conf", "conf", multiple=True, help="A Spark setting, as name=value; give it more than once.")
 @click.option(
@@ -41,6 +46,7 @@ def ingest(
     lake: Path,
     paths: tuple[str, ...],
     port: tuple[str, ...],
+    keys: Path | None,
     master: str,
     conf: tuple[str, ...],
     settings: tuple[str, ...],
@@ -52,14 +58,18 @@ def ingest(
     LAKE   The lake's folder; made if it is not there.
     PATHS  Captures: files, folders (searched for .pcap, .pcapng, .cap) or patterns.
 
-    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone.
+    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone. With
+    --keys all packets in the lake are judged anew, and PATHS may be left out.
     """
+    if not paths and keys is None:
+        raise UsageError("name captures to read, or keys to verify with")
+    store = None if keys is None else trust_file.load(keys)
     try:
         from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
     options = DecodeOptions(_limits(settings))
-    result = run_ingest(lake, list(paths), master=master, conf=_settings(conf), ports=_ports(port), options=options, late=late)
+    result = run_ingest(lake, list(paths), master=master, conf=_settings(conf), ports=_ports(port), options=options, late=late, keys=store)
     tell(result, lake)
     return ExitCode.FAILED if result.changed else ExitCode.OK
 
@@ -73,6 +83,7 @@ def run_ingest(
     ports: dict[int, str] | None = None,
     options: object = None,
     late: float = 30.0,
+    keys: TrustStore | None = None,
 ) -> IngestResult:
     """Start Spark and ingest, with progress on the terminal."""
     from wirelake.lake import java, spark  # noqa: PLC0415 - nothing but Spark work starts Spark
@@ -90,7 +101,7 @@ def run_ingest(
             progress.step(step.text)  # type: ignore[attr-defined]  # lake.ingest.Progress, not imported for its type alone
             progress.at(step.done, step.total)  # type: ignore[attr-defined]
 
-        return ingest_into(session, lake, paths, options, ports=ports, late_seconds=late, progress=follow)  # type: ignore[arg-type]  # DecodeOptions or None
+        return ingest_into(session, lake, paths, options, ports=ports, late_seconds=late, keys=keys, progress=follow)  # type: ignore[arg-type]  # DecodeOptions or None
 
 
 def tell(result: IngestResult, lake: Path) -> None:
@@ -98,7 +109,10 @@ def tell(result: IngestResult, lake: Path) -> None:
     for path in result.changed:
         say(f"changed since it was ingested, left alone: {path}")
     if result.batch is None:
-        say(f"nothing new: the lake has all {len(result.skipped)} files already")
+        if result.skipped:
+            say(f"nothing new: the lake has all {len(result.skipped)} files already")
+        if result.built:
+            say(f"built anew: {', '.join(result.built)}")
         return
     say(
         f"{result.messages:,} messages from {result.files} files ({result.bytes:,} bytes) in {result.seconds:.1f} s"

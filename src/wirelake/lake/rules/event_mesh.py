@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import breaches, odd
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,8 +19,8 @@ __all__ = ["ODDITIES", "SILENCE_SECONDS", "by_fields", "greetings", "guards"]
 ODDITIES: Final = (Fault.FIELDS_OUT_OF_ORDER, Fault.VALUE_UNTERMINATED, Fault.KEY_WITHOUT_SIGNATURE)
 """What the bits of the column `oddities` mean, lowest first."""
 
-SILENCE_SECONDS: Final = 30.0
-"""§3.2: a node that said nothing for so long is silent."""
+SILENCE_SECONDS: Final = DEFAULT_OPTIONS.silence_after
+"""§3.2: a node that said nothing for so long is silent, as for a live node that was told nothing else."""
 
 
 def by_fields(event_mesh: DataFrame) -> DataFrame:

@@ -76,9 +76,8 @@ def build(
     """All of history, judged by these keys; without keys by what `before`, the table as it was, says of them."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    known = before.where("message_id IS NOT NULL").withColumnRenamed("accepted", "was_accepted")
-    found = ("message_id", "verdict", "genuine", "trust")
-    verdicts = known.select(*found, "was_accepted") if keys is None else _verdicts(event_mesh, keys)
+    known = before.where("message_id IS NOT NULL").selectExpr("message_id", "verdict", "genuine", "trust", "accepted AS was_accepted")
+    verdicts = known if keys is None else _verdicts(event_mesh, keys)
     packets = _with_ends(event_mesh, connections).join(verdicts, "message_id", "left")
     if keys is not None:
         packets = packets.join(known.select("message_id", "was_accepted"), "message_id", "left")
