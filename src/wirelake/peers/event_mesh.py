@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -41,11 +41,16 @@ from wirelake.transports.address import Target, parse
 from wirelake.transports.datagram import Endpoint
 from wirelake.transports.tcp import plain
 
+if TYPE_CHECKING:
+    from wirelake.transports.quic import Quic
+
 __all__ = ["DEFAULT_LIVE", "Handler", "Live", "Node", "NodeMetrics", "Value", "node"]
 
 log = logging.getLogger("wirelake.event_mesh")
 
 SCHEMES: Final = ("udp", "quic", "memory")
+ALPN: Final = "event-mesh/1"
+"""What peers agree on inside QUIC; the specification names the transport and nothing else."""
 SLICE: Final = 16
 """Datagrams taken from the session before the transport is asked whether it takes more: so many at most overtake an urgent one."""
 SHARE: Final = 64
@@ -342,7 +347,7 @@ def node(
     groups: Iterable[str] = (),
     endpoint: Endpoint | None = None,
 ) -> Node:
-    """A node at `udp://host:port` (port 0: any that is free); use it with `async with`.
+    """A node at `udp://host:port` or `quic://host:port` (port 0: any that is free); use it with `async with`.
 
     `peers` are addresses to talk to from the start, `groups` multicast addresses to talk and listen to. Without `credentials` it has a
     random node id and proves nothing. An `endpoint` that is open already takes the place of the address.
@@ -351,17 +356,24 @@ def node(
     async def open_endpoint(target: Target, multicast: udp.Multicast) -> Endpoint:
         if endpoint is not None:
             return endpoint
-        if target.scheme != "udp":
-            raise UsageError(f"{target}: give the endpoint of {target.scheme}://, only udp:// opens by itself")
-        return await udp.listen(
+        opened = await udp.listen(
             target.host, target.port, multicast=multicast, socket_buffer=live.socket_buffer, max_queue=live.max_received
         )
+        return opened if live.quic is None else _inside_quic(opened, live.quic)
 
     mine = parse(_full(address), DEFAULT_PORT, SCHEMES) if endpoint is None else Target(endpoint.kind, *endpoint.local)
+    if endpoint is None and (mine.scheme == "memory" or (mine.scheme == "quic") != (live.quic is not None)):
+        raise UsageError(f"{mine}: udp:// needs nothing, quic:// needs certificates (`Live.quic`), memory:// its endpoint")
     others = [parse(_full(peer, mine.scheme), DEFAULT_PORT, SCHEMES) for peer in peers]
     heard = [parse(_full(group, mine.scheme), DEFAULT_PORT, SCHEMES) for group in groups]
     who = Credentials(live.draw(16)) if credentials is None else credentials
     return Node(mine, open_endpoint, credentials=who, live=live, peers=others, groups=heard)
+
+
+def _inside_quic(opened: udp.UdpEndpoint, quic: Quic) -> Endpoint:
+    from wirelake.transports.quic import QuicEndpoint  # noqa: PLC0415 - an extra that most nodes live without
+
+    return QuicEndpoint(opened, quic, ALPN)
 
 
 def _full(address: str, scheme: str = "udp") -> str:

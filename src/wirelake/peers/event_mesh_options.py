@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, Pe
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.event_mesh.trust import TrustStore
 from wirelake.transports import udp
+
+if TYPE_CHECKING:
+    from wirelake.transports.quic import Quic
 
 __all__ = ["DEFAULT_LIVE", "Live", "NodeMetrics"]
 
@@ -35,6 +38,8 @@ class Live(msgspec.Struct, frozen=True):
     """Events that wait for a subscriber, and as many urgent ones; more are dropped for it, and counted."""
     multicast: udp.Multicast = udp.NO_GROUPS
     """How what is sent to groups travels; its groups are those given to `node`."""
+    quic: Quic | None = None
+    """§1: for `quic://`, which keeps secret what is said; `wirelake[quic]` must be installed."""
     socket_buffer: int = udp.SOCKET_BUFFER
     """Bytes the system is asked to hold, each way."""
     max_received: int = udp.MAX_QUEUE
