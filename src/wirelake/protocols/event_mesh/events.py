@@ -5,16 +5,22 @@ It refuses to know how they come about.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from wirelake.protocols.event_mesh.conversation import State
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.messages import Field, Flag, Message
+from wirelake.protocols.event_mesh.messages import Field, FieldType, Flag, Message
 from wirelake.protocols.event_mesh.options import Place
-from wirelake.protocols.event_mesh.values import joined
+from wirelake.protocols.event_mesh.values import is_security, joined, typed
 from wirelake.protocols.event_mesh.verify import Identity
 
 __all__ = ["Delivered", "Dropped", "Metrics", "Occurrence", "Peer", "PeerChanged", "QueueFull"]
+
+
+URGENT: Final = int(Flag.URGENT)
+"""A plain number: this is asked of every event."""
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -32,7 +38,7 @@ class Peer(msgspec.Struct, frozen=True):
     """Steady time of its last sign of life."""
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """§3.3: an event that passed every check, or a message of a type that the application handles."""
 
     name: str | None
@@ -50,15 +56,22 @@ class Delivered(msgspec.Struct, frozen=True):
     @property
     def urgent(self) -> bool:
         """§2.3: to be processed before others."""
-        return bool(self.message.flags & Flag.URGENT)
+        return self.message.flags & URGENT != 0
 
     @property
     def values(self) -> list[Field]:
-        """EMM-10: the fields with the pieces of each value joined."""
-        return joined(self.fields)
+        """EMM-10: what happened, its name first: the data fields, with the pieces of each value joined."""
+        return joined(field for field in self.fields if not is_security(field.type))
+
+    @property
+    def content(self) -> list[str | int | float | bytes]:
+        """§4.1: what happened beside the name, as Python values; JSON is text."""
+        values = self.values
+        name = next((place for place, field in enumerate(values) if field.type == FieldType.STRING), len(values))
+        return [typed(field) for place, field in enumerate(values) if place != name]
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class Dropped(msgspec.Struct, frozen=True, gc=False):
     """EMM-30: a packet that was dropped, and why; nobody but us learns it."""
 
     fault: Fault

@@ -35,7 +35,8 @@ __all__ = ["Now", "Options", "RelayRule", "Session"]
 
 REDRAWS: Final = 100
 """EMM-22: dice that show so many used ids in a row are no dice."""
-HIDING: Final = Flag.ENCRYPTED | Flag.COMPRESSED
+HIDING: Final = int(Flag.ENCRYPTED | Flag.COMPRESSED)
+URGENT: Final = int(Flag.URGENT)
 STRANGERS: Final = frozenset({Fault.UNKNOWN_KEY, Fault.UNTRUSTED_KEY})
 """EMM-29: what is said of packets whose keys are not known here; others may know them."""
 
@@ -100,6 +101,12 @@ class Session:
     def waiting(self) -> int:
         """Datagrams that wait to be sent."""
         return len(self._outbox)
+
+    def room(self, urgent: bool, *, empty: bool = False) -> int:
+        """How many more datagrams may wait to be sent, or might if none did."""
+        if empty:
+            return self.options.max_urgent if urgent else self.options.max_queued
+        return self._outbox.room(urgent)
 
     def events(self) -> list[Occurrence]:
         """What happened since the last call."""
@@ -182,7 +189,7 @@ class Session:
             self._metrics.queue_full += len(places)
             raise LocalProtocolError(Fault.QUEUE_FULL, f"{self.waiting} datagrams wait")
         said: Sequence[Field] = (text(name), *fields)
-        message_id, flags = self._message_id(now), Flag.URGENT if urgent else 0
+        message_id, flags = self._message_id(now), URGENT if urgent else 0
         if sealer is not None:
             sealed = sealer.seal(
                 said,
@@ -237,26 +244,26 @@ class Session:
 
     def _accept(self, said: Verified, scanned: Scanned, source: Place, now: Now) -> None:
         message, identity = said.message, said.identity
-        fields, name = message.fields, None
-        if isinstance(message, Event | Hello) and message.flags & HIDING:
-            if self.options.opens_sealed:
-                try:
-                    fields = unseal(message, self.options.opening_keys, self.options.limits)
-                except DecodeError as reason:
-                    self._drop(Rejected(cast(Fault, reason.fault), 0, identity.node_id), source)
-                    self._relay(said, scanned, None, source, now)  # EMM-29: to pass it on, nobody needs to open it
-                    return
-                name = event_name(fields) if isinstance(message, Event) else None
-        elif isinstance(message, Event):
+        kind, fields, name = type(message), message.fields, None
+        is_hidden = message.flags & HIDING and kind in (Event, Hello)
+        if is_hidden and self.options.opens_sealed:
+            try:
+                fields = unseal(message, self.options.opening_keys, self.options.limits)
+            except DecodeError as reason:
+                self._drop(Rejected(cast(Fault, reason.fault), 0, identity.node_id), source)
+                self._relay(said, scanned, None, source, now)  # EMM-29: to pass it on, nobody needs to open it
+                return
+            is_hidden = False
+        if kind is Event and not is_hidden:
             name = event_name(fields)
         self._metrics.accepted += 1
         if identity.node_id is not None:
-            changed = self._neighbours.hear(identity.node_id, identity.authenticated, type(message), now.steady)
-            if isinstance(message, Hello):
+            changed = self._neighbours.hear(identity.node_id, identity.authenticated, kind, now.steady)
+            if kind is Hello:
                 changed = self._take_hello(identity.node_id, identity.authenticated, fields, source, changed, now)
             if changed is not None:
                 self._events.append(changed)
-        if isinstance(message, Event) or (isinstance(message, Other) and message.event_type in self.options.handled_types):
+        if kind is Event or (isinstance(message, Other) and message.event_type in self.options.handled_types):
             self._metrics.delivered += 1
             self._events.append(Delivered(name, message, fields, identity, source, said.time))
         elif isinstance(message, Other):
@@ -306,7 +313,7 @@ class Session:
         places = dict.fromkeys(place for place in passed if place not in (source, self._neighbours.place_of(node_id)))
         if places:
             self._metrics.relayed += 1
-            self._send(data, places, bool(scanned.row[FLAGS] & Flag.URGENT))
+            self._send(data, places, bool(scanned.row[FLAGS] & URGENT))
 
     # Inside: what is said.
 

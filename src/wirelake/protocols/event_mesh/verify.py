@@ -66,7 +66,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         return self.hmac or self.signature
 
 
-class Verified(msgspec.Struct, frozen=True):
+class Verified(msgspec.Struct, frozen=True, gc=False):
     """A packet that passed every check."""
 
     message: Message
@@ -77,7 +77,7 @@ class Verified(msgspec.Struct, frozen=True):
     """Whether that was held against the clock."""
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class Rejected(msgspec.Struct, frozen=True, gc=False):
     """A packet that is dropped, and the first rule it breaks."""
 
     fault: Fault
