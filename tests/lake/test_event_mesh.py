@@ -21,12 +21,20 @@ from wirelake.protocols.event_mesh.verify import Receiver, Rejected
 ALICE, BOB, MALLORY = ("127.0.0.1", 7001), ("127.0.0.1", 7002), ("127.0.0.1", 7666)
 
 
+other = tlv(0x14, OTHER_NODE)
+
+
 def hello(**more):
     return maced(tlv(4, b"caps") + speech.node + speech.auth, kind=1, **more)
 
 
 def heartbeat(seconds, **more):
     return maced(speech.node + tlv(0x15, (MADE + seconds).to_bytes(8)) + speech.auth, kind=2, made=MADE + seconds, **more)
+
+
+def foreign(**more):
+    """Signed by a key that the packet brings along, for a node nothing is known of."""
+    return signed(speech.name + other + speech.key, covered=speech.name + speech.key + other, **more)
 
 
 def spoilt(data):
@@ -42,10 +50,10 @@ STORY = [
     (4, ALICE, "honest after forged", maced(message_id=4, made=MADE + 3)),
     (5, MALLORY, "replayed", maced(message_id=2, made=MADE + 1)),
     (6, MALLORY, "bad signature", spoilt(signed(message_id=5, made=MADE + 2))),
-    (7, MALLORY, "unknown key", maced(speech.name + tlv(0x14, OTHER_NODE) + speech.auth, message_id=6, made=MADE + 7)),
-    (8, MALLORY, "untrusted key", signed(speech.name + tlv(0x14, OTHER_NODE) + speech.key, covered=speech.name + speech.key + tlv(0x14, OTHER_NODE), message_id=7, made=MADE + 8)),
+    (7, MALLORY, "unknown key", maced(speech.name + other + speech.auth, message_id=6, made=MADE + 7)),
+    (8, MALLORY, "untrusted key", foreign(message_id=7, made=MADE + 8)),
     (9, ALICE, "future", maced(message_id=8, made=MADE + 9 + 121)),
-    (9, ALICE, "future edge", maced(message_id=9, made=MADE + 9 + 120)),
+    (9.5, ALICE, "future edge", maced(message_id=9, made=MADE + 9 + 120)),
     (10, ALICE, "unproven", packet(speech.name, message_id=10)),
     (11, MALLORY, "duplicate field", packet(speech.name + speech.node * 2, message_id=11)),
     (12, MALLORY, "reserved bits", packet(speech.name, flags=0x80, message_id=12)),
@@ -83,21 +91,14 @@ def mesh(spark, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def security(mesh):
-    packets = {row["message_id"]: row for row in rows(mesh, "messages")}
-    order = sorted(rows(mesh, "security"), key=lambda row: row["ts"])
-    times = {int((MADE + seconds) * 1e6): [] for seconds, *_ in STORY}
-    for row in order:
-        times[int(row["ts"].timestamp() * 1e6)].append(row)
+    """The rows by the name of their datagram, found by when it was seen and how long it is."""
+    names = {(int((MADE + seconds) * 1e6), len(data), sender[1]): name for seconds, sender, name, data in STORY}
+    sizes = {row["message_id"]: row["size"] for row in rows(mesh, "messages")}
     found = {}
-    for seconds, _, name, data in STORY:
-        mine = times[int((MADE + seconds) * 1e6)]
-        for row in mine:
-            if (
-                row["message_id"] is None
-                or packets[row["message_id"]]["size"] == len(data)
-                and row["packet_id"] == int.from_bytes(data[1:5])
-            ):
-                found[name] = row
+    for row in rows(mesh, "security"):
+        port = int(row["sender"].rpartition(":")[2]) if row["sender"] else MALLORY[1]
+        found[names[int(row["ts"].timestamp() * 1e6), sizes.get(row["message_id"], row["length"]), port]] = row
+    assert len(found) == len(rows(mesh, "security"))
     return found
 
 
@@ -186,7 +187,7 @@ def test_what_is_tolerated_is_a_violation(mesh):
 
 def test_a_revoked_key_tells_which_accepted_packets_would_now_fail(spark, tmp_path):
     """The secret leaked at second 2: what came before still stands."""
-    record(tmp_path / "bob.pcapng", STORY[:3] + [(3, ALICE, "later", maced(message_id=99, made=MADE + 1))])
+    record(tmp_path / "bob.pcapng", [*STORY[:3], (3, ALICE, "later", maced(message_id=99, made=MADE + 1))])
     lake = tmp_path / "lake"
     ingest(spark, lake, [tmp_path / "bob.pcapng"])
     assert {row["accepted"] for row in rows(lake, "security")} == {None}  # no keys, no word
