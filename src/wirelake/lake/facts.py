@@ -64,8 +64,8 @@ def _said(messages: DataFrame) -> DataFrame:
 def _talks(connections: DataFrame, messages: DataFrame) -> DataFrame:
     """One row per session and connection: what was said there, and what happened to it.
 
-    A connection without a message is a session of its own, unless its protocol has none without somebody who speaks. Of a node, which
-    speaks to whoever listens, the endpoint that spoke first is the client's, and there is no server.
+    A connection without a message is a session of its own, unless its protocol has none without somebody who speaks. A node is where it
+    first spoke, which is its own endpoint and not that of a relay; it has no server, and what becomes of connections is not its fate.
     """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
@@ -78,7 +78,8 @@ def _talks(connections: DataFrame, messages: DataFrame) -> DataFrame:
         for name in ("address", "port")
     }
     first = sql.struct(
-        *(sql.col(f"first.{name}").alias(name) for name in ("ts", "source", "offset", "transport")),
+        sql.when(is_node, sql.col("first_said")).otherwise(sql.col("first.ts")).alias("ts"),
+        *(sql.col(f"first.{name}").alias(name) for name in ("source", "offset", "transport")),
         *(ends[name].alias(f"client_{name}") for name in ends),
         *(sql.when(~is_node, sql.col(f"first.server_{name}")).alias(f"server_{name}") for name in ends),
         *(sql.col(f"first.{name}").alias(name) for name in ("known_by", "observed_by")),
@@ -87,6 +88,7 @@ def _talks(connections: DataFrame, messages: DataFrame) -> DataFrame:
         joined.where(sql.col("session_id").isNotNull() | ~sql.col("protocol").isin(elsewhere))
         .withColumn("session_id", sql.coalesce("session_id", "connection_id"))
         .withColumn("first", first)
+        .withColumns({name: sql.when(~is_node, sql.col(name)) for name in ("opened", "closed", "reset", "last_happened")})
     )
 
 
