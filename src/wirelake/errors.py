@@ -10,6 +10,7 @@ WirelakeError
 │   └── ConnectionLost         … it ended without a word
 ├── PeerError                  the peer ended the conversation with an error of its own
 ├── RequestTimeout             the peer did not answer in time
+├── DeliveryFailed             a message did not arrive, or nobody knows: carries `outcome`
 ├── ConnectFailed              no connection, or no finished handshake
 ├── CaptureError               a file is not the capture it claims to be
 ├── LakeError                  a lake cannot be read, written or started
@@ -28,6 +29,7 @@ __all__ = [
     "ConnectFailed",
     "ConnectionLost",
     "DecodeError",
+    "DeliveryFailed",
     "FaultLike",
     "LakeError",
     "LocalProtocolError",
@@ -113,6 +115,17 @@ class PeerError(WirelakeError):
 
 class RequestTimeout(WirelakeError):
     """The peer did not answer a request in time; the connection lives on."""
+
+
+class DeliveryFailed(WirelakeError):
+    """A message was not delivered, or nobody knows whether it was; `outcome` is what is known."""
+
+    def __init__(self, outcome: object, text: str) -> None:
+        self.outcome = outcome
+        super().__init__(outcome, text)
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class ConnectFailed(WirelakeError):

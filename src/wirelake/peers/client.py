@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from wirelake.errors import ConnectFailed, PeerError, SessionClosed, UsageError, WirelakeError
 from wirelake.peers.backoff import Backoff, Patience
-from wirelake.transports import tcp
+from wirelake.transports import reach, tcp
 from wirelake.transports.address import Target
 from wirelake.transports.stream import Stream
 
@@ -58,7 +58,9 @@ class Client(Generic[P]):
         reconnect: Backoff | None = None,
         connect_timeout: float = 10.0,
         patience: Patience | None = None,
+        again: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`again` says whether another connection is wanted when one has ended."""
         self.target = target
         self.connections = 0
         """Handshakes finished so far."""
@@ -67,6 +69,7 @@ class Client(Generic[P]):
         self._reconnect = reconnect
         self._patience = patience or Patience(reconnect or Backoff(attempts=1))
         self._connect_timeout = connect_timeout
+        self._again = again
         self._closing = False
         self._peer: P | None = None
         self._current: asyncio.Future[P] | None = None
@@ -120,7 +123,7 @@ class Client(Generic[P]):
             before = self.connections
             reason = await self._once()
             opened = self.connections > before
-            delay = None if self._reconnect is None or self._closing else self._patience.next(opened)
+            delay = None if self._reconnect is None or self._closing or not self._again() else self._patience.next(opened)
             if delay is None:
                 self._no_more(reason)
                 return
@@ -131,7 +134,7 @@ class Client(Generic[P]):
         """One connection, from nothing to its end; says why it ended."""
         try:
             async with asyncio.timeout(self._connect_timeout):
-                stream = await tcp.connect(self.target.host, self.target.port, self._tls)
+                stream = await reach.connect(self.target, self._tls)
         except TimeoutError:
             return ConnectFailed(f"cannot connect to {self.target}: no answer in {self._connect_timeout:g} s")
         except OSError as reason:

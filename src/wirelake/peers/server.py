@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from wirelake.errors import ConnectFailed, UsageError
 from wirelake.peers.client import Runnable
-from wirelake.transports import tcp
+from wirelake.transports import reach, tcp
 from wirelake.transports.address import Target
 from wirelake.transports.stream import Stream
 
@@ -56,7 +56,7 @@ class Server(Generic[P]):
         if self._group is not None:
             raise UsageError("the server is in use already")
         try:
-            self._listener = await tcp.listen(self.target.host, self.target.port, self._accept)
+            self._listener = await reach.listen(self.target, self._accept)
         except OSError as reason:
             raise ConnectFailed(f"cannot listen at {self.target}: {tcp.plain(reason)}") from None
         self.target = self.target._replace(port=self._listener.port)
@@ -93,7 +93,7 @@ class Server(Generic[P]):
     async def _live(self, sock: socket.socket) -> None:
         self._fresh.discard(sock)
         try:
-            stream = await tcp.accept(sock, self._tls)
+            stream = await reach.accept(sock, self._tls)
         except OSError as reason:
             log.info("no connection at %s: %s", self.target, tcp.plain(reason))
             return

@@ -90,8 +90,7 @@ class Side:
 
     def renew(self) -> None:
         self.sent = {}
-        self.life = (self.speaker, next(self.world.lives))
-        self.held.clear()
+        self.life = (self.speaker, next(self.world.lives))  # what is held of the link before may still be consumed: nobody hears of it
 
     def finish(self, message: MessageReceived) -> None:
         """Consume or settle a message; how a transaction ends is a matter of its token."""

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.protocols.arrow import Array, binary, decimals, field, integers, names, nulls, truths
+from wirelake.protocols.arrow import Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, START
 from wirelake.protocols.relink.faults import UNREADABLE, Fault
 from wirelake.protocols.relink.messages import TYPES, HandshakeFlag, Kind, name_of
@@ -36,7 +36,7 @@ from wirelake.protocols.relink.scanner import (
     Limits,
 )
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Columns", "columns", "readable"]
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "readable"]
 
 
 def _list(name: str, comment: str) -> pa.Field:
@@ -91,15 +91,6 @@ _KIND_OF: Final = {
 _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 """Checks that bytes are JSON without making anything of it."""
-
-
-class Columns(msgspec.Struct):
-    """A block of messages as columns."""
-
-    own: dict[str, pa.Array]
-    """The columns of SCHEMA."""
-    shared: dict[str, pa.Array]
-    """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
 
 
 def readable(rows: Array) -> Array:

@@ -58,6 +58,11 @@ class MessageReceived(msgspec.Struct, frozen=True, gc=False):
     incarnation: int
     """Tells the channel from others of the same id before and after it."""
 
+    @property
+    def body(self) -> bytes:
+        """The parts, joined."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
 
 class Outcome(Enum):
     """What became of a message of ours."""

@@ -82,7 +82,7 @@ class Fault(Faults):
     NOT_OPEN = 83
     SHUTTING_DOWN = 84
     UNDECIDABLE = 85
-    HANDLER_FAILED = 86
+    ABANDONED = 86
 
     # Tolerated on receipt, never sent.
     UNUSED_BITS_SET = 90
@@ -147,7 +147,7 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.NOT_OPEN: Rule("RELINK-25", "there is no connection"),
     Fault.SHUTTING_DOWN: Rule("RELINK-23", "no channel can be opened after shutdown"),
     Fault.UNDECIDABLE: Rule("RELINK-26", "there is no such undecided message"),
-    Fault.HANDLER_FAILED: Rule("RELINK-16", "the application failed to consume a message"),
+    Fault.ABANDONED: Rule("RELINK-32", "this side gave the link up"),
     Fault.UNUSED_BITS_SET: Rule("RELINK-12", "unused bits and padding are sent as zero"),
     Fault.NOT_MINIMAL: Rule("RELINK-30", "senders use the minimal form"),
     Fault.MULTICAST_EMPTY: Rule("RELINK-19", "a multicast to nobody"),

@@ -32,7 +32,6 @@ class Inbox:
         self._line = line
         self._options = options
         self._transactional = transactional
-        self._incarnations = 0
         self._prompt: dict[bytes, Incoming] = {}
         """Channels with results, or with received acknowledgements of a transactional channel, to be told at once."""
         self._lazy: dict[bytes, Incoming] = {}
@@ -208,8 +207,8 @@ class Inbox:
         if len(self.channels) >= self._options.max_channels:
             raise Breach(Fault.CHANNELS_OVER_LIMIT, f"limit {self._options.max_channels}")
         self.tombstones.pop(channel, None)
-        self._incarnations += 1
-        self.channels[channel] = incoming = Incoming(channel, self._incarnations, transactional=self._transactional)
+        self._line.incarnations += 1
+        self.channels[channel] = incoming = Incoming(channel, self._line.incarnations, transactional=self._transactional)
         return incoming
 
     def _advance(self, incoming: Incoming) -> None:

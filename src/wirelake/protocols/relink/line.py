@@ -24,3 +24,5 @@ class Line:
         """RELINK-21: messages and operations may be said, too."""
         self.strikes = 0
         """RELINK-12: protocol errors since the last progress."""
+        self.incarnations = 0
+        """Channels of the peer so far, on this link and those before: a message of a lost link must not be taken for one of this."""

@@ -35,7 +35,7 @@ _PING, _PONG = encode(Ping()), encode(Pong())
 _NOT_THE_PEERS: Final = frozenset(
     {
         *(Fault.HANDSHAKE_TIMEOUT, Fault.PONG_TIMEOUT, Fault.PACKET_TIMEOUT, Fault.CLOSED_WITHOUT_PARTING, Fault.CLOSED_INSIDE_MESSAGE),
-        *(Fault.LINK_LOST, Fault.LINKS_OVER_LIMIT, Fault.HANDLER_FAILED),
+        *(Fault.LINK_LOST, Fault.LINKS_OVER_LIMIT),
     }
 )
 """What ends a connection without the peer having broken the protocol (RELINK-12)."""
