@@ -36,7 +36,7 @@ from wirelake.peers.relink_channels import Channel, Inbound, Receipt, Transactio
 from wirelake.peers.relink_link import DEFAULT_LIVE, Link, Live
 from wirelake.peers.server import Server
 from wirelake.protocols.relink.conversation import Speaker
-from wirelake.protocols.relink.events import Ended, Event, Opened
+from wirelake.protocols.relink.events import Ended, Event, MessageReceived, Opened
 from wirelake.protocols.relink.link import Link as Core
 from wirelake.protocols.relink.messages import DEFAULT_PORT
 from wirelake.protocols.relink.options import Endpoint, Options
@@ -132,6 +132,9 @@ class Connection:
                 self._record.closed(self.session.ended.how.value)
 
     def _handle(self, event: Event) -> None:
+        if type(event) is MessageReceived and self._link is not None:  # by far the commonest
+            self._link.deliver(event)
+            return
         if isinstance(event, Opened) and self.session.link is not None:
             self._link = self._find(self.session.link)
             self._link.attach(self)

@@ -87,7 +87,8 @@ class Channel:
         link = self._link
         if link.is_full(self.id):
             await link.room(self.id)
-        receipt = Receipt(self.id, link.core.send(self.id, parts), len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
+        number = link.core.send(self.id, parts)
+        receipt = Receipt(self.id, number, len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
         self._pending.append(receipt)
         if link.sent(receipt.size):
             await link.ready()

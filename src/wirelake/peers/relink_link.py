@@ -104,7 +104,7 @@ class Link:
         self._pings: dict[int, asyncio.Future[None]] = {}
         self._over = asyncio.Event()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
-            MessageReceived: self._on_message,
+            MessageReceived: self.deliver,
             MessagesResolved: self._on_resolved,
             ChannelClosed: self._on_channel_closed,
             PeerClosedChannel: self._on_peer_closed,
@@ -265,7 +265,7 @@ class Link:
     def taken(self, message: MessageReceived) -> None:
         """A message was read from its queue."""
         self._waiting -= 1
-        self._held -= _size(message)
+        self._held -= len(message.parts[0]) if len(message.parts) == 1 else _size(message)
         if self._is_held:
             self._balance()
 
@@ -305,19 +305,20 @@ class Link:
             except Exception:
                 log.exception("on_event failed for %s", type(event).__name__)
 
+    def deliver(self, message: MessageReceived) -> None:
+        """A message arrived."""
+        (self._inbounds.get(message.channel, self._rest) if self._inbounds else self._rest).put(message)
+        self._waiting += 1
+        self._held += len(message.parts[0]) if len(message.parts) == 1 else _size(message)
+        if self._waiting >= self.live.max_inbox or self._held >= self.live.max_held or self._unconsumed_too_much:
+            self._balance()
+
     def drain(self) -> None:
         """What happened while no connection could tell."""
         for event in self.core.events():
             self.handle(event)
 
     # Inside.
-
-    def _on_message(self, message: MessageReceived) -> None:
-        (self._inbounds.get(message.channel, self._rest) if self._inbounds else self._rest).put(message)
-        self._waiting += 1
-        self._held += _size(message)
-        if self._waiting >= self.live.max_inbox or self._held >= self.live.max_held or self._unconsumed_too_much:
-            self._balance()
 
     def _on_resolved(self, event: MessagesResolved) -> None:
         self._outstanding -= self._channels[event.channel].resolve(event.last - event.first + 1, event.outcome)
@@ -387,4 +388,4 @@ class Link:
 
 
 def _size(message: MessageReceived) -> int:
-    return len(message.parts[0]) if len(message.parts) == 1 else sum(map(len, message.parts))
+    return sum(map(len, message.parts))

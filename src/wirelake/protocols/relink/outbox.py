@@ -218,6 +218,8 @@ class Outbox:
     def _check_size(self, parts: tuple[bytes, ...]) -> None:
         """RELINK-24: what we would not accept we do not send."""
         limits = self._options.limits
+        if len(parts) == 1 and len(parts[0]) <= limits.max_part_size and len(parts[0]) <= limits.max_message_size:
+            return
         if len(parts) > limits.max_parts:
             raise LocalProtocolError(Fault.PARTS_OVER_LIMIT, f"{len(parts)}, limit {limits.max_parts}")
         size = 0

@@ -30,6 +30,7 @@ _ALLOWED: Final[dict[tuple[State, Speaker], dict[int, State]]] = {
     for speaker in Speaker
 }
 """The table again, by the number of what is said: it is asked for every packet."""
+_MESSAGE: Final = int(Kind.MESSAGE)
 _SAID: Final[dict[int, type[Said]]] = {number: one for one, number in TYPES.items()}
 _PING, _PONG = encode(Ping()), encode(Pong())
 _NOT_THE_PEERS: Final = frozenset(
@@ -177,7 +178,10 @@ class Session:
             for row in rows:
                 if self.ended is not None:
                     return
-                self._take(taken, row, parts, now)
+                if row[KIND] == _MESSAGE and self._is_open and not row[FAULT] and not row[ODDITIES]:
+                    self._take_message(taken, row, parts)
+                else:
+                    self._take(taken, row, parts, now)
         if self.ended is None:
             self._watch_partial(now)
 
@@ -253,6 +257,13 @@ class Session:
         elif self._partial_deadline is None and not self._paused:
             timeout = self._later(self.options.packet_timeout)
             self._partial_deadline = None if timeout is None else now + timeout
+
+    def _take_message(self, data: bytes, row: list[int], parts: list[int]) -> None:
+        """The commonest of all, which no open state forbids: see `_take`."""
+        try:
+            cast(Link, self.link).inbox.take_message(channels(data, row), payload(data, row, parts))
+        except Breach as breach:
+            self.fail(breach.fault, breach.detail)
 
     def _take(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
         kind, fault = row[KIND], row[FAULT]
