@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from wirelake.errors import DeliveryFailed, UsageError
+from wirelake.errors import DeliveryFailed, LocalProtocolError, UsageError
 from wirelake.protocols.relink.events import MessageReceived, Outcome
+from wirelake.protocols.relink.faults import Fault
 
 if TYPE_CHECKING:
     from wirelake.peers.relink_link import Link
@@ -85,9 +86,15 @@ class Channel:
     async def post(self, *parts: bytes) -> Receipt:
         """Send a message without waiting for its outcome; waits while the window is full (RELINK-17) or the peer reads too slowly."""
         link = self._link
-        if link.is_full(self.id):
+        if link.is_heavy:
             await link.room(self.id)
-        number = link.core.send(self.id, parts)
+        try:
+            number = link.core.send(self.id, parts)
+        except LocalProtocolError as refused:
+            if refused.fault is not Fault.WINDOW_FULL:
+                raise
+            await link.room(self.id)
+            number = link.core.send(self.id, parts)
         receipt = Receipt(self.id, number, len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
         self._pending.append(receipt)
         if link.sent(receipt.size):

@@ -66,6 +66,8 @@ class Live(msgspec.Struct, frozen=True):
 
 
 DEFAULT_LIVE: Final = Live()
+LOOK: Final = 8192
+"""Bytes sent between two looks at whether the connection can take more."""
 
 
 class Carrier(Protocol):
@@ -97,6 +99,8 @@ class Link:
         self._inbounds: dict[bytes, Inbound] = {}
         self._rest = Inbound(self, automatic=live.automatic)
         self._outstanding = 0
+        self._max_outstanding = live.max_outstanding
+        self._unlooked = 0
         self._room = asyncio.Event()
         self._waiting = 0
         self._held = 0
@@ -228,9 +232,14 @@ class Link:
         inbox = self.core.inbox
         return inbox.is_shut and not inbox.unconsumed and (not inbox.channels or not self.endpoint.id_sizes[self.core.speaker.other])
 
+    @property
+    def is_heavy(self) -> bool:
+        """Too many bytes are outstanding to send more."""
+        return self._outstanding >= self._max_outstanding
+
     def is_full(self, channel_id: bytes) -> bool:
         """RELINK-17: no message can be sent on this channel now."""
-        return self._outstanding >= self.live.max_outstanding or self.core.outbox.room(channel_id) <= 0
+        return self.is_heavy or self.core.outbox.room(channel_id) <= 0
 
     async def room(self, channel_id: bytes) -> None:
         """Wait until a message can be sent on this channel."""
@@ -250,6 +259,10 @@ class Link:
         if self._carrier is None:
             return False
         self._carrier.driver.wake(size)
+        self._unlooked += size
+        if self._unlooked < LOOK:
+            return False
+        self._unlooked = 0
         return self._carrier.driver.busy
 
     async def ready(self) -> None:

@@ -31,6 +31,8 @@ class Inbox:
         """§3.6: the peer opens no more channels."""
         self._line = line
         self._options = options
+        self._max_unconsumed = options.max_unconsumed
+        self._ack_every = options.ack_every
         self._transactional = transactional
         self._prompt: dict[bytes, Incoming] = {}
         """Channels with results, or with received acknowledgements of a transactional channel, to be told at once."""
@@ -60,19 +62,24 @@ class Inbox:
     def take_message(self, ids: tuple[bytes, ...], parts: tuple[bytes, ...]) -> None:
         """RELINK-14, RELINK-19: one delivery for each id, in their order."""
         for channel in ids:
-            incoming = self.channels.get(channel)
-            if incoming is not None and incoming.closing:
-                raise Breach(Fault.CHANNEL_CLOSING, f"a message on {channel.hex() or 'the only channel'}")
-            if self.unconsumed >= self._options.max_unconsumed:
-                raise Breach(Fault.UNCONSUMED_OVER_LIMIT, f"limit {self._options.max_unconsumed}")
-            if incoming is None:
-                incoming = self._open(channel)
-            self.unconsumed += 1
-            number = incoming.take(parts)
-            if self._transactional:
-                self._prompt[channel] = incoming
-            else:
-                self._line.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
+            self.deliver(channel, parts)
+
+    def deliver(self, channel: bytes, parts: tuple[bytes, ...]) -> None:
+        """§3.1: the next message of a channel; the first opens it."""
+        incoming = self.channels.get(channel)
+        if incoming is not None and incoming.closing:
+            raise Breach(Fault.CHANNEL_CLOSING, f"a message on {channel.hex() or 'the only channel'}")
+        if self.unconsumed >= self._max_unconsumed:
+            raise Breach(Fault.UNCONSUMED_OVER_LIMIT, f"limit {self._max_unconsumed}")
+        if incoming is None:
+            incoming = self._open(channel)
+        self.unconsumed += 1
+        if self._transactional:
+            incoming.take(parts)
+            self._prompt[channel] = incoming
+        else:
+            incoming.received = number = incoming.received + 1
+            self._line.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
         self._line.strikes = 0
 
     def take_decision(self, ids: tuple[bytes, ...], sequence: int | None, *, commit: bool) -> None:
@@ -123,7 +130,8 @@ class Inbox:
         before = incoming.consumed
         if incoming.consume(message.sequence):
             self.unconsumed -= incoming.consumed - before
-            self._consumed(incoming)
+            if message.channel not in self._lazy or incoming.closing or incoming.consumed - incoming.told_consumed >= self._ack_every:
+                self._consumed(incoming)
 
     def settle(self, message: MessageReceived, *, success: bool) -> None:
         """§3.2: a committed message was processed, or could not be."""
@@ -229,7 +237,7 @@ class Inbox:
             self._finish(incoming)
         elif not self._line.is_connected:
             return
-        elif incoming.consumed - incoming.told_consumed >= self._options.ack_every:
+        elif incoming.consumed - incoming.told_consumed >= self._ack_every:
             self._line.output += incoming.tell_results()
             if incoming.consumed > incoming.told_consumed:
                 self._line.output.append(incoming.tell_consumed())

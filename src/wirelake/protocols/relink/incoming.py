@@ -86,11 +86,10 @@ class Incoming:
     # What the peer says.
 
     def take(self, parts: tuple[bytes, ...]) -> int:
-        """RELINK-14: the next message; says its number."""
+        """RELINK-14: the next message of a transactional channel; says its number."""
         self.received = number = self.received + 1
-        if self.transactional:
-            self._states[number] = _State.UNDECIDED
-            self._held[number] = parts
+        self._states[number] = _State.UNDECIDED
+        self._held[number] = parts
         return number
 
     def decide(self, sequence: int | None, *, commit: bool) -> list[tuple[int, tuple[bytes, ...]]]:
@@ -119,9 +118,10 @@ class Incoming:
         """A message was taken; says whether the cursor moved. Out of order, it moves when the gap is filled."""
         if number == self.consumed + 1:
             self.consumed = number
-            while self._consumed_early and self.consumed + 1 in self._consumed_early:
-                self.consumed += 1
-                self._consumed_early.remove(self.consumed)
+            if self._consumed_early:
+                while self.consumed + 1 in self._consumed_early:
+                    self.consumed += 1
+                    self._consumed_early.remove(self.consumed)
             return True
         if self.consumed < number <= self.received:
             self._consumed_early.add(number)

@@ -68,7 +68,8 @@ class Link:
 
     def send(self, channel: bytes, parts: tuple[bytes, ...]) -> int:
         """§3.1: a message on a channel of ours, opened by its first message; says its number."""
-        self._require_link()
+        if self.is_over:
+            self._require_link()
         return self.outbox.send(channel, parts)
 
     def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:

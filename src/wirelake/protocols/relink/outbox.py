@@ -29,6 +29,9 @@ class Outbox:
         """§3.6: no more channels are opened."""
         self._line = line
         self._options = options
+        self._window = options.window
+        self._plain = min(options.limits.max_part_size, options.limits.max_message_size)
+        """One part of this size needs no further look."""
         self._id_size = id_size
         self._transactional = transactional
         self._statements: dict[bytes, Statement] | None = None
@@ -62,9 +65,10 @@ class Outbox:
             outgoing = self._open(channel)
         elif outgoing.closing:
             raise LocalProtocolError(Fault.CHANNEL_CLOSING, channel.hex())
-        if outgoing.last - outgoing.consumed >= self._options.window:
-            raise LocalProtocolError(Fault.WINDOW_FULL, f"window {self._options.window}")
-        self._check_size(parts)
+        if outgoing.last - outgoing.consumed >= self._window:
+            raise LocalProtocolError(Fault.WINDOW_FULL, f"window {self._window}")
+        if len(parts) != 1 or len(parts[0]) > self._plain:
+            self._check_size(parts)
         number = outgoing.put(parts)
         if self._line.is_talking:
             outgoing.sent = number
@@ -218,8 +222,6 @@ class Outbox:
     def _check_size(self, parts: tuple[bytes, ...]) -> None:
         """RELINK-24: what we would not accept we do not send."""
         limits = self._options.limits
-        if len(parts) == 1 and len(parts[0]) <= limits.max_part_size and len(parts[0]) <= limits.max_message_size:
-            return
         if len(parts) > limits.max_parts:
             raise LocalProtocolError(Fault.PARTS_OVER_LIMIT, f"{len(parts)}, limit {limits.max_parts}")
         size = 0

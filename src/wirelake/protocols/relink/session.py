@@ -10,16 +10,17 @@ from collections import deque
 from typing import Final, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError
-from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, START
+from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS, START
 from wirelake.protocols.relink.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.events import Ended, Ending, Event, Noticed, Opened, Ponged
 from wirelake.protocols.relink.faults import Breach, Fault
+from wirelake.protocols.relink.inbox import Inbox
 from wirelake.protocols.relink.link import Link
 from wirelake.protocols.relink.messages import TYPES, VERSION, HandshakeFlag, Kind, Ping, Pong, Reply, Request, Said, Shutdown, Version
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.relink.prologue import Prologue
 from wirelake.protocols.relink.registry import Registry
-from wirelake.protocols.relink.scanner import ODD_BITS, ODD_EMPTY, ODD_FORM, ODDITIES, SEQUENCE
+from wirelake.protocols.relink.scanner import COUNT, ID_SIZE, IDS, ODD_BITS, ODD_EMPTY, ODD_FORM, ODDITIES, PART_COLUMNS, SEQUENCE
 from wirelake.protocols.relink.wire import buffer, channels, encode, message, payload
 
 __all__ = ["Session"]
@@ -65,6 +66,8 @@ class Session:
         self.ended: Ended | None = None
         self.link = link
         """The link this connection is for; a listener learns it in the handshake."""
+        self._inbox: Inbox
+        """The link's, once the connection is open."""
         self._registry = registry
         self._prologue = Prologue(options.limits, link.endpoint.id_sizes if link is not None else None)
         self._buffer = buffer(options.limits, self._prologue.limits(self.peer))
@@ -261,7 +264,12 @@ class Session:
     def _take_message(self, data: bytes, row: list[int], parts: list[int]) -> None:
         """The commonest of all, which no open state forbids: see `_take`."""
         try:
-            cast(Link, self.link).inbox.take_message(channels(data, row), payload(data, row, parts))
+            if row[COUNT] == 1 and row[PARTS] == 1:
+                at, part = row[IDS], row[PART] * PART_COLUMNS
+                start = parts[part]
+                self._inbox.deliver(data[at : at + row[ID_SIZE]], (data[start : start + parts[part + 1]],))
+            else:
+                self._inbox.take_message(channels(data, row), payload(data, row, parts))
         except Breach as breach:
             self.fail(breach.fault, breach.detail)
 
@@ -364,6 +372,7 @@ class Session:
         self._ping_after = self._later(self.options.ping_interval)
         self._events.append(Opened(epoch, link_id, resumed))
         link.attach(self, epoch, link_id, now, resumed=resumed)
+        self._inbox = link.inbox
 
     def _finish_if_shut(self) -> None:
         """§3.6: both have said shutdown: flush, close, forget."""
