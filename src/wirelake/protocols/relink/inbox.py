@@ -248,9 +248,9 @@ class Inbox:
 
     def _finish(self, incoming: Incoming) -> None:
         """RELINK-22: say closed, and remember it; without a connection it is said after the next one is made."""
-        if not incoming.is_done:
-            return
         channel = incoming.channel
+        if not incoming.is_done or self.channels.get(channel) is not incoming:
+            return
         del self.channels[channel]
         self._prompt.pop(channel, None)
         self._lazy.pop(channel, None)
