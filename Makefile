@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 FILES  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs bench wheel tools clean
+.PHONY: help setup demo test soak lint docs bench wheel tools clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-7s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this mach
 
 test: $(VENV)/.test  ## Run all tests
 	@$(BIN)/python -m pytest
+
+soak: $(VENV)/.test  ## Run 20,000 seeds of two Relink links in a hostile network (SEEDS, FIRST)
+	@$(BIN)/python -m tests.protocols.relink.simulation $(or $(FIRST),0) --seeds $(or $(SEEDS),20000)
 
 lint: $(VENV)/.lint  ## Format, lint, types, import contracts
 	@$(BIN)/ruff format --check .
