@@ -23,6 +23,7 @@ __all__ = [
     "PIECE_TS",
     "RUN_COLUMNS",
     "RUN_FLOW",
+    "RUN_MISSING",
     "RUN_START",
     "RUN_STOP",
     "RUN_TO_SERVER",
@@ -44,7 +45,9 @@ RUN_FLOW: Final = 2
 """Index into the block's flows."""
 RUN_TO_SERVER: Final = 3
 """1 when the client speaks, 0 when the server does."""
-RUN_COLUMNS: Final = 4
+RUN_MISSING: Final = 4
+"""Bytes of this direction that are missing before the run; -1 when the run begins a stream whose beginning was not seen."""
+RUN_COLUMNS: Final = 5
 
 PIECE_START: Final = 0
 PIECE_OFFSET: Final = 1
@@ -99,9 +102,10 @@ class Account(msgspec.Struct, frozen=True):
     """Bytes of the source that are in no run, and why."""
 
     category: str
-    """`container`, `headers`, `other` or `quarantine`."""
+    """`container`, `headers`, `other`, `quarantine`, or `gap` for what the capture does not have."""
     reason: str
     bytes: int
+    """Never negative, except for what compression spared: so the accounts add up to the size of the file as it lies there."""
     items: int
 
 
@@ -130,7 +134,7 @@ class Block(msgspec.Struct):
     source: Source
     data: bytes | memoryview
     runs: np.ndarray[Any, Any]
-    """int64, one row (start, stop, flow, to_server) per run."""
+    """int64, one row (start, stop, flow, to_server, missing) per run."""
     pieces: np.ndarray[Any, Any]
     """int64, one row (start, offset, ts) per piece, ascending by start."""
     flows: list[Flow] = []

@@ -146,7 +146,7 @@ class Recorded:
         spoken = (flow_of[numbers] >= 0) & (payload_sizes > 0)
         stops = (records[:, DATA] + records[:, SIZE])[spoken]
         starts = stops - payload_sizes[spoken]
-        runs = np.column_stack((starts, stops, flow_of[numbers[spoken]], to_server_of[numbers[spoken]]))
+        runs = np.column_stack((starts, stops, flow_of[numbers[spoken]], to_server_of[numbers[spoken]], np.zeros_like(starts)))
         pieces = np.column_stack((starts, starts + base, records[spoken, TS]))
         events = []
         happened = np.array([bool(m.event) and m.flow is not None for m in meanings], np.bool_)[numbers]

@@ -11,12 +11,14 @@ from typing import Final
 
 from wirelake.capture.blocks import Account, Stretch
 
-__all__ = ["CONTAINER", "HEADERS", "MAX_STRETCH", "OTHER", "QUARANTINE", "Tally"]
+__all__ = ["CONTAINER", "GAP", "HEADERS", "MAX_STRETCH", "OTHER", "QUARANTINE", "Tally"]
 
 CONTAINER: Final = "container"
 HEADERS: Final = "headers"
 OTHER: Final = "other"
 QUARANTINE: Final = "quarantine"
+GAP: Final = "gap"
+"""What the capture does not have: it takes no bytes, and its items are counted."""
 
 MAX_STRETCH: Final = 1 << 20
 """Bytes in one stretch; longer ones are cut into several, so that no row grows without bound."""
