@@ -25,6 +25,8 @@ IDENTIFYING: Final = 64 << 10
 PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 """First bytes -> how a file is packed."""
 _UNPACKED_AT_ONCE: Final = 256 << 10
+_FINE: Final = 16
+"""Packed bytes read at once near the place where unpacking failed, so that the place is known."""
 _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
@@ -138,18 +140,20 @@ def _unreadable(path: str, at: int, error: Exception) -> CaptureError:
 
 
 class _Raw(io.RawIOBase):
-    """The packed bytes of a source as Arrow wants to read them; `at` is how far it got."""
+    """The packed bytes of a source as Arrow wants to read them; `at` is how far it got, in small steps from `fine` on."""
 
-    def __init__(self, inner: Bytes) -> None:
+    def __init__(self, inner: Bytes, fine: int) -> None:
         super().__init__()
         self._inner = inner
+        self._fine = fine
         self.at = 0
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        part = self._inner.window(self.at, _UNPACKED_AT_ONCE if size < 0 else size)
+        most = _FINE if self.at >= self._fine else max(_FINE, min(_UNPACKED_AT_ONCE, self._fine - self.at))
+        part = self._inner.window(self.at, most if size < 0 else min(size, most))
         self.at += len(part)
         return part
 
@@ -166,11 +170,8 @@ class Packed:
         """Packed bytes that gave all that was unpacked."""
 
     def __enter__(self) -> Self:
-        import pyarrow as pa  # noqa: PLC0415 - only packed files need it here
-
         self._inner.__enter__()
-        self._raw = _Raw(self._inner)
-        self._stream = pa.CompressedInputStream(pa.PythonFile(self._raw, "r"), self._how)
+        self._raw, self._stream = self._unpack(1 << 62)
         self._start = 0
         self._buffer = bytearray()
         self._is_over = False
@@ -202,17 +203,37 @@ class Packed:
         self.packed_at += len(part)
         return part
 
+    def _unpack(self, fine: int) -> tuple[_Raw, Any]:
+        import pyarrow as pa  # noqa: PLC0415 - only packed files need it here
+
+        raw = _Raw(self._inner, fine)
+        return raw, pa.CompressedInputStream(pa.PythonFile(raw, "r"), self._how)
+
     def _fill(self, until: int) -> None:
         while not self._is_over and self.unpacked < until:
             try:
                 part = self._stream.read(_UNPACKED_AT_ONCE)
             except OSError:
-                self.broken = f"broken {self._how} stream"
-                part = b""
-            else:
-                self.packed_at = self._raw.at
+                self._fill_to_the_failure()
+                return
+            self.packed_at = self._raw.at
             self._buffer += part
             self._is_over = not part
+
+    def _fill_to_the_failure(self) -> None:
+        """Unpack once more, now byte by byte where it failed: a failed read keeps what it had unpacked to itself."""
+        raw, stream = self._unpack(max(0, self.packed_at - 2 * _UNPACKED_AT_ONCE))
+        self.broken = f"broken {self._how} stream"
+        self._is_over = True
+        known = self.unpacked
+        try:
+            while known:
+                known -= len(stream.read(min(known, _UNPACKED_AT_ONCE)))
+            while part := stream.read(1):
+                self.packed_at = raw.at
+                self._buffer += part
+        except OSError:
+            self.packed_at = min(self.packed_at, raw.at)
 
 
 def is_packed(head: bytes) -> str:

@@ -17,6 +17,7 @@ from wirelake.capture.records import (
     FAULT_LENGTH,
     FAULT_MAGIC,
     FAULT_VERSION,
+    FAULT_ZEROS,
     KIND,
     LENGTH,
     LINK,
@@ -144,6 +145,8 @@ def scan(data: Any, start: int, stop: int, limit: int, state: Any, rows: Any) ->
         if stop - at < head + size:
             return count, at, head + size
         fraction = ordered32(data, at + 4, big)
+        if size + wire + fraction + ordered32(data, at, big) == 0:
+            return count, at, FAULT_ZEROS
         if state[FRACTION] > 1_000_000:
             fraction //= 1000
         rows[count, START] = at

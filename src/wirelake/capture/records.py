@@ -20,6 +20,7 @@ __all__ = [
     "FAULT_MAGIC",
     "FAULT_TRAILER",
     "FAULT_VERSION",
+    "FAULT_ZEROS",
     "KIND",
     "LAST_MOMENT",
     "LENGTH",
@@ -99,13 +100,15 @@ FAULT_LENGTH: Final = -1
 FAULT_TRAILER: Final = -2
 FAULT_MAGIC: Final = -3
 FAULT_VERSION: Final = -4
-OTHER_CONTAINER: Final = -5
+FAULT_ZEROS: Final = -5
+OTHER_CONTAINER: Final = -6
 """No fault: from here on the file is a container of another kind, as files are that were joined to one."""
 FAULTS: Final = {
     FAULT_LENGTH: "impossible record length",
     FAULT_TRAILER: "block lengths disagree",
     FAULT_MAGIC: "no byte-order magic",
     FAULT_VERSION: "unknown version",
+    FAULT_ZEROS: "zeros in place of a record",
 }
 
 MAX_RECORD: Final = 128 << 20
