@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections import defaultdict
 from pathlib import Path
 
 import msgspec
@@ -39,7 +38,11 @@ class Stream(msgspec.Struct):
 
     ends: tuple[str, str]
     said: tuple[bytes, bytes]
-    gaps: tuple[bool, bool]
+    """With a mark where bytes are missing, as `tshark` writes it."""
+
+    def turned(self, first: str) -> Stream:
+        """The same, with this end first."""
+        return self if self.ends[0] == first else Stream(self.ends[::-1], self.said[::-1])
 
 
 def counts(path: Path) -> Counts:
@@ -80,9 +83,8 @@ def _joined(parts: tuple[int, int]) -> int:
 def streams(path: Path) -> list[Stream]:
     """Read a file as if every flow were ours; one stream per TCP session, in the order in which they are first seen."""
     said: dict[bytes, list[list[bytes]]] = {}
-    gaps: dict[bytes, list[bool]] = defaultdict(lambda: [False, False])
     ends: dict[bytes, tuple[str, str]] = {}
-    for block in read(identify(path), ports=_Any(), sniff=lambda data: None):
+    for block in read(identify(path), ports=AnyPort(), sniff=lambda data: None):
         data = np.frombuffer(block.data, np.uint8)
         for flow in block.flows:
             if flow.transport == "tcp" and flow.session_id not in said:
@@ -94,13 +96,10 @@ def streams(path: Path) -> list[Stream]:
                 if missing > 0:
                     said[flow.session_id][1 - to_server].append(b"[%d bytes missing in capture file]\0" % missing)  # as tshark marks it
                 said[flow.session_id][1 - to_server].append(data[start:stop].tobytes())
-                gaps[flow.session_id][1 - to_server] |= missing > 0
-    return [
-        Stream(ends[name], (b"".join(client), b"".join(server)), (gaps[name][0], gaps[name][1])) for name, (client, server) in said.items()
-    ]
+    return [Stream(ends[name], (b"".join(client), b"".join(server))) for name, (client, server) in said.items()]
 
 
-class _Any(dict[int, str]):
+class AnyPort(dict[int, str]):
     """Every port is known."""
 
     def get(self, port: int, default: object = None) -> str:  # type: ignore[override]
@@ -113,6 +112,15 @@ class _Any(dict[int, str]):
 def _end(endpoint) -> str:
     address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
     return f"{address}:{endpoint.port}"
+
+
+def moment(text: str | None) -> int | None:
+    """A time of `capinfos`, seconds and their fraction in six or nine digits, in microseconds."""
+    if text is None or text == "n/a":
+        return None
+    seconds, _, fraction = text.partition(".")
+    part = int(fraction)
+    return int(seconds) * 10**6 + (part if len(fraction.lstrip("-")) < 9 else part // 1000)
 
 
 def digest(data: bytes) -> str:
