@@ -32,16 +32,28 @@ class Known(msgspec.Struct, frozen=True):
     def leads_to(self, other: Known) -> bool:
         """Whether a reading that began with `other` would have been the same had it begun with this.
 
-        `other` is what was known at its beginning, with the mark it had at its end. A time carried over matters only if it was used.
+        `other` is what was assumed at the beginning, `marked` at the end. A time carried over matters only if it was used.
         """
         if (self.layer, self.interfaces) != (other.layer, other.interfaces):
             return False
+        if self.layer == Pcap.layer or other.state[pcapng.BORROWED]:
+            return self.state[: pcapng.BORROWED] == other.state[: pcapng.BORROWED]
+        return self.state[: pcapng.NOW] == other.state[: pcapng.NOW]
+
+    def marked(self, end: Known, *, is_same: bool) -> Known:
+        """What was assumed at the beginning of a reading, marked with what the reading made of it; `is_same` if it was of one container."""
         if self.layer == Pcap.layer:
-            return self.state == other.state
-        mine, theirs = list(self.state), list(other.state)
-        if not theirs[pcapng.BORROWED]:
-            mine[pcapng.NOW] = theirs[pcapng.NOW] = 0
-        return mine[: pcapng.BORROWED] == theirs[: pcapng.BORROWED]
+            return self
+        borrowed = end.state[pcapng.BORROWED] if is_same else 1
+        return Known(self.layer, (*self.state[: pcapng.BORROWED], borrowed, 0), self.interfaces)
+
+    def following(self, before: Known | None) -> Known:
+        """What is known at the end of a reading that began with `before`: a time carried through it is the one from before."""
+        if self.layer == Pcap.layer or self.state[pcapng.TOLD] or before is None or before.layer == Pcap.layer:
+            return self
+        state = list(self.state)
+        state[pcapng.NOW] = before.state[pcapng.NOW]
+        return Known(self.layer, tuple(state), self.interfaces)
 
 
 class Container(Protocol):
@@ -98,7 +110,8 @@ class Pcapng:
 
     def __init__(self, known: Known | None = None) -> None:
         self._state = np.array(known.state if known else (0,) * pcapng.STATE_SIZE, np.int64)
-        self._state[pcapng.BORROWED :] = 0
+        self._state[pcapng.BORROWED] = 0
+        self._state[pcapng.TOLD] = known is None  # what a beginning says of time is no guess
         self._interfaces = np.zeros((pcapng.MAX_INTERFACES, pcapng.INTERFACE_COLUMNS), np.int64)
         if known:
             told = np.frombuffer(known.interfaces, np.int64).reshape(-1, pcapng.INTERFACE_COLUMNS)

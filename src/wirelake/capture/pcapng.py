@@ -57,6 +57,7 @@ __all__ = [
     "NOW",
     "PACKET_OVERHEAD",
     "STATE_SIZE",
+    "TOLD",
     "build_interface",
     "build_section",
     "find",
@@ -86,7 +87,7 @@ PACKET_OVERHEAD: Final = 32
 MAX_INTERFACES: Final = 4096
 """Interfaces remembered of one section; packets of further ones go to quarantine."""
 
-# What a scan remembers from window to window.
+# What a scan remembers from window to window: first what it must know, then a time, then marks.
 BIG: Final = 0
 INTERFACES: Final = 1
 NOW: Final = 2

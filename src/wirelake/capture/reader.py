@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 
 from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source
-from wirelake.capture.containers import HEAD_SIZE, Container, recognise
+from wirelake.capture.containers import HEAD_SIZE, Container, recognise, restore
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import Bytes, Packed, identify, open_source, read_range
 from wirelake.capture.gather import Gathering
 from wirelake.capture.recorded import Recorded
 from wirelake.capture.records import KIND, LENGTH, LINK, RECORD_BAD_DATA, RECORD_KINDS, RECORD_PACKET, SIZE, START
+from wirelake.capture.splits import Split
 from wirelake.capture.tally import CONTAINER, Tally
 from wirelake.capture.traffic import Traffic
 from wirelake.capture.walking import WINDOW, Spoilt, Walk, Window
 
-__all__ = ["WINDOW", "account_records", "identify", "open_container", "read"]
+__all__ = ["WINDOW", "account_records", "identify", "open_container", "read", "walk_split"]
 
 
 def open_container(source: Source) -> Container:
@@ -40,14 +41,23 @@ def read(
     sniff: Callable[[bytes], str | None],
     protocols: Collection[str] | None = None,
     window: int = WINDOW,
+    split: Split | None = None,
 ) -> Iterator[Block]:
-    """Read a capture of any content; the last block is marked.
+    """Read a capture of any content, or one split of it; the last block is marked.
 
     A flow's protocol is known by the tag of a recording (any, or only those in `protocols`), by `ports` at either end, or by what `sniff`
     says of the first bytes of a direction or datagram (None: not known, or not yet).
     """
     with open_source(source) as file:
-        yield from _Reading(source, file, ports, sniff, protocols, window).blocks()
+        yield from _Reading(source, file, ports, sniff, protocols, walk_split(source, file, split, window)).blocks()
+
+
+def walk_split(source: Source, file: Bytes, split: Split | None, window: int = WINDOW) -> Walk:
+    """A walk over a split, or over everything."""
+    if split is None:
+        return Walk(source.path, file, window=window)
+    container = restore(split.known) if split.known else None
+    return Walk(source.path, file, at=split.begin, stop=split.end, container=container, window=window)
 
 
 def account_records(step: Window, tally: Tally) -> np.ndarray[Any, Any]:
@@ -76,11 +86,11 @@ class _Reading:
         ports: Mapping[int, str],
         sniff: Callable[[bytes], str | None],
         protocols: Collection[str] | None,
-        window: int,
+        walk: Walk,
     ) -> None:
         self._source = source
         self._file = file
-        self._walk = Walk(source.path, file, window=window)
+        self._walk = walk
         self._tally = Tally()
         self._gathering = Gathering()
         self._traffic = Traffic(ports, sniff, self._gathering, self._tally)
