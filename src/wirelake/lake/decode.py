@@ -6,6 +6,7 @@ It refuses to know Spark, files and what protocols mean: rooms scan and make col
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,7 @@ from wirelake import protocols
 from wirelake.capture.blocks import RUN_FLOW, RUN_START, RUN_STOP, RUN_TO_SERVER, Block, Flow, Source
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.schema import TIME
-from wirelake.lake.streams import Carried, Speaker, Speech, clip, join, trace
+from wirelake.lake.streams import GAP, Carried, Speaker, Speech, clip, join, rounds, trace
 from wirelake.lake.tables import connections, ledger, messages, quarantine
 from wirelake.protocols.arrow import binary, names
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, compiled
@@ -106,12 +107,31 @@ class Decoder:
             streams = np.array([flow.observed_by == "wire" and flow.transport != "udp" for flow in block.flows])[runs[:, RUN_FLOW]]
             if not streams.all():
                 self._decode(protocol, block, Speech(data, runs[~streams], block.pieces), carry=False)
-            if streams.any():
-                speech = join(data, runs[streams], block.pieces, block.flows, self._carried)
+            for turn in rounds(runs[streams]):
+                speech, passed = join(data, turn, block.pieces, block.flows, self._carried, *self._bearings(protocol))
+                for one in passed:
+                    self._spoil(one.flow, one.to_server, GAP, speech, one.start, one.stop - one.start)
                 self._decode(protocol, block, speech, carry=True)
+
+    def _bearings(self, protocol: str) -> tuple[Callable[[Array, int], int], Callable[[Array], int]]:
+        """How a room finds its way after a gap: where messages certainly begin, and how long the one at the start is."""
+        shape, limits = protocols.columns(protocol), self._options.limits(protocol)
+        search, scan = compiled(protocols.finder(protocol)), compiled(protocols.room(protocol).scan)
+
+        def find(data: Array, start: int) -> int:
+            return int(search(data, start, len(data), limits.for_scan()))
+
+        def need(data: Array) -> int:
+            rows, parts = np.zeros(shape.ROW_COLUMNS, np.int64), np.zeros((1 + limits.max_parts) * shape.PART_COLUMNS, np.int64)
+            count, _, _, needed = scan(data, 0, len(data), rows, parts, limits.for_scan())
+            return 0 if count else int(needed)
+
+        return find, need
 
     def _decode(self, protocol: str, block: Block, speech: Speech, *, carry: bool) -> None:
         """Walk the runs, a table of rows at a time."""
+        if not len(speech.runs):
+            return
         room, shape = protocols.room(protocol), protocols.columns(protocol)
         limits = self._options.limits(protocol)
         rows = np.zeros(ROWS * shape.ROW_COLUMNS, np.int64)
@@ -254,7 +274,8 @@ class Decoder:
         """Nothing more comes of this source: unfinished frames are spoilt, and the accounts are closed."""
         for (_, to_server), left in self._carried.items():
             speech = Speech(left.data, np.zeros((0, 4), np.int64), left.pieces)
-            self._spoil(left.flow, to_server, protocols.room(left.flow.protocol).Fault.MESSAGE_CUT, speech, 0, len(left.data))
+            fault = GAP if left.is_lost else protocols.room(left.flow.protocol).Fault.MESSAGE_CUT
+            self._spoil(left.flow, to_server, fault, speech, 0, len(left.data))
         rows = [
             {
                 "source": source.path,
