@@ -22,9 +22,10 @@ from wirelake.protocols.event_mesh.neighbours import Neighbours
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Options, Place, RelayRule
 from wirelake.protocols.event_mesh.outbox import Outbox, Outgoing
 from wirelake.protocols.event_mesh.replay import RecentIds, ReplayCache
-from wirelake.protocols.event_mesh.scanner import FLAGS
+from wirelake.protocols.event_mesh.required import HIDING
+from wirelake.protocols.event_mesh.scanner import FLAGS, NODE_ID
 from wirelake.protocols.event_mesh.sealing import NONCE_SIZE, Sealer, compress, unseal
-from wirelake.protocols.event_mesh.trust import TrustStore
+from wirelake.protocols.event_mesh.trust import NODE_ID_SIZE, TrustStore
 from wirelake.protocols.event_mesh.values import binary, event_name, event_type, first, text
 from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Scanned, Verified, freshness, signed_at
 from wirelake.protocols.event_mesh.wire import message as read
@@ -35,7 +36,6 @@ __all__ = ["Now", "Options", "RelayRule", "Session"]
 
 REDRAWS: Final = 100
 """EMM-22: dice that show so many used ids in a row are no dice."""
-HIDING: Final = int(Flag.ENCRYPTED | Flag.COMPRESSED)
 URGENT: Final = int(Flag.URGENT)
 STRANGERS: Final = frozenset({Fault.UNKNOWN_KEY, Fault.UNTRUSTED_KEY})
 """EMM-29: what is said of packets whose keys are not known here; others may know them."""
@@ -224,7 +224,9 @@ class Session:
             datagrams = admitted
         own = self.credentials.node_id
         for (_, source), scanned in zip(datagrams, self._receiver.scanned([data for data, _ in datagrams]), strict=True):
-            if not scanned.row[FAULT] and scanned.node_id == own:
+            block, row, _ = scanned
+            at = row[NODE_ID]
+            if at >= 0 and block[at : at + NODE_ID_SIZE] == own and not row[FAULT]:
                 self._metrics.own += 1
                 continue
             said = self._receiver.judge(scanned, now.wall, partial(_name, source))
