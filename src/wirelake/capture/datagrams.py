@@ -66,7 +66,8 @@ class Datagrams:
                 pair.is_named(protocol, "bytes")
         if pair.flow is None:
             pair.unknown += 1
-            self._tally.add(OTHER, UNRECOGNISED, sum(len(chunk) for _, chunk in parts), 1)
+            for number, (offset, chunk) in enumerate(parts):
+                self._tally.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset)
         else:
             self._gathering.datagram(pair.flow, to_server, ts, parts)
 

@@ -150,7 +150,7 @@ class Tracker:
             if not tracked.halves[not to_server].from_start:
                 self._event(tracked, True, ts, record, "opened")
         if payload and flags & RST:
-            self._tally.add(OTHER, "text of a reset", len(payload), 1)
+            self._tally.add(OTHER, "text of a reset", len(payload), 1, offset)
         elif payload:
             self._payload(tracked, to_server, half, data_at, ts, offset, payload)
         if missing:
@@ -233,7 +233,7 @@ class Tracker:
 
     def _payload(self, tracked: Tracked, to_server: bool, half: Half, sequence: int, ts: int, offset: int, payload: bytes) -> None:
         if tracked.given_up:
-            self._tally.add(OTHER, UNRECOGNISED, len(payload), 1)
+            self._tally.add(OTHER, UNRECOGNISED, len(payload), 1, offset)
             return
         if tracked.flow is not None and half.follows(sequence, payload):
             self._gathering.segment(tracked.flow, to_server, ts, offset, payload)
@@ -253,7 +253,7 @@ class Tracker:
     def _take(self, tracked: Tracked, to_server: bool, bits: list[Bit]) -> None:
         for bit in bits:
             if bit.what == REPEATED:
-                self._tally.add(OTHER, "retransmission", len(bit.chunk), 1)
+                self._tally.add(OTHER, "retransmission", len(bit.chunk), 1, bit.offset)
             else:
                 self._keep(tracked, Held(to_server, bit, ""))
 
@@ -268,7 +268,7 @@ class Tracker:
             self._hand_on(tracked.flow, item)
             return
         if tracked.given_up:
-            self._tally.add(OTHER, UNRECOGNISED, len(bit.chunk), 1 if bit.chunk else 0)
+            self._tally.add(OTHER, UNRECOGNISED, len(bit.chunk), 1 if bit.chunk else 0, bit.offset)
             return
         tracked.held.append(item)
         tracked.held_bytes[item.to_server] += len(bit.chunk)
@@ -295,7 +295,7 @@ class Tracker:
             self._gathering.event(flow, bit.ts, bit.offset, item.event, by)
         elif bit.what == FRESH:
             if bit.missing > 0:
-                self._tally.add(GAP, "bytes missing from a tcp stream", 0, 1)
+                self._tally.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
             self._gathering.segment(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
         else:
             self._tally.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
@@ -305,7 +305,7 @@ class Tracker:
         if tracked.flow is None and not tracked.given_up:
             tracked.given_up = True
             for held in self._release(tracked):
-                self._tally.add(OTHER, UNRECOGNISED, len(held.bit.chunk), 1 if held.bit.chunk else 0)
+                self._tally.add(OTHER, UNRECOGNISED, len(held.bit.chunk), 1 if held.bit.chunk else 0, held.bit.offset)
             for to_server, half in enumerate(tracked.halves):
                 while half.is_waiting:
                     self._skip(tracked, bool(to_server), half)

@@ -32,6 +32,11 @@ class Gathering:
         self._speaker: Flow | None = None
         self._to_server = False
 
+    @property
+    def size(self) -> int:
+        """Bytes gathered."""
+        return self._size
+
     def segment(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview, missing: int = 0) -> None:
         """Append bytes of one direction of a flow; they continue its last run when nothing came between and nothing is missing."""
         start = self._size

@@ -65,11 +65,11 @@ def account_records(step: Window, tally: Tally) -> np.ndarray[Any, Any]:
     rows = step.rows
     is_packet = rows[:, KIND] == RECORD_PACKET
     packets: np.ndarray[Any, Any] = rows[is_packet]
-    tally.add(CONTAINER, "packet record", int((packets[:, LENGTH] - packets[:, SIZE]).sum()), len(packets))
+    tally.add(CONTAINER, "packet record", int((packets[:, LENGTH] - packets[:, SIZE]).sum()), len(packets), step.base)
     is_bad = rows[:, KIND] >= RECORD_BAD_DATA
     for kind in np.unique(rows[~is_packet & ~is_bad, KIND]).tolist():
         sizes = rows[rows[:, KIND] == kind, LENGTH]
-        tally.add(CONTAINER, RECORD_KINDS[kind], int(sizes.sum()), len(sizes))
+        tally.add(CONTAINER, RECORD_KINDS[kind], int(sizes.sum()), len(sizes), step.base)
     for record in rows[is_bad].tolist():
         raw = step.data[record[START] : record[START] + record[LENGTH]]
         tally.quarantine(step.base + record[START], raw, step.layer, RECORD_KINDS[record[KIND]])

@@ -18,13 +18,18 @@ import msgspec
 from wirelake.capture.blocks import Source
 from wirelake.capture.containers import Known, restore
 from wirelake.capture.files import Bytes, Packed, open_source
+from wirelake.capture.fragments import REACH
 from wirelake.capture.records import KIND, RECORD_PACKET
 from wirelake.capture.walking import EVERYTHING, WINDOW, Spoilt, Walk, begin
 
-__all__ = ["OPENING", "Claim", "Split", "Stretch", "claim", "cut", "settle"]
+__all__ = ["OPENING", "WARM", "Claim", "Split", "Stretch", "claim", "cut", "settle"]
 
 OPENING: Final = 1 << 20
 """Bytes at the start of a file in which the knowledge is looked for that a guess begins with."""
+
+
+WARM: Final = 2 * REACH
+"""How far before a split there may be parts of datagrams that it finishes."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -34,6 +39,8 @@ class Split(msgspec.Struct, frozen=True):
     end: int
     known: Known | None
     """None at the start of the source."""
+    warm: tuple[int, Known | None] = (0, None)
+    """A place some way before the beginning, and what is known there: where to look for what is not finished at the beginning."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -52,6 +59,8 @@ class Claim(msgspec.Struct, frozen=True):
     before: Known | None
     """What was assumed at the beginning, marked at the end (see `Known.leads_to`)."""
     after: Known | None
+    warm: tuple[int, Known | None] = (0, None)
+    """A place `WARM` bytes or more before the end, and what is known there; the beginning, if there is none."""
 
 
 def cut(source: Source, size: int) -> list[Stretch]:
@@ -82,11 +91,14 @@ def claim(source: Source, stretch: Stretch, *, window: int = WINDOW, at: int | N
                 found = begin(file, at, restore(known)) if known else None
                 at = source.size if found is None else found
         container = restore(known) if known else None
-        walk = Walk(source.path, file, at=at, stop=stretch.stop, container=container, window=window)
+        walk = Walk(source.path, file, at=at, stop=stretch.stop - WARM, container=container, window=window)
         for _ in walk.steps():
             pass
+        warm = (walk.at, walk.container.known()) if walk.container and walk.at > at else (at, known)
+        for _ in walk.on(stretch.stop).steps():
+            pass
         after = walk.container.known() if walk.container else None
-        return Claim(stretch, at, walk.at, known.marked(after, is_same=walk.is_same) if known and after else None, after)
+        return Claim(stretch, at, walk.at, known.marked(after, is_same=walk.is_same) if known and after else None, after, warm)
 
 
 def settle(source: Source, claims: Iterable[Claim], again: Callable[[Stretch, int, Known | None], Claim] | None = None) -> list[Split]:
@@ -94,11 +106,13 @@ def settle(source: Source, claims: Iterable[Claim], again: Callable[[Stretch, in
     walk_again = again or (lambda stretch, at, known: claim(source, stretch, at=at, known=known))
     splits: list[Split] = []
     place, known = 0, None
+    warm: list[tuple[int, Known | None]] = [(0, None)]
     for told in claims:
         if place >= told.stretch.stop and place > 0:
             continue  # the record that began before it ends after it
         is_right = told.begin == place and (known is None or (told.before is not None and known.leads_to(told.before)))
         one = told if is_right else walk_again(told.stretch, place, known)
-        splits.append(Split(place, one.end, known))
+        splits.append(Split(place, one.end, known, next(point for point in reversed(warm) if point[0] <= max(0, place - WARM))))
+        warm.append(one.warm)
         place, known = one.end, one.after.following(known) if one.after else None
     return splits

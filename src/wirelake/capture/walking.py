@@ -66,6 +66,11 @@ class Walk:
         self._stop = stop
         self._window = window
 
+    def on(self, stop: int) -> Walk:
+        """Go on to another end."""
+        self._stop = stop
+        return self
+
     def steps(self) -> Iterator[Window | Spoilt]:
         """Everything from `at` to the end, in order and without holes."""
         if self.container is None and not self._recognise():
