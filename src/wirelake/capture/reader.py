@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source
+from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span
 from wirelake.capture.containers import HEAD_SIZE, Container, recognise, restore
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import Bytes, Packed, identify, open_source, read_range
@@ -26,7 +26,7 @@ from wirelake.capture.tally import CONTAINER, Tally
 from wirelake.capture.traffic import Traffic
 from wirelake.capture.walking import WINDOW, Spoilt, Walk, Window
 
-__all__ = ["WINDOW", "account_records", "identify", "open_container", "read", "walk_split"]
+__all__ = ["WINDOW", "account_packing", "account_records", "identify", "open_container", "read", "walk_split"]
 
 
 def open_container(source: Source) -> Container:
@@ -76,6 +76,17 @@ def account_records(step: Window, tally: Tally) -> np.ndarray[Any, Any]:
     return packets
 
 
+def account_packing(file: Bytes, tally: Tally) -> None:
+    """Account for what packing spared, and for packed bytes that cannot be unpacked."""
+    if not isinstance(file, Packed):
+        return
+    tally.add(CONTAINER, "spared by compression", file.packed_at - file.unpacked, 1)
+    at = file.unpacked
+    while file.broken and (raw := file.left()):
+        tally.quarantine(at, raw, "file", file.broken)
+        at += len(raw)
+
+
 class _Reading:
     """One pass over one file."""
 
@@ -91,7 +102,8 @@ class _Reading:
         self._source = source
         self._file = file
         self._walk = walk
-        self._tally = Tally()
+        self._span = Span(walk.at, min(walk.stop, source.size) - walk.at)
+        self._tally = Tally((walk.at,))
         self._gathering = Gathering()
         self._traffic = Traffic(ports, sniff, self._gathering, self._tally)
         self._recorded = Recorded(ports, protocols, self._tally)
@@ -105,7 +117,7 @@ class _Reading:
                 yield from waiting
                 waiting = blocks
         self._traffic.finish()
-        self._unpacked()
+        account_packing(self._file, self._tally)
         blocks = self._complete([])
         if blocks:
             yield from waiting
@@ -128,16 +140,6 @@ class _Reading:
             self._traffic.window(step.base, step.data, packets[~exported])
         return self._complete(blocks)
 
-    def _unpacked(self) -> None:
-        """Account for what packing spared, and for packed bytes that cannot be unpacked."""
-        if not isinstance(self._file, Packed):
-            return
-        self._tally.add(CONTAINER, "spared by compression", self._file.packed_at - self._file.unpacked, 1)
-        at = self._file.unpacked
-        while self._file.broken and (raw := self._file.left()):
-            self._tally.quarantine(at, raw, "file", self._file.broken)
-            at += len(raw)
-
     def _complete(self, blocks: list[Block | None]) -> list[Block]:
         """Blocks with what was gathered and with the tally; none when there was nothing."""
         ready = [block for block in (*blocks, self._gathering.take(self._source)) if block is not None]
@@ -147,6 +149,8 @@ class _Reading:
                 return []
             ready = [self._empty()]
         ready[0].accounts, ready[0].stretches = accounts, stretches
+        for block in ready:
+            block.spans = [self._span]
         return ready
 
     def _empty(self) -> Block:

@@ -137,9 +137,9 @@ class Recorded:
 
         tags_sizes = places[numbers, 1]
         payload_sizes = records[:, SIZE] - tags_sizes
-        self._tally.add(HEADERS, "exported pdu tags", int(tags_sizes.sum()), len(records))
+        self._tally.add(HEADERS, "exported pdu tags", int(tags_sizes.sum()), len(records), base)
         lost = (flow_of[numbers] < 0) & (payload_sizes > 0)
-        self._tally.add(OTHER, UNRECOGNISED, int(payload_sizes[lost].sum()), int(lost.sum()))
+        self._tally.add(OTHER, UNRECOGNISED, int(payload_sizes[lost].sum()), int(lost.sum()), base)
         if not flows:
             return None
 

@@ -63,12 +63,12 @@ class Walk:
         """Whether all of it was one container."""
         self._path = path
         self._file = file
-        self._stop = stop
+        self.stop = stop
         self._window = window
 
     def on(self, stop: int) -> Walk:
         """Go on to another end."""
-        self._stop = stop
+        self.stop = stop
         return self
 
     def steps(self) -> Iterator[Window | Spoilt]:
@@ -78,10 +78,10 @@ class Walk:
             return
         rows = np.empty((ROWS, RECORD_COLUMNS), np.int64)
         want = self._window
-        while self.at < self._stop and not self._file.is_end(self.at):
+        while self.at < self.stop and not self._file.is_end(self.at):
             assert self.container is not None  # noqa: S101 - recognised above
             data = self._file.window(self.at, want)
-            count, used, end = self.container.scan(array(data), self._stop - self.at, rows)
+            count, used, end = self.container.scan(array(data), self.stop - self.at, rows)
             if used:
                 base, self.at, want = self.at, self.at + used, self._window
                 yield Window(base, data, used, rows[:count], self.container.layer)
