@@ -18,26 +18,36 @@ from wirelake.capture.parcels import PAYLOAD_AT, RECORD_AT, TS_AT, Parcel
 from wirelake.capture.tally import Tally
 from wirelake.capture.traffic import Traffic
 
-__all__ = ["BLOCK_BYTES", "Assembly"]
+__all__ = ["BLOCK_BYTES", "MAX_SOURCES", "Assembly"]
 
 BLOCK_BYTES: Final = 4 << 20
 """Bytes gathered before they become a block."""
+MAX_SOURCES: Final = 1 << 14
+"""Sources whose connections are followed from one to the next; after so many, all begin anew. Offsets have room for twice as many."""
 
 
 class Assembly:
     """Everything that one task knows of the connections of its bucket."""
 
     def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None]) -> None:
+        self._ports = ports
+        self._sniff = sniff
+        self._begin()
+
+    def _begin(self) -> None:
         self._sources: list[Source] = []
         self._spans: list[Span] = []
         self._starts: list[int] = []
         self._tally = Tally(self._starts)
         self._gathering = Gathering()
-        self._traffic = Traffic(ports, sniff, self._gathering, self._tally)
+        self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._tally)
 
     def feed(self, parcel: Parcel) -> Iterator[Block]:
         """Open the next parcel; the blocks that are full."""
         if not self._sources or self._sources[-1].id != parcel.source.id:
+            if len(self._sources) >= MAX_SOURCES:
+                yield from self.finish()
+                self._begin()
             self._sources.append(parcel.source)
         base = place(len(self._sources) - 1, 0)
         for span in parcel.spans:
@@ -52,15 +62,19 @@ class Assembly:
             yield from self._blocks()
 
     def finish(self) -> Iterator[Block]:
-        """Nothing more comes."""
+        """Nothing more comes; the last block is marked."""
         self._traffic.finish()
-        yield from self._blocks()
+        for block in self._blocks(always=True):
+            block.last = True
+            yield block
 
-    def _blocks(self) -> Iterator[Block]:
+    def _blocks(self, *, always: bool = False) -> Iterator[Block]:
+        if not self._sources:
+            return
         accounts, stretches = self._tally.take()
-        block = self._gathering.take(self._sources[0]) if self._sources else None
+        block = self._gathering.take(self._sources[0])
         if block is None:
-            if not accounts:
+            if not accounts and not always:
                 return
             block = Block(self._sources[0], b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
         block.accounts, block.stretches = accounts, stretches

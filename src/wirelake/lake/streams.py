@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks import PIECE_OFFSET, PIECE_START, PIECE_TS, RUN_FLOW, RUN_MISSING, RUN_START, RUN_STOP, RUN_TO_SERVER, Flow
+from wirelake.capture.blocks import PIECE_OFFSET, PIECE_START, RUN_FLOW, RUN_MISSING, RUN_START, RUN_STOP, RUN_TO_SERVER, Flow
 
-__all__ = ["GAP", "Carried", "Gap", "Passed", "Speaker", "Speech", "clip", "join", "rounds", "trace"]
+__all__ = ["GAP", "Carried", "Gap", "Passed", "Speaker", "Speech", "clip", "join", "rounds"]
 
 Array = np.ndarray[Any, Any]
 Speaker = tuple[bytes, int]
@@ -44,6 +44,8 @@ class Carried(msgspec.Struct):
     flow: Flow
     data: Array
     pieces: Array
+    where: Any
+    """What its pieces lead to."""
     owed: int = 0
     """Bytes still to come that belong to a message spoilt by a gap."""
     is_lost: bool = False
@@ -88,6 +90,7 @@ def join(
     pieces: Array,
     flows: list[Flow],
     carried: dict[Speaker, Carried],
+    where: Any,
     find: Callable[[Array, int], int],
     need: Callable[[Array], int],
 ) -> tuple[Speech, list[Passed]]:
@@ -126,7 +129,7 @@ def join(
             joined.append([start + skipped, at, number, to_server])
         else:
             rest = clip(np.concatenate(places), start + skipped, at)
-            carried[flow.session_id, to_server] = Carried(flow, whole[skipped:].copy(), rest, left, not left)
+            carried[flow.session_id, to_server] = Carried(flow, whole[skipped:].copy(), rest, where, left, not left)
     return Speech(
         np.concatenate(chunks) if chunks else np.zeros(0, np.uint8),
         np.array([run for run in joined if run[0] < run[1]], np.int64).reshape(-1, 4),
@@ -169,10 +172,3 @@ def clip(pieces: Array, start: int, stop: int) -> Array:
         part[0, PIECE_START] = start
     part[:, PIECE_START] -= start
     return part
-
-
-def trace(pieces: Array, places: Array) -> tuple[Array, Array]:
-    """Offsets in the source, and times, of places in the data."""
-    index = np.searchsorted(pieces[:, PIECE_START], places, side="right") - 1
-    offsets = pieces[index, PIECE_OFFSET] + places - pieces[index, PIECE_START]
-    return offsets, pieces[index, PIECE_TS]
