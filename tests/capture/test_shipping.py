@@ -32,7 +32,8 @@ from wirelake.capture.exported import Tags, build
 from wirelake.capture.files import identify
 from wirelake.capture.parcels import Parcel, pack, route
 from wirelake.capture.reader import read
-from wirelake.capture.shipping import ship, spans_of
+from wirelake.capture.shipments import from_batch, to_batches
+from wirelake.capture.shipping import ship, works
 from wirelake.capture.splits import Split, Stretch, claim, settle
 from wirelake.protocols.kernel import compiled
 
@@ -125,8 +126,9 @@ def shipped(sources: list[Source], splits: list[list[Split]], buckets: int, snif
     blocks: list[Block] = []
     parcels: list[Parcel] = []
     for rank, (source, ours) in enumerate(zip(sources, splits, strict=True)):
-        for number in range(len(ours)):
-            for one in ship(source, ours, number, rank=rank, buckets=buckets, ports=PORTS, window=5000):
+        for work in works(source, ours, rank):
+            sent = to_batches(ship(work, buckets=buckets, ports=PORTS, window=5000), buckets)
+            for one in (item for batch in sent for item in from_batch(batch)):
                 (parcels if isinstance(one, Parcel) else blocks).append(one)  # type: ignore[arg-type]
     for bucket in range(buckets):
         assembly = Assembly(PORTS, sniff)
@@ -205,7 +207,7 @@ def test_splits_and_buckets_give_what_one_reader_gives(tmp_path, kind, seed):
         blocks = shipped([source], [splits], buckets)
         assert spoken(blocks) == spoken(expected)
         assert books(blocks) == books(expected)
-        spans = {(source.path, span.at): span.length for span in spans_of(source, splits)}
+        spans = {(source.path, work.spans[-1].at): work.size for work in works(source, splits)}
         assert by_span(blocks, [source]) == {key: length for key, length in spans.items() if length}
 
 

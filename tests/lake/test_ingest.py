@@ -5,8 +5,9 @@ import shutil
 
 import pytest
 
-from wirelake.capture.blocks import Source, to_batch
+from wirelake.capture.blocks import Source
 from wirelake.capture.reader import identify, read
+from wirelake.capture.shipments import to_batches
 from wirelake.errors import LakeError
 from wirelake.lake import delta, journal, recovery, writer
 from wirelake.lake import ingest as ingesting
@@ -36,7 +37,7 @@ def contents(lake, name, source=None):
 
 
 def blocks(path):
-    return [to_batch(block) for block in read(identify(path), ports={5040: "emp"}, sniff=lambda _: None)]
+    return list(to_batches(read(identify(path), ports={5040: "emp"}, sniff=lambda _: None)))
 
 
 def fresh_lake(folder):
@@ -142,9 +143,9 @@ def test_a_batch_that_was_not_prepared_leaves_nothing(recorded, tmp_path):
 
 def test_books_that_do_not_balance_are_not_published(recorded, tmp_path, monkeypatch):
     class Forgetful(Decoder):
-        def feed(self, block):
-            decoded = super().feed(block)
-            decoded["ledger"] = [batch.slice(1) for batch in decoded.get("ledger", ())]
+        def finish(self):
+            decoded = super().finish()
+            decoded["ledger"] = [batch.slice(1) for batch in decoded["ledger"]]
             return decoded
 
     lake, source = fresh_lake(tmp_path / "lake"), recorded(tmp_path / "a.pcapng", TALK)
@@ -153,7 +154,7 @@ def test_books_that_do_not_balance_are_not_published(recorded, tmp_path, monkeyp
     task = TableWriter(lake, 1, DecodeOptions())
     journal.begin(lake, 1, [identify(source)])
     message = task.write(iter(blocks(source)))
-    with pytest.raises(LakeError, match=rf"a\.pcapng: the ledger accounts for \d+ of {source.stat().st_size} bytes; nothing was published"):
+    with pytest.raises(LakeError, match=rf"a\.pcapng: the ledger accounts for \d+ of {source.stat().st_size} bytes at byte 0; nothing"):
         task.commit([message])
     task.abort([message])
     assert versions(lake) == before

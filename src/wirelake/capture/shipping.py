@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span
@@ -24,34 +25,49 @@ from wirelake.capture.recorded import Recorded
 from wirelake.capture.records import KIND, LINK, RECORD_PACKET
 from wirelake.capture.splits import Split
 from wirelake.capture.tally import Tally
-from wirelake.capture.walking import WINDOW, Spoilt, Walk
+from wirelake.capture.walking import EVERYTHING, WINDOW, Spoilt, Walk
 
-__all__ = ["ship", "spans_of"]
+__all__ = ["Work", "ship", "works"]
 
 
-def spans_of(source: Source, splits: list[Split]) -> list[Span]:
-    """What each split of a source accounts for; a packed source is one, as long as it lies there."""
+class Work(msgspec.Struct, frozen=True):
+    """One split of a source, with what a task needs to know of the others."""
+
+    source: Source
+    split: Split
+    spans: list[Span]
+    """The span of this split, last, and those before it that parts of its datagrams may be of."""
+    is_last: bool = True
+    rank: int = 0
+    """The order of sources in time."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the source that are to be read."""
+        return self.spans[-1].length
+
+
+def works(source: Source, splits: list[Split], rank: int = 0) -> list[Work]:
+    """What there is to do for a source; without splits it is read whole. A packed source accounts for itself as long as it lies there."""
+    splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
-    return [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]
+    spans = [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]
+    made = []
+    for number, split in enumerate(splits):
+        near = number
+        while near and spans[near].at > split.begin - REACH:
+            near -= 1
+        made.append(Work(source, split, spans[near : number + 1], number == len(splits) - 1, rank))
+    return made
 
 
 def ship(
-    source: Source,
-    splits: list[Split],
-    number: int,
-    *,
-    rank: int = 0,
-    buckets: int = 1,
-    ports: Mapping[int, str],
-    protocols: Collection[str] | None = None,
-    window: int = WINDOW,
+    work: Work, *, buckets: int = 1, ports: Mapping[int, str], protocols: Collection[str] | None = None, window: int = WINDOW
 ) -> Iterator[Parcel | Block]:
-    """Read the split of this number of a source, whose splits these are."""
-    split = splits[number]
-    spans = spans_of(source, splits)
-    near = [span for span in spans[: number + 1] if span.at + span.length > split.begin - REACH or span is spans[number]]
-    tally = Tally([span.at for span in spans])
-    packer = Packer(source, rank, buckets, near, tally)
+    """Read one split; connections are dealt into so many buckets."""
+    source, split = work.source, work.split
+    tally = Tally([span.at for span in work.spans])
+    packer = Packer(source, work.rank, buckets, work.spans, tally)
     recorded = Recorded(ports, protocols, tally)
     with open_source(source) as file:
         if split.begin:
@@ -68,10 +84,10 @@ def ship(
                     block = recorded.block(source, step.base, step.data, step.used, packets[exported])
                 if not exported.all():
                     yield from packer.window(step.base, step.data, packets[~exported])
-            yield from _complete(source, spans, number, block, tally)
-        packer.finish(walk.at, is_last=number == len(splits) - 1)
+            yield from _complete(work, block, tally)
+        packer.finish(walk.at, is_last=work.is_last)
         account_packing(file, tally)
-        yield from _complete(source, spans, number, None, tally)
+        yield from _complete(work, None, tally, always=True)
 
 
 def _before(source: Source, file: Bytes, split: Split, window: int) -> Iterator[tuple[int, bytes, np.ndarray[Any, Any]]]:
@@ -84,14 +100,12 @@ def _before(source: Source, file: Bytes, split: Split, window: int) -> Iterator[
             yield step.base, step.data, packets[packets[:, LINK] != LINK_EXPORTED]
 
 
-def _complete(source: Source, spans: list[Span], number: int, block: Block | None, tally: Tally) -> Iterator[Block]:
+def _complete(work: Work, block: Block | None, tally: Tally, *, always: bool = False) -> Iterator[Block]:
     """A block with what was accounted for; none when there is neither."""
     accounts, stretches = tally.take()
-    if block is None and not accounts:
+    if block is None and not accounts and not always:
         return
     if block is None:
-        block = Block(source, b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
-    block.accounts, block.stretches = accounts, stretches
-    told = {account.at for account in accounts}
-    block.spans = [span for span in spans[: number + 1] if span.at in told or span is spans[number]]
+        block = Block(work.source, b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
+    block.accounts, block.stretches, block.spans = accounts, stretches, work.spans
     yield block

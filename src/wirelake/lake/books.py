@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from wirelake.capture.blocks import PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
+from wirelake.errors import LakeError
 from wirelake.lake.tables import ledger
 
-__all__ = ["OFFSET_MASK", "Books", "Entry", "Extent", "Where", "rows"]
+__all__ = ["OFFSET_MASK", "Books", "Entry", "Extent", "Where", "balance", "merge", "rows"]
 
 Array = np.ndarray[Any, Any]
 
@@ -162,24 +163,50 @@ class Books:
 
 
 def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
-    """Rows of the ledger, entries of the same place and kind made one."""
-    sums: dict[tuple[Source, int, int, str, str], tuple[int, int]] = {}
-    for entry in entries:
-        key = (entry.source, entry.offset, entry.length, entry.category, entry.reason)
-        size, items = sums.get(key, (0, 0))
-        sums[key] = (size + entry.bytes, items + entry.items)
+    """Entries as rows of the ledger."""
     made = [
         {
-            "source": source.path,
-            "source_id": source.id,
-            "source_size": source.size,
-            "offset": offset,
-            "length": length,
-            "category": category,
-            "reason": reason,
-            "bytes": size,
-            "items": items,
+            "source": entry.source.path,
+            "source_id": entry.source.id,
+            "source_size": entry.source.size,
+            "offset": entry.offset,
+            "length": entry.length,
+            "category": entry.category,
+            "reason": entry.reason,
+            "bytes": entry.bytes,
+            "items": entry.items,
         }
-        for (source, offset, length, category, reason), (size, items) in sums.items()
+        for entry in entries
     ]
     return pa.RecordBatch.from_pylist(made, schema=ledger.TABLE.schema)
+
+
+def merge(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """The books of many tasks as one: rows of the same place and kind become one row."""
+    keys = [name for name in ledger.TABLE.schema.names if name not in ("bytes", "items")]
+    books = pa.Table.from_batches(batches, schema=ledger.TABLE.schema).group_by(keys).aggregate([("bytes", "sum"), ("items", "sum")])
+    books = books.rename_columns([name.removesuffix("_sum") for name in books.column_names]).select(ledger.TABLE.schema.names)
+    books = books.cast(ledger.TABLE.schema).sort_by([("source", "ascending"), ("offset", "ascending"), ("category", "ascending")])
+    return books.combine_chunks().to_batches()[0] if len(books) else rows([])
+
+
+def balance(sources: Iterable[Source], books: pa.RecordBatch) -> None:
+    """The spans of every source touch each other from its first byte to its last, and each is accounted for in full; else LakeError."""
+    spans: dict[bytes, dict[tuple[int, int], int]] = {}
+    for row in books.select(["source_id", "offset", "length", "bytes"]).to_pylist():
+        mine = spans.setdefault(row["source_id"], {})
+        span = (row["offset"], row["length"])
+        mine[span] = mine.get(span, 0) + row["bytes"]
+    for source in sources:
+        end = 0
+        for (offset, length), found in sorted(spans.pop(source.id, {}).items()):
+            if offset != end:
+                raise LakeError(f"{source.path}: the ledger goes on at byte {offset} after byte {end}; nothing was published")
+            if found != length:
+                raise LakeError(f"{source.path}: the ledger accounts for {found} of {length} bytes at byte {offset}; nothing was published")
+            end += length
+        if end != source.size:
+            raise LakeError(f"{source.path}: the ledger accounts for {end} of {source.size} bytes; nothing was published")
+    if spans:
+        strange = ", ".join(source_id.hex() for source_id in sorted(spans))
+        raise LakeError(f"the ledger speaks of sources that were not read ({strange}); nothing was published")

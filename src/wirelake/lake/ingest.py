@@ -22,8 +22,9 @@ import msgspec
 from wirelake import protocols
 from wirelake.capture.blocks import Source
 from wirelake.capture.reader import identify
-from wirelake.errors import LakeError
-from wirelake.lake import delta, gold, journal
+from wirelake.capture.splits import Claim
+from wirelake.errors import CaptureError, LakeError
+from wirelake.lake import delta, gold, journal, planning
 from wirelake.lake.catalog import SILVER, TABLES
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.recovery import recover
@@ -182,12 +183,17 @@ def _run(
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
     journal.begin(lake, batch, sources)
-    spark.dataSource.register(source.BlockSource)
     spark.dataSource.register(writer.sink_with(keys))
+    context = spark.sparkContext
+
+    def claims(cuts: list[planning.Cut]) -> list[Claim]:
+        return context.parallelize(cuts, len(cuts)).map(planning.claim_here).collect()
+
     try:
         with _plainly(lake), _watched(spark, progress):
-            blocks = spark.read.format(source.FORMAT).options(sources=_json(sources), ports=_json(ports)).load()
-            blocks.write.format(writer.FORMAT).options(lake=str(lake), batch=str(batch), decode=_json(options)).mode("append").save()
+            plan = planning.plan(sources, claims, context.defaultParallelism)
+            told = {"lake": str(lake), "batch": str(batch), "decode": _json(options), "ports": _json(ports)}
+            source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
     except BaseException:
         recover(lake)
         raise
@@ -216,6 +222,8 @@ def _plainly(lake: Path) -> Iterator[None]:
 
     try:
         yield
+    except CaptureError as error:  # on the driver, while planning
+        raise LakeError(str(error)) from error
     except PySparkException as error:
         text = str(error)
         if ours := _OURS.findall(text):
