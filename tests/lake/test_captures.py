@@ -96,7 +96,8 @@ def test_files_cut_and_dealt_among_tasks_give_what_one_reader_gives(spark, tmp_p
 def test_a_connection_goes_on_in_the_next_file(spark, tmp_path):
     packets = talks(3, fragments=False)  # a datagram in parts is put together in one file
     paths = []
-    for number, (start, stop) in enumerate([(0, 150), (150, 400), (400, len(packets))]):
+    third = len(packets) // 3
+    for number, (start, stop) in enumerate([(0, third), (third, 2 * third), (2 * third, len(packets))]):
         # Named against their order in time: only their first packets tell it.
         path = tmp_path / f"part-{9 - number}.pcap"
         path.write_bytes(pcap(packets[start:stop], link=101))

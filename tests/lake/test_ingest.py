@@ -13,7 +13,8 @@ from wirelake.lake import delta, journal, recovery, writer
 from wirelake.lake import ingest as ingesting
 from wirelake.lake.catalog import GOLD, SILVER, TABLES, table
 from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.ingest import expand, ingest
+from wirelake.lake.ingest import ingest
+from wirelake.lake.listing import expand
 from wirelake.lake.writer import TableWriter
 
 TALK = {
@@ -202,11 +203,24 @@ def test_a_path_that_is_not_there_is_an_error_before_anything_is_made(tmp_path):
 
 
 def test_folders_are_searched_and_every_file_is_taken_once(tmp_path):
-    for name in ("b/x.PCAP", "a.pcapng", "b/c/y.cap", "b/z.txt"):
+    for name in ("b/x.PCAP", "a.pcapng", "b/c/y.cap", "b/z.txt", "b/q.pcap.gz", "b/r.pcapng.zst", "b/s.txt.gz", "b/t.gz"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     found = expand([tmp_path, tmp_path / "a.pcapng", tmp_path / "b" / "z.txt", str(tmp_path / "**" / "*.cap")])
-    assert [str(path.relative_to(tmp_path)) for path in found] == ["a.pcapng", "b/c/y.cap", "b/x.PCAP", "b/z.txt"]
+    names = [path.removeprefix(f"{tmp_path}/") for path in found]
+    assert names == ["a.pcapng", "b/c/y.cap", "b/q.pcap.gz", "b/r.pcapng.zst", "b/x.PCAP", "b/z.txt"]
+
+
+def test_captures_elsewhere_are_found_by_folder_and_pattern():
+    fsspec = pytest.importorskip("fsspec")
+    for name in ("one.pcap", "deep/two.pcapng.gz", "notes.txt"):
+        with fsspec.open(f"memory://found/{name}", "wb") as file:
+            file.write(b"x")
+    both = ["memory:///found/deep/two.pcapng.gz", "memory:///found/one.pcap"]
+    assert sorted(expand(["memory://found"])) == both
+    assert expand(["memory://found/*.txt"]) == ["memory:///found/notes.txt"]
+    with pytest.raises(LakeError, match="no such file"):
+        expand(["memory://found/nothing*"])
 
 
 def test_a_second_writer_is_refused_and_told_who_is_first(tmp_path):

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, Self
 from wirelake.capture.blocks import Source
 from wirelake.errors import CaptureError
 
-__all__ = ["PACKED", "Bytes", "Packed", "identify", "is_packed", "open_source", "read_range"]
+__all__ = ["PACKED", "Bytes", "Packed", "find_elsewhere", "identify", "is_elsewhere", "is_packed", "open_source", "read_range"]
 
 IDENTIFYING: Final = 64 << 10
 """Bytes at each end of a file that go into its id."""
@@ -234,6 +234,22 @@ class Packed:
                 self._buffer += part
         except OSError:
             self.packed_at = min(self.packed_at, raw.at)
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether a path has a scheme, and is read through fsspec."""
+    return bool(_scheme(path))
+
+
+def find_elsewhere(path: str) -> tuple[list[str], bool]:
+    """The files that a path with a scheme, or a pattern, stands for; and whether it is a folder."""
+    system, there = _reach(path)
+    try:
+        is_folder = bool(system.isdir(there))
+        found = sorted(system.find(there) if is_folder else [there] if system.isfile(there) else system.glob(there))
+    except OSError as error:
+        raise _unreadable(path, 0, error) from error
+    return [system.unstrip_protocol(one) for one in found], is_folder
 
 
 def is_packed(head: bytes) -> str:

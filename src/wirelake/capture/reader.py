@@ -19,6 +19,7 @@ from wirelake.capture.containers import HEAD_SIZE, Container, recognise, restore
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import Bytes, Packed, identify, open_source, read_range
 from wirelake.capture.gather import Gathering
+from wirelake.capture.interest import EVERYTHING, Interest
 from wirelake.capture.recorded import Recorded
 from wirelake.capture.records import KIND, LENGTH, LINK, RECORD_BAD_DATA, RECORD_KINDS, RECORD_PACKET, SIZE, START
 from wirelake.capture.splits import Split
@@ -42,14 +43,16 @@ def read(
     protocols: Collection[str] | None = None,
     window: int = WINDOW,
     split: Split | None = None,
+    interest: Interest = EVERYTHING,
 ) -> Iterator[Block]:
     """Read a capture of any content, or one split of it; the last block is marked.
 
     A flow's protocol is known by the tag of a recording (any, or only those in `protocols`), by `ports` at either end, or by what `sniff`
-    says of the first bytes of a direction or datagram (None: not known, or not yet).
+    says of the first bytes of a direction or datagram (None: not known, or not yet). With an interest, packets on other ports or after
+    its time are neither followed nor accounted for.
     """
     with open_source(source) as file:
-        yield from _Reading(source, file, ports, sniff, protocols, walk_split(source, file, split, window)).blocks()
+        yield from _Reading(source, file, ports, sniff, protocols, walk_split(source, file, split, window), interest).blocks()
 
 
 def walk_split(source: Source, file: Bytes, split: Split | None, window: int = WINDOW) -> Walk:
@@ -98,6 +101,7 @@ class _Reading:
         sniff: Callable[[bytes], str | None],
         protocols: Collection[str] | None,
         walk: Walk,
+        interest: Interest,
     ) -> None:
         self._source = source
         self._file = file
@@ -105,7 +109,7 @@ class _Reading:
         self._span = Span(walk.at, min(walk.stop, source.size) - walk.at)
         self._tally = Tally((walk.at,))
         self._gathering = Gathering()
-        self._traffic = Traffic(ports, sniff, self._gathering, self._tally)
+        self._traffic = Traffic(ports, sniff, self._gathering, self._tally, interest)
         self._recorded = Recorded(ports, protocols, self._tally)
 
     def blocks(self) -> Iterator[Block]:

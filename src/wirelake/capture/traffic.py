@@ -14,6 +14,7 @@ from wirelake.capture.datagrams import Datagrams
 from wirelake.capture.flows import Tracker
 from wirelake.capture.fragments import Fragments, Part
 from wirelake.capture.gather import Gathering
+from wirelake.capture.interest import EVERYTHING, Interest
 from wirelake.capture.packets import (
     ACKNOWLEDGED,
     DESTINATION,
@@ -77,8 +78,16 @@ def account(records: Array, packets: Array, tally: Tally, at: int = 0) -> Array:
 class Traffic:
     """All connections of a capture, or of the part of it that one task has."""
 
-    def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], gathering: Gathering, tally: Tally) -> None:
+    def __init__(
+        self,
+        ports: Mapping[int, str],
+        sniff: Callable[[bytes], str | None],
+        gathering: Gathering,
+        tally: Tally,
+        interest: Interest = EVERYTHING,
+    ) -> None:
         self._tally = tally
+        self._interest = interest
         self._tracker = Tracker(ports, sniff, gathering, tally)
         self._datagrams = Datagrams(ports, sniff, gathering, tally)
         self._fragments = Fragments(tally)
@@ -87,6 +96,8 @@ class Traffic:
         """The packets of a window, byte `base` of its source on."""
         packets = dissected(data, records)
         leads = account(records, packets, self._tally)
+        if self._interest is not EVERYTHING:  # what came before the time may begin what is wanted
+            leads &= self._interest.on_ports(packets) & Interest(until=self._interest.until).in_time(records[:, TS])
         records, packets = records[leads], packets[leads]
         self.packets(data, packets, records[:, TS], base + records[:, START], base + packets[:, PAYLOAD])
 

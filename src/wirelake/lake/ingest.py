@@ -8,7 +8,6 @@ It refuses to know formats, protocols and tables: it only brings together those 
 
 from __future__ import annotations
 
-import glob
 import re
 import threading
 import time
@@ -27,6 +26,7 @@ from wirelake.errors import CaptureError, LakeError
 from wirelake.lake import delta, gold, journal, planning
 from wirelake.lake.catalog import SILVER, TABLES
 from wirelake.lake.decode import DecodeOptions
+from wirelake.lake.listing import expand
 from wirelake.lake.recovery import recover
 from wirelake.lake.tables import ledger
 from wirelake.lake.tables.exchanges import LATE_SECONDS
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
 
     from wirelake.protocols.event_mesh.trust import TrustStore
 
-__all__ = ["SUFFIXES", "IngestResult", "Progress", "expand", "ingest"]
-
-SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
-"""What counts as a capture in a folder; a file that is named outright is taken as it is."""
+__all__ = ["IngestResult", "Progress", "ingest"]
 
 _POLL_SECONDS: Final = 0.25
 
@@ -78,32 +75,13 @@ class IngestResult(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def expand(paths: Iterable[str | PathLike[str]]) -> list[Path]:
-    """Files, the captures in folders and below, and whatever patterns match; each once, in order."""
-    found: dict[Path, None] = {}
-    for given in paths:
-        path = Path(given)
-        if path.is_dir():
-            matches = sorted(inside for inside in path.rglob("*") if inside.suffix.lower() in SUFFIXES and inside.is_file())
-            if not matches:
-                raise LakeError(f"{given}: no captures ({', '.join(SUFFIXES)}) in this folder or below")
-        elif path.exists():
-            matches = [path]
-        else:
-            matches = sorted(Path(match) for match in glob.glob(str(given), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
-            if not matches:
-                raise LakeError(f"{given}: no such file, folder or pattern")
-        found.update(dict.fromkeys(match.absolute() for match in matches))
-    return list(found)
-
-
 class _Plan(msgspec.Struct):
     fresh: list[Source] = []
     skipped: list[str] = []
     changed: list[str] = []
 
 
-def _plan(lake: Path, paths: Iterable[Path]) -> _Plan:
+def _plan(lake: Path, paths: Iterable[str]) -> _Plan:
     """Sort files by what the ledger says of them: content counts, not names."""
     rows = delta.dataset(lake, ledger.TABLE).to_table(columns=["source", "source_id", "source_size"])
     known = set(zip(rows["source_id"].to_pylist(), rows["source_size"].to_pylist(), strict=True))
