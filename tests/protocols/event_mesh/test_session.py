@@ -365,13 +365,14 @@ def test_rejections_are_counted_by_reason_and_silent_on_the_wire():
 def test_a_batch_is_judged_as_its_datagrams_one_by_one():
     datagrams = [(maced(message_id=number % 90), (f"host {number % 3}", number % 7)) for number in range(150)]
     datagrams += [(packet(name, message_id=number, flags=number % 32), THERE) for number in range(100)]
+    datagrams += [(maced(message_id=number, secret=bytes(32)), THERE) for number in range(200, 210)]
     at_once, one_by_one = alone(), alone()
     at_once.receive_all(datagrams, HERE)
     for data, source in datagrams:
         one_by_one.receive(data, source, HERE)
     assert at_once.events() == one_by_one.events()
     assert at_once.metrics == one_by_one.metrics
-    assert at_once.metrics.received == 250
+    assert at_once.metrics.received == 260
     at_once.receive_all([], HERE)
     assert at_once.events() == []
 
