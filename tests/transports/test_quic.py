@@ -197,6 +197,29 @@ def test_a_connection_whose_first_packets_are_lost_is_made_all_the_same(trusted)
     run(main)
 
 
+def test_a_packet_that_breaks_the_library_breaks_one_connection(trusted):
+    async def main():
+        async with endpoints(trusted, trusted, trusted) as (one, two, three), listening(one, two, three) as heard:
+            two.send(b"2", one.local)
+            three.send(b"3", one.local)
+            await until(lambda: len(heard[one]) == 2)
+            (link,) = [link for link in one._links if link.remote == two.local]
+
+            def fail(*_):
+                raise AssertionError("not foreseen")
+
+            link.connection.receive_datagram = fail
+            with log_of("wirelake.quic") as lines:
+                two.send(b"2", one.local)
+                await until(lambda: lines)
+            assert link not in one._links
+            assert not link.ids & set(one._by_id)
+            three.send(b"3", one.local)
+            await until(lambda: len(heard[one]) == 3)
+
+    run(main)
+
+
 def test_garbage_and_spoofed_beginnings_leave_nothing_behind(trusted):
     """RFC 9000, §8.1.2: of who did not prove its address, nothing is remembered."""
     from aioquic.quic.connection import QuicConnection
