@@ -109,6 +109,7 @@ def encode_fields(fields: Sequence[Field]) -> bytes:
 class Datagrams:
     """What a room of streams has a buffer for: datagrams go in, their rows come out. Nothing is ever kept, and nothing ever lost."""
 
+    takes_datagrams = True
     rest = b""
     lost = False
 
