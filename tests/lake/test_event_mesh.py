@@ -183,7 +183,7 @@ def test_the_sender_s_own_recording_makes_no_replay(spark, tmp_path):
 
 def out_of_order():
     """Genuine, though its fields do not stand in the order in which they are covered."""
-    right = maced(speech.name + tlv(4, b"x") + speech.node + speech.auth)
+    right = maced(speech.name + tlv(4, b"x") + tlv(0x14, OTHER_NODE) + speech.auth)
     moved = speech.name + tlv(4, b"x")
     assert right[17 : 17 + len(moved)] == moved
     return right[:17] + tlv(4, b"x") + speech.name + right[17 + len(moved) :]
