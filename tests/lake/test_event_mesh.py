@@ -181,6 +181,14 @@ def test_the_sender_s_own_recording_makes_no_replay(spark, tmp_path):
     assert sorted(row["sighting"] for row in found) == [1, 1, 2]
 
 
+def out_of_order():
+    """Genuine, though its fields do not stand in the order in which they are covered."""
+    right = maced(speech.name + tlv(4, b"x") + tlv(0x14, OTHER_NODE) + speech.auth)
+    moved = speech.name + tlv(4, b"x")
+    assert right[17 : 17 + len(moved)] == moved
+    return right[:17] + tlv(4, b"x") + speech.name + right[17 + len(moved) :]
+
+
 def batch_of(*datagrams, seconds=MADE):
     columns = {
         "message_id": [str(at).encode() for at in range(len(datagrams))],
@@ -201,6 +209,7 @@ def test_column_wise_proofs_are_those_of_a_live_receiver():
             Key(NODE, AUTH, bytes(range(1, 33)), None, MADE + 50),
             Key(OTHER_NODE, AUTH, SECRET),
             Key(OTHER_NODE, None, None, PUBLIC),
+            Key(bytes(16), None, SECRET),
         ]
     )
     other = speech.name + tlv(0x14, OTHER_NODE)
@@ -209,12 +218,17 @@ def test_column_wise_proofs_are_those_of_a_live_receiver():
         *(maced(message_id=at, made=MADE + at, secret=bytes(range(1, 33))) for at in range(0, 120, 7)),
         *(maced(other + speech.auth, message_id=at) for at in range(5)),
         maced(other),
+        maced(speech.name + tlv(0x14, bytes(16))),
+        maced(speech.name + tlv(0x14, bytes(16)) + tlv(0x18, bytes(4))),
         maced(speech.name + speech.node),
         signed(),
         signed(other + speech.key, covered=speech.name + speech.key + tlv(0x14, OTHER_NODE)),
         maced(tlv(4, b"x") + speech.name + speech.node + speech.auth),
+        out_of_order(),
     ]
     said += [spoilt(one) for one in said]
+    judged = Receiver(keys).receive(out_of_order(), MADE)
+    assert not isinstance(judged, Rejected)
     for when in (MADE - 1, MADE, MADE + 49, MADE + 50, MADE + 51, MADE + 200):
         batch = batch_of(*said, seconds=when)
         (found,) = proofs.judge_batches([batch.slice(0, 3), batch][1:], keys)

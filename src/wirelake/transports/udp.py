@@ -192,7 +192,11 @@ async def listen(
 
 async def resolve(host: str, port: int, family: int = socket.AF_UNSPEC) -> Address:
     """The first address of a host, in the family that is wanted; raises OSError."""
-    return _address((await _resolve(host, port, family))[1])
+    try:
+        socket.inet_pton(family, host)
+    except OSError:
+        return _address((await _resolve(host, port, family))[1])
+    return (host, port)  # an address as it stands: nobody needs to be asked, which would take a thread
 
 
 def family_of(host: str) -> int:
