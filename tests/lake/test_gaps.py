@@ -10,6 +10,7 @@ from tests.capture.build import Talk, pcap
 
 from wirelake import protocols
 from wirelake.capture.reader import identify, read
+from wirelake.lake import decode
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.protocols.emp.messages import Data, Hello, Ping
@@ -158,3 +159,24 @@ def test_random_losses_cost_what_they_hit_and_little_more(tmp_path, seed):
     assert len(results[1]) >= len(whole) - 2 * len(lost)
     assert len(results[0]) >= len(whole) - 3 * len(lost)
     assert results[1] == sorted(results[1])
+
+
+@pytest.mark.parametrize("limit", [0, 300])
+def test_unfinished_messages_of_many_connections_are_let_go_when_too_many_wait(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(decode, "MAX_CARRIED", limit)
+    message = encode(Data(body(1, 600)))
+    talks = []
+    for port in range(1000, 1020):
+        talk = Talk(("10.0.0.1", port)).open().say(0, encode(Hello()) + message[:250])
+        talks.append((talk, talk.frames()[:]))
+    rest = []
+    for talk, before in talks:
+        talk.say(0, message[250:]).say(0, encode(Data(body(2)))).say(0, encode(Data(body(3))))
+        rest += talk.frames()[len(before) :]
+    path = tmp_path / "many.pcap"
+    path.write_bytes(pcap([frame for _, before in talks for frame in before] + rest))
+    rows = decoded(path, window=1000)
+    found = bodies(rows)
+    assert found.count(2) == found.count(3) == 20  # what comes after a message that was let go is read
+    assert found.count(1) <= (0 if limit == 0 else 2)
+    assert {row["reason"] for row in rows["quarantine"]} == {"MESSAGE_CUT", "GAP"}

@@ -10,18 +10,33 @@ import random
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.capture.build import check
 from tests.oracles.verdicts import AnyPort
 
+from wirelake.capture.blocks import Block
 from wirelake.capture.reader import identify, read
+from wirelake.lake.books import balance
+from wirelake.lake.decode import DecodeOptions, Decoder
 
 COUNT = int(os.environ.get("WIRELAKE_MUTATIONS", "500"))
 GROUPS = 20
+EACH = 5
+"""Every so many are decoded, too, and their ledger is checked."""
 LONGEST = 5.0
 """Seconds that reading one file may take."""
 SMALL = 400_000
 """Bytes of a capture that is mutated: larger ones are cut first, or ten thousand would take hours."""
+
+
+def ledger_of(blocks: list[Block]) -> pa.RecordBatch:
+    """The ledger that decoding makes of blocks."""
+    decoder = Decoder(DecodeOptions())
+    for block in blocks:
+        decoder.feed(block)
+    (books,) = decoder.finish()["ledger"]
+    return books
 
 
 def mutant(number: int, paths: list[Path]) -> bytes:
@@ -62,9 +77,12 @@ def test_no_mutation_breaks_the_reader_or_the_sum(folder, opinions, compiled, tm
         source = identify(path)
         began = time.perf_counter()
         blocks = list(read(source, ports=AnyPort(), sniff=lambda data: None))
+        books = ledger_of(blocks) if number % EACH == 0 else None
         assert time.perf_counter() - began < LONGEST, number
         try:
             check(blocks, raw, source.size)
+            if books is not None:
+                balance([source], books)
         except AssertionError as error:
             error.add_note(f"mutation {number}")
             raise
