@@ -181,6 +181,45 @@ def test_connections_are_bounded(trusted):
     run(main)
 
 
+def test_a_connection_whose_first_packets_are_lost_is_made_all_the_same(trusted):
+    """Somebody waits in `receive` without a deadline when sending makes one: it must be woken to say it again."""
+
+    async def main():
+        async with endpoints(trusted, trusted) as (one, two):
+            under, lost = one._under.send, []
+            one._under.send = lambda data, to: under(data, to) if len(lost) >= 2 else lost.append(data) or True
+            async with listening(one, two) as heard:
+                await asyncio.sleep(0.01)
+                one.send(b"in the end", two.local)
+                await until(lambda: heard[two])
+            assert len(lost) == 2
+
+    run(main)
+
+
+def test_a_packet_that_breaks_the_library_breaks_one_connection(trusted):
+    async def main():
+        async with endpoints(trusted, trusted, trusted) as (one, two, three), listening(one, two, three) as heard:
+            two.send(b"2", one.local)
+            three.send(b"3", one.local)
+            await until(lambda: len(heard[one]) == 2)
+            (link,) = [link for link in one._links if link.remote == two.local]
+
+            def fail(*_):
+                raise AssertionError("not foreseen")
+
+            link.connection.receive_datagram = fail
+            with log_of("wirelake.quic") as lines:
+                two.send(b"2", one.local)
+                await until(lambda: lines)
+            assert link not in one._links
+            assert not link.ids & set(one._by_id)
+            three.send(b"3", one.local)
+            await until(lambda: len(heard[one]) == 3)
+
+    run(main)
+
+
 def test_garbage_and_spoofed_beginnings_leave_nothing_behind(trusted):
     """RFC 9000, §8.1.2: of who did not prove its address, nothing is remembered."""
     from aioquic.quic.connection import QuicConnection

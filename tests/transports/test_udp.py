@@ -192,6 +192,7 @@ def test_names_are_resolved_in_the_family_that_is_wanted():
     async def main():
         assert await resolve("localhost", 7, socket.AF_INET) == ("127.0.0.1", 7)
         assert await resolve("127.0.0.1", 7) == ("127.0.0.1", 7)
+        assert await resolve("127.0.0.1", 7, socket.AF_INET) == ("127.0.0.1", 7)
         with pytest.raises(socket.gaierror):
             await resolve("::1", 7, socket.AF_INET)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from tests.protocols.event_mesh.speech import NOW
+from tests.protocols.event_mesh.speech import NODE, NOW, SECRET
 
 from wirelake.protocols.event_mesh.builder import Credentials
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, PeerChanged
@@ -113,3 +113,14 @@ def balanced(node: Session) -> None:
     """Every datagram that arrived is in exactly one counter."""
     counted = node.metrics
     assert counted.received == counted.rate_limited + counted.own + counted.accepted + sum(counted.rejected.values())
+
+
+HERE = Now(0.0, float(NOW))
+THERE = ("there", 9)
+
+
+def alone(options: Options | None = None, **more) -> Session:
+    """One node that knows NODE's secret."""
+    count = iter(range(1, 1 << 30))
+    more = {"draw": lambda size: next(count).to_bytes(size), "store": TrustStore([Key(NODE, AUTH, SECRET)]), **more}
+    return Session(credentials("me"), options or Options(), **more)

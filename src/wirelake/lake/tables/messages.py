@@ -37,10 +37,14 @@ TABLE: Final = Table(
             column("fault", pa.string(), "Name of the first rule the message breaks by itself; null if none."),
             column("body", pa.binary(), "The payload, plain: after undoing compression. Null if the message carries none."),
             column("body_json", pa.string(), "The payload as JSON text, if it is that."),
-            column("verified", pa.bool_(), "Whether its signature or MAC is good; null where there is none to check."),
+            column(
+                "verified",
+                pa.bool_(),
+                "Whether its HMAC or signature was right by the keys it was read with; see `security`.",
+            ),
             column("source", pa.string(), "The file the bytes came from."),
-            column("offset", pa.int64(), "Where in the source the first byte of the message is."),
-            column("length", pa.int64(), "Bytes in the source from the first to the last byte of the message."),
+            column("offset", pa.int64(), "Where in the source the bytes of the message begin."),
+            column("length", pa.int64(), "Bytes in the source from there to the last of them: other packets may lie between."),
         ]
     ),
     "One row per protocol message.",

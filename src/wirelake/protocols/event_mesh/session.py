@@ -27,7 +27,7 @@ from wirelake.protocols.event_mesh.scanner import FLAGS, NODE_ID
 from wirelake.protocols.event_mesh.sealing import NONCE_SIZE, Sealer, compress, unseal
 from wirelake.protocols.event_mesh.trust import NODE_ID_SIZE, TrustStore
 from wirelake.protocols.event_mesh.values import binary, event_name, event_type, first, text
-from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Scanned, Verified, freshness, signed_at
+from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Scanned, Verified, freshness, node_id_of, signed_at
 from wirelake.protocols.event_mesh.wire import message as read
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.rates import Buckets
@@ -295,7 +295,7 @@ class Session:
             self._pass_on(scanned, event_type(said.message), name, said.identity.node_id, source, now, verified=True)
 
     def _relay_unverified(self, scanned: Scanned, source: Place, now: Now) -> None:
-        row, node_id = scanned.row, scanned.node_id
+        row, node_id = scanned[1], node_id_of(scanned)
         if node_id is not None:
             name = None
             if row[KIND] == EventType.EVENT and not row[FLAGS] & HIDING:
@@ -304,18 +304,18 @@ class Session:
 
     def _pass_on(self, scanned: Scanned, kind: int, name: str | None, node_id: bytes, source: Place, now: Now, *, verified: bool) -> None:
         rule = next((rule for rule in self.options.relay if _matches(rule, kind, name, source, verified)), None)
-        made = signed_at(scanned.block, scanned.row)
+        block, row, _ = scanned
+        made = signed_at(block, row)
         if rule is None or freshness(made, now.wall) is not None:  # whatever a cache forgets, no packet goes round for ever
             return
-        start = scanned.row[START]
-        data = scanned.block[start : start + scanned.row[LENGTH]]
+        data = block[row[START] : row[START] + row[LENGTH]]
         if not verified and self._receiver.unproven.admit(b"r" + node_id + data[1:5], made, now.wall) is not None:
             return
         passed = rule.to or (*self._named, *self._neighbours.places)
         places = dict.fromkeys(place for place in passed if place not in (source, self._neighbours.place_of(node_id)))
         if places:
             self._metrics.relayed += 1
-            self._send(data, places, bool(scanned.row[FLAGS] & URGENT))
+            self._send(data, places, bool(row[FLAGS] & URGENT))
 
     # Inside: what is said.
 

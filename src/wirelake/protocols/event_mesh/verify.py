@@ -10,7 +10,7 @@ import hmac
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -31,13 +31,14 @@ from wirelake.protocols.event_mesh.scanner import (
     SIGNED,
     TIMESTAMP,
     Limits,
+    scan,
     walk,
 )
 from wirelake.protocols.event_mesh.trust import Key, Policy, Trust, TrustStore, is_weak
 from wirelake.protocols.event_mesh.wire import message
 from wirelake.protocols.kernel import FAULT, FAULT_AT, START, active, array, positions, table
 
-__all__ = ["Identity", "Receiver", "Rejected", "Scanned", "Verified", "authenticate", "freshness", "signed_at"]
+__all__ = ["Identity", "Receiver", "Rejected", "Scanned", "Verified", "authenticate", "freshness", "node_id_of", "signed_at"]
 
 DEFAULT_POLICY: Final = Policy()
 NOBODY: Final = b""
@@ -86,18 +87,14 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
     """What it says of its sender, proven or not; None if that cannot be read."""
 
 
-class Scanned(NamedTuple):
-    """A datagram as the scanner left it, still among its neighbours."""
+Scanned = tuple[bytes, list[int], list[int]]
+"""A datagram as the scanner left it, still among its neighbours: the block, its row, and the parts of all rows of the block."""
 
-    block: bytes
-    row: list[int]
-    parts: list[int]
-    """Of all datagrams of the block."""
 
-    @property
-    def node_id(self) -> bytes | None:
-        """What it says of its sender; None if it says nothing, or cannot be read."""
-        return _slice(self.block, self.row[NODE_ID], 16)
+def node_id_of(scanned: Scanned) -> bytes | None:
+    """What a datagram says of its sender; None if it says nothing, or cannot be read."""
+    block, row, _ = scanned
+    return _slice(block, row[NODE_ID], 16)
 
 
 class Receiver:
@@ -117,7 +114,7 @@ class Receiver:
         self.unproven = ReplayCache(16_384) if unproven is None else unproven
         """EMM-23: for packets that prove nothing."""
         self._limits = limits.for_scan()
-        self._walk = active(walk)
+        self._scan, self._walk = active(scan), active(walk)
         self._rows = table(BATCH, ROW_COLUMNS)
         self._parts = table(BATCH * limits.max_parts, PART_COLUMNS)
         self._run_of, self._ends = table(BATCH, 1), table(BATCH, 1)
@@ -131,21 +128,23 @@ class Receiver:
         """The form of many datagrams, read in one go: a scanner that is called once for each spends its time on being called."""
         for first in range(0, len(datagrams), BATCH):
             some = datagrams[first : first + BATCH]
-            block = some[0] if len(some) == 1 else b"".join(some)
-            stops = list(accumulate(map(len, some)))
-            starts = [0, *stops[:-1]]
-            places = positions(starts), positions(stops)
-            count, used, _, _ = self._walk(array(block), *places, 0, 0, self._rows, self._run_of, self._parts, self._ends, self._limits)
+            block = b"".join(some)
+            if len(some) == 1:
+                count, used, _, _ = self._scan(array(block), 0, len(block), self._rows, self._parts, self._limits)
+            else:
+                stops = list(accumulate(map(len, some)))
+                places = positions([0, *stops[:-1]]), positions(stops)
+                count, used, _, _ = self._walk(array(block), *places, 0, 0, self._rows, self._run_of, self._parts, self._ends, self._limits)
             rows, parts = _plain(self._rows[: count * ROW_COLUMNS]), _plain(self._parts[: used * PART_COLUMNS])
             for row in range(0, count * ROW_COLUMNS, ROW_COLUMNS):
-                yield Scanned(block, rows[row : row + ROW_COLUMNS], parts)
+                yield block, rows[row : row + ROW_COLUMNS], parts
 
     def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NOBODY) -> Verified | Rejected:
         """What becomes of a datagram that arrived at this time; `source` is asked for what names it only where nothing else does."""
         data, row, parts = scanned
         start = row[START]
         if row[FAULT]:
-            return Rejected(Fault(row[FAULT]), row[FAULT_AT] - start, scanned.node_id)
+            return Rejected(Fault(row[FAULT]), row[FAULT_AT] - start, node_id_of(scanned))
         identity = authenticate(data, row, parts, self.store, self.policy, now)
         if isinstance(identity, Rejected):
             return Rejected(identity.fault, identity.offset - start, identity.node_id) if start else identity
@@ -170,12 +169,14 @@ def authenticate(
     data: bytes, row: Sequence[int], parts: Sequence[int], store: TrustStore, policy: Policy, now: float
 ) -> Identity | Rejected:
     """EMM-17, EMM-18, EMM-27: hold HMAC, then signature, of a packet without faults against the keys that are known."""
-    node_id = _slice(data, row[NODE_ID], 16)
+    at = row[NODE_ID]
+    node_id = data[at : at + 16] if at >= 0 else None
     if row[HMAC] < 0 and row[SIGNATURE] < 0:
         return Identity(Trust.NONE, node_id) if policy.unauthenticated else Rejected(Fault.NOT_AUTHENTICATED, row[START], node_id)
     if node_id is None:  # EMM-19; the scanner does not let it through
         return Rejected(Fault.MISSING_NODE_ID, row[START])
-    auth_key_id = _slice(data, row[AUTH_KEY_ID], 4)
+    at = row[AUTH_KEY_ID]
+    auth_key_id = data[at : at + 4] if at >= 0 else None
     known = store.lookup(node_id, auth_key_id, now)
     covered = canonical(data, row, parts)
     if row[HMAC] >= 0:
@@ -208,7 +209,7 @@ def _check_hmac(data: bytes, row: Sequence[int], covered: bytes, key: Key | None
     """§5.1: in constant time, by the one key there is: never by another after a mismatch (EMM-18)."""
     if key is None or key.secret is None:
         return Fault.UNKNOWN_KEY
-    if _is_revoked(key, data, row, now):
+    if key.revoked_from is not None and _is_revoked(key, data, row, now):
         return Fault.REVOKED_KEY
     if not hmac.compare_digest(mac(key.secret, covered), data[row[HMAC] : row[HMAC] + 32]):
         return Fault.HMAC_MISMATCH
