@@ -258,6 +258,6 @@ def test_no_vectors_at_all_is_a_failure(tmp_path):
 
 def test_our_own_copy_is_the_default(monkeypatch):
     monkeypatch.delenv("WIRELAKE_VECTORS", raising=False)
-    assert {path.name for path in harness.files()} == {"emp.json", "emp-session.json", "event-mesh.json"}
+    assert {path.name for path in harness.files()} == set(harness.RUNNERS)
     monkeypatch.setenv("WIRELAKE_VECTORS", "/elsewhere")
     assert harness.directory() == Path("/elsewhere")

@@ -313,6 +313,37 @@ def test_a_tombstone_is_not_taken_for_the_channel_opened_after_it(count):
     assert len(pair.of(C, ChannelClosed)) == 2
 
 
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_repeated_close_that_crosses_closed(transactional):
+    """RELINK-21, RELINK-22: close is said again after the reconnection while closed is on its way: it is not answered a second time, or the
+    channel opened anew would be closed by it. The same for decisions that are repeated before it."""
+    pair = Pair(TRANSACTIONAL if transactional else None)
+    send(pair, C, [b"one"])
+    if transactional:
+        pair.connector.commit(A)
+    pair.connector.close(A)
+    pair.run()
+    pair.lose()
+    pair.connect()
+    for _ in range(2):
+        pair.give(L, pair.out(C))
+        pair.give(C, pair.out(L))
+    repeated = pair.out(C)  # resume, commit, close
+    pair.link(L).settle(pair.of(L, MessageReceived)[0], pair.now, success=True)
+    pair.give(C, pair.out(L))  # closed
+    assert pair.of(C, ChannelClosed) == [ChannelClosed(A)]
+    send(pair, C, [b"two"])
+    pair.give(L, repeated)
+    pair.run()
+    assert pair.ends[C].ended is None
+    assert pair.ends[L].ended is None
+    if transactional:
+        pair.connector.commit(A)
+        pair.run()
+    assert pair.delivered(L) == [b"one", b"two"]
+    assert len(pair.of(C, ChannelClosed)) == 1
+
+
 def test_results_are_repeated_until_a_pong_proves_them():
     """RELINK-28: a result that was lost comes again; what a pong has proved does not."""
     pair = Pair(TRANSACTIONAL)

@@ -38,6 +38,8 @@ class Inbox:
         """Channels with results, or with received acknowledgements of a transactional channel, to be told at once."""
         self._lazy: dict[bytes, Incoming] = {}
         """Channels with consumed acknowledgements to be told at `_ack_deadline`."""
+        self._owed: set[bytes] = set()
+        """Channels whose close the peer says again after this reconnection, and before it decisions: they may be closed by then."""
         self._ack_deadline: float | None = None
         self._barrier_deadline: float | None = None
         self._runs_since_ping = 0
@@ -88,12 +90,14 @@ class Inbox:
             raise Breach(Fault.TRANSACTIONS_OFF, "commit" if commit else "rollback")
         for channel in ids:
             incoming = self.channels.get(channel)
+            if incoming is None and channel in self._owed:
+                continue
             if incoming is None:
                 raise Breach(Fault.DECIDED_TOO_MUCH, f"nothing was sent on {channel.hex() or 'the only channel'}")
             if incoming.closing:
                 # RELINK-28: after a reconnection decisions are repeated before close is; they decide nothing that is open.
                 is_repeated = is_behind(incoming.decided + 1, sequence)
-                if incoming.close_heard or not is_repeated:
+                if channel not in self._owed or not is_repeated:
                     raise Breach(Fault.CHANNEL_CLOSING, "commit" if commit else "rollback")
             for number, parts in incoming.decide(sequence, commit=commit):
                 self._line.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
@@ -104,18 +108,18 @@ class Inbox:
         """RELINK-22: closed is said when everything was consumed; at once for a channel that is not open. Twice is once (RELINK-19)."""
         for channel in dict.fromkeys(ids):
             incoming = self.channels.get(channel)
-            if incoming is None:
+            if channel in self._owed:  # said again; if it was closed meanwhile, closed is on its way already
+                self._owed.remove(channel)
+            elif incoming is None:
                 self._line.output.append(encode(Closed((channel,))))
-                continue
-            if incoming.close_heard:
+            elif incoming.closing:
                 raise Breach(Fault.CHANNEL_CLOSING, "close")
-            incoming.close_heard = True
-            if not incoming.closing:
+            else:
                 incoming.close()
                 self._line.events.append(PeerClosedChannel(channel))
                 if self._transactional:
                     self._advance(incoming)
-            self._finish(incoming)
+                self._finish(incoming)
 
     # What the application does.
 
@@ -172,6 +176,7 @@ class Inbox:
     def restate(self) -> Iterator[bytes]:
         """RELINK-20: after a reconnection, what we have of every channel; then of every closed one (RELINK-22)."""
         self.forget_connection()
+        self._owed = {channel for channel, incoming in self.channels.items() if incoming.closing}
         for incoming in self.channels.values():
             yield from incoming.restate()
         for tombstone in self.tombstones.values():
@@ -186,8 +191,7 @@ class Inbox:
         self._prompt.clear()
         self._lazy.clear()
         self._ack_deadline = self._barrier_deadline = None
-        for incoming in self.channels.values():
-            incoming.close_heard = False
+        self._owed.clear()
         for one in self._provable():
             one.barrier = None
 
@@ -215,6 +219,7 @@ class Inbox:
         if len(self.channels) >= self._options.max_channels:
             raise Breach(Fault.CHANNELS_OVER_LIMIT, f"limit {self._options.max_channels}")
         self.tombstones.pop(channel, None)
+        self._owed.discard(channel)
         self._line.incarnations += 1
         self.channels[channel] = incoming = Incoming(channel, self._line.incarnations, transactional=self._transactional)
         return incoming

@@ -61,8 +61,6 @@ class Incoming:
         self.told_consumed = first - 1
         self.decided = first - 1
         self.closing = False
-        self.close_heard = False
-        """Close was said on this connection, and not only on one before."""
         self.runs: list[Run] = []
         self._told_result = first - 1
         self._results: list[tuple[int, bool]] = []
