@@ -16,8 +16,8 @@ from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.notation import describe, parse
 from wirelake.protocols.relink.prologue import Prologue, sniff
-from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Stage, scan
-from wirelake.protocols.relink.wire import decode, encode
+from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, Stage, scan
+from wirelake.protocols.relink.wire import buffer, decode, encode, message
 
 ids = st.lists(st.binary(min_size=2, max_size=2), min_size=1, max_size=4).map(tuple)
 sequences = st.one_of(st.none(), st.integers(0, m.LAST_SEQUENCE))
@@ -170,7 +170,47 @@ def test_a_prologue_follows_both_directions():
         if speaker is Speaker.LISTENER and count == 2:
             assert prologue.limits(Speaker.LISTENER) is None
     assert prologue.id_sizes == (3, 1)
+    assert prologue.link == (5, 6)
     assert Prologue(id_sizes=(1, 2), stage=Stage.PACKETS).limits(Speaker.LISTENER)[-2:] == (2, 1)
+
+
+def read(data: bytes, cut: int, **limits) -> list[m.Said]:
+    one = buffer(Limits(**limits))
+    pieces = [data[at : at + cut] for at in range(0, len(data), cut)]
+    said = [message(whole, row, parts) for piece in pieces for whole, rows, parts in one.feed(piece) for row in rows]
+    assert one.rest == b""
+    return said
+
+
+@pytest.mark.parametrize("cut", [1, 7, 8, 24, 1000])
+def test_bytes_of_one_direction_are_read_through_the_handshake(cut):
+    """RELINK-7: the connector's says both sizes; the listener's needs them said; without a handshake both do."""
+    forth = [m.Version(), m.Request("demo", 3, 1), m.Message((b"abc",), (b"x",)), m.Consumed((b"z",), 4)]
+    back = [m.Version(), m.Reply(5, 6), m.Consumed((b"abc",), 4), m.Message((b"z",), (b"y",))]
+    sizes = {"connector_id_size": 3, "listener_id_size": 1}
+    assert read(b"".join(map(encode, forth)), cut) == forth
+    assert read(b"".join(map(encode, back)), cut, speaks="listener", **sizes) == back
+    assert read(b"".join(map(encode, back[2:])), cut, speaks="listener", handshake=False, **sizes) == back[2:]
+    with pytest.raises(LocalProtocolError) as unknown:
+        read(b"".join(map(encode, back)), cut, speaks="listener")
+    assert unknown.value.fault is Fault.ID_SIZES_UNKNOWN
+    with pytest.raises(LocalProtocolError):
+        read(b"", cut, handshake=False)
+
+
+def test_limits_hold_for_what_is_written():
+    """RELINK-24."""
+    little = Limits(max_multicast=2, max_parts=2, max_part_size=3, max_message_size=4)
+    for said, fault in (
+        (m.Close((b"",) * 3), Fault.MULTICAST_OVER_LIMIT),
+        (m.Message((b"",), (b"",) * 3), Fault.PARTS_OVER_LIMIT),
+        (m.Message((b"",), (b"1234",)), Fault.PART_OVER_LIMIT),
+        (m.Message((b"",), (b"123", b"12")), Fault.MESSAGE_OVER_LIMIT),
+    ):
+        encode(said)
+        with pytest.raises(LocalProtocolError) as wrong:
+            encode(said, little)
+        assert wrong.value.fault is fault
 
 
 def test_streams_that_are_certainly_relink():

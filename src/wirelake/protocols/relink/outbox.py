@@ -15,7 +15,7 @@ from wirelake.protocols.relink.messages import Kind, Message
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.outgoing import Outgoing
 from wirelake.protocols.relink.resuming import Statement
-from wirelake.protocols.relink.wire import encode
+from wirelake.protocols.relink.wire import check, encode
 
 __all__ = ["Outbox"]
 
@@ -68,7 +68,7 @@ class Outbox:
         if outgoing.last - outgoing.consumed >= self._window:
             raise LocalProtocolError(Fault.WINDOW_FULL, f"window {self._window}")
         if len(parts) != 1 or len(parts[0]) > self._plain:
-            self._check_size(parts)
+            check(parts, self._options.limits)
         number = outgoing.put(parts)
         if self._line.is_talking:
             outgoing.sent = number
@@ -79,7 +79,7 @@ class Outbox:
         """§2.3: one message for many channels; says its number on each, in their order. All of them take it, or none."""
         if not ids or len(ids) > self._options.limits.max_multicast:
             raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, f"{len(ids)} channels")  # RELINK-19: never to nobody
-        self._check_size(parts)
+        check(parts, self._options.limits)
         for channel in dict.fromkeys(ids):
             outgoing = self.channels.get(channel)
             if outgoing is None:
@@ -95,7 +95,7 @@ class Outbox:
             if self._line.is_talking:
                 outgoing.sent = outgoing.last
         if self._line.is_talking:
-            self._line.output.append(encode(Message(tuple(ids), parts)))
+            self._line.output.append(encode(Message(tuple(ids), parts), self._options.limits))
         return numbers
 
     def decide(self, channel: bytes, last: int | None, *, commit: bool) -> None:
@@ -216,21 +216,10 @@ class Outbox:
 
     def _open(self, channel: bytes) -> Outgoing:
         self._check_open(channel)
-        self.channels[channel] = outgoing = Outgoing(channel, transactional=self._transactional, reborn=channel in self._former)
+        self.channels[channel] = outgoing = Outgoing(
+            channel, transactional=self._transactional, reborn=channel in self._former, limits=self._options.limits
+        )
         return outgoing
-
-    def _check_size(self, parts: tuple[bytes, ...]) -> None:
-        """RELINK-24: what we would not accept we do not send."""
-        limits = self._options.limits
-        if len(parts) > limits.max_parts:
-            raise LocalProtocolError(Fault.PARTS_OVER_LIMIT, f"{len(parts)}, limit {limits.max_parts}")
-        size = 0
-        for part in parts:
-            if len(part) > limits.max_part_size:
-                raise LocalProtocolError(Fault.PART_OVER_LIMIT, f"{len(part)} bytes, limit {limits.max_part_size}")
-            size += len(part)
-        if size > limits.max_message_size:
-            raise LocalProtocolError(Fault.MESSAGE_OVER_LIMIT, f"{size} bytes, limit {limits.max_message_size}")
 
     def _decide(self, outgoing: Outgoing, last: int, *, commit: bool) -> None:
         outgoing.decide(last, commit)

@@ -12,7 +12,7 @@ from itertools import islice
 from wirelake.protocols.relink.events import MessagesResolved, Outcome, Unresolved
 from wirelake.protocols.relink.messages import Close, Commit, Message, Rollback
 from wirelake.protocols.relink.sequence import on_wire, reach
-from wirelake.protocols.relink.wire import PADDING, encode
+from wirelake.protocols.relink.wire import DEFAULT_LIMITS, PADDING, Limits, encode
 
 __all__ = ["Outgoing"]
 
@@ -20,8 +20,11 @@ __all__ = ["Outgoing"]
 class Outgoing:
     """The sender's half of a channel, from its first message to closed. Every cursor is the last number it covers."""
 
-    def __init__(self, channel: bytes, *, transactional: bool = False, reborn: bool = False, first: int = 0) -> None:
+    def __init__(
+        self, channel: bytes, *, transactional: bool = False, reborn: bool = False, first: int = 0, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
         self.channel = channel
+        self._limits = limits
         self.transactional = transactional
         self.reborn = reborn
         """There was a channel of this id before: the peer may still tell of that one (RELINK-22)."""
@@ -82,7 +85,7 @@ class Outgoing:
             size = len(part)
             if size < 65536:
                 return b"%b%b%b%b%b" % (self._start, size.to_bytes(2, "little"), self._gap, part, PADDING[size & 7])
-        return encode(Message((self.channel,), parts))
+        return encode(Message((self.channel,), parts), self._limits)
 
     def replay(self) -> Iterator[bytes]:
         """RELINK-21: every message the peer has not received, then every decision it may have missed."""

@@ -7,15 +7,18 @@ said is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from wirelake.protocols.kernel import KIND
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.buffer import Buffer, Frames
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.relink.conversation import Speaker
+from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import Kind
-from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, UNIT, Limits, Stage
+from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, scan
 
-__all__ = ["Prologue", "sniff"]
+__all__ = ["Following", "Prologue", "sniff"]
 
 _NEXT: Final = {
     (Speaker.CONNECTOR, Kind.VERSION): Stage.REQUEST,
@@ -33,6 +36,8 @@ class Prologue:
         self._stages = [stage, stage]
         self.id_sizes = id_sizes
         """The connector's and the listener's channel id size, once known; a connector knows them from the start."""
+        self.link: tuple[int, int] | None = None
+        """The epoch and the link id the listener agreed to, once it did: what makes several connections one link."""
 
     def limits(self, speaker: Speaker) -> tuple[int, ...] | None:
         """What the scanner is to be given for what this one says next; None: that cannot be read yet."""
@@ -51,7 +56,37 @@ class Prologue:
         self._stages[speaker] = stage
         if row[KIND] == Kind.REQUEST:
             self.id_sizes = (data[row[IDS]], data[row[IDS] + 1])
+        elif row[KIND] == Kind.REPLY:
+            at = row[START] + row[LENGTH] - LINK
+            epoch, link_id = (int.from_bytes(data[place : place + 8], "little") for place in (at, at + 8))
+            self.link = (epoch, link_id)
         return True
+
+
+class Following(Buffer):
+    """A buffer for one direction of a connection that finds its way through the handshake by itself."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._speaker = Speaker.LISTENER if limits.speaks == "listener" else Speaker.CONNECTOR
+        sizes = None
+        if limits.connector_id_size is not None and limits.listener_id_size is not None:
+            sizes = (limits.connector_id_size, limits.listener_id_size)
+        self._prologue = Prologue(limits, sizes, Stage.VERSION if limits.handshake else Stage.PACKETS)
+        super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, self._now(), limits.max_parts)
+
+    def _now(self) -> tuple[int, ...]:
+        found = self._prologue.limits(self._speaker)
+        if found is None:
+            raise LocalProtocolError(Fault.ID_SIZES_UNKNOWN, "say connector_id_size and listener_id_size")
+        return found
+
+    def feed(self, data: bytes) -> Iterator[Frames]:
+        """See Buffer; raises LocalProtocolError where packets follow whose channel id sizes nobody said."""
+        for whole, rows, parts in super().feed(data):
+            changes = [self._prologue.follow(self._speaker, whole, row) for row in rows if not row[FAULT]]
+            yield whole, rows, parts
+            if True in changes:
+                self.limits = self._now()
 
 
 def sniff(data: bytes) -> bool:

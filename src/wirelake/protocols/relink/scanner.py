@@ -8,7 +8,7 @@ refuses to know who speaks, what was said before, and what a payload contains.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -116,7 +116,7 @@ class Stage(IntEnum):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """RELINK-24: what a reader of Relink accepts at most; all of it is checked before anything is buffered."""
+    """RELINK-24: what a reader of Relink accepts at most, checked before anything is buffered; and what it must know beforehand."""
 
     max_multicast: int = 65_536
     """Channels in a multicast."""
@@ -126,6 +126,14 @@ class Limits(msgspec.Struct, frozen=True):
     """Bytes of one part."""
     max_message_size: int = 64 * 1024 * 1024
     """Bytes of all parts of a message."""
+    connector_id_size: int | None = None
+    """RELINK-6: for bytes without the connector's handshake: the size of ids of channels the connector sends on."""
+    listener_id_size: int | None = None
+    """RELINK-6: the same of the listener."""
+    speaks: Literal["connector", "listener"] = "connector"
+    """RELINK-7: for bytes without a connection: whose they are."""
+    handshake: bool = True
+    """For bytes without a connection: they begin with the handshake."""
 
     def for_scan(
         self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0

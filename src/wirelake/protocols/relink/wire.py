@@ -39,7 +39,7 @@ from wirelake.protocols.relink.messages import (
     Uncommitted,
     Version,
 )
-from wirelake.protocols.relink.prologue import sniff
+from wirelake.protocols.relink.prologue import Following, sniff
 from wirelake.protocols.relink.scanner import (
     BODY,
     BODY_LENGTH,
@@ -68,6 +68,7 @@ __all__ = [
     "Limits",
     "buffer",
     "channels",
+    "check",
     "decode",
     "encode",
     "find",
@@ -166,15 +167,21 @@ def decode(
 
 
 def buffer(limits: Limits = DEFAULT_LIMITS, scan_limits: tuple[int, ...] | None = None) -> Buffer:
-    """A buffer that cuts one direction of a connection into packets; `scan_limits` comes from a `Prologue`."""
-    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, scan_limits or limits.for_scan(), limits.max_parts)
+    """A buffer that cuts one direction of a connection into packets: through its handshake, or with what a `Prologue` says."""
+    if scan_limits is None:
+        return Following(limits)
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, scan_limits, limits.max_parts)
 
 
-def encode(said: Said) -> bytes:
-    """The bytes of a message; raises LocalProtocolError for a value its field cannot hold."""
+def encode(said: Said, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or more than the limits (RELINK-24)."""
     kind = TYPES[type(said)]
     if kind <= Kind.SHUTDOWN:
         return bytes((kind << 5, 0, 0, 0, 0, 0, 0, 0))
+    if isinstance(said, Message):
+        check(said.parts, limits)
+    if kind < Kind.VERSION and len(getattr(said, "ids", ())) > limits.max_multicast:
+        raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, f"{len(getattr(said, 'ids', ()))} channels, limit {limits.max_multicast}")
     try:
         if isinstance(said, Version | Request | Reply):
             data = _encode_handshake(said)
@@ -185,6 +192,19 @@ def encode(said: Said) -> bytes:
     except (struct.error, ValueError, OverflowError) as reason:
         raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, str(reason)) from None
     return data + PADDING[len(data) & 7]
+
+
+def check(parts: tuple[bytes, ...], limits: Limits) -> None:
+    """RELINK-24: what we would not accept we do not send."""
+    if len(parts) > limits.max_parts:
+        raise LocalProtocolError(Fault.PARTS_OVER_LIMIT, f"{len(parts)}, limit {limits.max_parts}")
+    size = 0
+    for part in parts:
+        if len(part) > limits.max_part_size:
+            raise LocalProtocolError(Fault.PART_OVER_LIMIT, f"{len(part)} bytes, limit {limits.max_part_size}")
+        size += len(part)
+    if size > limits.max_message_size:
+        raise LocalProtocolError(Fault.MESSAGE_OVER_LIMIT, f"{size} bytes, limit {limits.max_message_size}")
 
 
 def _encode_handshake(said: Version | Request | Reply) -> bytes:
