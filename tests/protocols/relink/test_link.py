@@ -239,9 +239,10 @@ def test_channels_and_unconsumed_messages_are_limited():
     pair = Pair(options=Options(ping_interval=None, max_channels=2, max_unconsumed=5))
     assert say(pair, L, *(Message((one,), (b"x",)) for one in (b"1", b"2", b"3"))) is Fault.CHANNELS_OVER_LIMIT
     pair = Pair(Endpoint("demo", 0, 0), options=Options(ping_interval=None, max_unconsumed=5))
-    assert say(pair, L, Message((b"",) * 9, (b"x",))) is Fault.UNCONSUMED_OVER_LIMIT
-    pair.connect(run=True)
-    assert pair.registry.links == {} or len(pair.of(L, MessageReceived)) == 5
+    assert say(pair, L, Message((b"",) * 5, (b"x",))) is None
+    assert say(pair, L, Message((b"",), (b"x",))) is Fault.UNCONSUMED_OVER_LIMIT
+    assert len(pair.of(L, MessageReceived)) == 5
+    assert pair.registry.links[7].inbox.channels[b""].received == 4
 
 
 def test_multicast_to_nobody_and_nops_are_ignored():
@@ -448,6 +449,24 @@ def test_a_tombstone_goes_with_the_pong_of_a_later_ping():
     assert inbox.tombstones == {}
     pair.reconnect()
     assert pair.packets(L) == [Resume()]
+
+
+def test_the_pings_of_a_lost_connection_prove_nothing_and_hold_nothing_up():
+    """RELINK-22, RELINK-25: a new connection starts with a clean slate: its own ping frees what it told."""
+    pair = Pair()
+    post(pair, 1)
+    pair.connector.close(A)
+    pair.run()
+    for _ in range(3):
+        pair.ends[L].ping(pair.now)
+    for one in pair.of(L, MessageReceived):
+        pair.link(L).consume(one, pair.now)
+    pair.ends[L].ping(pair.now)
+    pair.out(L)  # four pings, none answered
+    pair.reconnect()
+    assert list(pair.link(L).inbox.tombstones) == [A]
+    pair.wait(1.0)
+    assert pair.link(L).inbox.tombstones == {}
 
 
 def test_an_early_pong_of_two_does_not_prove_what_came_between():

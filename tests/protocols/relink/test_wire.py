@@ -297,7 +297,7 @@ def test_a_block_as_columns():
     assert own["multicast"][3:6] == [None, False, True]
     assert own["sequence"][5:9] == [None, 0xFFFFFFFF, None, 4]
     assert own["format"][4:10] == [4, 4, 3, 1, 2, 0]
-    assert own["type"][6:11] == [1, 3, 1, 2, 4]
+    assert own["type"][:11] == [None, None, None, 1, None, None, 1, 3, 1, 2, 4]
     assert (own["long"][11], own["large"][11], own["message_length"][11]) == (True, True, 2)
     assert own["oddities"][11] == 2
     assert own["fault"][-2:] == ["ENDPOINT_NOT_UTF8", "EPOCH_ZERO"]
