@@ -47,7 +47,7 @@ class Proxy:
     def __init__(self, target: str) -> None:
         self.target = target
         self.cut_after: int | None = None
-        """Bytes from the connector after which a connection is lost, counted anew for each."""
+        """Bytes from the connector, from now on, after which its connection is lost, once."""
         self.stalls = False
         """Connections stay open and nothing passes."""
         self.connections = 0
@@ -86,18 +86,19 @@ class Proxy:
         await asyncio.gather(self.pump(reader, other_writer, counted=True), self.pump(other_reader, writer, counted=False))
 
     async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool) -> None:
-        passed = 0
         with contextlib.suppress(OSError):
             while data := await reader.read(4096):
                 while self.stalls:
                     await asyncio.sleep(0.01)
-                if counted and self.cut_after is not None and passed + len(data) >= self.cut_after:
-                    writer.write(data[: self.cut_after - passed])
-                    await writer.drain()
-                    await asyncio.sleep(0.01)
-                    self.cut()
-                    return
-                passed += len(data)
+                if counted and self.cut_after is not None:
+                    if len(data) >= self.cut_after:
+                        writer.write(data[: self.cut_after])
+                        self.cut_after = None
+                        await writer.drain()
+                        await asyncio.sleep(0.01)
+                        self.cut()
+                        return
+                    self.cut_after -= len(data)
                 writer.write(data)
                 await writer.drain()
             writer.write_eof()

@@ -601,6 +601,7 @@ def test_who_does_not_read_does_not_blame_the_peer():
     end = pair.ends[C]
     end.ping(0.0)
     end.pause()
+    assert end.deadline is None
     end.tick(100.0)
     assert end.ended is None
     end.resume(100.0)
