@@ -1,0 +1,222 @@
+"""What YAMP messages look like as table rows: every field of the specification by its name, and the vocabulary all protocols share.
+
+It refuses to know files, sessions and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. Only what needs a
+library (broken UTF-8, the serializers) is looked at one by one, and only on the rows that have it.
+
+Which serializer bodies are in, the bytes say themselves: the first message of either direction is the handshake, or its echo, and names
+it. `negotiated` reads that off the rows of many runs; who scans a connection in several goes hands on what it gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from wirelake.protocols.arrow import Array, binary, field, hexes, integers, names, nulls, truths
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.formats import installed
+from wirelake.protocols.yamp.messages import TYPES, MessageType, ResponseType, name_of
+from wirelake.protocols.yamp.scanner import (
+    BODY,
+    BODY_LENGTH,
+    CODE,
+    ODDITIES,
+    PART_COLUMNS,
+    ROW_COLUMNS,
+    UID_SIZE,
+    URI,
+    URI_LENGTH,
+    Limits,
+)
+from wirelake.protocols.yamp.serializers import Serializer
+
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Columns", "Tongues", "columns", "negotiated", "readable"]
+
+SCHEMA: Final = pa.schema(
+    [
+        field("size", pa.int64(), "Message: bytes of the whole message"),
+        field("type", pa.int16(), "Message: its type, 0 to 8"),
+        field("type_name", pa.string(), "Message: the name of the type"),
+        field("version", pa.int32(), "0x00 system.handshake: the version; 1 is 1.0 (YAMP-2)"),
+        field("serializer", pa.string(), "0x00 system.handshake: the name of the serializer; empty is the server's default (YAMP-5)"),
+        field("payload", pa.binary(), "0x01 system.ping, 0x02 system.pong: the payload"),
+        field("reason", pa.string(), "0x03 system.close: the reason; replacement characters where it is not UTF-8 (YAMP-16)"),
+        field("url", pa.string(), "0x04 system.close-redirect: where the client shall go"),
+        field("uid", pa.binary(), "UserMessageHeader: 16 bytes that name this message"),
+        field("uri", pa.string(), "UserMessageHeader: the uri (name) of the user message"),
+        field("progressive", pa.bool_(), "0x06 request: whether progress is wanted; any number but 0 is true (YAMP-28)"),
+        field("request_uid", pa.binary(), "0x07 cancel, 0x08 response: the uid of the request"),
+        field("kill", pa.bool_(), "0x07 cancel: interrupt, and answer nothing"),
+        field("response_type", pa.int16(), "0x08 response: 0 done, 1 error, 2 progress, 3 cancelled"),
+        field("response_type_name", pa.string(), "0x08 response: the name of the type; null for one that is unknown (YAMP-36)"),
+        field("body", pa.binary(), "UserMessageBody: as the serializer made it; empty is no body (YAMP-31)"),
+        field("body_serializer", pa.string(), "UserMessageBody: the serializer that was agreed on; null if it was not seen"),
+        field("fault", pa.string(), "The first rule this message breaks by itself; see violations"),
+        field(
+            "oddities",
+            pa.int32(),
+            "Bits for what is tolerated: 1 an odd truth value (YAMP-28), 2 an empty uri (YAMP-26), 4 a reason that is not UTF-8"
+            " (YAMP-16), 8 an empty serializer (YAMP-5)",
+        ),
+    ]
+)
+"""The columns of table `yamp` that are YAMP's own."""
+
+FAULTS: Final[dict[int, str]] = {fault.value: fault.name for fault in Fault}
+_NAMES: Final = {number.value: name_of(message) for message, number in TYPES.items()}
+_RESPONSES: Final = {kind.value: kind.name.lower() for kind in ResponseType}
+_KINDS: Final = ("handshake", "keepalive", "keepalive", "close", "close", "event", "request", "cancel", "response", "progress")
+"""By message type; the last one is a response that reports progress. One that says `cancelled` is the outcome of its request."""
+_UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
+_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
+"""Checks that bytes are JSON without making anything of it."""
+_JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
+
+
+class Columns(msgspec.Struct):
+    """A block of messages as columns."""
+
+    own: dict[str, pa.Array]
+    """The columns of SCHEMA."""
+    shared: dict[str, pa.Array]
+    """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
+
+
+class Tongues(msgspec.Struct, frozen=True):
+    """Which serializer the body of each row is in: `names[codes[row]]`; code -1 is not known."""
+
+    codes: Array
+    names: tuple[str, ...]
+
+
+def readable(rows: Array) -> Array:
+    """Which rows are messages, whatever else is wrong with them."""
+    return ~np.isin(rows[:, FAULT], _UNREADABLE)
+
+
+def negotiated(data: Array, rows: Array, run_of: Array, known: MutableMapping[int, str]) -> Tongues:
+    """The serializer of each row: that of the last handshake of its run, before that the one `known` for the run.
+
+    `rows` are as the walker gave them, in the order of `run_of`. `known` is brought up to date, so that the next rows of a run can be
+    asked for; a caller that scans a connection piece by piece keeps it.
+    """
+    codes = np.full(len(rows), -1, np.int32)
+    found: dict[str, int] = {}
+    bounds = {int(run): np.searchsorted(run_of, (run, run + 1)) for run in np.unique(run_of)}
+    for run, (first, last) in bounds.items():
+        if run in known:
+            codes[first:last] = found.setdefault(known[run], len(found))
+    for index in np.flatnonzero((rows[:, KIND] == MessageType.HANDSHAKE) & (rows[:, FAULT] == 0)):
+        at, run = int(rows[index, BODY]), int(run_of[index])
+        known[run] = name = data[at : at + int(rows[index, BODY_LENGTH])].tobytes().decode()
+        codes[index : bounds[run][1]] = found.setdefault(name, len(found))
+    return Tongues(codes, tuple(found))
+
+
+def columns(
+    data: Array,
+    rows: Array,
+    parts: Array,  # noqa: ARG001 - as every room's
+    limits: Limits,  # noqa: ARG001
+    json_bodies: bool = True,
+    tongues: Tongues | None = None,
+    serializers: Mapping[str, Serializer] | None = None,
+) -> Columns:
+    """The messages of readable rows; bodies whose serializer is not known are taken for JSON if they look like it."""
+    if tongues is None:
+        tongues = Tongues(np.full(len(rows), -1, np.int32), ())
+    kind, code = rows[:, KIND], rows[:, CODE]
+    is_user = kind >= MessageType.EVENT
+    is_response = kind == MessageType.RESPONSE
+    refers = kind >= MessageType.CANCEL
+    has_body = is_user & (kind != MessageType.CANCEL)
+    after = rows[:, URI] + rows[:, URI_LENGTH]
+    fault = names(rows[:, FAULT], FAULTS)
+    type_name = names(kind, _NAMES)
+    uri = _texts(data, rows[:, URI], rows[:, URI_LENGTH], is_user)
+    body = binary(data, rows[:, BODY], rows[:, BODY_LENGTH], has_body)
+    uids = np.full(len(rows), UID_SIZE)
+    own: dict[str, pa.Array] = {
+        "size": integers(rows[:, LENGTH], pa.int64()),
+        "type": integers(kind, pa.int16()),
+        "type_name": type_name,
+        "version": integers(code, pa.int32(), kind == MessageType.HANDSHAKE),
+        "serializer": _texts(data, rows[:, BODY], rows[:, BODY_LENGTH], kind == MessageType.HANDSHAKE),
+        "payload": binary(data, rows[:, BODY], rows[:, BODY_LENGTH], (kind == MessageType.PING) | (kind == MessageType.PONG)),
+        "reason": _reasons(data, rows, kind == MessageType.CLOSE),
+        "url": _texts(data, rows[:, BODY], rows[:, BODY_LENGTH], kind == MessageType.CLOSE_REDIRECT),
+        "uid": binary(data, rows[:, START] + 1, uids, is_user),
+        "uri": uri,
+        "progressive": truths(code, kind == MessageType.REQUEST),
+        "request_uid": binary(data, after, uids, refers),
+        "kill": truths(code, kind == MessageType.CANCEL),
+        "response_type": integers(code, pa.int16(), is_response),
+        "response_type_name": names(code, _RESPONSES, is_response),
+        "body": body,
+        "body_serializer": names(tongues.codes, tongues.names, has_body),
+        "fault": fault,
+        "oddities": integers(rows[:, ODDITIES], pa.int32()),
+    }
+    is_progress = is_response & (code == ResponseType.PROGRESS)
+    reports_error = is_response & (code == ResponseType.ERROR)
+    shared: dict[str, pa.Array] = {
+        "kind": names(np.where(is_progress, len(_KINDS) - 1, kind), _KINDS),
+        "name": type_name,
+        "subject": uri,
+        "correlation_id": hexes(data, np.where(refers, after, rows[:, START] + 1), UID_SIZE, is_user & (kind != MessageType.EVENT)),
+        "status": names(np.where(rows[:, FAULT] != 0, 1, np.where(reports_error, 2, 0)), ("ok", "faulty", "error")),
+        "fault": fault,
+        "body": body,
+        "body_json": (
+            _json(data, rows, has_body & (rows[:, BODY_LENGTH] > 0), tongues, installed() if serializers is None else serializers)
+            if json_bodies
+            else nulls(pa.string(), len(rows))
+        ),
+        "verified": nulls(pa.bool_(), len(rows)),
+    }
+    return Columns(own, shared)
+
+
+def _texts(data: Array, starts: Array, lengths: Array, where: Array) -> pa.Array:
+    """Text that the scanner found to be UTF-8."""
+    return binary(data, starts, lengths, where).cast(pa.string())
+
+
+def _reasons(data: Array, rows: Array, where: Array) -> pa.Array:
+    texts: list[str | None] = [None] * len(rows)
+    for index in np.flatnonzero(where):
+        at, length = int(rows[index, BODY]), int(rows[index, BODY_LENGTH])
+        texts[index] = data[at : at + length].tobytes().decode(errors="replace")
+    return pa.array(texts, pa.string())
+
+
+def _json(data: Array, rows: Array, where: Array, tongues: Tongues, serializers: Mapping[str, Serializer]) -> pa.Array:
+    """Bodies as JSON text: those that are JSON as they came, others as their serializer reads them."""
+    texts: list[str | None] = [None] * len(rows)
+    for code in np.unique(tongues.codes[where]):
+        chosen = np.flatnonzero(where & (tongues.codes == code))
+        name = tongues.names[code] if code >= 0 else ""
+        if not name:  # YAMP-5: the server's default, or nobody heard the handshake
+            chosen = chosen[np.isin(data[rows[chosen, BODY]], _JSON_STARTS)]
+        serializer = serializers.get(name) if name not in ("", "json") else None
+        if name not in ("", "json") and serializer is None:
+            continue
+        view = data.data
+        for index, start, length in zip(chosen.tolist(), rows[chosen, BODY].tolist(), rows[chosen, BODY_LENGTH].tolist(), strict=True):
+            texts[index] = _text(bytes(view[start : start + length]), serializer)
+    return pa.array(texts, pa.string())
+
+
+def _text(body: bytes, serializer: Serializer | None) -> str | None:
+    try:
+        if serializer is None:
+            _JSON.decode(body)
+            return body.decode()
+        return msgspec.json.encode(serializer.parse(body), enc_hook=str).decode()
+    except Exception:  # YAMP-44: whatever a serializer says of a body it cannot read; the bytes are in `body`
+        return None
