@@ -41,9 +41,11 @@ class Side:
         self.heard: list[SessionEvent] = []
         self.said: list[bytes] = []
         self.unsent: list[bytes] = []
+        self.started = False
 
     def start(self) -> None:
         self.session.start(self.now)
+        self.started = True
         self.drain()
 
     def receive(self, data: bytes) -> None:
@@ -98,8 +100,8 @@ class Side:
         assert opened or not self.delivered
         if opened:
             assert session.state is State.OPEN
-            if session.pending and options.request_timeout is not None:
-                assert session.deadline is not None
+        elif self.started:
+            assert session.deadline is not None or options.handshake_timeout is None
 
     # What tests ask.
 

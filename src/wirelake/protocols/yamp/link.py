@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from wirelake.errors import LocalProtocolError, SessionClosed
+from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
 from wirelake.protocols.kernel import FAULT, KIND, START
 from wirelake.protocols.yamp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened, PongReceived, SessionEvent
@@ -34,6 +34,8 @@ class Link:
     """What a session does whoever asks whom for what."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
+        if options.serializer not in options.serializers:  # YAMP-5: an empty name is never sent
+            raise UsageError(f"no serializer {options.serializer!r} among {', '.join(options.serializers)}")
         self.speaker = speaker
         self.peer = speaker.other
         self.options = options
