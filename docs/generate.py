@@ -5,21 +5,29 @@ With --check it writes nothing and says which pages are out of date.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import sys
+import textwrap
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import click
+import msgspec
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.main import COMMANDS, app
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.schema import Table, comment
-from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker
-from wirelake.protocols.emp.faults import RULES, Severity
-from wirelake.protocols.emp.messages import name_of
+from wirelake.protocols.faults import Severity
 
 DOCS = Path(__file__).parent
+TITLES = {"emp": "EMP", "event_mesh": "Event Mesh", "relink": "Relink", "yamp": "YAMP", "wolpertinger": "wolpertinger"}
+WEIGHT = {"event_mesh": "drops the packet"}
+PLAIN = (int, float, str, bool, type(None))
 NOTE = "<!-- Made by docs/generate.py: change the code, then run `make docs`. -->\n"
 
 
@@ -30,11 +38,21 @@ def cli() -> str:
     for name in COMMANDS:
         command = app.get_command(context, name)
         assert command is not None
-        inner = click.Context(command, info_name=f"wirelake {name}", max_content_width=110, terminal_width=110)
-        parts.append(f"## wirelake {name}\n\n```text\n{command.get_help(inner)}\n```\n")
+        parts.append(_help(f"## wirelake {name}", command))
+        if isinstance(command, click.Group):
+            inner = click.Context(command, info_name=f"wirelake {name}")
+            for protocol in command.list_commands(inner):
+                verb = command.get_command(inner, protocol)
+                assert verb is not None
+                parts.append(_help(f"### wirelake {name} {protocol}", verb))
     rows = "\n".join(f"| {code.value} | {code.name} |" for code in ExitCode)
     parts.append(f"## Exit codes\n\n| code | name |\n|---|---|\n{rows}\n")
     return "\n".join(parts)
+
+
+def _help(title: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=title.lstrip("# "), max_content_width=110, terminal_width=110)
+    return f"{title}\n\n```text\n{command.get_help(context)}\n```\n"
 
 
 def tables() -> str:
@@ -55,25 +73,52 @@ def _type(text: str) -> str:
     return text.replace("|", "\\|") if len(text) < 40 else text.split("<", 1)[0] + "<…>"
 
 
-def emp() -> str:
-    """EMP: its conversation as a picture, and its faults as a table."""
-    parts = ["# EMP: the conversation and its rules\n", NOTE, "## Who may say what when\n", "```mermaid", "stateDiagram-v2"]
-    parts.append(f"    [*] --> {INITIAL.name}")
+def page(protocol: str) -> str:
+    """One protocol: its conversation as a picture, what may be set, and its faults as a table."""
+    room = protocols.room(protocol)
+    conversation, faults = (import_module(f"{room.__name__}.{name}") for name in ("conversation", "faults"))
+    parts = [f"# {TITLES[protocol]}: the conversation and its rules\n", NOTE, "## Who may say what when\n", "```mermaid", "stateDiagram-v2"]
+    parts.append(f"    [*] --> {conversation.INITIAL.name}")
     arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, speaker, message), after in TRANSITIONS.items():
-        who = "client" if speaker is Speaker.CLIENT else "server"
-        arrows.setdefault((state.name, after.name), []).append(f"{who} {name_of(message)}")
+    for (state, speaker, message), after in conversation.TRANSITIONS.items():
+        arrows.setdefault((state.name, after.name), []).append(f"{speaker.name.lower()} {message.__struct_config__.tag}")
     parts += [f"    {before} --> {after}: {', '.join(said)}" for (before, after), said in arrows.items()]
-    parts += ["```\n", "What is not drawn is forbidden, and which rule it breaks is in the table below.\n", "## Faults\n"]
-    parts.append("| fault | clause | meaning | severity | answered with |\n|---|---|---|---|---|")
-    for fault, rule in RULES.items():
-        severity = "ends the session" if fault.severity is Severity.ERROR else "tolerated"
-        answer = "nothing" if rule.error_code is None else f"error {int(rule.error_code)}"
-        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {severity} | {answer} |")
+    parts += ["```\n", "What is not drawn is forbidden, and which rule it breaks is in the table of faults.\n"]
+    parts += ["## Limits\n", "For `--set NAME=VALUE` of `decode` and `encode`, and `Limits` in Python.\n", _settings(room.Limits)]
+    parts += ["## Options of a session\n", "For `Options` in Python; times are seconds.\n", _settings(room.Options)]
+    answers = any(hasattr(rule, "error_code") for rule in faults.RULES.values())
+    parts.append("## Faults\n")
+    parts.append("| fault | clause | meaning | severity |" + (" answered with |" if answers else ""))
+    parts.append("|---|---|---|---|" + ("---|" if answers else ""))
+    for fault, rule in faults.RULES.items():
+        severity = "tolerated" if fault.severity is Severity.TOLERATED else WEIGHT.get(protocol, "ends the session")
+        answer = (" nothing |" if rule.error_code is None else f" error {int(rule.error_code)} |") if answers else ""
+        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {severity} |{answer}")
     return "\n".join(parts) + "\n"
 
 
-PAGES = {"cli.md": cli, "tables.md": tables, **{f"{name}.md": emp for name in protocols.ROOMS}}
+def _settings(kind: type) -> str:
+    """A struct's fields with their defaults and what their docstrings say."""
+    rows = ["| name | default | meaning |", "|---|---|---|"]
+    said = _attribute_docs(kind)
+    for field in msgspec.structs.fields(kind):
+        default = "" if field.default is msgspec.NODEFAULT else f"`{field.default!r}`" if isinstance(field.default, PLAIN) else ""
+        rows.append(f"| `{field.name}` | {default} | {said.get(field.name, '')} |")
+    return "\n".join(rows) + "\n"
+
+
+def _attribute_docs(kind: type) -> dict[str, str]:
+    """What stands under each attribute of a class, on one line."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    said = {}
+    for attribute, after in itertools.pairwise(tree.body):
+        if isinstance(attribute, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            said[ast.unparse(attribute.target)] = " ".join(str(after.value.value).split())
+    return said
+
+
+PAGES = {"cli.md": cli, "tables.md": tables, **{f"{protocols.spelling(name)}.md": partial(page, name) for name in protocols.ROOMS}}
 
 
 def main() -> int:

@@ -29,6 +29,10 @@ def tcp(source: int, destination: int, seq: int, ack: int, flags: int, data: byt
     return struct.pack(">HHIIBBHHH", source, destination, seq, ack, (20 + len(options)) << 2, flags, 1024, 0, 0) + options + data
 
 
+def udp(source: int, destination: int, data: bytes = b"", *, size: int | None = None) -> bytes:
+    return struct.pack(">HHHH", source, destination, 8 + len(data) if size is None else size, 0) + data
+
+
 def ipv4(
     source: str, destination: str, body: bytes, *, protocol: int = 6, options: bytes = b"", fragment: int = 0, total: int | None = None
 ) -> bytes:
@@ -38,9 +42,9 @@ def ipv4(
     return packed + ip(source) + ip(destination) + options + body
 
 
-def ipv6(source: str, destination: str, body: bytes, *, extensions: Iterable[int] = ()) -> bytes:
+def ipv6(source: str, destination: str, body: bytes, *, protocol: int = 6, extensions: Iterable[int] = ()) -> bytes:
     """`extensions` are header numbers, each written with 8 or 16 bytes."""
-    kinds = [*extensions, 6]
+    kinds = [*extensions, protocol]
     chain = b""
     for size, following in enumerate(kinds[1:]):
         chain += bytes([following, size % 2]) + bytes(6 + 8 * (size % 2))

@@ -45,7 +45,7 @@ def rows_of(talks, ticks):
                 # Several messages share a moment: what decides then is where they lie in the source.
                 "ts": START + timedelta(microseconds=number // ticks),
                 "protocol": "emp",
-                "direction": DIRECTIONS[speaker.name],
+                "direction": DIRECTIONS[speaker.name][0],
                 "name": name,
                 "fault": fault,
                 "source": "a",
@@ -81,7 +81,7 @@ def test_the_auditor_agrees_with_the_table_on_random_conversations(spark):
 def test_the_plan_has_every_row_of_the_table():
     plan = conversation(room)
     every = {
-        (int(state), DIRECTIONS[speaker.name], name)
+        (int(state), DIRECTIONS[speaker.name][0], name)
         for state in room.State
         for speaker in room.Speaker
         for name, word in WORDS.items()

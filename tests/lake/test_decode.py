@@ -205,10 +205,10 @@ def test_a_long_stretch_takes_several_rows_and_loses_nothing(tmp_path):
 
 def test_limits_are_told(tmp_path):
     path = recorded(tmp_path / "r.pcapng", [(True, encode(Data(b"x" * 100)))])
-    assert decoded(path, options=DecodeOptions(emp=Limits(max_message_size=50)))["quarantine"][0]["reason"] == "SIZE_OVER_LIMIT"
+    assert decoded(path, options=DecodeOptions({"emp": {"max_message_size": 50}}))["quarantine"][0]["reason"] == "SIZE_OVER_LIMIT"
     dialect = encode(Data(b"abc"), Limits(sizes_exclude_themselves=True))
     path = recorded(tmp_path / "d.pcapng", [(True, dialect)])
-    assert decoded(path, options=DecodeOptions(emp=Limits(sizes_exclude_themselves=True)))["messages"][0]["body"] == b"abc"
+    assert decoded(path, options=DecodeOptions({"emp": {"sizes_exclude_themselves": True}}))["messages"][0]["body"] == b"abc"
 
 
 def test_empty_and_foreign_files_are_accounted_for(tmp_path):

@@ -19,11 +19,19 @@ def test_a_session_is_whole_if_its_beginning_was_seen_and_no_byte_was_lost(spark
 
     def session(name, *, opened=False, first="event", clause="none"):
         session_id = name.encode()
-        seen = {"session_id": session_id, "ts": NOW, "protocol": "emp", "by": "", **PLACE}
+        seen = {"connection_id": session_id, "ts": NOW, "protocol": "emp", "by": "", **PLACE}
         connections.append({**seen, "what": "seen"})
         if opened:
             connections.append({**seen, "what": "opened"})
-        said = {"session_id": session_id, "protocol": "emp", "direction": "to_server", "name": "data", "size": 8, **PLACE}
+        said = {
+            "session_id": session_id,
+            "connection_id": session_id,
+            "protocol": "emp",
+            "direction": "to_server",
+            "name": "data",
+            "size": 8,
+            **PLACE,
+        }
         messages.append({**said, "message_id": session_id + b"1", "ts": NOW, "kind": first})
         messages.append({**said, "message_id": session_id + b"2", "ts": NOW.replace(second=1), "kind": "event"})
         if clause != "none":

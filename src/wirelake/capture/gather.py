@@ -43,6 +43,12 @@ class Gathering:
             self._speaker, self._to_server = flow, to_server
             self._runs.extend((start, stop, self._flows.setdefault(flow, len(self._flows)), to_server))
 
+    def datagram(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview) -> None:
+        """Append a datagram: a run of its own, whatever came before and whatever comes after."""
+        self._speaker = None
+        self.segment(flow, to_server, ts, offset, chunk)
+        self._speaker = None
+
     def event(self, flow: Flow, ts: int, offset: int, what: str, by: str) -> None:
         """Note something that happened to a flow."""
         self._events.append(FlowEvent(self._flows.setdefault(flow, len(self._flows)), ts, offset, what, by))

@@ -1,7 +1,7 @@
-"""Packets: from the link layer down to TCP, as offsets.
+"""Packets: from the link layer down to TCP and UDP, as offsets.
 
 Ethernet with VLAN tags, Linux cooked 1 and 2, raw IP, BSD loopback; IPv4 with options, IPv6 with hop-by-hop, routing and destination
-headers; TCP. A packet that does not lead to a whole TCP segment gets a reason instead.
+headers; TCP, UDP. A packet that does not lead to a whole segment or datagram gets a reason instead.
 
 It refuses to know flows, sequence and time: one packet at a time, and checksums are not its business (offloading leaves them wrong).
 """
@@ -30,15 +30,19 @@ __all__ = [
     "SOURCE",
     "SOURCE_PORT",
     "SYN",
+    "TCP",
+    "TRANSPORT",
+    "UDP",
     "WIDTH",
     "dissect",
 ]
 
 REASON: Final = 0
-"""0 for a TCP segment, else an index into `REASONS`; the other columns count only with 0."""
+"""0 for a TCP segment or a UDP datagram, else an index into `REASONS`; the other columns count only with 0."""
 PAYLOAD: Final = 1
 PAYLOAD_SIZE: Final = 2
 SEQUENCE: Final = 3
+"""Of a TCP segment, as the two columns after it; 0 in a datagram."""
 ACKNOWLEDGED: Final = 4
 FLAGS: Final = 5
 SOURCE: Final = 6
@@ -48,21 +52,31 @@ WIDTH: Final = 8
 """Bytes in an address: 4 or 16."""
 SOURCE_PORT: Final = 9
 DESTINATION_PORT: Final = 10
-PACKET_COLUMNS: Final = 11
+TRANSPORT: Final = 11
+"""`TCP` or `UDP`."""
+PACKET_COLUMNS: Final = 12
 
 FIN: Final = 0x01
 SYN: Final = 0x02
 RST: Final = 0x04
 ACK: Final = 0x10
 
-IS_TCP: Final = 0
+IS_OURS: Final = 0
 UNKNOWN_LINK: Final = 1
 NOT_IP: Final = 2
-NOT_TCP: Final = 3
+OTHER_TRANSPORT: Final = 3
 FRAGMENT: Final = 4
 SNAPPED: Final = 5
 MALFORMED: Final = 6
-REASONS: Final = ("tcp", "unknown link type", "not ip", "not tcp", "ip fragment", "cut by the snap length", "malformed packet")
+REASONS: Final = (
+    "tcp or udp",
+    "unknown link type",
+    "not ip",
+    "neither tcp nor udp",
+    "ip fragment",
+    "cut by the snap length",
+    "malformed packet",
+)
 """What each reason is called in accounts."""
 
 LINK_LOOPBACK: Final = 0
@@ -80,6 +94,7 @@ TYPE_EITHER: Final = -1
 """Only the first four bits of the packet say which."""
 
 TCP: Final = 6
+UDP: Final = 17
 IPV6_HOP_BY_HOP: Final = 0
 IPV6_ROUTING: Final = 43
 IPV6_FRAGMENT: Final = 44
@@ -128,6 +143,23 @@ def _link(data: Any, at: int, stop: int, link: int) -> tuple[int, int]:
 
 
 @kernel
+def _datagram(data: Any, at: int, end: int, stop: int, row: Any) -> int:
+    """Fill a row from the UDP header at `at` of an IP packet that ends at `end`; returns the reason."""
+    if end > stop or end - at < 8:
+        return MALFORMED
+    size = u16(data, at + 4)
+    if size == 0:  # the network card was to fill it in, or it is a jumbogram
+        size = end - at
+    if size < 8 or size > end - at:
+        return MALFORMED
+    row[SOURCE_PORT] = u16(data, at)
+    row[DESTINATION_PORT] = u16(data, at + 2)
+    row[PAYLOAD] = at + 8
+    row[PAYLOAD_SIZE] = size - 8
+    return IS_OURS
+
+
+@kernel
 def _segment(data: Any, start: int, stop: int, link: int, row: Any) -> int:
     """Fill a row from the packet data[start:stop]; returns the reason. What runs past `stop` is malformed."""
     carried, at = _link(data, start, stop, link)
@@ -153,8 +185,7 @@ def _segment(data: Any, start: int, stop: int, link: int, row: Any) -> int:
             return MALFORMED
         if u16(data, at + 6) & 0x3FFF:
             return FRAGMENT
-        if (0 + data[at + 9]) != TCP:
-            return NOT_TCP
+        transport = 0 + data[at + 9]
         row[SOURCE] = at + 12
         row[DESTINATION] = at + 16
         row[WIDTH] = 4
@@ -167,20 +198,23 @@ def _segment(data: Any, start: int, stop: int, link: int, row: Any) -> int:
         end = at + 40 + total
         if total == 0:
             end = stop
-        following = 0 + data[at + 6]
+        transport = 0 + data[at + 6]
         row[SOURCE] = at + 8
         row[DESTINATION] = at + 24
         row[WIDTH] = 16
         at += 40
-        while following in (IPV6_HOP_BY_HOP, IPV6_ROUTING, IPV6_DESTINATION):
+        while transport in (IPV6_HOP_BY_HOP, IPV6_ROUTING, IPV6_DESTINATION):
             if min(end, stop) - at < 8:
                 return MALFORMED
-            following = 0 + data[at]
+            transport = 0 + data[at]
             at += ((0 + data[at + 1]) + 1) * 8
-        if following == IPV6_FRAGMENT:
+        if transport == IPV6_FRAGMENT:
             return FRAGMENT
-        if following != TCP:
-            return NOT_TCP
+    row[TRANSPORT] = transport
+    if transport == UDP:
+        return _datagram(data, at, end, stop, row)
+    if transport != TCP:
+        return OTHER_TRANSPORT
     if end > stop or end - at < 20:
         return MALFORMED
     head = ((0 + data[at + 12]) >> 4) * 4
@@ -193,7 +227,7 @@ def _segment(data: Any, start: int, stop: int, link: int, row: Any) -> int:
     row[FLAGS] = 0 + data[at + 13]
     row[PAYLOAD] = at + head
     row[PAYLOAD_SIZE] = end - at - head
-    return IS_TCP
+    return IS_OURS
 
 
 @kernel

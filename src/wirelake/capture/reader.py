@@ -1,6 +1,6 @@
 """The reader: a capture file in, blocks out, window by window, with memory that does not grow with the file.
 
-Recordings (exported PDUs) become blocks that point into the file's own bytes; packets become blocks of TCP payload. Whatever a file
+Recordings (exported PDUs) become blocks that point into the file's own bytes; packets become blocks of TCP and UDP payload. Whatever a file
 contains, reading it does not raise: what cannot be read becomes stretches, and runs and accounts of all blocks add up to the size of the
 file. Only a file that cannot be read at all, or is shorter than when it was identified, is an error.
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source
 from wirelake.capture.containers import HEAD_SIZE, Container, recognise
+from wirelake.capture.datagrams import Datagrams
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.flows import Tracker
 from wirelake.capture.gather import Gathering
@@ -38,6 +39,8 @@ from wirelake.capture.packets import (
     SEQUENCE,
     SOURCE,
     SOURCE_PORT,
+    TCP,
+    TRANSPORT,
     WIDTH,
     dissect,
 )
@@ -158,6 +161,7 @@ class _Reading:
         self._tally = Tally()
         self._gathering = Gathering()
         self._tracker = Tracker(ports, sniff, self._gathering, self._tally)
+        self._datagrams = Datagrams(ports, sniff, self._gathering, self._tally)
         self._recorded = Recorded(ports, protocols, self._tally)
 
     def blocks(self) -> Iterator[Block]:
@@ -214,40 +218,35 @@ class _Reading:
         if exported.any():
             blocks.append(self._recorded.block(self._source, base, window, used, packets[exported]))
         if not exported.all():
-            self._segments(base, window, packets[~exported])
+            self._packets(base, window, packets[~exported])
         yield from self._emit(blocks)
 
-    def _segments(self, base: int, window: bytes, records: np.ndarray[Any, Any]) -> None:
-        """Hand the TCP segments of a window to the tracker, and account for all other packets."""
+    def _packets(self, base: int, window: bytes, records: np.ndarray[Any, Any]) -> None:
+        """Hand the segments and datagrams of a window to those who know flows, and account for all other packets."""
         packets = np.zeros((len(records), PACKET_COLUMNS), np.int64)
         active(dissect)(array(window), records, packets)
-        is_tcp = packets[:, REASON] == 0
-        for reason in np.unique(packets[~is_tcp, REASON]).tolist():
+        is_ours = packets[:, REASON] == 0
+        for reason in np.unique(packets[~is_ours, REASON]).tolist():
             sizes = records[packets[:, REASON] == reason, SIZE]
             self._tally.add(OTHER, REASONS[reason], int(sizes.sum()), len(sizes))
-        records, packets = records[is_tcp], packets[is_tcp]
-        headers = int((records[:, SIZE] - packets[:, PAYLOAD_SIZE]).sum())
-        self._tally.add(HEADERS, "link, ip and tcp", headers, len(records))
+        records, packets = records[is_ours], packets[is_ours]
+        for name, is_one in (("tcp", packets[:, TRANSPORT] == TCP), ("udp", packets[:, TRANSPORT] != TCP)):
+            headers = records[is_one, SIZE] - packets[is_one, PAYLOAD_SIZE]
+            self._tally.add(HEADERS, f"link, ip and {name}", int(headers.sum()), len(headers))
         # Column by column: a list per packet would keep Python's garbage collector busy.
         places = (packets[:, column].tolist() for column in (SOURCE, DESTINATION, WIDTH, PAYLOAD, PAYLOAD_SIZE))
-        values = (packets[:, column].tolist() for column in (SOURCE_PORT, DESTINATION_PORT, SEQUENCE, ACKNOWLEDGED, FLAGS))
+        values = (packets[:, column].tolist() for column in (TRANSPORT, SOURCE_PORT, DESTINATION_PORT, SEQUENCE, ACKNOWLEDGED, FLAGS))
         origins = (records[:, column].tolist() for column in (TS, START))
-        for source, destination, width, payload, size, source_port, destination_port, sequence, acknowledged, flags, ts, start in zip(
+        for source, destination, width, payload, size, transport, port, other_port, sequence, acknowledged, flags, ts, start in zip(
             *places, *values, *origins, strict=True
         ):
-            self._tracker.packet(
-                window[source : source + width],
-                source_port,
-                window[destination : destination + width],
-                destination_port,
-                sequence,
-                acknowledged,
-                flags,
-                ts,
-                base + start,
-                base + payload,
-                window[payload : payload + size],
-            )
+            here, there = window[source : source + width], window[destination : destination + width]
+            chunk = window[payload : payload + size]
+            if transport != TCP:
+                if chunk:
+                    self._datagrams.packet(here, port, there, other_port, ts, base + payload, chunk)
+                continue
+            self._tracker.packet(here, port, there, other_port, sequence, acknowledged, flags, ts, base + start, base + payload, chunk)
 
     def _rest(self, layer: str, reason: str) -> Iterator[Block]:
         """Blocks of stretches over everything that is left."""

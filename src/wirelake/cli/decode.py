@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import click
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import dialect_flag, size_flag
+from wirelake.cli.flags import limits_of, seconds_of, set_flag
 from wirelake.cli.terminal import Format, open_input, print_objects
 from wirelake.errors import UsageError
 from wirelake.protocols.buffer import Buffer
@@ -22,6 +24,11 @@ CHUNK: Final = 1024 * 1024
 """Bytes read in one go."""
 WORTH_COMPILING: Final = 4 * CHUNK
 """Input from which on loading the compiled scanner pays."""
+LARGEST_DATAGRAM: Final = 65_536
+"""No datagram is larger; more than this is read as one that is too large."""
+
+Verifier = Callable[[bytes], dict[str, Any]]
+"""A message's bytes -> what is to be said of its sender."""
 
 
 @click.command()
@@ -33,8 +40,9 @@ WORTH_COMPILING: Final = 4 * CHUNK
 )
 @click.option("-e", "--field", "field", multiple=True, help="Print this field only; give it more than once.")
 @click.option("-c", "--count", "count", type=click.IntRange(min=0), help="Stop after so many messages.")
-@size_flag
-@dialect_flag
+@click.option("--keys", "keys", type=click.Path(path_type=Path), help="Verify with this file of keys (event-mesh; see `wirelake keys`).")
+@click.option("--now", "now", metavar="TIME", help="Verify as of this time, in seconds since 1970 or as 2026-01-31T12:00:00Z.")
+@set_flag
 def decode(
     protocol: str,
     file: str,
@@ -42,58 +50,81 @@ def decode(
     form: Format,
     field: tuple[str, ...],
     count: int | None,
-    max_message_size: int,
-    sizes_exclude_themselves: bool,
+    keys: Path | None,
+    now: str | None,
+    settings: tuple[str, ...],
 ) -> int:
     """Print the messages in a stream of bytes, one object per line.
 
     \b
-    PROTOCOL  Which protocol the bytes are: emp.
-    FILE      A file of raw bytes, or - for standard input.
+    PROTOCOL  Which protocol the bytes are.
+    FILE      A file of raw bytes, or - for standard input. Where messages are datagrams, one; in hex, one per line.
 
     An object has offset, length and type, then every field of the specification; bytes are hex. What cannot be read is an object with
     fault, clause and offset, and the exit code is 65. Reading goes on after a message that is broken inside, and stops where it can no
-    longer be known where the next one begins.
+    longer be known where the next one begins. With --keys, each object says who sent the message and how that is known, or why it is
+    rejected; a rejected one counts as one that cannot be read.
     """
     room = protocols.room(protocol)
     notation = import_module(f"{room.__name__}.notation")
-    limits = room.Limits(max_message_size=max_message_size, sizes_exclude_themselves=sizes_exclude_themselves)
+    limits = limits_of(protocol, settings)
+    verify = _verifier(protocol, keys, now, limits)
     code = ExitCode.OK
     with open_input(file) as source:
-        for shown, described in enumerate(_objects(_chunks(source, hex_text), room, notation, limits)):
+        for shown, described in enumerate(_objects(source, hex_text, room, notation, limits, verify)):
             if count is not None and shown >= count:
                 break
-            if "fault" in described:
+            if "fault" in described or "rejected" in described:
                 code = ExitCode.DATA
             print_objects(described, form, list(field))
     return code
 
 
-def _chunks(source: BinaryIO, hex_text: bool) -> Iterator[bytes]:
-    if not hex_text:
+def _verifier(protocol: str, keys: Path | None, now: str | None, limits: Any) -> Verifier | None:
+    """What tells genuine messages from others, if somebody gave keys."""
+    if keys is None:
+        if now is not None:
+            raise UsageError("--now is the time to verify for: it needs --keys")
+        return None
+    make = getattr(import_module(f"wirelake.cli.rooms.{protocols.named(protocol)}"), "verifier", None)
+    if make is None:
+        raise UsageError(f"--keys: messages of {protocol} carry nothing to verify")
+    verify: Verifier = make(keys, time.time() if now is None else seconds_of(now, "--now"), limits)
+    return verify
+
+
+def _chunks(source: BinaryIO, hex_text: bool, datagrams: bool) -> Iterator[bytes]:
+    """The input in pieces: of any size for a stream, otherwise whole datagrams."""
+    if hex_text:
+        lines = source.read().splitlines() if datagrams else [source.read()]
+        for line in lines:
+            try:
+                if digits := b"".join(line.split()):
+                    yield bytes.fromhex(digits.decode("ascii"))
+            except ValueError:
+                raise UsageError("--hex: the input is not an even number of hex digits") from None
+    elif datagrams:
+        yield source.read(LARGEST_DATAGRAM)
+    else:
         while data := source.read(CHUNK):
             yield data
-        return
-    digits = b"".join(source.read().split())
-    try:
-        yield bytes.fromhex(digits.decode("ascii"))
-    except ValueError:
-        raise UsageError("--hex: the input is not an even number of hex digits") from None
 
 
-def _objects(chunks: Iterator[bytes], room: Any, notation: Any, limits: Any) -> Iterator[dict[str, Any]]:
+def _objects(source: BinaryIO, hex_text: bool, room: Any, notation: Any, limits: Any, verify: Verifier | None) -> Iterator[dict[str, Any]]:
     buffer: Buffer | None = None
+    datagrams = room.buffer(limits).takes_datagrams
     seen = 0
-    for chunk in chunks:
+    for chunk in _chunks(source, hex_text, datagrams):
         if buffer is None:
             if len(chunk) >= WORTH_COMPILING:
                 use_compiled()
             buffer = room.buffer(limits)
-        base = seen - len(buffer.rest)
+        base = 0 if datagrams else seen - len(buffer.rest)
         seen += len(chunk)
         for data, rows, parts in buffer.feed(chunk):
             for row in rows:
-                yield notation.describe(data, row, parts, limits, base)
+                described = notation.describe(data, row, parts, limits, base)
+                yield described if verify is None or "fault" in described else described | verify(data)
         if buffer.lost:
             return
     if buffer is not None and (rest := buffer.rest):

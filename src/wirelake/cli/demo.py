@@ -14,6 +14,7 @@ from wirelake.cli.progress import Progress
 from wirelake.cli.report import show_summary
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
+from wirelake.peers import trust_file
 
 __all__ = ["demo"]
 
@@ -33,14 +34,15 @@ __all__ = ["demo"]
 )
 @click.option("--fresh/--no-fresh", "fresh", default=True, help="Begin with an empty lake; --no-fresh adds to the one that is there.")
 def demo(out: Path, messages: int, fresh: bool) -> int:
-    """Let real clients and servers talk on loopback, record them, ingest the recording with Spark, and write a report.
+    """Let real peers talk on loopback, record them, ingest the recordings with Spark, and write a report.
 
 
-    The traffic has requests, compressed bodies, pings, errors and a few deliberate violations, so that every table has something in it.
+    Every protocol that can be spoken is, with requests, events, signatures, errors, and deliberate violations and forgeries, so that every
+    table has something in it.
     """
     try:
         from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
-        from wirelake.peers.demo import talk  # noqa: PLC0415
+        from wirelake.peers.demo import KEYS, talk  # noqa: PLC0415
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
     recordings, lake = out / "recordings", out / "lake"
@@ -51,9 +53,9 @@ def demo(out: Path, messages: int, fresh: bool) -> int:
             shutil.rmtree(old, ignore_errors=True)
     recordings.mkdir(parents=True, exist_ok=True)
     with Progress() as progress:
-        progress.step("talking EMP on loopback")
+        progress.step("talking on loopback")
         files = asyncio.run(talk(recordings, messages, progress.at))
-    result = run_ingest(lake, [str(file) for file in files])
+    result = run_ingest(lake, [str(file) for file in files], keys=trust_file.load(recordings / KEYS))
     tell(result, lake)
     page = write_report(lake, out / "report.html")
     show_summary(lake)

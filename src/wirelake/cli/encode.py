@@ -10,7 +10,7 @@ import msgspec
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import dialect_flag
+from wirelake.cli.flags import limits_of, set_flag
 from wirelake.cli.terminal import open_input, say
 from wirelake.errors import LocalProtocolError, UsageError
 
@@ -21,12 +21,12 @@ __all__ = ["encode"]
 @click.argument("protocol")
 @click.argument("file", default="-")
 @click.option("--hex", "hex_text", is_flag=True, help="Write hex digits, one message per line.")
-@dialect_flag
-def encode(protocol: str, file: str, hex_text: bool, sizes_exclude_themselves: bool) -> int:
+@set_flag
+def encode(protocol: str, file: str, hex_text: bool, settings: tuple[str, ...]) -> int:
     """Write the bytes of messages given as the objects `decode` prints.
 
     \b
-    PROTOCOL  Which protocol to write: emp.
+    PROTOCOL  Which protocol to write.
     FILE      A file of JSON objects, one per line, or - for standard input.
 
     offset, length and the sizes of extension blocks are worked out. A data message may give `plain_body` instead of `body`: it is packed
@@ -34,7 +34,7 @@ def encode(protocol: str, file: str, hex_text: bool, sizes_exclude_themselves: b
     """
     room = protocols.room(protocol)
     notation = import_module(f"{room.__name__}.notation")
-    limits = room.Limits(sizes_exclude_themselves=sizes_exclude_themselves)
+    limits = limits_of(protocol, settings)
     with open_input(file) as source:
         for number, line in enumerate(source, 1):
             if not line.strip():

@@ -2,39 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import datetime
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
+import msgspec
 
-__all__ = ["connection_flags", "dialect_flag", "size_flag"]
+from wirelake import protocols
+from wirelake.errors import UsageError
+
+__all__ = ["connection_flags", "limits_of", "seconds_of", "server_flags", "set_flag", "settings_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-LARGEST_MESSAGE: Final = 16 * 1024 * 1024
 
-
-def size_flag(command: F) -> F:
-    """--max-message-size."""
+def set_flag(command: F) -> F:
+    """--set NAME=VALUE, for every limit and dialect of a room."""
     return click.option(
-        "--max-message-size",
-        "max_message_size",
-        type=click.IntRange(min=8),
-        default=LARGEST_MESSAGE,
-        show_default=True,
-        help="Largest EMP message, in bytes (EMP-35).",
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A limit of the protocol, as its page in docs/ lists them.",
     )(command)
 
 
-def dialect_flag(command: F) -> F:
-    """--sizes-exclude-themselves."""
-    return click.option(
-        "--sizes-exclude-themselves",
-        "sizes_exclude_themselves",
-        is_flag=True,
-        help="For EMP peers whose sizes do not count themselves (EMP-1).",
-    )(command)
+def limits_of(protocol: str, settings: Iterable[str]) -> Any:
+    """The limits of a protocol's room, with what people said with --set."""
+    return msgspec.convert(settings_of(protocol, settings), protocols.room(protocol).Limits)
+
+
+def settings_of(protocol: str, settings: Iterable[str]) -> dict[str, Any]:
+    """What people said with --set, held against the limits the room has; numbers, true and false are read as such."""
+    kind = protocols.room(protocol).Limits
+    known = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    chosen: dict[str, Any] = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        name = name.replace("-", "_")
+        if not equals or name not in known:
+            raise UsageError(f"--set {text}: write it as NAME=VALUE, with one of {', '.join(known)}")
+        try:
+            chosen[name] = msgspec.convert(value, known[name], strict=False)
+        except msgspec.ValidationError as reason:
+            raise UsageError(f"--set {text}: {reason}") from None
+    return chosen
+
+
+def seconds_of(text: str, flag: str) -> float:
+    """A point in time as people write it: seconds since 1970, or ISO 8601; UTC unless it says otherwise."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{flag} {text}: write it as seconds since 1970, or as 2026-01-31T12:00:00Z") from None
+    return (when if when.tzinfo else when.replace(tzinfo=datetime.UTC)).timestamp()
+
+
+def server_flags(command: F) -> F:
+    """What a server that shows what it hears may be told."""
+    for option in (
+        click.option("--key", "key", type=click.Path(path_type=Path), help="Its key, if it is not in the same file."),
+        click.option("--cert", "cert", type=click.Path(path_type=Path), help="The server's certificate, for tls://."),
+        click.option("--record", "record", type=click.Path(path_type=Path), help="Record all conversations to this pcapng file."),
+        click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives."),
+    ):
+        command = option(command)
+    return command
 
 
 def connection_flags(command: F) -> F:

@@ -10,25 +10,35 @@ import click
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import dialect_flag, size_flag
+from wirelake.cli.flags import settings_of
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
+from wirelake.peers import trust_file
 
 if TYPE_CHECKING:
     from wirelake.lake.ingest import IngestResult
+    from wirelake.protocols.event_mesh.trust import TrustStore
 
 __all__ = ["ingest", "run_ingest"]
 
 
 @click.command()
 @click.argument("lake", type=click.Path(path_type=Path))
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1)
 @click.option("--port", "port", multiple=True, help="A port and what is spoken there, as emp=6000; give it more than once.")
+@click.option(
+    "--keys", "keys", type=click.Path(path_type=Path), help="Verify packets with this file of keys (see `wirelake keys`), old ones too."
+)
 @click.option("--master", "master", default="local[*]", show_default=True, help="The Spark master.")
 @click.option("--conf", "conf", multiple=True, help="A Spark setting, as name=value; give it more than once.")
-@size_flag
-@dialect_flag
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PROTOCOL.NAME=VALUE",
+    help="A limit of a protocol, as emp.max_message_size=1000.",
+)
 @click.option(
     "--late", "late", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds after which an answer counts as late."
 )
@@ -36,10 +46,10 @@ def ingest(
     lake: Path,
     paths: tuple[str, ...],
     port: tuple[str, ...],
+    keys: Path | None,
     master: str,
     conf: tuple[str, ...],
-    max_message_size: int,
-    sizes_exclude_themselves: bool,
+    settings: tuple[str, ...],
     late: float,
 ) -> int:
     """Read captures and recordings into the tables of a lake, with Spark.
@@ -48,15 +58,18 @@ def ingest(
     LAKE   The lake's folder; made if it is not there.
     PATHS  Captures: files, folders (searched for .pcap, .pcapng, .cap) or patterns.
 
-    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone.
+    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone. With
+    --keys all packets in the lake are judged anew, and PATHS may be left out.
     """
+    if not paths and keys is None:
+        raise UsageError("name captures to read, or keys to verify with")
+    store = None if keys is None else trust_file.load(keys)
     try:
         from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
-        from wirelake.protocols.emp import Limits  # noqa: PLC0415
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
-    options = DecodeOptions(emp=Limits(max_message_size=max_message_size, sizes_exclude_themselves=sizes_exclude_themselves))
-    result = run_ingest(lake, list(paths), master=master, conf=_settings(conf), ports=_ports(port), options=options, late=late)
+    options = DecodeOptions(_limits(settings))
+    result = run_ingest(lake, list(paths), master=master, conf=_settings(conf), ports=_ports(port), options=options, late=late, keys=store)
     tell(result, lake)
     return ExitCode.FAILED if result.changed else ExitCode.OK
 
@@ -70,6 +83,7 @@ def run_ingest(
     ports: dict[int, str] | None = None,
     options: object = None,
     late: float = 30.0,
+    keys: TrustStore | None = None,
 ) -> IngestResult:
     """Start Spark and ingest, with progress on the terminal."""
     from wirelake.lake import java, spark  # noqa: PLC0415 - nothing but Spark work starts Spark
@@ -87,7 +101,7 @@ def run_ingest(
             progress.step(step.text)  # type: ignore[attr-defined]  # lake.ingest.Progress, not imported for its type alone
             progress.at(step.done, step.total)  # type: ignore[attr-defined]
 
-        return ingest_into(session, lake, paths, options, ports=ports, late_seconds=late, progress=follow)  # type: ignore[arg-type]  # DecodeOptions or None
+        return ingest_into(session, lake, paths, options, ports=ports, late_seconds=late, keys=keys, progress=follow)  # type: ignore[arg-type]  # DecodeOptions or None
 
 
 def tell(result: IngestResult, lake: Path) -> None:
@@ -95,7 +109,10 @@ def tell(result: IngestResult, lake: Path) -> None:
     for path in result.changed:
         say(f"changed since it was ingested, left alone: {path}")
     if result.batch is None:
-        say(f"nothing new: the lake has all {len(result.skipped)} files already")
+        if result.skipped:
+            say(f"nothing new: the lake has all {len(result.skipped)} files already")
+        if result.built:
+            say(f"built anew: {', '.join(result.built)}")
         return
     say(
         f"{result.messages:,} messages from {result.files} files ({result.bytes:,} bytes) in {result.seconds:.1f} s"
@@ -104,14 +121,25 @@ def tell(result: IngestResult, lake: Path) -> None:
     )
 
 
+def _limits(given: tuple[str, ...]) -> dict[str, dict[str, object]]:
+    """What people said with --set, by protocol."""
+    chosen: dict[str, dict[str, object]] = {}
+    for text in given:
+        protocol, dot, setting = text.partition(".")
+        if not dot:
+            raise UsageError(f"--set {text}: write it as {protocols.ROOMS[0]}.NAME=VALUE")
+        chosen.setdefault(protocols.named(protocol), {}).update(settings_of(protocol, [setting]))
+    return chosen
+
+
 def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
     """The ports people named, on top of every protocol's own."""
     chosen = protocols.ports()
     for text in given:
         name, _, number = text.partition("=")
-        if name not in protocols.ROOMS or not number.isdigit() or not 0 < int(number) < 65536:
+        if not number.isdigit() or not 0 < int(number) < 65536:
             raise UsageError(f"--port {text}: write it as {protocols.ROOMS[0]}=6000")
-        chosen[int(number)] = name
+        chosen[int(number)] = protocols.named(name)
     return chosen
 
 

@@ -1,27 +1,18 @@
-"""What the live commands share: TLS flags, bodies from arguments, and what a peer of EMP is told on the command line."""
+"""What commands that speak share: bodies from arguments, recordings, and waiting to be told to stop."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from wirelake import protocols
 from wirelake.capture.recording import Recorder
 from wirelake.errors import UsageError
-from wirelake.transports.tls import client_context
 
-if TYPE_CHECKING:
-    from wirelake.peers.emp import Peer
-
-__all__ = ["body_of", "connected", "only_emp", "recording"]
-
-
-def only_emp(protocol: str) -> None:
-    """Refuse protocols that cannot be spoken live from here."""
-    protocols.room(protocol)
+__all__ = ["body_of", "recording", "until_told"]
 
 
 def body_of(text: str, hex_text: bool) -> bytes:
@@ -35,17 +26,16 @@ def body_of(text: str, hex_text: bool) -> bytes:
         raise UsageError("--hex: the body is not an even number of hex digits") from None
 
 
-@asynccontextmanager
-async def connected(address: str, ca_file: Path | None, insecure: bool, record: Path | None) -> AsyncIterator[Peer]:
-    """A connected peer, recorded if a file was named."""
-    from wirelake.peers.emp import Live, connect  # noqa: PLC0415 - only who talks pays for it
-
-    tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
-    with recording(record) as recorder:
-        async with connect(address, tls=tls, live=Live(recorder=recorder)) as peer:
-            yield peer
-
-
-def recording(path: Path | None) -> AbstractContextManager[Recorder | None]:
+def recording(path: Path | None, protocol: str) -> AbstractContextManager[Recorder | None]:
     """A recorder, if a file was named."""
-    return nullcontext() if path is None else Recorder(path)
+    return nullcontext() if path is None else Recorder(path, protocol=protocol)
+
+
+async def until_told() -> None:
+    """Wait for Ctrl-C or a polite kill."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(name, told.set)
+    await told.wait()

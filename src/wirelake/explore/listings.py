@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import Final
 
 from wirelake.explore.markup import Child, Markup, element
-from wirelake.explore.survey import Place, Session, Spoilt, Survey, Violation
+from wirelake.explore.survey import Believed, Place, Session, Spoilt, Survey, Violation
 from wirelake.explore.wording import count, duration, hex_dump, many, moment, size
 
-__all__ = ["cell", "listing", "sessions", "spoilt", "violations"]
+__all__ = ["believed", "cell", "listing", "sessions", "spoilt", "violations"]
 
 _HOW: Final = {
     "bye": ("bye", "good"),
     "error": ("error", "bad"),
     "eof": ("silent close", "warn"),
     "reset": ("reset", "bad"),
+    "silence": ("fell silent", "warn"),
     "open": ("still open", ""),
 }
 """How a session ended -> how that is said, and how it is coloured."""
@@ -90,7 +91,7 @@ def _session(one: Session, known: Survey) -> list[Markup]:
     answered = f"{count(one.answered)} answered" if one.answered != one.requests else ""
     return [
         cell("client", one.client, class_="place"),
-        cell("server", one.server, _dim(spoken), class_="place"),
+        cell("server", one.server if one.server != "?" else "whoever listens", _dim(spoken), class_="place"),
         cell("when", _when(one, known), class_="span"),
         cell("lasted", duration(one.duration) if one.duration is not None else "–", class_="number"),
         cell(
@@ -144,6 +145,35 @@ def _violation(one: Violation) -> list[Markup]:
         cell("severity", _pill("grave" if severity == "error" else severity, _SEVERITY.get(severity, ""))),
         cell("times", count(one.count), _dim(f"ended {many(one.ended, 'session')}") if one.ended else "", class_="number"),
         cell("by", " · ".join(side for side in sides if side) or "–"),
+        cell("for example", *_place(one.example), class_="place example"),
+    ]
+
+
+def believed(known: Survey) -> Markup:
+    """Which packets can be believed, and why not."""
+    if not known.believed:
+        return Markup()
+    columns = {"outcome": "", "reason": "", "packets": "number", "nodes": "number", "for example": ""}
+    proven, unchecked = (sum(one.count for one in known.believed if one.accepted is outcome) for outcome in (True, None))
+    said = f"{many(proven, 'packet')} proved where they come from." if proven else "No packet proved where it comes from."
+    if unchecked:
+        said += f" {many(unchecked, 'packet')} could not be checked: name the keys with wirelake ingest --keys."
+    return element(
+        "section",
+        element("h2", "Who can be believed"),
+        element("p", said, " A receiver drops the others without a word; each for the first rule it breaks."),
+        listing(columns, [_believed(one) for one in known.believed]),
+    )
+
+
+def _believed(one: Believed) -> list[Markup]:
+    outcome = {True: ("accepted", "good"), False: ("dropped", "bad"), None: ("not checked", "warn")}[one.accepted]
+    reason = [_sentence(one.text), _dim(f"{one.clause} · ", element("code", one.rule))] if one.rule else ["–"]
+    return [
+        cell("outcome", _pill(*outcome)),
+        cell("reason", *reason),
+        cell("packets", count(one.count), _dim(f"{count(one.now)} accepted before") if one.now else "", class_="number"),
+        cell("nodes", count(one.nodes), class_="number"),
         cell("for example", *_place(one.example), class_="place example"),
     ]
 

@@ -11,7 +11,7 @@ from importlib import resources
 from wirelake import __version__
 from wirelake.explore import charts
 from wirelake.explore.dictionary import dictionary
-from wirelake.explore.listings import sessions, spoilt, violations
+from wirelake.explore.listings import believed, sessions, spoilt, violations
 from wirelake.explore.markup import Child, Markup, element, join, vouched
 from wirelake.explore.survey import CATEGORIES, Survey
 from wirelake.explore.wording import clock, count, day, duration, many, moment, percent, size
@@ -73,6 +73,7 @@ def _contents(known: Survey) -> Markup:
             _latency(known),
             sessions(known),
             violations(known),
+            believed(known),
             spoilt(known),
             _ledger(known),
         ]
@@ -87,7 +88,7 @@ def _lead(known: Survey) -> Markup:
     """The report in four sentences."""
     first = known.headline
     read = f"{many(first.sources, 'file was', 'files were')} read, {size(first.size)} in all"
-    said = [f"{read}, with {many(first.messages, 'message')} on {many(first.sessions, 'connection')}."]
+    said = [f"{read}, with {many(first.messages, 'message')} in {many(first.sessions, 'session')}."]
     if first.exchanges:
         answers = f"{many(first.exchanges, 'request was', 'requests were')} made and {percent(first.answered, first.exchanges)} answered"
         said.append(f"{answers}, half of them within {duration(known.latency.p50)}." if known.latency else f"{answers}.")

@@ -20,6 +20,7 @@ __all__ = [
     "PREVIEW",
     "TOP",
     "Account",
+    "Believed",
     "Bin",
     "Ending",
     "Headline",
@@ -151,6 +152,21 @@ class Violation(msgspec.Struct, frozen=True):
     example: Place
 
 
+class Believed(msgspec.Struct, frozen=True):
+    """Packets with the same outcome: accepted, not checked, or dropped for one rule."""
+
+    accepted: bool | None
+    rule: str | None
+    clause: str | None
+    text: str | None
+    count: int
+    nodes: int
+    """Who say they are the senders."""
+    now: int
+    """Packets that were accepted before, and are not any more."""
+    example: Place
+
+
 class Spoilt(msgspec.Struct, frozen=True):
     """One reason why bytes could not be read."""
 
@@ -185,6 +201,7 @@ class Survey(msgspec.Struct, frozen=True):
     endings: list[Ending]
     sessions: list[Session]
     violations: list[Violation]
+    believed: list[Believed]
     spoilt: list[Spoilt]
     accounts: list[Account]
     """The largest sources."""
@@ -220,6 +237,7 @@ def survey(lake: Path) -> Survey:
             endings=_rows(connection, _ENDINGS, Ending),
             sessions=_rows(connection, _SESSIONS, Session),
             violations=_rows(connection, _VIOLATIONS, Violation),
+            believed=_rows(connection, _BELIEVED, Believed),
             spoilt=_rows(connection, _SPOILT, Spoilt),
             accounts=_rows(connection, f"{_ACCOUNTS} LIMIT {TOP}", Account),
             parts={row[0]: row[1] for row in _fetch(connection, _PARTS)},
@@ -331,6 +349,12 @@ _VIOLATIONS: Final = f"""
         count(*) FILTER (direction = 'to_server') AS by_client, count(*) FILTER (direction = 'to_client') AS by_server,
         count_if(ended_session) AS ended, {_EXAMPLE} AS example
     FROM violations GROUP BY protocol, rule, clause ORDER BY any_value(severity) = 'tolerated', count DESC, rule
+"""  # noqa: S608 - our own text
+
+_BELIEVED: Final = f"""
+    SELECT accepted, rule, clause, any_value(text) AS text, count(*) AS count, count(DISTINCT node_id) AS nodes,
+        count(*) FILTER (was_accepted AND NOT accepted) AS now, {_EXAMPLE} AS example
+    FROM security GROUP BY accepted, rule, clause ORDER BY accepted IS NULL, accepted DESC, count DESC, rule
 """  # noqa: S608 - our own text
 
 _SPOILT: Final = f"""

@@ -9,18 +9,23 @@ It refuses to know any protocol: a room's `conversation` module is the argument.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from itertools import product
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from wirelake.errors import FaultLike
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["DIRECTIONS", "FINDING", "Conversation", "conversation", "forbidden", "intervals", "is_milestone"]
+__all__ = ["DIRECTIONS", "FINDING", "Conversation", "breaches", "conversation", "forbidden", "intervals", "is_milestone", "odd"]
 
-DIRECTIONS: Final = {"CLIENT": "to_server", "SERVER": "to_client"}
-"""Speaker -> the direction of what they say."""
+DIRECTIONS: Final = {"CLIENT": ("to_server",), "SERVER": ("to_client",), "NODE": ("to_server", "to_client")}
+"""Speaker -> the directions of what they say; a node speaks on connections it opened, and on those of others."""
 
 FINDING: Final = ("session_id", "message_id", "ts", "protocol", "direction", "rule", "source", "offset", "length")
 """What every finding says; clause, text and gravity of a rule are looked up later, for all of them at once."""
@@ -37,22 +42,21 @@ class Conversation(msgspec.Struct, frozen=True):
 
     @property
     def milestones(self) -> list[tuple[str, str]]:
-        """Utterances that change the state somewhere in the table."""
-        return sorted({(direction, name) for _, direction, name in self.moves})
+        """Utterances that change the state somewhere in the table; none, if nothing is ever forbidden."""
+        return sorted({(direction, name) for _, direction, name in self.moves}) if self.refusals else []
 
 
 def conversation(room: ModuleType) -> Conversation:
     """Read a room's `INITIAL`, `TRANSITIONS`, `MESSAGES`, `State`, `Speaker` and `refusal`."""
     moves, refusals = {}, {}
-    for state in room.State:
-        for speaker in room.Speaker:
-            for message in room.MESSAGES:
-                at = (int(state), DIRECTIONS[speaker.name], message.__struct_config__.tag)
-                after = room.TRANSITIONS.get((state, speaker, message))
-                if after is None:
-                    refusals[at] = room.refusal(state, speaker, message).name
-                elif after != state:
-                    moves[at] = int(after)
+    for state, speaker, message in product(room.State, room.Speaker, room.MESSAGES):
+        after = room.TRANSITIONS.get((state, speaker, message))
+        for direction in DIRECTIONS[speaker.name]:
+            at = (int(state), direction, message.__struct_config__.tag)
+            if after is None:
+                refusals[at] = room.refusal(state, speaker, message).name
+            elif after != state:
+                moves[at] = int(after)
     return Conversation(int(room.INITIAL), moves, refusals)
 
 
@@ -66,7 +70,7 @@ def _lookup(entries: dict[tuple[int, str, str], int] | dict[tuple[int, str, str]
 
 def is_milestone(talk: Conversation) -> str:
     """The condition, over columns `direction` and `name`, that a message is one of the few that are folded."""
-    return " OR ".join(f"(direction = '{direction}' AND name = '{name}')" for direction, name in talk.milestones)
+    return " OR ".join(f"(direction = '{direction}' AND name = '{name}')" for direction, name in talk.milestones) or "false"
 
 
 def _is_refused(talk: Conversation) -> str:
@@ -74,9 +78,12 @@ def _is_refused(talk: Conversation) -> str:
     names: dict[tuple[int, str], list[str]] = {}
     for state, direction, name in talk.refusals:
         names.setdefault((state, direction), []).append(f"'{name}'")
-    return " OR ".join(
-        f"(known.state = {state} AND said.direction = '{direction}' AND said.name IN ({', '.join(forbidden_names)}))"
-        for (state, direction), forbidden_names in names.items()
+    return (
+        " OR ".join(
+            f"(known.state = {state} AND said.direction = '{direction}' AND said.name IN ({', '.join(forbidden_names)}))"
+            for (state, direction), forbidden_names in names.items()
+        )
+        or "false"
     )
 
 
@@ -113,6 +120,22 @@ def intervals(sessions: DataFrame, talk: Conversation) -> DataFrame:
 
     walk = sql.aggregate(sql.sort_array("milestones"), start, step, finish)
     return sessions.select("session_id", walk.alias("intervals")).select("session_id", sql.inline("intervals"))
+
+
+def odd(faults: Iterable[FaultLike]) -> dict[FaultLike, Column]:
+    """What the bits of the column `oddities` mean, the lowest first: fault -> the condition that its bit is set."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return {fault: sql.col("oddities").bitwiseAND(1 << bit) != 0 for bit, fault in enumerate(faults)}
+
+
+def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Column]) -> DataFrame:
+    """Rows of a room's table that break a rule by their fields: one finding for each condition that holds."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    broken = sql.array(*(sql.when(condition, fault.name) for fault, condition in conditions.items()))
+    suspects = own.where(reduce(lambda one, other: one | other, conditions.values()))
+    return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit(protocol)).select(*FINDING)
 
 
 def forbidden(messages: DataFrame, sessions: DataFrame, talk: Conversation) -> DataFrame:

@@ -9,14 +9,14 @@ from typing import Final
 
 from wirelake.errors import LakeError
 from wirelake.lake.schema import Table
-from wirelake.lake.tables import connections, emp, exchanges, ledger, messages, quarantine, sessions, violations
+from wirelake.lake.tables import connections, exchanges, ledger, messages, quarantine, rooms, security, sessions, violations
 
 __all__ = ["GOLD", "SILVER", "TABLES", "table"]
 
-SILVER: Final = (messages.TABLE, emp.TABLE, connections.TABLE, quarantine.TABLE, ledger.TABLE)
+SILVER: Final = (messages.TABLE, *rooms.TABLES, connections.TABLE, quarantine.TABLE, ledger.TABLE)
 """Written where captures are decoded, and published in this order: a source that is in the ledger is in all of them."""
 
-GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE)
+GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE)
 """Built by Spark SQL from the others, in this order."""
 
 TABLES: Final[dict[str, Table]] = {table.name: table for table in (*SILVER, *GOLD)}

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wirelake import protocols
 from wirelake.capture.blocks import RUN_FLOW, RUN_START, RUN_STOP, RUN_TO_SERVER, Block, Flow, Source
@@ -19,7 +20,6 @@ from wirelake.lake.schema import TIME
 from wirelake.lake.streams import Carried, Speaker, Speech, clip, join, trace
 from wirelake.lake.tables import connections, ledger, messages, quarantine
 from wirelake.protocols.arrow import binary, names
-from wirelake.protocols.emp.options import Limits
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, compiled
 
 __all__ = ["Batches", "DecodeOptions", "Decoder"]
@@ -36,11 +36,16 @@ DIRECTIONS: Final = ("to_client", "to_server")
 class DecodeOptions(msgspec.Struct, frozen=True):
     """What decoding may be told."""
 
-    emp: Limits = Limits()
+    rooms: dict[str, dict[str, Any]] = {}
+    """Protocol -> what its `Limits` are told; what is not named is as the room has it."""
     json_bodies: bool = True
     """Fill `body_json` where a body is a JSON object or array."""
     max_raw: int = 1024 * 1024
     """Bytes of one row of `quarantine`; longer stretches take several."""
+
+    def limits(self, protocol: str) -> Any:
+        """The limits of one room."""
+        return msgspec.convert(self.rooms.get(protocol, {}), protocols.room(protocol).Limits)
 
 
 class Decoder:
@@ -97,19 +102,20 @@ class Decoder:
             if protocol not in protocols.ROOMS:
                 self._account("other", f"no room for {protocol}", int((runs[:, RUN_STOP] - runs[:, RUN_START]).sum()), len(runs))
                 continue
-            on_wire = np.array([flow.observed_by == "wire" for flow in block.flows])[runs[:, RUN_FLOW]]
-            if not on_wire.all():
-                self._decode(protocol, block, Speech(data, runs[~on_wire], block.pieces), carry=False)
-            if on_wire.any():
-                speech = join(data, runs[on_wire], block.pieces, block.flows, self._carried)
+            # Records hold whole messages and a datagram stands for itself; only what was seen of a stream must be put together.
+            streams = np.array([flow.observed_by == "wire" and flow.transport != "udp" for flow in block.flows])[runs[:, RUN_FLOW]]
+            if not streams.all():
+                self._decode(protocol, block, Speech(data, runs[~streams], block.pieces), carry=False)
+            if streams.any():
+                speech = join(data, runs[streams], block.pieces, block.flows, self._carried)
                 self._decode(protocol, block, speech, carry=True)
 
     def _decode(self, protocol: str, block: Block, speech: Speech, *, carry: bool) -> None:
         """Walk the runs, a table of rows at a time."""
         room, shape = protocols.room(protocol), protocols.columns(protocol)
-        limits = getattr(self._options, protocol)
+        limits = self._options.limits(protocol)
         rows = np.zeros(ROWS * shape.ROW_COLUMNS, np.int64)
-        parts = np.zeros((ROWS + limits.max_extension_blocks) * shape.PART_COLUMNS, np.int64)
+        parts = np.zeros((ROWS + limits.max_parts) * shape.PART_COLUMNS, np.int64)
         run_of = np.zeros(ROWS, np.int64)
         starts, stops = np.ascontiguousarray(speech.runs[:, RUN_START]), np.ascontiguousarray(speech.runs[:, RUN_STOP])
         ends = stops.copy()
@@ -138,16 +144,18 @@ class Decoder:
         if not len(rows):
             return
         self._account("message", protocol, int(rows[:, LENGTH].sum()), len(rows))
-        made = shape.columns(speech.data, rows, parts, getattr(self._options, protocol), self._options.json_bodies)
+        made = shape.columns(speech.data, rows, parts, self._options.limits(protocol), self._options.json_bodies)
         offsets, first_seen = trace(speech.pieces, rows[:, START])
         lasts, ts = trace(speech.pieces, rows[:, START] + rows[:, LENGTH] - 1)
         del first_seen  # a message is there when its last byte is
         source = block.source
+        connection = pa.DictionaryArray.from_arrays(
+            pa.array(runs[:, RUN_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in block.flows], pa.binary())
+        )
         leading: dict[str, pa.Array] = {
             "message_id": _message_ids(source.id, offsets),
-            "session_id": pa.DictionaryArray.from_arrays(
-                pa.array(runs[:, RUN_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in block.flows], pa.binary())
-            ),
+            "session_id": connection if made.sessions is None else pc.coalesce(made.sessions, connection.cast(pa.binary())),
+            "connection_id": connection,
             "ts": pa.array(ts, pa.int64()).cast(TIME),
             "direction": names(runs[:, RUN_TO_SERVER], DIRECTIONS),
             "source": _constant(source.path, len(rows)),
@@ -195,6 +203,7 @@ class Decoder:
     ) -> None:
         row = {
             "session_id": flow.session_id if flow else None,
+            "connection_id": flow.session_id if flow else None,
             "ts": ts,
             "protocol": flow.protocol if flow else None,
             "direction": None if to_server is None else DIRECTIONS[to_server],
@@ -220,7 +229,7 @@ class Decoder:
         noted += [(block.flows[event.flow], event.ts, event.offset, event.what, event.by, event.detail) for event in block.events]
         rows = [
             {
-                "session_id": flow.session_id,
+                "connection_id": flow.session_id,
                 "ts": ts,
                 "protocol": flow.protocol,
                 "what": what,

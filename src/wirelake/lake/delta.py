@@ -109,13 +109,13 @@ def batch(lake: Path, table: Table) -> int | None:
     return None if opened is None else opened.transaction_version(_APP)
 
 
-def _commit(lake: Path, table: Table, added: Sequence[File], number: int, mode: str) -> bool:
+def _commit(lake: Path, table: Table, added: Sequence[File], number: int, mode: str, *, again: bool = False) -> bool:
     create(lake, table)
     opened = _open(lake, table)
     if opened is None:
         raise LakeError(f"table {table.name} of {lake} vanished while it was written")
     there = opened.transaction_version(_APP)
-    if there is not None and there >= number:
+    if there is not None and (there > number or (there == number and not again)):
         return False
     if opened.schema() != _delta_schema(table):
         raise LakeError(f"table {table.name} of {lake} has other columns than this version of wirelake writes: use a new lake folder")
@@ -136,9 +136,12 @@ def append(lake: Path, table: Table, added: Sequence[File], number: int) -> bool
     return _commit(lake, table, added, number, "append")
 
 
-def replace(lake: Path, table: Table, added: Sequence[File], number: int) -> bool:
-    """Publish files as the whole contents as of batch `number`; False, and nothing changes, if they are that already."""
-    return _commit(lake, table, added, number, "overwrite")
+def replace(lake: Path, table: Table, added: Sequence[File], number: int, *, again: bool = False) -> bool:
+    """Publish files as the whole contents as of batch `number`; False, and nothing changes, if they are that already.
+
+    `again` replaces the contents of that very batch: what it says depends on more than the batch.
+    """
+    return _commit(lake, table, added, number, "overwrite", again=again)
 
 
 def files(lake: Path, table: Table) -> list[Path]:

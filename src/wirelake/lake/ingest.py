@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from wirelake.protocols.event_mesh.trust import TrustStore
+
 __all__ = ["SUFFIXES", "IngestResult", "Progress", "expand", "ingest"]
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
@@ -125,10 +127,12 @@ def ingest(
     *,
     ports: Mapping[int, str] | None = None,
     late_seconds: float = LATE_SECONDS,
+    keys: TrustStore | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
     """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
 
+    `keys` are what packets are verified with; giving others later judges all of history anew. Without paths that is all that happens.
     `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
     """
     started = time.monotonic()
@@ -145,10 +149,10 @@ def ingest(
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         if plan.fresh:
             batch, counts = _run(spark, root, plan.fresh, options or DecodeOptions(), dict(ports or protocols.ports()), progress)
-        total = len(gold.stale(root))
+        total = len(gold.stale(root, keys))
         steps = iter(range(total))
         built = gold.refresh(
-            spark, root, late_seconds, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
+            spark, root, late_seconds, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
         )
     return IngestResult(
         batch=batch,

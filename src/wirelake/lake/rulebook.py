@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from wirelake.errors import FaultLike
 from wirelake.lake.rules import emp as emp_rules
+from wirelake.lake.rules import event_mesh as event_mesh_rules
 from wirelake.protocols.emp import conversation as emp_conversation
 from wirelake.protocols.emp.faults import Fault as EmpFault
+from wirelake.protocols.event_mesh import conversation as event_mesh_conversation
+from wirelake.protocols.event_mesh.faults import Fault as EventMeshFault
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ROOMS", "Room", "rules"]
+__all__ = ["LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "Room", "rules"]
 
 
 class Judged(FaultLike, Protocol):
@@ -41,12 +44,36 @@ class Room(NamedTuple):
     """messages, paired, facts -> findings that depend on what was not said before."""
     greetings: Callable[[DataFrame], DataFrame]
     """The room's table -> per session `client_version`, `server_version`, `accepted`, `error_code`."""
+    session: str | None = None
+    """What a session is, if it is not a connection: NODE or LINK."""
+    silence: float | None = None
+    """Seconds without a word after which a session counts as silent; None where only a connection's end tells."""
 
+
+NODE: Final = "node"
+"""A session is somebody who speaks, on whatever connections."""
+LINK: Final = "link"
+"""A session is a conversation of two that outlives its connections."""
 
 ROOMS: Final = {
     "emp": Room(emp_conversation, EmpFault, emp_rules.by_fields, emp_rules.guards, emp_rules.greetings),
+    "event_mesh": Room(
+        event_mesh_conversation,
+        EventMeshFault,
+        event_mesh_rules.by_fields,
+        event_mesh_rules.guards,
+        event_mesh_rules.greetings,
+        NODE,
+        event_mesh_rules.SILENCE_SECONDS,
+    ),
 }
 """Protocol, which is also the name of its table -> its room."""
+
+SESSION_IS: Final = {name: room.session for name, room in ROOMS.items()}
+"""Protocol -> what its sessions are; None: connections."""
+
+SILENCE: Final = {name: room.silence for name, room in ROOMS.items() if room.silence is not None}
+"""Protocol -> seconds without a word after which a session of it is silent."""
 
 
 def rules() -> dict[str, dict[str, str]]:

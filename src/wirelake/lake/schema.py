@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-__all__ = ["TIME", "Table", "column", "comment", "room"]
+__all__ = ["CONNECTION", "SESSION", "TIME", "Table", "column", "comment", "room"]
 
 TIME: Final = pa.timestamp("us", "UTC")
 """Every time in the lake: microseconds, UTC."""
@@ -41,9 +41,15 @@ def comment(field: pa.Field) -> str:
     return said.decode()
 
 
+SESSION: Final = column(
+    "session_id", pa.binary(), "16 bytes: the conversation it belongs to: a connection, a node, a link. The key of `sessions`."
+)
+CONNECTION: Final = column("connection_id", pa.binary(), "16 bytes: the connection it was seen on. The key of `connections`.")
+
 _LEADING: Final = (
     column("message_id", pa.binary(), "16 bytes: the source's id, then the offset of the first byte, big-endian. The key of `messages`."),
-    column("session_id", pa.binary(), "16 bytes: the connection the message was said on. The key of `sessions`."),
+    SESSION,
+    CONNECTION,
     column("ts", TIME, "When the last byte of the message was seen."),
     column("direction", pa.string(), "`to_server` when the client speaks, `to_client` when the server does."),
     column("source", pa.string(), "The file the bytes came from."),

@@ -1,4 +1,4 @@
-"""A trust store as a file: JSON that only its owner may read, replaced whole or not at all.
+"""A trust store, and a node's own credentials, as files: JSON that only its owner may read, replaced whole or not at all.
 
 It refuses to know packets and what trust means: `protocols.event_mesh.trust` does.
 """
@@ -15,11 +15,13 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import UsageError, WirelakeError
+from wirelake.protocols.event_mesh.builder import Credentials
 from wirelake.protocols.event_mesh.trust import Key, TrustStore
 
-__all__ = ["load", "load_bytes", "save", "save_bytes"]
+__all__ = ["load", "load_bytes", "load_credentials", "save", "save_bytes", "save_credentials"]
 
 _FORMAT: Final = "wirelake-trust-1"
+_NODE_FORMAT: Final = "wirelake-node-1"
 PRIVATE: Final = 0o600
 
 
@@ -39,6 +41,36 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
     format: str
     keys: list[_Entry]
+
+
+class _Node(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The whole file of a node's own credentials; bytes are hex."""
+
+    format: str
+    node_id: str
+    auth_key_id: str | None = None
+    secret: str | None = None
+    seed: str | None = None
+    with_public_key: bool = False
+
+
+def load_credentials(path: str | Path) -> Credentials:
+    """The credentials in a file; raises UsageError if it holds none, or if others may read it."""
+    try:
+        found = msgspec.json.decode(load_bytes(path), type=_Node)
+        if found.format != _NODE_FORMAT:
+            raise UsageError(f"{path}: not the credentials of a node: {found.format[:40]!r}")
+        return Credentials(
+            bytes.fromhex(found.node_id), _octets(found.auth_key_id), _octets(found.secret), _octets(found.seed), found.with_public_key
+        )
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as reason:
+        raise UsageError(f"{path}: not the credentials of a node: {reason}") from None
+
+
+def save_credentials(path: str | Path, own: Credentials) -> None:
+    """Write a node's own credentials, as `save` writes a store."""
+    node = _Node(_NODE_FORMAT, own.node_id.hex(), _text(own.auth_key_id), _text(own.secret), _text(own.seed), own.with_public_key)
+    save_bytes(path, msgspec.json.format(msgspec.json.encode(node)) + b"\n")
 
 
 def load(path: str | Path) -> TrustStore:

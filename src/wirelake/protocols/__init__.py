@@ -8,17 +8,28 @@ from typing import Final
 
 from wirelake.errors import UsageError
 
-__all__ = ["ROOMS", "columns", "ports", "room", "sniff"]
+__all__ = ["ROOMS", "columns", "named", "ports", "room", "sniff", "spelling"]
 
-ROOMS: Final = ("emp",)
-"""The protocols that can be spoken and read."""
+ROOMS: Final = ("emp", "event_mesh")
+"""The protocols that can be spoken and read. A name is that of a module and of a table; people may write it with hyphens."""
+
+
+def spelling(name: str) -> str:
+    """A protocol's name as people type it."""
+    return name.replace("_", "-")
+
+
+def named(text: str) -> str:
+    """The protocol that people call so; raises UsageError if there is none."""
+    name = text.replace("-", "_")
+    if name not in ROOMS:
+        raise UsageError(f"unknown protocol {text!r}: choose one of {', '.join(map(spelling, ROOMS))}")
+    return name
 
 
 def room(name: str) -> ModuleType:
     """The room of a protocol; importing it happens here, so that nobody pays for rooms they do not enter."""
-    if name not in ROOMS:
-        raise UsageError(f"unknown protocol {name!r}: choose one of {', '.join(ROOMS)}")
-    return import_module(f"wirelake.protocols.{name}")
+    return import_module(f"wirelake.protocols.{named(name)}")
 
 
 def columns(name: str) -> ModuleType:

@@ -8,14 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from wirelake.protocols.kernel import compiled, kernel
 
-__all__ = ["Array", "binary", "decimals", "field", "hexes", "integers", "names", "nulls", "truths"]
+__all__ = ["Array", "Columns", "binary", "decimals", "field", "hexes", "integers", "names", "nulls", "truths"]
 
 Array = np.ndarray[Any, Any]
+
+
+class Columns(msgspec.Struct):
+    """A block of messages as columns: what a room's `columns` gives."""
+
+    own: dict[str, pa.Array]
+    """The columns of the room's SCHEMA."""
+    shared: dict[str, pa.Array]
+    """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
+    sessions: pa.Array | None = None
+    """16 bytes each: whose session a message belongs to, if the room knows better than the connection; null where it does not."""
 
 
 def field(name: str, kind: pa.DataType, comment: str, *, nullable: bool = True) -> pa.Field:

@@ -23,6 +23,9 @@ Frames = tuple[bytes, list[list[int]], list[int]]
 class Buffer:
     """The unread end of a stream."""
 
+    takes_datagrams = False
+    """Whether what it is fed must be whole messages, one at a time."""
+
     def __init__(self, scan: Callable[..., Any], columns: int, part_columns: int, limits: tuple[int, ...], parts_per_frame: int) -> None:
         self._scan = active(scan)
         self._columns = columns

@@ -28,6 +28,7 @@ __all__ = [
     "compiled",
     "i64",
     "kernel",
+    "positions",
     "table",
     "u16",
     "u32",
@@ -130,6 +131,15 @@ def table(rows: int, columns: int) -> Any:
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
 
     return np.zeros(rows * columns, np.int64)
+
+
+def positions(places: list[int]) -> Any:
+    """Where runs begin or end, as the active kernels read them."""
+    if not _use_compiled:
+        return places
+    import numpy as np  # noqa: PLC0415 - only where kernels run compiled
+
+    return np.array(places, np.int64)
 
 
 @kernel

@@ -1,1 +1,1 @@
-"""How bytes move: one tiny stream interface, and what stands behind it. It refuses to know protocols."""
+"""How bytes move: two tiny interfaces, for streams and for datagrams, and what stands behind them. It refuses to know protocols."""

@@ -1,13 +1,16 @@
-"""A pair of streams inside one process: what one sends the other receives. For tests and for embedding both ends."""
+"""Streams and datagrams inside one process: what one end sends the other receives. For tests and for embedding both ends."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections import deque
 from typing import Final
 
+from wirelake.transports.datagram import BATCH, Datagram
 from wirelake.transports.stream import Address
 
-__all__ = ["MemoryStream", "pair"]
+__all__ = ["MemoryEndpoint", "MemoryNetwork", "MemoryStream", "pair"]
 
 HIGH: Final = 256 * 1024
 """Bytes in flight above which a stream is congested."""
@@ -93,3 +96,62 @@ def pair(cut: int | None = None) -> tuple[MemoryStream, MemoryStream]:
     one, two = MemoryStream(1, cut), MemoryStream(2, cut)
     one._other, two._other = two, one
     return one, two
+
+
+class MemoryNetwork:
+    """Datagrams inside one process: endpoints by address. What is sent to nobody is gone, as anywhere else."""
+
+    def __init__(self, max_queue: int = 8192) -> None:
+        self.max_queue = max_queue
+        self.endpoints: dict[Address, MemoryEndpoint] = {}
+
+    def endpoint(self, name: str, port: int = 1) -> MemoryEndpoint:
+        """A new endpoint at an address that must be free."""
+        if (name, port) in self.endpoints:
+            raise OSError(errno.EADDRINUSE, f"{name}:{port} is in use")
+        self.endpoints[name, port] = found = MemoryEndpoint(self, (name, port))
+        return found
+
+
+class MemoryEndpoint:
+    """One place in a network of memory."""
+
+    def __init__(self, network: MemoryNetwork, local: Address) -> None:
+        self.kind = "memory"
+        self.local = local
+        self.lost = 0
+        self.unsent = 0
+        self._network = network
+        self._queue: deque[Datagram] = deque()
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    async def receive(self) -> list[Datagram]:
+        """See Endpoint."""
+        while not self._queue and not self._closed:
+            self._changed.clear()
+            await self._changed.wait()
+        return [self._queue.popleft() for _ in range(min(len(self._queue), BATCH))]
+
+    def send(self, data: bytes, to: Address) -> bool:
+        """See Endpoint."""
+        other = self._network.endpoints.get(to)
+        if self._closed:
+            self.unsent += 1
+        elif other is not None:
+            if len(other._queue) < self._network.max_queue:
+                other._queue.append((data, self.local))
+                other._changed.set()
+            else:
+                other.lost += 1
+        return True
+
+    async def ready(self) -> None:
+        """See Endpoint: there is always room to send."""
+
+    async def close(self) -> None:
+        """See Endpoint."""
+        self._closed = True
+        self._queue.clear()
+        self._network.endpoints.pop(self.local, None)
+        self._changed.set()

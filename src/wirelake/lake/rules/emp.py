@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from wirelake.lake.audit import FINDING
+from wirelake.lake.audit import FINDING, breaches, odd
 from wirelake.lake.pairing import REPEATS, UNMATCHED
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
@@ -35,13 +35,7 @@ def by_fields(emp: DataFrame) -> DataFrame:
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     is_other_version = sql.expr(f"type = {int(MessageType.HELLO)} AND fault IS NULL AND version != {VERSION}")
-    oddities = sql.col("oddities")
-    broken = sql.array(
-        sql.when(is_other_version, Fault.VERSION_UNSUPPORTED.name),
-        *(sql.when(oddities.bitwiseAND(1 << bit) != 0, fault.name) for bit, fault in enumerate(ODDITIES)),
-    )
-    suspects = emp.where(is_other_version | (oddities != 0))
-    return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit("emp")).select(*FINDING)
+    return breaches(emp, "emp", {Fault.VERSION_UNSUPPORTED: is_other_version} | odd(ODDITIES))
 
 
 def mismatched(paired: DataFrame) -> DataFrame:

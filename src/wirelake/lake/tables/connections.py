@@ -15,10 +15,10 @@ __all__ = ["TABLE"]
 
 TABLE: Final = Table(
     "connections",
-    ("session_id", "source", "offset", "what", "by"),
+    ("connection_id", "source", "offset", "what", "by"),
     pa.schema(
         [
-            column("session_id", pa.binary(), "16 bytes: the connection. The key of `sessions`."),
+            column("connection_id", pa.binary(), "16 bytes: the connection."),
             column("ts", TIME, "When it happened; of `seen`, when the first of its bytes was."),
             column("protocol", pa.string(), "The room: `emp`, …"),
             column(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from wirelake.lake.pairing import OPENS, REPEATS
-from wirelake.lake.schema import TIME, Table, column
+from wirelake.lake.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,7 +27,7 @@ TABLE: Final = Table(
     ("request_message_id",),
     pa.schema(
         [
-            column("session_id", pa.binary(), "16 bytes: the connection. The key of `sessions`."),
+            SESSION,
             column("protocol", pa.string(), "The room: `emp`, …"),
             column("requested_by", pa.string(), "`client` or `server`."),
             column("correlation_id", pa.string(), "What ties the response to the request; free to be used again once answered."),

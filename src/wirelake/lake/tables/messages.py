@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.schema import TIME, Table, column
+from wirelake.lake.schema import CONNECTION, SESSION, TIME, Table, column
 
 __all__ = ["TABLE"]
 
@@ -19,7 +19,8 @@ TABLE: Final = Table(
     pa.schema(
         [
             column("message_id", pa.binary(), "16 bytes: the source's id, then the offset of the first byte, big-endian."),
-            column("session_id", pa.binary(), "16 bytes: the connection the message was said on. The key of `sessions`."),
+            SESSION,
+            CONNECTION,
             column("ts", TIME, "When the last byte of the message was seen."),
             column("protocol", pa.string(), "The room: `emp`, …"),
             column("direction", pa.string(), "`to_server` when the client speaks, `to_client` when the server does."),

@@ -18,7 +18,8 @@ TABLE: Final = Table(
     ("source", "offset", "length", "layer"),
     pa.schema(
         [
-            column("session_id", pa.binary(), "16 bytes: the connection; null if the bytes belong to none."),
+            column("session_id", pa.binary(), "16 bytes: the conversation; null if the bytes belong to none."),
+            column("connection_id", pa.binary(), "16 bytes: the connection; null if the bytes belong to none."),
             column("ts", TIME, "When the first of the bytes was seen; null if the source does not say."),
             column("protocol", pa.string(), "The room that could not read them; null if none was asked."),
             column("direction", pa.string(), "`to_server` or `to_client`; null outside a connection."),

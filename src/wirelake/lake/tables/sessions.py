@@ -1,4 +1,4 @@
-"""`sessions`: every connection, from its handshake to its end. Built from the other tables.
+"""`sessions`: every conversation, from its handshake to its end. Built from the other tables.
 
 It refuses to know what a handshake is in a given protocol: the rooms say which versions were offered, and whether they were accepted.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from wirelake.lake.rulebook import ROOMS
+from wirelake.lake.rulebook import NODE, ROOMS, SESSION_IS
 from wirelake.lake.schema import TIME, Table, column
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ TABLE: Final = Table(
     ("session_id",),
     pa.schema(
         [
-            column("session_id", pa.binary(), "16 bytes: the connection."),
+            column("session_id", pa.binary(), "16 bytes: the conversation: a connection, a node, or a link."),
             column("protocol", pa.string(), "The room: `emp`, …"),
             column("transport", pa.string(), "`tcp`, `tls`, `udp`, …"),
-            column("client_address", pa.string(), "Address of the side that opened the connection."),
-            column("client_port", pa.int32(), "Port of the side that opened the connection."),
-            column("server_address", pa.string(), "Address of the side that was listening."),
-            column("server_port", pa.int32(), "Port of the side that was listening."),
+            column("client_address", pa.string(), "Address of the side that opened the connection, or of the node."),
+            column("client_port", pa.int32(), "Port of the side that opened the connection, or of the node."),
+            column("server_address", pa.string(), "Address of the side that was listening; null of a node, which speaks to many."),
+            column("server_port", pa.int32(), "Port of the side that was listening; null of a node."),
             column("known_by", pa.string(), "How the protocol was recognised: `tag`, `port` or `bytes`."),
             column("observed_by", pa.string(), "Who saw the traffic: `client`, `server` (a recording peer) or `wire` (a packet capture)."),
             column("opened", TIME, "When it was opened; when it was first seen, if its opening was not."),
@@ -48,7 +48,10 @@ TABLE: Final = Table(
             column("bytes_to_client", pa.int64(), "Bytes of the messages the server sent."),
             column("requests", pa.int64(), "Requests made by either side."),
             column("answered", pa.int64(), "Requests that were answered, late ones included."),
-            column("ended_how", pa.string(), "`bye` or `error` (said), `reset` or `eof` (without a word), or `open`."),
+            column("connections", pa.int64(), "Connections it was seen on."),
+            column("keepalives", pa.int64(), "Pings, pongs and heartbeats."),
+            column("silences", pa.int64(), "How often it said nothing for longer than its protocol allows; null where none tells."),
+            column("ended_how", pa.string(), "`bye` or `error` (said), `reset` or `eof` (without a word), `silence` (a node) or `open`."),
             column("ended_by", pa.string(), "`client` or `server`; null if that is not known or it did not end."),
             column("error_code", pa.int16(), "The code of the first error message; null if there was none."),
             column("violations", pa.int64(), "Broken rules, tolerated ones included."),
@@ -56,7 +59,7 @@ TABLE: Final = Table(
             column("offset", pa.int64(), "Where in that file."),
         ]
     ),
-    "One row per connection.",
+    "One row per conversation.",
 )
 
 
@@ -70,10 +73,19 @@ def build(facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **rooms
     joined = reduce(lambda left, right: left.join(right, "session_id", "left"), [greetings, asked, broken], facts)
 
     opened, last = sql.coalesce("opened.ts", "first_seen"), sql.col("last_seen")
-    has_greeted = sql.col("client_greeted").isNotNull() & sql.col("server_greeted").isNotNull()
+    greeted = [sql.col(name).isNotNull() for name in ("client_greeted", "server_greeted")]
+    is_node = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == NODE])
+    has_greeted = (greeted[0] & greeted[1]) | (is_node & (greeted[0] | greeted[1]))
     is_complete = has_greeted & sql.coalesce("accepted", sql.lit(False))
     has_parted, has_reset, has_closed = (sql.col(name).isNotNull() for name in ("parting", "reset", "closed"))
-    ended_how = sql.when(has_parted, sql.col("parting.how")).when(has_reset, "reset").when(has_closed, "eof").otherwise("open")
+    ended_how = (
+        sql.when(sql.col("is_silent"), "silence")
+        .when(is_node, "open")
+        .when(has_parted, sql.col("parting.how"))
+        .when(has_reset, "reset")
+        .when(has_closed, "eof")
+        .otherwise("open")
+    )
     ended_by = sql.when(has_parted, sql.col("parting.by")).when(has_reset, sql.col("reset.by")).when(has_closed, sql.col("closed.by"))
     derived = {
         "opened": opened,
@@ -81,7 +93,7 @@ def build(facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **rooms
         "duration_us": sql.unix_micros(last) - sql.unix_micros(opened),
         "handshake": sql.when(is_complete, "complete").when(has_greeted | has_parted, "refused").otherwise("incomplete"),
         "ended_how": ended_how,
-        "ended_by": sql.nullif(ended_by, sql.lit("")),
+        "ended_by": sql.when(~is_node, sql.nullif(ended_by, sql.lit(""))),
         **{name: sql.coalesce(name, sql.lit(0)) for name in ("requests", "answered", "violations")},
     }
     return joined.select(*(derived.get(name, sql.col(name)).alias(name) for name in TABLE.schema.names))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from wirelake.lake.audit import FINDING, conversation, forbidden
 from wirelake.lake.rulebook import ROOMS, rules
-from wirelake.lake.schema import TIME, Table, column
+from wirelake.lake.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +31,7 @@ TABLE: Final = Table(
     ("source", "offset", "rule"),
     pa.schema(
         [
-            column("session_id", pa.binary(), "16 bytes: the connection. The key of `sessions`."),
+            SESSION,
             column("message_id", pa.binary(), "The message in `messages`; null for bytes that are none, and for what was not said."),
             column("ts", TIME, "When it was seen; of something that did not happen in time, when the time was up."),
             column("protocol", pa.string(), "The room: `emp`, …"),

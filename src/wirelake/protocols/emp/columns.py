@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from wirelake.errors import DecodeError
-from wirelake.protocols.arrow import Array, binary, decimals, field, integers, names, nulls, truths
+from wirelake.protocols.arrow import Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
 from wirelake.protocols.emp.messages import APPLICATION_FIRST, TYPES, ExtensionId, MessageType, name_of
 from wirelake.protocols.emp.scanner import (
@@ -37,7 +37,7 @@ from wirelake.protocols.emp.scanner import (
 from wirelake.protocols.emp.wire import unpack
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Columns", "columns", "readable"]
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "readable"]
 
 _EXTENSION: Final = pa.struct(
     [
@@ -86,15 +86,6 @@ _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 """Checks that bytes are JSON without making anything of it."""
 _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
-
-
-class Columns(msgspec.Struct):
-    """A block of messages as columns."""
-
-    own: dict[str, pa.Array]
-    """The columns of SCHEMA."""
-    shared: dict[str, pa.Array]
-    """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
 
 
 def readable(rows: Array) -> Array:

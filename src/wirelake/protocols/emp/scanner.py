@@ -108,6 +108,11 @@ class Limits(msgspec.Struct, frozen=True):
     sizes_exclude_themselves: bool = False
     """EMP-1, EMP-2: for peers whose sizes do not count the four bytes of the size field."""
 
+    @property
+    def max_parts(self) -> int:
+        """How many parts one message can have."""
+        return self.max_extension_blocks
+
     def for_scan(self) -> tuple[int, int, int, int]:
         """The same as the scanner wants it."""
         bias = 4 if self.sizes_exclude_themselves else 0

@@ -121,7 +121,7 @@ def _extension(data: bytes, parts: Sequence[int], index: int) -> Extension:
 def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
     """The one whole message that `data` is; raises DecodeError for anything else."""
     row = [0] * ROW_COLUMNS
-    parts = [0] * (PART_COLUMNS * limits.max_extension_blocks)
+    parts = [0] * (PART_COLUMNS * limits.max_parts)
     count, _, end, _ = scan(data, 0, len(data), row, parts, limits.for_scan())
     if count == 0:
         raise DecodeError(Fault.MESSAGE_CUT, len(data))
@@ -133,7 +133,7 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
 
 def buffer(limits: Limits = DEFAULT_LIMITS) -> Buffer:
     """A buffer that cuts a stream into messages."""
-    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_extension_blocks)
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
 
 
 def plain(message: Data | Application, limits: Limits = DEFAULT_LIMITS) -> bytes:

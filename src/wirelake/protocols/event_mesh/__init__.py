@@ -5,9 +5,11 @@ from wirelake.protocols.event_mesh.canonical import canonical
 from wirelake.protocols.event_mesh.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import DEFAULT_PORT
+from wirelake.protocols.event_mesh.options import Options, Place, RelayRule
 from wirelake.protocols.event_mesh.replay import RecentIds, ReplayCache
 from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.sealing import Sealed, Sealer, compress, unseal
+from wirelake.protocols.event_mesh.session import Now, Session
 from wirelake.protocols.event_mesh.trust import Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.verify import Identity, Receiver, Rejected, Verified
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode, scan, sniff, walk
@@ -21,13 +23,18 @@ __all__ = [
     "Identity",
     "Key",
     "Limits",
+    "Now",
+    "Options",
+    "Place",
     "Policy",
     "Receiver",
     "RecentIds",
     "Rejected",
+    "RelayRule",
     "ReplayCache",
     "Sealed",
     "Sealer",
+    "Session",
     "Speaker",
     "State",
     "Trust",

@@ -7,6 +7,7 @@ clocks and dice: ids and times come in.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -15,7 +16,19 @@ from wirelake.errors import LocalProtocolError
 from wirelake.protocols.event_mesh.canonical import canonical_payload
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.mac import mac
-from wirelake.protocols.event_mesh.messages import HEADER, TAIL, Event, EventType, Field, FieldType, Heartbeat, Hello, Message, Other
+from wirelake.protocols.event_mesh.messages import (
+    HEADER,
+    LONGEST_FIELD,
+    TAIL,
+    Event,
+    EventType,
+    Field,
+    FieldType,
+    Heartbeat,
+    Hello,
+    Message,
+    Other,
+)
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
 from wirelake.protocols.event_mesh.trust import SHORTEST_SECRET
 from wirelake.protocols.event_mesh.values import split
@@ -30,6 +43,8 @@ __all__ = ["Credentials", "build", "left", "ordered", "public_key_of"]
 HMAC_SIZE: Final = 32
 SIGNATURE_SIZE: Final = 64
 SEED_SIZE: Final = 32
+_RANKS: Final = {kind.value: 256 + place for place, kind in enumerate(TAIL)}
+"""EMM-5: what the fields of the tail count as; all others count as their number."""
 _MESSAGES: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
     EventType.HELLO: Hello,
     EventType.HEARTBEAT: Heartbeat,
@@ -56,9 +71,13 @@ class Credentials(msgspec.Struct, frozen=True):
 
 def ordered(fields: Iterable[Field]) -> list[Field]:
     """EMM-5: values cut into pieces, all types ascending but those of the tail, which come last in their own order."""
-    ranks = {kind: 256 + place for place, kind in enumerate(TAIL)}
-    pieces = [piece for field in fields for piece in split(field.type, field.value)]
-    return sorted(pieces, key=lambda piece: ranks.get(FieldType(piece.type), 0) if piece.type in ranks else piece.type)
+    pieces: list[Field] = []
+    for field in fields:
+        if len(field.value) < LONGEST_FIELD:
+            pieces.append(field)
+        else:
+            pieces += split(field.type, field.value)
+    return sorted(pieces, key=lambda piece: _RANKS.get(piece.type, piece.type))
 
 
 def left(fields: Iterable[Field], credentials: Credentials | None = None, limits: Limits = DEFAULT_LIMITS) -> int:
@@ -87,8 +106,7 @@ def build(
     unproven = _message(event_type, message_id, timestamp, tuple(kept), flags)
     data = encode(unproven, limits)
     if credentials is not None and (credentials.secret is not None or credentials.seed is not None):
-        covered = data[:HEADER] + canonical_payload(kept)  # EMM-7: the length in the header counts HMAC and signature already
-        data = data[:HEADER] + encode_fields([_proof(field, covered, credentials) for field in kept])
+        data = _proven(data, kept, credentials)
     row, parts = table(1, ROW_COLUMNS), table(limits.max_parts, PART_COLUMNS)
     active(scan)(array(data), 0, len(data), row, parts, limits.for_scan())
     if row[FAULT]:
@@ -123,13 +141,20 @@ def _with_proofs(fields: Iterable[Field], credentials: Credentials | None) -> li
     return ordered(kept)
 
 
-def _proof(field: Field, covered: bytes, credentials: Credentials) -> Field:
-    """EMM-27: HMAC and signature cover the same bytes, and neither the other."""
-    if field.type == FieldType.HMAC and credentials.secret is not None:
-        return Field(field.type, mac(credentials.secret, covered))
-    if field.type == FieldType.SIGNATURE and credentials.seed is not None:
-        return Field(field.type, _private_key(credentials.seed).sign(covered))
-    return field
+def _proven(data: bytes, kept: list[Field], credentials: Credentials) -> bytes:
+    """EMM-27: HMAC and signature, the last fields, cover the same bytes, and neither the other."""
+    proofs = (credentials.secret is not None) + (credentials.seed is not None)
+    types = [field.type for field in kept[:-proofs]]
+    plain = data[: len(data) - sum(2 + len(field.value) for field in kept[-proofs:])]
+    # EMM-7: the length in the header counts HMAC and signature already. Most packets are canonical as they stand.
+    in_order = types == sorted(types) and FieldType.ENCRYPTION not in types
+    covered = plain if in_order else data[:HEADER] + canonical_payload(kept)
+    made = []
+    if credentials.secret is not None:
+        made.append(Field(FieldType.HMAC, mac(credentials.secret, covered)))
+    if credentials.seed is not None:
+        made.append(Field(FieldType.SIGNATURE, _private_key(credentials.seed).sign(covered)))
+    return plain + encode_fields(made)
 
 
 def public_key_of(seed: bytes) -> bytes:
@@ -137,6 +162,7 @@ def public_key_of(seed: bytes) -> bytes:
     return _private_key(seed).public_key().public_bytes_raw()
 
 
+@lru_cache(maxsize=64)
 def _private_key(seed: bytes) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - only who signs pays for it
 

@@ -6,14 +6,14 @@ whoever has keys to say.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from wirelake.errors import DecodeError
-from wirelake.protocols.arrow import Array, binary, decimals, field, integers, names, nulls, truths
+from wirelake.protocols.arrow import Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
 from wirelake.protocols.event_mesh.messages import HEADER, LONGEST_FIELD, TYPES, FieldType, Flag, name_of
 from wirelake.protocols.event_mesh.scanner import (
@@ -45,7 +45,7 @@ from wirelake.protocols.event_mesh.scanner import (
 from wirelake.protocols.event_mesh.values import is_joined, parse_json
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, START
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Columns", "columns", "readable"]
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "readable", "session_of"]
 
 _FIELD: Final = pa.struct(
     [
@@ -103,20 +103,12 @@ SCHEMA: Final = pa.schema(
 """The columns of table `event_mesh` that are Event Mesh's own."""
 
 FAULTS: Final[dict[int, str]] = {fault.value: fault.name for fault in Fault}
+NODE_ID_SIZE: Final = 16
 OTHER: Final = 0
 """Stands for every event type without a name."""
 _NAMES: Final = {OTHER: "other"} | {number.value: name_of(message) for message, number in TYPES.items()}
 _KINDS: Final = ("event", "handshake", "keepalive", "event")
 _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
-
-
-class Columns(msgspec.Struct):
-    """A block of packets as columns."""
-
-    own: dict[str, pa.Array]
-    """The columns of SCHEMA."""
-    shared: dict[str, pa.Array]
-    """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
 
 
 def readable(rows: Array) -> Array:
@@ -155,7 +147,7 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
         "floats": _numbers(data, rows, parts, row_of, FieldType.FLOAT, ">f4", pa.float32()),
         "binaries": _joined(data, rows, parts, row_of, FieldType.BINARY),
         "jsons": jsons,
-        "node_id": _place(data, rows, NODE_ID, 16),
+        "node_id": _place(data, rows, NODE_ID, NODE_ID_SIZE),
         "auth_key_id": _place(data, rows, AUTH_KEY_ID, 4),
         "hmac": _place(data, rows, HMAC, 32),
         "signature": _place(data, rows, SIGNATURE, 64),
@@ -181,7 +173,23 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
         "body_json": _json(jsons) if json_bodies else nulls(pa.string(), len(rows)),
         "verified": nulls(pa.bool_(), len(rows)),
     }
-    return Columns(own, shared)
+    return Columns(own, shared, node_sessions(data, rows))
+
+
+def node_sessions(data: Array, rows: Array) -> pa.Array:
+    """Whose session a packet belongs to: that of the node it says it is from; null if it says none."""
+    valid = rows[:, NODE_ID] >= 0
+    ids = np.zeros((len(rows), NODE_ID_SIZE), np.uint8)
+    if valid.any():
+        ids[valid] = data[rows[valid, NODE_ID, None] + np.arange(NODE_ID_SIZE)]
+    distinct, which = np.unique(ids.view(f"V{NODE_ID_SIZE}").reshape(-1), return_inverse=True)
+    sessions = pa.array([session_of(node.tobytes()) for node in distinct], pa.binary())
+    return sessions.take(pa.array(which, mask=~valid))
+
+
+def session_of(node_id: bytes) -> bytes:
+    """The id of a node's session, which cannot be mistaken for that of a connection, whatever a node calls itself."""
+    return hashlib.blake2b(node_id, digest_size=16, person=b"event mesh node").digest()
 
 
 def _place(data: Array, rows: Array, column: int, size: int | Array) -> pa.Array:

@@ -88,6 +88,7 @@ class Fault(Faults):
     # Ours alone: what may not be built.
     FIELD_OUT_OF_RANGE = 80
     REKEY_NEEDED = 81
+    QUEUE_FULL = 82
 
     # Tolerated on receipt, never sent.
     FIELDS_OUT_OF_ORDER = 90
@@ -151,6 +152,7 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.JSON_INVALID: Rule("EMM-11", "the value is not a JSON object"),
     Fault.FIELD_OUT_OF_RANGE: Rule("EMM-1", "a value that its field cannot hold"),
     Fault.REKEY_NEEDED: Rule("EMM-13", "this key sealed as many payloads as it may"),
+    Fault.QUEUE_FULL: Rule("§2.3", "no more packets may wait to be sent"),
     Fault.FIELDS_OUT_OF_ORDER: Rule("EMM-5", "the fields are not in the order senders keep"),
     Fault.VALUE_UNTERMINATED: Rule("EMM-10", "a value of full pieces does not end with a shorter one"),
     Fault.KEY_WITHOUT_SIGNATURE: Rule("EMM-33", "a public key without a signature means nothing"),

@@ -1,33 +1,29 @@
-"""HMAC-SHA256 (RFC 2104) by keys that are used again and again: each key's two blocks are hashed once. It refuses to know packets."""
+"""HMAC-SHA256 (RFC 2104) by keys that are used again and again: a key is begun with once, and each use begins from there.
+
+It refuses to know packets.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hashlib import _Hash
+    from cryptography.hazmat.primitives.hmac import HMAC
 
-__all__ = ["mac"]
-
-_BLOCK: Final = 64
-_INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
-_OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
+__all__ = ["begun", "mac"]
 
 
 @lru_cache(maxsize=4096)
-def _begun(secret: bytes) -> tuple[_Hash, _Hash]:
-    """The inner and the outer hash after the key."""
-    block = (hashlib.sha256(secret).digest() if len(secret) > _BLOCK else secret).ljust(_BLOCK, b"\0")
-    return hashlib.sha256(block.translate(_INNER)), hashlib.sha256(block.translate(_OUTER))
+def begun(secret: bytes) -> HMAC:
+    """An HMAC that has seen its key and nothing else; to be copied, not used."""
+    from cryptography.hazmat.primitives import hashes, hmac  # noqa: PLC0415 - only who verifies pays for it
+
+    return hmac.HMAC(secret, hashes.SHA256())
 
 
 def mac(secret: bytes, covered: bytes) -> bytes:
-    """§5.1: the HMAC of these bytes; a third of the time of the library's one call, which begins anew with the key."""
-    inner, outer = _begun(secret)
-    inner = inner.copy()
-    inner.update(covered)
-    outer = outer.copy()
-    outer.update(inner.digest())
-    return outer.digest()
+    """§5.1: the HMAC of these bytes; less than half the time of one call that begins anew with the key."""
+    one = begun(secret).copy()
+    one.update(covered)
+    return one.finalize()

@@ -120,7 +120,7 @@ class Field(msgspec.Struct, frozen=True, gc=False):
     value: bytes
 
 
-class Hello(msgspec.Struct, frozen=True, tag="hello"):
+class Hello(msgspec.Struct, frozen=True, gc=False, tag="hello"):
     """§3.1: discovery; a node's id and its capabilities."""
 
     message_id: int
@@ -129,7 +129,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     flags: int = 0
 
 
-class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+class Heartbeat(msgspec.Struct, frozen=True, gc=False, tag="heartbeat"):
     """§3.2: a node is alive."""
 
     message_id: int
@@ -138,7 +138,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     flags: int = 0
 
 
-class Event(msgspec.Struct, frozen=True, tag="event"):
+class Event(msgspec.Struct, frozen=True, gc=False, tag="event"):
     """§3.3: something happened; its name is the first string."""
 
     message_id: int
@@ -147,7 +147,7 @@ class Event(msgspec.Struct, frozen=True, tag="event"):
     flags: int = 0
 
 
-class Other(msgspec.Struct, frozen=True, tag="other"):
+class Other(msgspec.Struct, frozen=True, gc=False, tag="other"):
     """§3: an event type the specification does not define (EMM-21)."""
 
     event_type: int

@@ -110,11 +110,14 @@ class ReplayCache:
 
 
 class RecentIds:
-    """EMM-22: the message ids a sender used in the last 420 seconds, so that it never uses one twice."""
+    """EMM-22: the message ids a sender used in the last 420 seconds, so that it never uses one twice; never more than `capacity`."""
 
-    def __init__(self, retention: int = REPLAY_WINDOW + CLOCK_SKEW_ALLOWANCE) -> None:
+    def __init__(self, retention: int = REPLAY_WINDOW + CLOCK_SKEW_ALLOWANCE, *, capacity: int = 1 << 20) -> None:
         self._retention = retention
+        self._capacity = capacity
         self._until: dict[int, float] = {}
+        self.forgotten = 0
+        """Ids that had to go before their time."""
 
     def __len__(self) -> int:
         return len(self._until)
@@ -126,5 +129,8 @@ class RecentIds:
         if now <= self._until.get(message_id, -1.0):
             return False
         self._until.pop(message_id, None)
+        if len(self._until) >= self._capacity:
+            del self._until[next(iter(self._until))]
+            self.forgotten += 1
         self._until[message_id] = now + self._retention
         return True

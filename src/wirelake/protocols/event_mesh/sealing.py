@@ -18,7 +18,7 @@ from wirelake.protocols.event_mesh.builder import ordered
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import VERSION, Algorithm, EventType, Field, FieldType, Flag, Message, SubType
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
-from wirelake.protocols.event_mesh.values import event_type, first, values
+from wirelake.protocols.event_mesh.values import event_type, first, is_security, values
 from wirelake.protocols.event_mesh.wire import encode_fields, fields
 from wirelake.protocols.kernel import FAULT, FAULT_AT
 
@@ -106,7 +106,7 @@ class Sealer:
 def unseal(message: Message, keys: Mapping[bytes, bytes], limits: Limits = DEFAULT_LIMITS) -> tuple[Field, ...]:
     """The hidden fields of a message; `keys` are by key id. Raises DecodeError. Of a message that hides nothing: its own data fields."""
     if not message.flags & (Flag.ENCRYPTED | Flag.COMPRESSED):
-        return tuple(field for field in message.fields if not _is_security(field.type))
+        return tuple(field for field in message.fields if not is_security(field.type))
     carried = values(message.fields, FieldType.BINARY)
     if len(carried) != 1:
         raise DecodeError(Fault.SEALED_CARRIAGE, 0, f"{len(carried)} binary values")
@@ -132,7 +132,7 @@ def inner_fields(plain: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Field, 
     if row[FAULT] in (Fault.TLV_OVERRUN, Fault.TLV_COUNT):
         raise DecodeError(Fault(row[FAULT]), row[FAULT_AT] - len(header), "inside")
     found = fields(header + plain, row, parts)
-    if any(_is_security(field.type) for field in found):
+    if any(is_security(field.type) for field in found):
         raise DecodeError(Fault.SECURITY_FIELD_SEALED, 0)
     if row[FAULT]:
         raise DecodeError(Fault(row[FAULT]), row[FAULT_AT] - len(header), "inside")
@@ -176,13 +176,9 @@ def _inflate(packed: bytes, most: int) -> bytes:
 
 
 def _data_only(hidden: Sequence[Field]) -> Sequence[Field]:
-    if any(_is_security(field.type) for field in hidden):
+    if any(is_security(field.type) for field in hidden):
         raise LocalProtocolError(Fault.SECURITY_FIELD_SEALED)
     return hidden
-
-
-def _is_security(kind: int) -> bool:
-    return FieldType.HMAC <= kind <= FieldType.AUTH_KEY_ID
 
 
 def _pairs(value: bytes) -> list[tuple[int, bytes]]:

@@ -6,7 +6,7 @@ It refuses to know packets, keys and order on the wire.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,10 +19,12 @@ __all__ = [
     "binary",
     "event_name",
     "event_type",
+    "field_of",
     "first",
     "floating",
     "integer",
     "is_joined",
+    "is_security",
     "joined",
     "json",
     "parse_json",
@@ -43,6 +45,11 @@ DEEPEST: Final = 64
 def is_joined(field_type: int) -> bool:
     """EMM-10: whether fields of this type are pieces of values."""
     return field_type not in _WHOLE
+
+
+def is_security(field_type: int) -> bool:
+    """§4.2: whether a field is about the packet, not about what happened."""
+    return FieldType.HMAC <= field_type <= FieldType.AUTH_KEY_ID
 
 
 def split(field_type: int, value: bytes) -> tuple[Field, ...]:
@@ -79,6 +86,11 @@ def values(fields: Iterable[Field], field_type: int) -> list[bytes]:
 
 def first(fields: Sequence[Field], field_type: int) -> bytes | None:
     """The first joined value of one type."""
+    for field in fields:
+        if field.type == field_type:
+            if len(field.value) < LONGEST_FIELD:
+                return field.value
+            break
     return next(iter(values(fields, field_type)), None)
 
 
@@ -161,3 +173,16 @@ def json(value: dict[str, Any]) -> Field:
     encoded = msgspec.json.encode(value)
     parse_json(encoded)
     return Field(FieldType.JSON, encoded)
+
+
+def field_of(value: str | float | bytes | dict[str, Any] | Field) -> Field:
+    """§4.1: the field that a Python value is meant to be; a field is itself."""
+    if isinstance(value, Field):
+        return value
+    maker = _MAKERS.get(type(value))
+    if maker is None:
+        raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"no field holds {type(value).__name__}: give str, int, float, bytes or dict")
+    return maker(value)
+
+
+_MAKERS: Final[dict[type, Callable[[Any], Field]]] = {str: text, int: integer, float: floating, bytes: binary, dict: json}

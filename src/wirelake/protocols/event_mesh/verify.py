@@ -7,9 +7,10 @@ answers on the wire (EMM-30). It refuses to know clocks and sockets: time and so
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -30,16 +31,18 @@ from wirelake.protocols.event_mesh.scanner import (
     SIGNED,
     TIMESTAMP,
     Limits,
-    scan,
+    walk,
 )
 from wirelake.protocols.event_mesh.trust import Key, Policy, Trust, TrustStore, is_weak
 from wirelake.protocols.event_mesh.wire import message
-from wirelake.protocols.kernel import FAULT, FAULT_AT, START, active, array, table
+from wirelake.protocols.kernel import FAULT, FAULT_AT, START, active, array, positions, table
 
-__all__ = ["Identity", "Receiver", "Rejected", "Verified", "authenticate", "freshness"]
+__all__ = ["Identity", "Receiver", "Rejected", "Scanned", "Verified", "authenticate", "freshness", "signed_at"]
 
 DEFAULT_POLICY: Final = Policy()
 NOBODY: Final = b""
+BATCH: Final = 64
+"""Datagrams scanned in one go at most."""
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
@@ -63,7 +66,7 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
         return self.hmac or self.signature
 
 
-class Verified(msgspec.Struct, frozen=True):
+class Verified(msgspec.Struct, frozen=True, gc=False):
     """A packet that passed every check."""
 
     message: Message
@@ -74,13 +77,27 @@ class Verified(msgspec.Struct, frozen=True):
     """Whether that was held against the clock."""
 
 
-class Rejected(msgspec.Struct, frozen=True):
+class Rejected(msgspec.Struct, frozen=True, gc=False):
     """A packet that is dropped, and the first rule it breaks."""
 
     fault: Fault
     offset: int
     node_id: bytes | None = None
     """What it says of its sender, proven or not; None if that cannot be read."""
+
+
+class Scanned(NamedTuple):
+    """A datagram as the scanner left it, still among its neighbours."""
+
+    block: bytes
+    row: list[int]
+    parts: list[int]
+    """Of all datagrams of the block."""
+
+    @property
+    def node_id(self) -> bytes | None:
+        """What it says of its sender; None if it says nothing, or cannot be read."""
+        return _slice(self.block, self.row[NODE_ID], 16)
 
 
 class Receiver:
@@ -100,31 +117,50 @@ class Receiver:
         self.unproven = ReplayCache(16_384) if unproven is None else unproven
         """EMM-23: for packets that prove nothing."""
         self._limits = limits.for_scan()
-        self._scan = active(scan)
-        self._row = table(1, ROW_COLUMNS)
-        self._parts = table(limits.max_parts, PART_COLUMNS)
+        self._walk = active(walk)
+        self._rows = table(BATCH, ROW_COLUMNS)
+        self._parts = table(BATCH * limits.max_parts, PART_COLUMNS)
+        self._run_of, self._ends = table(BATCH, 1), table(BATCH, 1)
 
     def receive(self, data: bytes, now: float, source: bytes = NOBODY) -> Verified | Rejected:
         """Judge one datagram that arrived at this time from this source, which is any bytes that name it."""
-        _, used, _, _ = self._scan(array(data), 0, len(data), self._row, self._parts, self._limits)
-        row, parts = _plain(self._row), _plain(self._parts[: used * PART_COLUMNS])
+        (scanned,) = self.scanned((data,))
+        return self.judge(scanned, now, lambda: source)
+
+    def scanned(self, datagrams: Sequence[bytes]) -> Iterator[Scanned]:
+        """The form of many datagrams, read in one go: a scanner that is called once for each spends its time on being called."""
+        for first in range(0, len(datagrams), BATCH):
+            some = datagrams[first : first + BATCH]
+            block = some[0] if len(some) == 1 else b"".join(some)
+            stops = list(accumulate(map(len, some)))
+            starts = [0, *stops[:-1]]
+            places = positions(starts), positions(stops)
+            count, used, _, _ = self._walk(array(block), *places, 0, 0, self._rows, self._run_of, self._parts, self._ends, self._limits)
+            rows, parts = _plain(self._rows[: count * ROW_COLUMNS]), _plain(self._parts[: used * PART_COLUMNS])
+            for row in range(0, count * ROW_COLUMNS, ROW_COLUMNS):
+                yield Scanned(block, rows[row : row + ROW_COLUMNS], parts)
+
+    def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NOBODY) -> Verified | Rejected:
+        """What becomes of a datagram that arrived at this time; `source` is asked for what names it only where nothing else does."""
+        data, row, parts = scanned
+        start = row[START]
         if row[FAULT]:
-            return Rejected(Fault(row[FAULT]), row[FAULT_AT], _slice(data, row[NODE_ID], 16))
+            return Rejected(Fault(row[FAULT]), row[FAULT_AT] - start, scanned.node_id)
         identity = authenticate(data, row, parts, self.store, self.policy, now)
         if isinstance(identity, Rejected):
-            return identity
+            return Rejected(identity.fault, identity.offset - start, identity.node_id) if start else identity
         proven = identity.authenticated
         time = signed_at(data, row)
         checked = self.policy.freshness if proven else self.policy.unauthenticated_freshness
         fault = freshness(time, now) if checked else None
         if fault is None:
-            message_id = data[1:5]
+            message_id = data[start + 1 : start + 5]
             if proven and identity.node_id is not None:
                 fault = self.replays.admit(identity.node_id + message_id, time, now)
             elif identity.node_id is not None:
                 fault = self.unproven.admit(b"n" + identity.node_id + message_id, time, now)
             else:  # EMM-23: best effort
-                fault = self.unproven.admit(b"s" + source + message_id, time, now)
+                fault = self.unproven.admit(b"s" + source() + message_id, time, now)
         if fault is not None:
             return Rejected(fault, 0, identity.node_id)
         return Verified(message(data, row, parts), identity, time, checked)

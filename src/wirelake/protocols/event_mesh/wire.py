@@ -19,6 +19,9 @@ from wirelake.protocols.event_mesh.scanner import (
     FLAGS,
     MESSAGE_ID,
     PART_COLUMNS,
+    PART_LENGTH,
+    PART_PARENT,
+    PART_TYPE,
     ROW_COLUMNS,
     TIMESTAMP,
     Limits,
@@ -65,11 +68,12 @@ def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:
 
 def fields(data: bytes, row: Sequence[int], parts: Sequence[int]) -> tuple[Field, ...]:
     """The fields of a scanned row, in order."""
+    first = row[PART] * PART_COLUMNS
     found = []
-    for index in range(row[PART], row[PART] + row[PARTS]):
-        at, length, kind, parent = parts[index * PART_COLUMNS : (index + 1) * PART_COLUMNS]
-        if not parent:
-            found.append(Field(kind, data[at + 2 : at + 2 + length]))
+    for part in range(first, first + row[PARTS] * PART_COLUMNS, PART_COLUMNS):
+        if not parts[part + PART_PARENT]:
+            at = parts[part] + 2
+            found.append(Field(parts[part + PART_TYPE], data[at : at + parts[part + PART_LENGTH]]))
     return tuple(found)
 
 
@@ -105,6 +109,7 @@ def encode_fields(fields: Sequence[Field]) -> bytes:
 class Datagrams:
     """What a room of streams has a buffer for: datagrams go in, their rows come out. Nothing is ever kept, and nothing ever lost."""
 
+    takes_datagrams = True
     rest = b""
     lost = False
 

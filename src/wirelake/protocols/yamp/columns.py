@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.protocols.arrow import Array, binary, field, hexes, integers, names, nulls, truths
+from wirelake.protocols.arrow import Array, Columns, binary, field, hexes, integers, names, nulls, truths
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.formats import installed
@@ -35,7 +35,7 @@ from wirelake.protocols.yamp.scanner import (
 )
 from wirelake.protocols.yamp.serializers import Serializer
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Columns", "Tongues", "columns", "negotiated", "readable"]
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Tongues", "columns", "negotiated", "readable"]
 
 SCHEMA: Final = pa.schema(
     [
@@ -76,15 +76,6 @@ _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 """Checks that bytes are JSON without making anything of it."""
 _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
-
-
-class Columns(msgspec.Struct):
-    """A block of messages as columns."""
-
-    own: dict[str, pa.Array]
-    """The columns of SCHEMA."""
-    shared: dict[str, pa.Array]
-    """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
 
 
 class Tongues(msgspec.Struct, frozen=True):

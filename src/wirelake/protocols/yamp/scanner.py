@@ -80,6 +80,11 @@ class Limits(msgspec.Struct, frozen=True):
     one_byte_redirect_size: bool = False
     """YAMP-1: for peers whose close-redirect has one byte for the size of the url."""
 
+    @property
+    def max_parts(self) -> int:
+        """Messages of YAMP have no parts."""
+        return 0
+
     def for_scan(self) -> tuple[int, int]:
         """The same as the scanner wants it: the limit, and the bytes before the url."""
         return (self.max_body_size, CLOSE_HEADER - 1 if self.one_byte_redirect_size else CLOSE_HEADER)

@@ -120,7 +120,7 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
 
 def buffer(limits: Limits = DEFAULT_LIMITS) -> Buffer:
     """A buffer that cuts a stream into messages."""
-    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), 0)
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
 
 
 def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:

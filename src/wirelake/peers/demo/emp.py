@@ -1,4 +1,4 @@
-"""Traffic for the demo: real clients and servers on loopback, well-behaved and not, all of it recorded.
+"""EMP for the demo: real clients and servers on loopback, well-behaved and not, all of it recorded.
 
 It refuses to know what becomes of the recordings.
 """
@@ -32,10 +32,10 @@ SENSOR_TYPE: Final = 128
 SEED: Final = 5040
 
 
-async def talk(folder: Path, requests: int, progress: Callable[[int, int], None] = lambda _done, _total: None) -> list[Path]:
+async def talk(folder: Path, requests: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Make about so many requests, and the rest of the show; returns the recordings."""
     chance = random.Random(SEED)  # noqa: S311 - a demo wants the same traffic every time
-    with Recorder(folder / "server.pcapng") as recorder:
+    with Recorder(folder / "emp.pcapng") as recorder:
         options = Options(ping_interval=0.2, application_types=frozenset([SENSOR_TYPE]))
         live = Live(session=options, on_request=lambda peer, request: _answer(peer, request, chance), recorder=recorder)
         async with serve("tcp://127.0.0.1:0", live=live) as server:

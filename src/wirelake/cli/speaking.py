@@ -1,0 +1,41 @@
+"""Commands that speak: `wirelake serve emp …`, one group per verb, one command per protocol that knows the verb.
+
+The commands themselves are functions of the verb's name in `cli/rooms/`, one file per protocol: what can be said, and so which flags
+there are, differs between protocols.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+import click
+
+from wirelake import protocols
+
+__all__ = ["Verb"]
+
+
+class Verb(click.Group):
+    """The protocols that know this verb."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """By the names people type, in the order of the rooms."""
+        del ctx
+        return [protocols.spelling(name) for name in protocols.ROOMS if hasattr(_module(name), str(self.name))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb as this protocol knows it."""
+        del ctx
+        command: click.Command | None = getattr(_module(protocols.named(cmd_name)), str(self.name), None)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but a protocol that does not know the verb is told with those that do."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(f"{args[0]} does not know {self.name}; these do: {', '.join(self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _module(protocol: str) -> ModuleType:
+    return import_module(f"wirelake.cli.rooms.{protocol}")

@@ -1,0 +1,50 @@
+"""Event Mesh over history: what is tolerated, and how nodes greet. Nothing depends on what was said before (§1): there are no guards.
+
+It refuses to know keys: `tables/security.py` judges by them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wirelake.lake.audit import breaches, odd
+from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["ODDITIES", "SILENCE_SECONDS", "by_fields", "greetings", "guards"]
+
+ODDITIES: Final = (Fault.FIELDS_OUT_OF_ORDER, Fault.VALUE_UNTERMINATED, Fault.KEY_WITHOUT_SIGNATURE)
+"""What the bits of the column `oddities` mean, lowest first."""
+
+SILENCE_SECONDS: Final = DEFAULT_OPTIONS.silence_after
+"""§3.2: a node that said nothing for so long is silent, as for a live node that was told nothing else."""
+
+
+def by_fields(event_mesh: DataFrame) -> DataFrame:
+    """EMM-5, EMM-10, EMM-33: what is tolerated on receipt but should not have been sent."""
+    return breaches(event_mesh, "event_mesh", odd(ODDITIES))
+
+
+def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+    """Delivery, order and silence are nobody's duty (§1)."""
+    del messages, paired, facts
+    return []
+
+
+def greetings(event_mesh: DataFrame) -> DataFrame:
+    """Per node whether it said hello: for `sessions`."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return (
+        event_mesh.where("type_name = 'hello' AND fault IS NULL")
+        .groupBy("session_id")
+        .agg(
+            sql.min("version").alias("client_version"),
+            sql.lit(None).cast("smallint").alias("server_version"),
+            sql.lit(True).alias("accepted"),
+            sql.lit(None).cast("smallint").alias("error_code"),
+        )
+    )

@@ -1,0 +1,30 @@
+"""Traffic for the demo: every protocol that can be spoken, by real peers on loopback, well-behaved and not, all of it recorded.
+
+It refuses to know what becomes of the recordings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from wirelake.peers.demo import emp, event_mesh
+
+__all__ = ["KEYS", "talk"]
+
+KEYS = event_mesh.KEYS
+"""The file, among the recordings, of the keys that packets are verified with."""
+
+_SHARES = {emp: 1.0, event_mesh: 0.25}
+"""Who talks -> how much of what was asked for; a mesh of three multiplies what is said."""
+
+
+async def talk(folder: Path, messages: int, progress: Callable[[int, int], None] = lambda _done, _total: None) -> list[Path]:
+    """Make about so many requests, and the rest of the show; returns the recordings."""
+    recordings, before = [], 0
+    total = sum(int(messages * share) for share in _SHARES.values())
+    for room, share in _SHARES.items():
+        so_far = before
+        recordings += await room.talk(folder, int(messages * share), lambda done, _, so_far=so_far: progress(so_far + done, total))
+        before += int(messages * share)
+    return recordings

@@ -1,0 +1,134 @@
+"""What a session of Event Mesh tells its owner: frozen events, complete when they are made; and what it counts.
+
+It refuses to know how they come about.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from wirelake.protocols.event_mesh.conversation import State
+from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.messages import Field, FieldType, Flag, Message
+from wirelake.protocols.event_mesh.options import Place
+from wirelake.protocols.event_mesh.values import is_security, joined, typed
+from wirelake.protocols.event_mesh.verify import Identity
+
+__all__ = ["Delivered", "Dropped", "Metrics", "Occurrence", "Peer", "PeerChanged", "QueueFull"]
+
+
+URGENT: Final = int(Flag.URGENT)
+"""A plain number: this is asked of every event."""
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """What is known of another node."""
+
+    node_id: bytes
+    state: State
+    place: Place | None
+    """Where its hello came from; None if there was none that may be answered."""
+    proven: bool
+    """What is known of it was proven by a key."""
+    capabilities: bytes
+    """§3.1: what its last hello said; opaque."""
+    heard: float
+    """Steady time of its last sign of life."""
+
+
+class Delivered(msgspec.Struct, frozen=True, gc=False):
+    """§3.3: an event that passed every check, or a message of a type that the application handles."""
+
+    name: str | None
+    """EMM-20: of an event, its name; None for another type, and for a sealed event that was not to be opened."""
+    message: Message
+    fields: tuple[Field, ...]
+    """The message's fields; of a sealed event that was opened, those that were hidden."""
+    identity: Identity
+    """Who sent it, and how that is known."""
+    source: Place
+    """Who handed it to us: the sender, or a node that relays."""
+    time: int
+    """When it was signed or created, by its own word; seconds since 1970."""
+
+    @property
+    def urgent(self) -> bool:
+        """§2.3: to be processed before others."""
+        return self.message.flags & URGENT != 0
+
+    @property
+    def values(self) -> list[Field]:
+        """EMM-10: what happened, its name first: the data fields, with the pieces of each value joined."""
+        return joined(field for field in self.fields if not is_security(field.type))
+
+    @property
+    def content(self) -> list[str | int | float | bytes]:
+        """§4.1: what happened beside the name, as Python values; JSON is text."""
+        values = self.values
+        name = next((place for place, field in enumerate(values) if field.type == FieldType.STRING), len(values))
+        return [typed(field) for place, field in enumerate(values) if place != name]
+
+
+class Dropped(msgspec.Struct, frozen=True, gc=False):
+    """EMM-30: a packet that was dropped, and why; nobody but us learns it."""
+
+    fault: Fault
+    source: Place
+    node_id: bytes | None
+    """What it says of its sender, proven or not."""
+    offset: int = 0
+
+
+class PeerChanged(msgspec.Struct, frozen=True):
+    """§3.1, §3.2: a node was heard, greeted, fell silent, or was forgotten (then it is UNKNOWN)."""
+
+    peer: Peer
+    before: State
+
+
+class QueueFull(msgspec.Struct, frozen=True):
+    """A datagram that had to go out by itself (a relayed packet, a hello, a heartbeat) found no room."""
+
+    to: Place
+    urgent: bool
+
+
+Occurrence = Delivered | Dropped | PeerChanged | QueueFull
+
+
+class Metrics(msgspec.Struct):
+    """What was counted since the start; `rejected` has a counter for each reason."""
+
+    received: int = 0
+    """Datagrams that arrived."""
+    rate_limited: int = 0
+    """… of these, not looked at."""
+    own: int = 0
+    """… of our own that came back, by multicast or over a relay."""
+    rejected: dict[Fault, int] = {}
+    """… dropped, by reason."""
+    accepted: int = 0
+    """… that passed every check."""
+    delivered: int = 0
+    """Accepted packets that were handed to the application; hellos and heartbeats are not."""
+    ignored: int = 0
+    """EMM-21: accepted packets of an event type that nobody handles."""
+    relayed: int = 0
+    """Packets passed on, however many there were to pass them to."""
+    published: int = 0
+    sent: int = 0
+    """Datagrams handed to the transport."""
+    queue_full: int = 0
+    """Datagrams that had no room to wait for being sent."""
+    replays_evicted: int = 0
+    """EMM-23: packets that had to be forgotten before their time."""
+    ids_forgotten: int = 0
+    """EMM-22: message ids of our own that had to be."""
+    peers_refused: int = 0
+    """Nodes that found no room in the table."""
+
+    def reasons(self) -> dict[str, int]:
+        """The rejected by the words that vectors and people use."""
+        return {fault.reason: count for fault, count in sorted(self.rejected.items())}

@@ -1,0 +1,101 @@
+"""What a node of Event Mesh may be told: limits, timers, whom it trusts, and what it passes on. It refuses to act on any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from wirelake.errors import UsageError
+from wirelake.protocols import topics
+from wirelake.protocols.event_mesh.messages import EventType
+from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.event_mesh.trust import Policy
+
+__all__ = ["DEFAULT_OPTIONS", "Limits", "Options", "Place", "RelayRule"]
+
+Place = tuple[str, int]
+"""Where a datagram comes from or goes to: host and port."""
+
+
+class RelayRule(msgspec.Struct, frozen=True):
+    """§1: which packets are routed to whom. Whatever the rule, a packet is passed on as it came, once, and not to where it came from."""
+
+    pattern: str = topics.REST
+    """Names of events, as in `topics`; the name of a sealed event that cannot be opened here is matched by `>` alone."""
+    types: frozenset[int] = frozenset({EventType.EVENT})
+    """The event types; the pattern is for events only."""
+    sources: frozenset[Place] = frozenset()
+    """Where packets must come from; empty: from anywhere."""
+    to: tuple[Place, ...] = ()
+    """Where they go; empty: to every node that is talked to, but to no multicast group."""
+    unverified: bool = False
+    """EMM-29: also what is proven by keys that are not known here. Without it, only what a receiver here would accept."""
+
+    def __post_init__(self) -> None:
+        topics.check(self.pattern)
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What a session may be told; every limit and every timer has its name here. Times are seconds; None switches a timer off."""
+
+    limits: Limits = DEFAULT_LIMITS
+    """With `minimum_profile`, what we send keeps to the profile, too (EMM-31)."""
+    policy: Policy = Policy()
+    capabilities: bytes = b""
+    """§3.1: what a hello says; the specification leaves it to the application (EMM-33)."""
+    hello_interval: float | None = 60.0
+    """§3.1: how often a node says hello to those who may not know it yet."""
+    heartbeat_interval: float | None = 10.0
+    """§3.2: how often a node says that it is alive. All nodes of a mesh should agree on it."""
+    missed_heartbeats: int = 3
+    """§3.2: heartbeats that may be lost; a node is silent after one more half of an interval without any sign of life."""
+    forget_after: float = 600.0
+    """How long a silent node stays in the table."""
+    max_peers: int = 1024
+    """Nodes in the table; what was proven is never displaced by what was not."""
+    learns: bool = True
+    """§3.1: send to nodes that said hello, beside those that were named."""
+    learns_unproven: bool = False
+    """Also to nodes that proved nothing: then anyone can make us send to any address, so it is off."""
+    rate_limit: float | None = 20_000.0
+    """Packets a second from one host that are looked at; the rest is dropped unread."""
+    rate_burst: int = 20_000
+    """Packets of one host that may come at once."""
+    max_sources: int = 4096
+    """Hosts whose rates are told apart; more than that share one rate."""
+    max_queued: int = 16_384
+    """Datagrams that wait to be sent."""
+    max_urgent: int = 4096
+    """§2.3: urgent datagrams that wait to be sent, before all others."""
+    replay_capacity: int = 262_144
+    """§7: proven packets that are remembered; the oldest goes first, and is counted."""
+    unproven_capacity: int = 65_536
+    """EMM-23: the others."""
+    replay_fail_closed: bool = False
+    """EMM-23: rather drop a packet than forget one that may come again."""
+    max_recent_ids: int = 1 << 20
+    """EMM-22: message ids of our own that are remembered; the oldest goes first, and is counted."""
+    relay: tuple[RelayRule, ...] = ()
+    """EMM-29: what is passed on; each packet by the first rule that matches."""
+    opens_sealed: bool = True
+    """EMM-13, EMM-14: read sealed and compressed payloads as the helper profile has them; without it they are delivered as they are."""
+    opening_keys: Mapping[bytes, bytes] = {}
+    """EMM-13: encryption keys by key id."""
+    handled_types: frozenset[int] = frozenset()
+    """EMM-21: event types the specification does not define and the application does; others are ignored."""
+
+    def __post_init__(self) -> None:
+        if self.missed_heartbeats < 1 or self.max_peers < 0 or self.max_queued < 1 or self.max_urgent < 1 or self.max_recent_ids < 1:
+            raise UsageError("missed_heartbeats, max_queued, max_urgent and max_recent_ids are at least 1, max_peers at least 0")
+        if any(interval is not None and interval <= 0 for interval in (self.hello_interval, self.heartbeat_interval)):
+            raise UsageError("hello_interval and heartbeat_interval are more than 0, or None")
+
+    @property
+    def silence_after(self) -> float | None:
+        """Seconds without a sign of life after which a node is silent."""
+        return None if self.heartbeat_interval is None else (self.missed_heartbeats + 0.5) * self.heartbeat_interval
+
+
+DEFAULT_OPTIONS: Final = Options()

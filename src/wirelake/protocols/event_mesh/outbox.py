@@ -1,0 +1,47 @@
+"""What waits to be sent: urgent datagrams before all others, each kind in its order, and never more than was agreed.
+
+It refuses to know sockets: somebody takes what waits when it can be sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from wirelake.protocols.event_mesh.options import Place
+
+__all__ = ["Outbox", "Outgoing"]
+
+Outgoing = tuple[bytes, Place]
+"""A datagram and where it goes."""
+
+
+class Outbox:
+    """§2.3: two queues, and the urgent one goes first."""
+
+    def __init__(self, max_queued: int, max_urgent: int) -> None:
+        self._queued: deque[Outgoing] = deque()
+        self._urgent: deque[Outgoing] = deque()
+        self._max_queued = max_queued
+        self._max_urgent = max_urgent
+
+    def __len__(self) -> int:
+        return len(self._queued) + len(self._urgent)
+
+    def room(self, urgent: bool) -> int:
+        """How many more may wait."""
+        return self._max_urgent - len(self._urgent) if urgent else self._max_queued - len(self._queued)
+
+    def put(self, data: bytes, to: Place, urgent: bool) -> bool:
+        """Let a datagram wait; false if there is no room."""
+        if self.room(urgent) <= 0:
+            return False
+        (self._urgent if urgent else self._queued).append((data, to))
+        return True
+
+    def take(self, most: int) -> list[Outgoing]:
+        """The next datagrams to send, at most so many; they are gone from here."""
+        taken: list[Outgoing] = []
+        for queue in (self._urgent, self._queued):
+            while queue and len(taken) < most:
+                taken.append(queue.popleft())
+        return taken

@@ -1,0 +1,363 @@
+"""A node's brain without a body: datagrams and time in; datagrams with their destinations, events and a deadline out.
+
+After every call: drain `output()`, drain `events()`, read `deadline` again. `receive_all` never raises for what others did, and says
+nothing on the wire about what it drops (EMM-30); `publish` may raise LocalProtocolError, for what the caller did. It refuses to know
+sockets, clocks and dice: time comes in with every call, random bytes come from `draw`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, cast
+
+from wirelake.errors import DecodeError, LocalProtocolError, UsageError
+from wirelake.protocols import topics
+from wirelake.protocols.event_mesh.builder import Credentials, build
+from wirelake.protocols.event_mesh.conversation import State
+from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, Occurrence, Peer, PeerChanged, QueueFull
+from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Flag, Hello, Other
+from wirelake.protocols.event_mesh.neighbours import Neighbours
+from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Options, Place, RelayRule
+from wirelake.protocols.event_mesh.outbox import Outbox, Outgoing
+from wirelake.protocols.event_mesh.replay import RecentIds, ReplayCache
+from wirelake.protocols.event_mesh.scanner import FLAGS
+from wirelake.protocols.event_mesh.sealing import NONCE_SIZE, Sealer, compress, unseal
+from wirelake.protocols.event_mesh.trust import TrustStore
+from wirelake.protocols.event_mesh.values import binary, event_name, event_type, first, text
+from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Scanned, Verified, freshness, signed_at
+from wirelake.protocols.event_mesh.wire import message as read
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+from wirelake.protocols.rates import Buckets
+
+__all__ = ["Now", "Options", "RelayRule", "Session"]
+
+REDRAWS: Final = 100
+"""EMM-22: dice that show so many used ids in a row are no dice."""
+HIDING: Final = int(Flag.ENCRYPTED | Flag.COMPRESSED)
+URGENT: Final = int(Flag.URGENT)
+STRANGERS: Final = frozenset({Fault.UNKNOWN_KEY, Fault.UNTRUSTED_KEY})
+"""EMM-29: what is said of packets whose keys are not known here; others may know them."""
+
+
+class Now(NamedTuple):
+    """The time, twice: timers must not notice when somebody sets the clock, and timestamps must."""
+
+    steady: float
+    """Seconds that never go back: for timers, rates and signs of life."""
+    wall: float
+    """Seconds since 1970: for timestamps, freshness and replays."""
+
+
+class Session:
+    """One node."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        options: Options = DEFAULT_OPTIONS,
+        *,
+        draw: Callable[[int], bytes],
+        store: TrustStore | None = None,
+        peers: Iterable[Place] = (),
+        groups: Iterable[Place] = (),
+    ) -> None:
+        """`draw` gives so many cryptographically random bytes; `peers` are sent to from the start, `groups` are multicast addresses."""
+        if options.limits.minimum_profile and (
+            credentials.auth_key_id is None or (credentials.secret is None and credentials.seed is None)
+        ):
+            raise LocalProtocolError(Fault.PROFILE_FIELD_MISSING, "credentials need a key id, and a secret or a seed")  # EMM-31
+        self.credentials = credentials
+        self.options = options
+        self._draw = draw
+        self._named = tuple(dict.fromkeys(peers))
+        self._groups = tuple(dict.fromkeys(groups))
+        self._receiver = Receiver(
+            TrustStore() if store is None else store,
+            options.policy,
+            options.limits,
+            ReplayCache(options.replay_capacity, fail_closed=options.replay_fail_closed),
+            ReplayCache(options.unproven_capacity, fail_closed=options.replay_fail_closed),
+        )
+        self._buckets = None if options.rate_limit is None else Buckets(options.rate_limit, options.rate_burst, options.max_sources)
+        self._neighbours = Neighbours(options)
+        self._ids = RecentIds(capacity=options.max_recent_ids)
+        self._outbox = Outbox(options.max_queued, options.max_urgent)
+        self._events: list[Occurrence] = []
+        self._metrics = Metrics()
+        self._next_hello: float | None = None
+        self._next_heartbeat: float | None = None
+
+    # What comes out.
+
+    def output(self, most: int = 1 << 30) -> list[Outgoing]:
+        """The datagrams to send now, urgent ones first, at most so many; they are gone from here."""
+        taken = self._outbox.take(most)
+        self._metrics.sent += len(taken)
+        return taken
+
+    @property
+    def waiting(self) -> int:
+        """Datagrams that wait to be sent."""
+        return len(self._outbox)
+
+    def room(self, urgent: bool, *, empty: bool = False) -> int:
+        """How many more datagrams may wait to be sent, or might if none did."""
+        if empty:
+            return self.options.max_urgent if urgent else self.options.max_queued
+        return self._outbox.room(urgent)
+
+    def events(self) -> list[Occurrence]:
+        """What happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def deadline(self) -> float | None:
+        """The steady time when `tick` wants to be called next, whatever else happens."""
+        timers = (self._next_hello, self._next_heartbeat, self._neighbours.deadline)
+        return min((timer for timer in timers if timer is not None), default=None)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What was counted so far."""
+        self._metrics.replays_evicted = self._receiver.replays.evicted + self._receiver.unproven.evicted
+        self._metrics.ids_forgotten = self._ids.forgotten
+        self._metrics.peers_refused = self._neighbours.refused
+        return self._metrics
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """The nodes that were heard of late."""
+        return tuple(self._neighbours)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where what is published goes: to the named, to the groups, and to who said hello; a group is taken to reach those."""
+        learned = () if self._groups else self._neighbours.places
+        return tuple(dict.fromkeys((*self._named, *self._groups, *learned)))
+
+    def export_replays(self) -> bytes:
+        """EMM-23: the proven packets that are remembered, so that a restart does not let them in again."""
+        return self._receiver.replays.export()
+
+    def restore_replays(self, state: bytes) -> None:
+        """Remember what an exported cache did, too; raises UsageError for anything else."""
+        self._receiver.replays.restore(state)
+
+    # What the caller does.
+
+    def start(self, now: Now) -> None:
+        """§3.1: say hello, and begin to say it again and again."""
+        self._next_hello = self._next_heartbeat = now.steady
+        if self.options.heartbeat_interval is not None:
+            self._next_heartbeat += self.options.heartbeat_interval  # the first hello is a sign of life, too
+        self.tick(now)
+
+    def tick(self, now: Now) -> None:
+        """Do what is due by now."""
+        if self._next_hello is not None and now.steady >= self._next_hello:
+            self._next_hello = None if self.options.hello_interval is None else now.steady + self.options.hello_interval
+            self._say_hello(self.places, now)
+        if self._next_heartbeat is not None and now.steady >= self._next_heartbeat:
+            interval = self.options.heartbeat_interval
+            self._next_heartbeat = None if interval is None else now.steady + interval
+            if interval is not None:
+                self._say(EventType.HEARTBEAT, (Field(FieldType.TIMESTAMP, int(now.wall).to_bytes(8)),), self.places, now)
+        if self._neighbours.deadline is not None and now.steady >= self._neighbours.deadline:
+            self._events += self._neighbours.sweep(now.steady)
+
+    def publish(
+        self,
+        name: str,
+        fields: Iterable[Field] = (),
+        *,
+        now: Now,
+        urgent: bool = False,
+        compressed: bool = False,
+        sealer: Sealer | None = None,
+        to: Sequence[Place] | None = None,
+    ) -> int:
+        """§3.3: let an event of this name out to everybody, or `to` some; gives its message id.
+
+        Compressed or sealed, its name and fields are hidden in a binary value (EMM-13, EMM-14). Raises LocalProtocolError for what cannot
+        be said in one packet, and QUEUE_FULL when it cannot wait to be sent: then nothing was sent to anybody.
+        """
+        places = self.places if to is None else to
+        if self._outbox.room(urgent) < len(places):
+            self._metrics.queue_full += len(places)
+            raise LocalProtocolError(Fault.QUEUE_FULL, f"{self.waiting} datagrams wait")
+        said: Sequence[Field] = (text(name), *fields)
+        message_id, flags = self._message_id(now), URGENT if urgent else 0
+        if sealer is not None:
+            sealed = sealer.seal(
+                said,
+                self._draw(NONCE_SIZE),
+                event_type=EventType.EVENT,
+                message_id=message_id,
+                timestamp=int(now.wall),
+                flags=flags,
+                compressed=compressed,
+            )
+            said, flags = sealed.fields, sealed.flags
+        elif compressed:
+            packed = compress(said, flags)
+            said, flags = packed.fields, packed.flags
+        data = self._build(EventType.EVENT, said, message_id, now, flags)
+        self._metrics.published += 1
+        for place in places:
+            self._outbox.put(data, place, urgent)
+        return message_id
+
+    def receive(self, data: bytes, source: Place, now: Now) -> None:
+        """Take one datagram."""
+        self.receive_all(((data, source),), now)
+
+    def receive_all(self, datagrams: Sequence[tuple[bytes, Place]], now: Now) -> None:
+        """Take datagrams, each with the place it came from, in the order they came."""
+        self._metrics.received += len(datagrams)
+        if self._buckets is not None:  # before anything that costs
+            steady, take = now.steady, self._buckets.take
+            admitted = [one for one in datagrams if take(one[1][0], steady)]
+            self._metrics.rate_limited += len(datagrams) - len(admitted)
+            datagrams = admitted
+        own = self.credentials.node_id
+        for (_, source), scanned in zip(datagrams, self._receiver.scanned([data for data, _ in datagrams]), strict=True):
+            if not scanned.row[FAULT] and scanned.node_id == own:
+                self._metrics.own += 1
+                continue
+            said = self._receiver.judge(scanned, now.wall, partial(_name, source))
+            if isinstance(said, Verified):
+                self._accept(said, scanned, source, now)
+            else:
+                self._drop(said, source)
+                if said.fault in STRANGERS and any(rule.unverified for rule in self.options.relay):
+                    self._relay_unverified(scanned, source, now)
+
+    # Inside: what arrives.
+
+    def _drop(self, said: Rejected, source: Place) -> None:
+        rejected = self._metrics.rejected
+        rejected[said.fault] = rejected.get(said.fault, 0) + 1
+        self._events.append(Dropped(said.fault, source, said.node_id, said.offset))
+
+    def _accept(self, said: Verified, scanned: Scanned, source: Place, now: Now) -> None:
+        message, identity = said.message, said.identity
+        kind, fields, name = type(message), message.fields, None
+        is_hidden = message.flags & HIDING and kind in (Event, Hello)
+        if is_hidden and self.options.opens_sealed:
+            try:
+                fields = unseal(message, self.options.opening_keys, self.options.limits)
+            except DecodeError as reason:
+                self._drop(Rejected(cast(Fault, reason.fault), 0, identity.node_id), source)
+                self._relay(said, scanned, None, source, now)  # EMM-29: to pass it on, nobody needs to open it
+                return
+            is_hidden = False
+        if kind is Event and not is_hidden:
+            name = event_name(fields)
+        self._metrics.accepted += 1
+        if identity.node_id is not None:
+            changed = self._neighbours.hear(identity.node_id, identity.authenticated, kind, now.steady)
+            if kind is Hello:
+                changed = self._take_hello(identity.node_id, identity.authenticated, fields, source, changed, now)
+            if changed is not None:
+                self._events.append(changed)
+        if kind is Event or (isinstance(message, Other) and message.event_type in self.options.handled_types):
+            self._metrics.delivered += 1
+            self._events.append(Delivered(name, message, fields, identity, source, said.time))
+        elif isinstance(message, Other):
+            self._metrics.ignored += 1
+        if self.options.relay:
+            self._relay(said, scanned, name, source, now)
+
+    def _take_hello(
+        self, node_id: bytes, proven: bool, fields: tuple[Field, ...], source: Place, changed: PeerChanged | None, now: Now
+    ) -> PeerChanged | None:
+        """§3.1: remember what a hello said, and greet back whoever may not know us."""
+        self._neighbours.greet(node_id, proven, source, first(fields, FieldType.BINARY) or b"")
+        if changed is None:
+            return None
+        known = self._neighbours.get(node_id)
+        if known is None:
+            return changed
+        if known.state is State.GREETED and known.place is not None:
+            self._say_hello((known.place,), now)
+        return PeerChanged(known, changed.before)
+
+    # Inside: what is passed on.
+
+    def _relay(self, said: Verified, scanned: Scanned, name: str | None, source: Place, now: Now) -> None:
+        """EMM-29: what was accepted was never accepted before, so it is passed on once. Without a node id nobody could tell."""
+        if said.identity.node_id is not None:
+            self._pass_on(scanned, event_type(said.message), name, said.identity.node_id, source, now, verified=True)
+
+    def _relay_unverified(self, scanned: Scanned, source: Place, now: Now) -> None:
+        row, node_id = scanned.row, scanned.node_id
+        if node_id is not None:
+            name = None
+            if row[KIND] == EventType.EVENT and not row[FLAGS] & HIDING:
+                name = event_name(read(*scanned).fields)
+            self._pass_on(scanned, row[KIND], name, node_id, source, now, verified=False)
+
+    def _pass_on(self, scanned: Scanned, kind: int, name: str | None, node_id: bytes, source: Place, now: Now, *, verified: bool) -> None:
+        rule = next((rule for rule in self.options.relay if _matches(rule, kind, name, source, verified)), None)
+        made = signed_at(scanned.block, scanned.row)
+        if rule is None or freshness(made, now.wall) is not None:  # whatever a cache forgets, no packet goes round for ever
+            return
+        start = scanned.row[START]
+        data = scanned.block[start : start + scanned.row[LENGTH]]
+        if not verified and self._receiver.unproven.admit(b"r" + node_id + data[1:5], made, now.wall) is not None:
+            return
+        passed = rule.to or (*self._named, *self._neighbours.places)
+        places = dict.fromkeys(place for place in passed if place not in (source, self._neighbours.place_of(node_id)))
+        if places:
+            self._metrics.relayed += 1
+            self._send(data, places, bool(scanned.row[FLAGS] & URGENT))
+
+    # Inside: what is said.
+
+    def _say_hello(self, places: Iterable[Place], now: Now) -> None:
+        self._say(EventType.HELLO, (binary(self.options.capabilities),), places, now)
+
+    def _say(self, kind: EventType, fields: Sequence[Field], places: Iterable[Place], now: Now) -> None:
+        places = tuple(places)
+        if places:
+            self._send(self._build(kind, fields, self._message_id(now), now, 0), places, urgent=False)
+
+    def _send(self, data: bytes, places: Iterable[Place], urgent: bool) -> None:
+        for place in places:
+            if not self._outbox.put(data, place, urgent):
+                self._metrics.queue_full += 1
+                self._events.append(QueueFull(place, urgent))
+
+    def _build(self, kind: EventType, fields: Sequence[Field], message_id: int, now: Now, flags: int) -> bytes:
+        return build(
+            kind,
+            fields,
+            self.credentials,
+            message_id=message_id,
+            timestamp=int(now.wall),
+            flags=flags,
+            limits=self.options.limits,
+        )
+
+    def _message_id(self, now: Now) -> int:
+        """EMM-22: random, and not one that was used of late."""
+        for _ in range(REDRAWS):
+            message_id = int.from_bytes(self._draw(4))
+            if self._ids.take(message_id, now.steady):
+                return message_id
+        raise UsageError(f"`draw` gave {REDRAWS} message ids in a row that were used already: these are no random bytes")
+
+
+def _name(source: Place) -> bytes:
+    return f"{source[0]} {source[1]}".encode()
+
+
+def _matches(rule: RelayRule, kind: int, name: str | None, source: Place, verified: bool) -> bool:
+    if kind not in rule.types or (rule.sources and source not in rule.sources) or not (verified or rule.unverified):
+        return False
+    if kind != EventType.EVENT or rule.pattern == topics.REST:
+        return True
+    return name is not None and topics.matches(rule.pattern, name)
