@@ -130,11 +130,11 @@ class RequestTimeout(WirelakeError):
 
 
 class RequestFailed(WirelakeError):
-    """The peer answered a request with an error; `body` is what it said. The connection lives on."""
+    """A request was answered with an error; `body` is what was said. Raised by a handler, it is the answer. The connection lives on."""
 
-    def __init__(self, body: object, text: str) -> None:
+    def __init__(self, body: object, text: str = "") -> None:
         self.body = body
-        super().__init__(text)
+        super().__init__(text or f"the request failed: {body!r}")
 
 
 class RequestCancelled(WirelakeError):

@@ -14,7 +14,7 @@ from typing import Final
 
 from wirelake.transports.stream import CHUNK, Address
 
-__all__ = ["Listener", "TcpStream", "accept", "connect", "listen", "plain"]
+__all__ = ["BACKLOG", "Listener", "TcpStream", "accept", "connect", "listen", "plain"]
 
 log = logging.getLogger("wirelake.tcp")
 
@@ -31,14 +31,14 @@ TLS_TIMEOUT: Final = 10.0
 class TcpStream:
     """A connected socket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, remote: Address | None = None) -> None:
         self._reader = reader
         self._writer = writer
         transport = writer.transport
         transport.set_write_buffer_limits(WRITE_HIGH)
-        self.kind = "tls" if transport.get_extra_info("ssl_object") is not None else "tcp"
+        self.kind = _kind(transport)
         self.local: Address = _address(transport.get_extra_info("sockname"))
-        self.remote: Address = _address(transport.get_extra_info("peername"))
+        self.remote: Address = remote or _address(transport.get_extra_info("peername"))
 
     async def receive(self) -> bytes:
         """See Stream."""
@@ -84,12 +84,15 @@ class Listener:
     """Sockets that listen; whoever connects is handed on as a socket, without a task in between that could be lost."""
 
     def __init__(self, sockets: list[socket.socket], accepted: Callable[[socket.socket], None]) -> None:
-        self.port: int = sockets[0].getsockname()[1]
+        self.port = _address(sockets[0].getsockname())[1]
         self._sockets = sockets
         self._accepted = accepted
         self._loop = asyncio.get_running_loop()
         for sock in sockets:
             self._loop.add_reader(sock, self._take, sock)
+
+    async def run(self) -> None:
+        """The loop accepts: there is nothing to do."""
 
     def close(self) -> None:
         """Stop listening; closing twice does nothing."""
@@ -184,3 +187,9 @@ def _address(name: object) -> Address:
     if isinstance(name, tuple) and len(name) >= 2:
         return (str(name[0]), int(name[1]))
     return (str(name or "unknown"), 0)
+
+
+def _kind(transport: asyncio.BaseTransport) -> str:
+    if transport.get_extra_info("ssl_object") is not None:
+        return "tls"
+    return "unix" if transport.get_extra_info("socket").family == socket.AF_UNIX else "tcp"

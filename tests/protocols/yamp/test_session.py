@@ -117,7 +117,7 @@ def test_progress_reaches_who_asked_for_it(cut):
         assert pair.server.session.report(uid, step)
     pair.server.session.respond(uid, "all")
     pair.settle()
-    steps = [ProgressReceived(uid, step) for step in (0.25, None, "most")]
+    steps = [ProgressReceived(uid, step, size) for step, size in ((0.25, 4), (None, 4), ("most", 6))]
     assert pair.client.delivered == [*steps, ResponseReceived(uid, 0, "all")]
 
 

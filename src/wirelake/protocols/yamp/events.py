@@ -71,6 +71,7 @@ class ProgressReceived(msgspec.Struct, frozen=True):
 
     request_uid: bytes
     body: Any
+    size: int = 0
 
 
 class ResponseReceived(msgspec.Struct, frozen=True):

@@ -45,6 +45,8 @@ class Link:
         self._buffer = buffer(options.limits)
         self._datagram = b""
         self._output: list[bytes] = []
+        self.last_size = 0
+        """Bytes of the last message that was said."""
         self._events: list[SessionEvent] = []
         self._uids = Uids(draw)
         self._agreed: Handshake | None = None
@@ -202,6 +204,7 @@ class Link:
         if not self._advance(self.speaker, type(said)):
             raise LocalProtocolError(refusal(self.state, self.speaker, type(said)))
         self._output.append(data)
+        self.last_size = len(data)
 
     def _close(self, reason: str) -> None:
         self._say(Close(reason.encode(errors="replace").decode()))

@@ -73,8 +73,16 @@ class Session(Link):
 
     def send(self, uri: str, body: Any = None) -> None:
         """0x05 event: nobody answers it."""
+        self.send_packed(uri, self.pack(body))
+
+    def pack(self, body: Any) -> bytes:
+        """A body as this session's serializer writes it; raises LocalProtocolError if it refuses."""
+        return pack(self._serializer, body)
+
+    def send_packed(self, uri: str, body: bytes) -> None:
+        """0x05 event, with a body that was packed before: for one event to many."""
         self._require_open()
-        self._say(Event(self._uids.next(), _checked(uri), pack(self._serializer, body)))
+        self._say(Event(self._uids.next(), _checked(uri), body))
 
     def request(self, uri: str, body: Any, now: float, *, timeout: float | None = None, progressive: bool = False) -> bytes:
         """0x06 request: ask, and return the uid that the answers will carry. Timeout: None is the connection's, infinity is none."""
@@ -197,7 +205,7 @@ class Session(Link):
             else:
                 self._events.append(ResponseSpoilt(uid, said.response_type, said.body, str(reason)))
         else:
-            self._events.append(ProgressReceived(uid, body) if steps else ResponseReceived(uid, said.response_type, body))
+            self._events.append(ProgressReceived(uid, body, len(said.body)) if steps else ResponseReceived(uid, said.response_type, body))
 
 
 def _checked(uri: str) -> str:
