@@ -1,17 +1,20 @@
 """WebSockets (RFC 6455) on top of any stream, through the `websockets` library's protocol without I/O.
 
 What is sent as one message is one binary message, in fragments if it is large; what arrives is a stream of bytes, whatever messages they
-came in (YAMP-14). So many messages that arrive together cost one call, and many that leave together one write.
+came in (YAMP-14). So many messages that arrive together cost one call, and many that leave together one write. Whole binary messages of
+moderate size are read and written by `frames.py`; all else is the library's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from wirelake.errors import UsageError
 from wirelake.transports.address import ENCRYPTED, Target
+from wirelake.transports.frames import LARGEST, MASK, read, write
 from wirelake.transports.stream import Stream
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_FRAME", "WebSocketStream", "accept", "connect"]
 
-FRAGMENT: Final = 64 * 1024
+FRAGMENT: Final = LARGEST
 """Bytes of a frame we send at most: known peers take no more."""
 MAX_FRAME: Final = 16 * 1024 * 1024 + 1024
 """Bytes of a frame we take at most: it is held until it is whole."""
@@ -44,6 +47,10 @@ class WebSocketStream:
         self._protocol = protocol
         self._opcodes = _library("frames").Opcode
         self._open = _library("protocol").State.OPEN
+        self._apply_mask = _library("frames").apply_mask
+        self._is_server = protocol.side is _library("protocol").Side.SERVER
+        self._tail = b""
+        """The beginning of a frame that is not all there yet."""
         self._over = False
         """The peer sends no more, or nothing that we read."""
         self._early = self._payload()
@@ -54,8 +61,7 @@ class WebSocketStream:
         data, self._early = self._early, b""
         while not data and not self._over:
             if arrived := await self._inner.receive():
-                self._protocol.receive_data(arrived)
-                data = self._payload()
+                data = self._take(arrived)
                 self._push()
             else:
                 self._protocol.receive_eof()
@@ -70,12 +76,14 @@ class WebSocketStream:
         """See MessageStream: each is a binary message."""
         if self._protocol.state is not self._open:
             return
+        self._push()
+        frames: list[bytes] = []
         for message in messages:
             if len(message) <= FRAGMENT:
-                self._protocol.send_binary(message)
+                frames.append(write(message, b"" if self._is_server else os.urandom(MASK), self._apply_mask))
             else:
-                self._send_fragments(message)
-        self._push()
+                frames += self._fragments(message)
+        self._inner.send(b"".join(frames))
 
     @property
     def congested(self) -> bool:
@@ -108,11 +116,26 @@ class WebSocketStream:
 
     # Inside.
 
-    def _send_fragments(self, message: bytes) -> None:
+    def _fragments(self, message: bytes) -> list[bytes]:
         self._protocol.send_binary(message[:FRAGMENT], fin=False)
         last = (len(message) - 1) // FRAGMENT * FRAGMENT
         for at in range(FRAGMENT, len(message), FRAGMENT):
             self._protocol.send_continuation(message[at : at + FRAGMENT], fin=at == last)
+        pieces: list[bytes] = self._protocol.data_to_send()
+        return pieces
+
+    def _take(self, arrived: bytes) -> bytes:
+        """The bytes of what arrived: read here as long as it is simple and the library is not in the middle of something."""
+        if self._protocol.reader.buffer or self._protocol.current_size is not None or self._protocol.state is not self._open:
+            self._protocol.receive_data(arrived)
+            return self._payload()
+        whole = self._tail + arrived if self._tail else arrived
+        pieces, at, is_simple = read(whole, self._is_server, self._apply_mask)
+        self._tail = whole[at:] if is_simple else b""
+        if not is_simple and at < len(whole):
+            self._protocol.receive_data(whole[at:])
+            pieces.append(self._payload())
+        return b"".join(pieces)
 
     def _payload(self) -> bytes:
         """The bytes of the binary messages that arrived."""

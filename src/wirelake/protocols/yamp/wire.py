@@ -138,25 +138,24 @@ def _short(data: bytes) -> bytes:
     return len(data).to_bytes() + data
 
 
-def _header(kind: bytes, message: Event | Request | Cancel | Response) -> bytes:
+def _user(kind: bytes, message: Event | Request | Cancel | Response, rest: bytes, body: bytes | None, limits: Limits) -> bytes:
+    """UserMessageHeader, what a message has of its own, and UserMessageBody, unless it has none."""
     uri = message.uri.encode()
     if len(uri) > LONGEST_STRING:  # YAMP-26: never wrap
         raise LocalProtocolError(Fault.URI_SIZE, f"{len(uri)} bytes")
     if len(message.uid) != UID_SIZE:
         raise ValueError(f"a uid of {len(message.uid)} bytes")
-    return kind + message.uid + len(uri).to_bytes() + uri
-
-
-def _request_uid_of(message: Cancel | Response) -> bytes:
-    if len(message.request_uid) != UID_SIZE:
-        raise ValueError(f"a request_uid of {len(message.request_uid)} bytes")
-    return message.request_uid
-
-
-def _sized(body: bytes, limits: Limits) -> bytes:
+    if body is None:
+        return b"".join((kind, message.uid, len(uri).to_bytes(), uri, rest))
     if len(body) > limits.max_body_size or len(body) > LARGEST_BODY:  # YAMP-43
         raise LocalProtocolError(Fault.BODY_OVER_LIMIT, f"{len(body)} bytes, limit {limits.max_body_size}")
-    return len(body).to_bytes(4) + body
+    return b"".join((kind, message.uid, len(uri).to_bytes(), uri, rest, len(body).to_bytes(4), body))
+
+
+def _reference(message: Cancel | Response, code: int) -> bytes:
+    if len(message.request_uid) != UID_SIZE:
+        raise ValueError(f"a request_uid of {len(message.request_uid)} bytes")
+    return message.request_uid + code.to_bytes()
 
 
 def _close(message: Close, _: Limits) -> bytes:
@@ -175,12 +174,8 @@ _WRITERS: Final[dict[type[Message], Callable[[Any, Limits], bytes]]] = {
     Pong: lambda message, _: b"\x02" + _short(message.payload),
     Close: _close,
     CloseRedirect: _close_redirect,
-    Event: lambda message, limits: _header(b"\x05", message) + _sized(message.body, limits),
-    Request: lambda message, limits: (
-        _header(b"\x06", message) + (b"\x01" if message.progressive else b"\x00") + _sized(message.body, limits)
-    ),
-    Cancel: lambda message, _: _header(b"\x07", message) + _request_uid_of(message) + (b"\x01" if message.kill else b"\x00"),
-    Response: lambda message, limits: (
-        _header(b"\x08", message) + _request_uid_of(message) + message.response_type.to_bytes() + _sized(message.body, limits)
-    ),
+    Event: lambda message, limits: _user(b"\x05", message, b"", message.body, limits),
+    Request: lambda message, limits: _user(b"\x06", message, b"\x01" if message.progressive else b"\x00", message.body, limits),
+    Cancel: lambda message, limits: _user(b"\x07", message, _reference(message, 1 if message.kill else 0), None, limits),
+    Response: lambda message, limits: _user(b"\x08", message, _reference(message, message.response_type), message.body, limits),
 }
