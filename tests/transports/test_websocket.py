@@ -212,7 +212,7 @@ def test_a_connection_that_breaks():
         client.abort()
         with pytest.raises(ConnectionResetError):
             await server.receive()
-        client, server, one, two = await both()
+        client, _, _, two = await both()
         two.finish()
         assert await client.receive() == b""
 

@@ -185,7 +185,7 @@ def test_a_node_server_that_redirects_with_one_byte_of_size():
 
         live = Live(session=Options(limits=Limits(one_byte_redirect_size=True)))
         async with raw_server(node) as address:
-            with pytest.raises(ConnectFailed, match="redirected to tcp://127.0.0.1:1"):
+            with pytest.raises(ConnectFailed, match=r"redirected to tcp://127\.0\.0\.1:1"):
                 async with connect(address, live=live):
                     pass
 

@@ -44,13 +44,13 @@ def test_a_redirect_may_lead_to_another_transport(scheme, contexts):
         server, client = contexts
         tls = server if scheme in ("tls", "wss") else None
         path = "/some/where?x=1" if scheme.startswith("w") else ""
-        async with serve(f"{scheme}://127.0.0.1:0{path}", demo(), tls=tls) as there:
-            async with (
-                serve(ANY, live=redirecting(there.address)) as here,
-                connect(here.address, follow_redirects=True, tls=client) as peer,
-            ):
-                assert peer.stream.kind == scheme
-                assert await peer.request("echo", 1) == 1
+        async with (
+            serve(f"{scheme}://127.0.0.1:0{path}", demo(), tls=tls) as there,
+            serve(ANY, live=redirecting(there.address)) as here,
+            connect(here.address, follow_redirects=True, tls=client) as peer,
+        ):
+            assert peer.stream.kind == scheme
+            assert await peer.request("echo", 1) == 1
 
     run(main)
 
@@ -73,19 +73,23 @@ def test_five_redirects_are_followed_and_a_sixth_is_not():
 
 def test_a_loop_of_redirects_ends_also_if_each_of_them_is_a_session():
     async def main():
-        hops, address = [], ""
+        hops, place = [], []
 
         async def bounce(raw):
             await raw.greet()
             hops.append(1)
-            await raw.say(CloseRedirect(address))
+            await raw.say(CloseRedirect(place[0]))
+
+        async def stay(client):
+            while True:
+                await (await client.peer()).over()
 
         async with raw_server(bounce) as address:
+            place.append(address)
             client = connect(address, follow_redirects=True)
             async with client:
                 with pytest.raises(RemoteProtocolError, match="5 redirects in a row"):
-                    while True:
-                        await (await client.peer()).over()
+                    await stay(client)
             assert len(hops) == 6
 
     run(main)

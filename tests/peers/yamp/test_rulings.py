@@ -49,19 +49,21 @@ def test_yamp_3_a_client_takes_a_refusal_for_a_connect_error():
 
 def test_yamp_14_one_message_for_each_of_ours_any_pieces_from_them():
     async def main():
-        async with serve("ws://127.0.0.1:0", demo()) as server:
-            async with websockets.asyncio.client.connect(server.address, ping_interval=None) as socket:
-                for byte in speech.handshake() + speech.request(b"echo", b"1") + speech.request(b"echo", b"2", uid=speech.OTHER):
-                    await socket.send(bytes((byte,)))
-                    await socket.send(b"")
-                said = [await socket.recv() for _ in range(3)]
-                assert [one[0] for one in said] == [0, 8, 8]
-                (peer,) = server.peers
-                peer.close("enough")
-                assert await socket.recv() == speech.close(b"enough")
-                with pytest.raises(websockets.exceptions.ConnectionClosedOK):
-                    await socket.recv()
-                assert socket.close_code == 1000
+        async with (
+            serve("ws://127.0.0.1:0", demo()) as server,
+            websockets.asyncio.client.connect(server.address, ping_interval=None) as socket,
+        ):
+            for byte in speech.handshake() + speech.request(b"echo", b"1") + speech.request(b"echo", b"2", uid=speech.OTHER):
+                await socket.send(bytes((byte,)))
+                await socket.send(b"")
+            said = [await socket.recv() for _ in range(3)]
+            assert [one[0] for one in said] == [0, 8, 8]
+            (peer,) = server.peers
+            peer.close("enough")
+            assert await socket.recv() == speech.close(b"enough")
+            with pytest.raises(websockets.exceptions.ConnectionClosedOK):
+                await socket.recv()
+            assert socket.close_code == 1000
 
     run(main)
 
