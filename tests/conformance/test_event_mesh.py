@@ -68,3 +68,25 @@ def test_what_is_not_known_is_a_failure(change):
         event_mesh.run({**OK[0], **change})
     with pytest.raises(Unmapped):
         event_mesh.run(None)
+
+
+def test_no_word_of_somebody_else_is_one_of_ours():
+    assert not {word for words in event_mesh.WORDS.values() for word in words} & set(event_mesh.REASONS)
+
+
+def test_a_rendering_that_loses_bytes_is_none():
+    for given in (["\ufffd"], ["ff", "\xff"], "ff", [None]):
+        with pytest.raises(AssertionError):
+            event_mesh.same_bytes([b"\xff"], given)
+    event_mesh.same_bytes([b"\xff"], ["ff"])
+    event_mesh.same_bytes([b"\xff", b"\xfe"], ["\xff", "\xfe"])
+    with pytest.raises(AssertionError):
+        event_mesh.same_bytes([b"\xff", b"a"], ["ff", "a"])
+
+
+def test_a_sealed_vector_with_another_profile_or_key_fails():
+    (sealed,) = [one for one in OK if one["fields"].get("profile") == "EMM-13"]
+    assert fails({**sealed, "fields": {**sealed["fields"], "profile": "EMM-14"}})
+    other = copy.deepcopy(sealed)
+    other["keys"]["enc"][0]["key"] = "00" * 32
+    assert fails(other)

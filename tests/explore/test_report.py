@@ -85,7 +85,7 @@ def test_the_summary_has_the_headline_numbers(lake: Path) -> None:
 
 def test_the_lead_tells_it_in_four_sentences(page: str) -> None:
     said = Reader(page).text
-    assert "1 file was read, 1000 B in all, with 3 messages on 1 connection." in said
+    assert "1 file was read, 1000 B in all, with 3 messages in 1 session." in said
     assert "3 requests were made and 66.7 % answered, half of them within 251 ms." in said
     assert "Rules were broken 3 times. Every byte is accounted for." in said
 

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lake.mesh import STORY
+from tests.lake.mesh import record as record_mesh
+from tests.protocols.event_mesh.receiving import store
 
 from wirelake.capture.recording import Connection, Recorder
 from wirelake.lake.spark import BRISK, session
@@ -178,8 +181,9 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cases")
     record(folder / "cases.pcapng", CASES)
     record_middle(folder, MIDDLE_PORT)
+    record_mesh(folder / "mesh.pcapng", STORY)
     (folder / "noise.pcap").write_bytes(b"not a capture at all" * 10)
-    ingest(spark, folder / "lake", [folder])
+    ingest(spark, folder / "lake", [folder], keys=store())
     return folder / "lake"
 
 

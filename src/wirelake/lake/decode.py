@@ -6,7 +6,7 @@ It refuses to know Spark, files and what protocols mean: rooms scan and make col
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -15,12 +15,16 @@ import pyarrow.compute as pc
 
 from wirelake import protocols
 from wirelake.capture.blocks import RUN_FLOW, RUN_START, RUN_STOP, RUN_TO_SERVER, Block, Flow, Source
+from wirelake.lake import proofs
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.schema import TIME
 from wirelake.lake.streams import Carried, Speaker, Speech, clip, join, trace
 from wirelake.lake.tables import connections, ledger, messages, quarantine
 from wirelake.protocols.arrow import binary, names
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, compiled
+
+if TYPE_CHECKING:
+    from wirelake.protocols.event_mesh.trust import TrustStore
 
 __all__ = ["Batches", "DecodeOptions", "Decoder"]
 
@@ -51,8 +55,9 @@ class DecodeOptions(msgspec.Struct, frozen=True):
 class Decoder:
     """Takes the blocks of sources, one source after the other; gives rows."""
 
-    def __init__(self, options: DecodeOptions) -> None:
+    def __init__(self, options: DecodeOptions, keys: TrustStore | None = None) -> None:
         self._options = options
+        self._keys = keys
         self._carried: dict[Speaker, Carried] = {}
         self._accounts: Counter[tuple[str, str]] = Counter()
         self._items: Counter[tuple[str, str]] = Counter()
@@ -162,6 +167,8 @@ class Decoder:
             "offset": pa.array(offsets),
             "length": pa.array(lasts - offsets + 1),
         }
+        if self._keys is not None and protocol == "event_mesh":
+            made.shared["verified"] = proofs.verified(speech.data, rows, parts, ts, self._keys)
         shared = {"protocol": _constant(protocol, len(rows)), "size": pa.array(rows[:, LENGTH]), **leading, **made.shared}
         self._rows[messages.TABLE.name].append(_batch(messages.TABLE.schema, shared))
         self._rows[protocol].append(_batch(TABLES[protocol].schema, {**leading, **made.own}))

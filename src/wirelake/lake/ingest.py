@@ -148,7 +148,7 @@ def ingest(
         plan = _plan(root, found)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         if plan.fresh:
-            batch, counts = _run(spark, root, plan.fresh, options or DecodeOptions(), dict(ports or protocols.ports()), progress)
+            batch, counts = _run(spark, root, plan.fresh, options or DecodeOptions(), dict(ports or protocols.ports()), keys, progress)
         total = len(gold.stale(root, keys))
         steps = iter(range(total))
         built = gold.refresh(
@@ -174,6 +174,7 @@ def _run(
     sources: list[Source],
     options: DecodeOptions,
     ports: dict[int, str],
+    keys: TrustStore | None,
     progress: Callable[[Progress], None],
 ) -> tuple[int, dict[str, int]]:
     """One batch: begin, read, decode, write, publish, done. Gives its number and how many rows each table got."""
@@ -182,7 +183,7 @@ def _run(
     batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
     journal.begin(lake, batch, sources)
     spark.dataSource.register(source.BlockSource)
-    spark.dataSource.register(writer.TableSink)
+    spark.dataSource.register(writer.sink_with(keys))
     try:
         with _plainly(lake), _watched(spark, progress):
             blocks = spark.read.format(source.FORMAT).options(sources=_json(sources), ports=_json(ports)).load()

@@ -23,9 +23,9 @@ from wirelake.protocols.event_mesh.messages import HEADER, VERSION
 from wirelake.protocols.event_mesh.scanner import Limits, walk
 from wirelake.protocols.event_mesh.trust import Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.verify import Identity, Rejected, authenticate
-from wirelake.protocols.kernel import FAULT, START, compiled
+from wirelake.protocols.kernel import FAULT, PART, PARTS, START, compiled
 
-__all__ = ["GENUINE", "INPUT", "OUTPUT", "Verdicts", "judge", "judge_batches"]
+__all__ = ["GENUINE", "INPUT", "OUTPUT", "Verdicts", "judge", "judge_batches", "verified"]
 
 Array = np.ndarray[Any, Any]
 
@@ -73,6 +73,18 @@ def judge_batches(batches: Iterable[pa.RecordBatch], store: TrustStore) -> Itera
             [batch.column("message_id"), names.take(places), pa.array(found.genuine), trusts.take(pa.array(found.trust))],
             names=["message_id", "verdict", "genuine", "trust"],
         )
+
+
+def verified(data: Array, rows: Array, parts: Array, micros: Array, store: TrustStore) -> pa.Array:
+    """For the rows of a block being decoded: whether keys say a packet is genuine; null where it carries no proof.
+
+    `parts` holds the parts of these rows and no others, in their order.
+    """
+    rows = rows.copy()
+    rows[:, PART] = np.cumsum(rows[:, PARTS]) - rows[:, PARTS]
+    found = judge(data, rows, parts.reshape(-1), micros / 1e6, store)
+    has_proof = (rows[:, HMAC] >= 0) | (rows[:, SIGNATURE] >= 0)
+    return pa.array(found.faults == 0, mask=~has_proof)
 
 
 def packets(batch: pa.RecordBatch) -> tuple[Array, Array]:

@@ -26,8 +26,9 @@ from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.delta import File
 from wirelake.lake.parquet import Sheets
 from wirelake.lake.recovery import publish
+from wirelake.protocols.event_mesh.trust import TrustStore
 
-__all__ = ["FORMAT", "TableSink", "TableWriter", "Written"]
+__all__ = ["FORMAT", "TableSink", "TableWriter", "Written", "sink_with"]
 
 FORMAT: Final = "wirelake.tables"
 
@@ -45,14 +46,15 @@ class Written(WriterCommitMessage):
 class TableWriter(DataSourceArrowWriter):
     """Decodes and writes in tasks, publishes on the driver."""
 
-    def __init__(self, lake: Path, batch: int, options: DecodeOptions) -> None:
+    def __init__(self, lake: Path, batch: int, options: DecodeOptions, keys: TrustStore | None = None) -> None:
         self._lake = lake
         self._batch = batch
         self._options = options
+        self._keys = keys
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task: blocks to files that no table counts yet."""
-        decoder = Decoder(self._options)
+        decoder = Decoder(self._options, self._keys)
         sheets = Sheets(self._lake, SILVER, self._batch)
         accounted: dict[bytes, int] = {}
         try:
@@ -120,6 +122,8 @@ def _balance(sources: Sequence[Source], written: Sequence[Written]) -> None:
 class TableSink(DataSource):
     """`df.write.format("wirelake.tables")`; options `lake` (folder), `batch` (number) and `decode` (`DecodeOptions` as JSON)."""
 
+    keys: TrustStore | None = None
+
     @classmethod
     def name(cls) -> str:
         """What Spark calls it."""
@@ -130,4 +134,13 @@ class TableSink(DataSource):
         if overwrite:
             raise LakeError("silver tables only grow: write with mode append")
         options = msgspec.json.decode(self.options["decode"], type=DecodeOptions)
-        return TableWriter(Path(self.options["lake"]), int(self.options["batch"]), options)
+        return TableWriter(Path(self.options["lake"]), int(self.options["batch"]), options, self.keys)
+
+
+def sink_with(trusted: TrustStore | None) -> type[TableSink]:
+    """The sink for an ingest with these keys. They travel inside the class: options are shown in plans and logs, and secrets are not."""
+
+    class KeyedSink(TableSink):
+        keys = trusted
+
+    return KeyedSink

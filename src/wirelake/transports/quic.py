@@ -200,7 +200,12 @@ class QuicEndpoint:
             return None
         link = self._by_id.get(header.destination_cid) or self._accept(header, len(data), source)
         if link is not None:
-            link.connection.receive_datagram(data, source, self._loop.time())
+            try:
+                link.connection.receive_datagram(data, source, self._loop.time())
+            except Exception:  # whatever a packet does to the library, it does it to one connection
+                log.exception("a packet from %s:%d broke its connection", *source)
+                self._forget(link)
+                return None
         return link
 
     def _accept(self, header: QuicHeader, size: int, source: Address) -> _Link | None:
@@ -278,13 +283,16 @@ class QuicEndpoint:
         while link.waiting:
             link.connection.send_datagram_frame(link.waiting.popleft())
 
-    def _ended(self, link: _Link, event: ConnectionTerminated) -> None:
+    def _forget(self, link: _Link) -> None:
         self._links.discard(link)
         for name in link.ids:
             self._by_id.pop(name, None)
         if self._by_place.get(link.remote) is link:
             del self._by_place[link.remote]
         self._unsent += link.pending
+
+    def _ended(self, link: _Link, event: ConnectionTerminated) -> None:
+        self._forget(link)
         if not link.is_open:
             log.warning("no QUIC connection with %s:%d: %s (%d)", *link.remote, event.reason_phrase or "no reason given", event.error_code)
             if len(self._not_before) >= self._quic.max_connections:

@@ -149,11 +149,15 @@ class UdpEndpoint:
 
     def _pull(self, sock: socket.socket) -> None:
         """Read what the system holds, as much as there is room for."""
-        queue, receive, short = self._queue, sock.recvfrom, sock.family == socket.AF_INET
+        queue, receive, room = self._queue, sock.recvfrom, range(self._max_queue - len(self._queue))
         try:
-            for _ in range(self._max_queue - len(queue)):
-                data, name = receive(LARGEST)
-                queue.append((data, name if short else _address(name)))
+            if sock.family == socket.AF_INET:  # host and port are what the system gives
+                for _ in room:
+                    queue.append(receive(LARGEST))
+            else:
+                for _ in room:
+                    data, name = receive(LARGEST)
+                    queue.append((data, _address(name)))
         except (BlockingIOError, InterruptedError):
             return
         except OSError as reason:  # what some systems say when an earlier datagram of ours found nobody
@@ -192,7 +196,11 @@ async def listen(
 
 async def resolve(host: str, port: int, family: int = socket.AF_UNSPEC) -> Address:
     """The first address of a host, in the family that is wanted; raises OSError."""
-    return _address((await _resolve(host, port, family))[1])
+    try:
+        socket.inet_pton(family, host)
+    except OSError:
+        return _address((await _resolve(host, port, family))[1])
+    return (host, port)  # an address as it stands: nobody needs to be asked, which would take a thread
 
 
 def family_of(host: str) -> int:

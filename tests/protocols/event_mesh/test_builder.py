@@ -54,6 +54,26 @@ def test_fields_are_put_in_the_order_of_senders():
     assert judged(build(3, [*given[:1], *given[2:]], BOTH, **HEAD)).identity.authenticated
 
 
+def test_what_is_proven_is_canonical_also_where_the_wire_is_not():
+    unsorted = Field(FieldType.ENCRYPTION, bytes((3, 12)) + bytes(12) + b"\x01\x01\x01")
+    for credentials in (MAC, SIGN, BOTH):
+        data = build(3, [binary(bytes(20)), unsorted], credentials, flags=2, **HEAD)
+        assert judged(data).identity.authenticated
+        assert unsorted in decode(data).fields
+
+
+def test_a_value_that_no_field_holds_is_refused():
+    for value in (True, None, [1], object()):
+        with pytest.raises(LocalProtocolError) as caught:
+            values.field_of(value)
+        assert caught.value.fault is Fault.FIELD_OUT_OF_RANGE
+    for value, kind in (("a", 1), (1, 2), (1.5, 3), (b"a", 4), ({"a": 1}, 5), (Field(9, b""), 9)):
+        assert values.field_of(value).type == kind
+    with pytest.raises(LocalProtocolError) as caught:
+        values.field_of({"a": object()})
+    assert caught.value.fault is Fault.JSON_INVALID
+
+
 def test_the_bytes_left_are_exact():
     for credentials in (None, MAC, SIGN, BOTH):
         room = left([text("name")], credentials)

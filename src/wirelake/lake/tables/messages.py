@@ -37,7 +37,11 @@ TABLE: Final = Table(
             column("fault", pa.string(), "Name of the first rule the message breaks by itself; null if none."),
             column("body", pa.binary(), "The payload, plain: after undoing compression. Null if the message carries none."),
             column("body_json", pa.string(), "The payload as JSON text, if it is that."),
-            column("verified", pa.bool_(), "Whether its signature or MAC is good; null where there is none to check."),
+            column(
+                "verified",
+                pa.bool_(),
+                "Whether its HMAC or signature was right by the keys it was read with; see `security`.",
+            ),
             column("source", pa.string(), "The file the bytes came from."),
             column("offset", pa.int64(), "Where in the source the first byte of the message is."),
             column("length", pa.int64(), "Bytes in the source from the first to the last byte of the message."),

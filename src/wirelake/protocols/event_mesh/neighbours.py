@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from wirelake.protocols.event_mesh.conversation import INITIAL, SILENCE, TRANSITIONS, Speaker, State
+from wirelake.protocols.event_mesh.conversation import INITIAL, MESSAGES, SILENCE, TRANSITIONS, Speaker, State
 from wirelake.protocols.event_mesh.events import Peer, PeerChanged
 from wirelake.protocols.event_mesh.messages import Message
 from wirelake.protocols.event_mesh.options import Options, Place
 
 __all__ = ["Neighbours"]
+
+
+_AFTER: Final = {said: tuple(TRANSITIONS[state, Speaker.NODE, said] for state in State) for said in MESSAGES}
+"""TRANSITIONS by message and number of the state: a key of three is too dear to make for every packet."""
 
 
 class _Neighbour:
@@ -81,7 +86,7 @@ class Neighbours:
             self._places = None
         found.heard = now
         before = found.state
-        after = TRANSITIONS[before, Speaker.NODE, said]
+        after = _AFTER[said][before]
         if after is before:
             return None
         found.state = after

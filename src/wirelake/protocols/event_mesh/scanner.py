@@ -50,9 +50,9 @@ from wirelake.protocols.event_mesh.messages import (
     VERSION,
     EventType,
     FieldType,
-    Flag,
 )
 from wirelake.protocols.event_mesh.metadata import metadata_fault, split_metadata
+from wirelake.protocols.event_mesh.required import HAS_BINARY, HAS_FULL, HAS_HMAC, HAS_KEY, HAS_METADATA, HAS_SIGNATURE, HAS_STRING, missing
 from wirelake.protocols.event_mesh.utf8 import is_ascii, utf8
 from wirelake.protocols.kernel import (
     FAULT,
@@ -116,23 +116,8 @@ NUMBER: Final = 4
 """§4.1: bytes of an integer or float."""
 RESERVED: Final = 0xF8
 """§2.3: the bits of the flags that must be zero."""
-HIDING: Final = Flag.ENCRYPTED.value | Flag.COMPRESSED.value
-"""EMM-20: with one of these, data fields are looked for inside."""
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
-
-# What a packet has, as bits: a security field has that of its place in FIXED.
-HAS_HMAC: Final = 1 << 0
-HAS_METADATA: Final = 1 << 1
-HAS_SIGNATURE: Final = 1 << 2
-HAS_KEY: Final = 1 << 3
-HAS_NODE_ID: Final = 1 << 4
-HAS_TIMESTAMP: Final = 1 << 5
-HAS_AUTH_KEY_ID: Final = 1 << 8
-HAS_STRING: Final = 1 << 9
-HAS_BINARY: Final = 1 << 10
-HAS_FULL: Final = 1 << 11
-"""A piece of 255 bytes."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -310,7 +295,7 @@ def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, part
                     odd |= ODD_KEY
                 if ascends:
                     canonical = (hmac_at if hmac_at >= 0 else signature_at if signature_at >= 0 else stop) - start
-                wrong = _missing(kind, flags, seen, odd, profile)
+                wrong = missing(kind, flags, seen, odd, profile)
                 if wrong < fault:
                     fault, fault_at = wrong, metadata_at - 2 if wrong == Fault.ENC_FLAG_MISSING.value else start + HEADER
         rows[row + START] = start
@@ -344,36 +329,6 @@ def _header_fault(data: Any, start: int, stop: int, max_payload: int) -> tuple[i
     if stop - start != HEADER + size:  # EMM-4
         return Fault.LENGTH_MISMATCH.value, start + 15
     return NONE, start
-
-
-@kernel
-def _missing(kind: int, flags: int, seen: int, odd: int, profile: int) -> int:
-    """EMM-12, EMM-19, EMM-20, EMM-31: the first rule that is broken by a field that is not there; or NONE."""
-    is_encrypted, has_metadata = flags & Flag.ENCRYPTED.value != 0, seen & HAS_METADATA != 0
-    if is_encrypted and not has_metadata:
-        return Fault.ENC_METADATA_MISSING.value
-    if has_metadata and not is_encrypted:
-        return Fault.ENC_FLAG_MISSING.value
-    needed = 0
-    if kind == EventType.EVENT.value:
-        needed = HAS_STRING
-    elif kind == EventType.HELLO.value:
-        needed = HAS_NODE_ID | HAS_BINARY
-    elif kind == EventType.HEARTBEAT.value:
-        needed = HAS_NODE_ID | HAS_TIMESTAMP
-    if flags & HIDING:
-        needed &= ~(HAS_STRING | HAS_BINARY)
-    if seen & needed != needed:
-        return Fault.MISSING_REQUIRED_FIELD.value
-    is_proven = seen & (HAS_HMAC | HAS_SIGNATURE) != 0
-    if is_proven and not seen & HAS_NODE_ID:
-        return Fault.MISSING_NODE_ID.value
-    if profile:
-        if not is_proven or not seen & HAS_NODE_ID or not seen & HAS_AUTH_KEY_ID:
-            return Fault.PROFILE_FIELD_MISSING.value
-        if odd & ODD_ORDER:
-            return Fault.PROFILE_ORDER.value
-    return NONE
 
 
 @kernel

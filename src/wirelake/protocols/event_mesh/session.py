@@ -22,11 +22,12 @@ from wirelake.protocols.event_mesh.neighbours import Neighbours
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Options, Place, RelayRule
 from wirelake.protocols.event_mesh.outbox import Outbox, Outgoing
 from wirelake.protocols.event_mesh.replay import RecentIds, ReplayCache
-from wirelake.protocols.event_mesh.scanner import FLAGS
+from wirelake.protocols.event_mesh.required import HIDING
+from wirelake.protocols.event_mesh.scanner import FLAGS, NODE_ID
 from wirelake.protocols.event_mesh.sealing import NONCE_SIZE, Sealer, compress, unseal
-from wirelake.protocols.event_mesh.trust import TrustStore
+from wirelake.protocols.event_mesh.trust import NODE_ID_SIZE, TrustStore
 from wirelake.protocols.event_mesh.values import binary, event_name, event_type, first, text
-from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Scanned, Verified, freshness, signed_at
+from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Scanned, Verified, freshness, node_id_of, signed_at
 from wirelake.protocols.event_mesh.wire import message as read
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.rates import Buckets
@@ -35,7 +36,6 @@ __all__ = ["Now", "Options", "RelayRule", "Session"]
 
 REDRAWS: Final = 100
 """EMM-22: dice that show so many used ids in a row are no dice."""
-HIDING: Final = int(Flag.ENCRYPTED | Flag.COMPRESSED)
 URGENT: Final = int(Flag.URGENT)
 STRANGERS: Final = frozenset({Fault.UNKNOWN_KEY, Fault.UNTRUSTED_KEY})
 """EMM-29: what is said of packets whose keys are not known here; others may know them."""
@@ -224,7 +224,9 @@ class Session:
             datagrams = admitted
         own = self.credentials.node_id
         for (_, source), scanned in zip(datagrams, self._receiver.scanned([data for data, _ in datagrams]), strict=True):
-            if not scanned.row[FAULT] and scanned.node_id == own:
+            block, row, _ = scanned
+            at = row[NODE_ID]
+            if at >= 0 and block[at : at + NODE_ID_SIZE] == own and not row[FAULT]:
                 self._metrics.own += 1
                 continue
             said = self._receiver.judge(scanned, now.wall, partial(_name, source))
@@ -293,7 +295,7 @@ class Session:
             self._pass_on(scanned, event_type(said.message), name, said.identity.node_id, source, now, verified=True)
 
     def _relay_unverified(self, scanned: Scanned, source: Place, now: Now) -> None:
-        row, node_id = scanned.row, scanned.node_id
+        row, node_id = scanned[1], node_id_of(scanned)
         if node_id is not None:
             name = None
             if row[KIND] == EventType.EVENT and not row[FLAGS] & HIDING:
@@ -302,18 +304,18 @@ class Session:
 
     def _pass_on(self, scanned: Scanned, kind: int, name: str | None, node_id: bytes, source: Place, now: Now, *, verified: bool) -> None:
         rule = next((rule for rule in self.options.relay if _matches(rule, kind, name, source, verified)), None)
-        made = signed_at(scanned.block, scanned.row)
+        block, row, _ = scanned
+        made = signed_at(block, row)
         if rule is None or freshness(made, now.wall) is not None:  # whatever a cache forgets, no packet goes round for ever
             return
-        start = scanned.row[START]
-        data = scanned.block[start : start + scanned.row[LENGTH]]
+        data = block[row[START] : row[START] + row[LENGTH]]
         if not verified and self._receiver.unproven.admit(b"r" + node_id + data[1:5], made, now.wall) is not None:
             return
         passed = rule.to or (*self._named, *self._neighbours.places)
         places = dict.fromkeys(place for place in passed if place not in (source, self._neighbours.place_of(node_id)))
         if places:
             self._metrics.relayed += 1
-            self._send(data, places, bool(scanned.row[FLAGS] & URGENT))
+            self._send(data, places, bool(row[FLAGS] & URGENT))
 
     # Inside: what is said.
 

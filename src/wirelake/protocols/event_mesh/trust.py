@@ -14,7 +14,7 @@ import msgspec
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols.event_mesh.faults import Fault
 
-__all__ = ["SHORTEST_SECRET", "FirstUse", "Key", "Policy", "Trust", "TrustStore", "is_weak"]
+__all__ = ["NODE_ID_SIZE", "SHORTEST_SECRET", "FirstUse", "Key", "Policy", "Trust", "TrustStore", "is_weak"]
 
 SHORTEST_SECRET: Final = 16
 """EMM-32: bytes of an HMAC key, at least; 32 are recommended."""

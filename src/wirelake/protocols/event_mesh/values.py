@@ -170,7 +170,10 @@ def binary(value: bytes) -> Field:
 
 def json(value: dict[str, Any]) -> Field:
     """§4.1: a JSON object."""
-    encoded = msgspec.json.encode(value)
+    try:
+        encoded = msgspec.json.encode(value)
+    except TypeError as reason:
+        raise LocalProtocolError(Fault.JSON_INVALID, str(reason)) from None
     parse_json(encoded)
     return Field(FieldType.JSON, encoded)
 

@@ -10,7 +10,7 @@ import hmac
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -37,7 +37,7 @@ from wirelake.protocols.event_mesh.trust import Key, Policy, Trust, TrustStore, 
 from wirelake.protocols.event_mesh.wire import message
 from wirelake.protocols.kernel import FAULT, FAULT_AT, START, active, array, positions, table
 
-__all__ = ["Identity", "Receiver", "Rejected", "Scanned", "Verified", "authenticate", "freshness", "signed_at"]
+__all__ = ["Identity", "Receiver", "Rejected", "Scanned", "Verified", "authenticate", "freshness", "node_id_of", "signed_at"]
 
 DEFAULT_POLICY: Final = Policy()
 NOBODY: Final = b""
@@ -86,18 +86,14 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
     """What it says of its sender, proven or not; None if that cannot be read."""
 
 
-class Scanned(NamedTuple):
-    """A datagram as the scanner left it, still among its neighbours."""
+Scanned = tuple[bytes, list[int], list[int]]
+"""A datagram as the scanner left it, still among its neighbours: the block, its row, and the parts of all rows of the block."""
 
-    block: bytes
-    row: list[int]
-    parts: list[int]
-    """Of all datagrams of the block."""
 
-    @property
-    def node_id(self) -> bytes | None:
-        """What it says of its sender; None if it says nothing, or cannot be read."""
-        return _slice(self.block, self.row[NODE_ID], 16)
+def node_id_of(scanned: Scanned) -> bytes | None:
+    """What a datagram says of its sender; None if it says nothing, or cannot be read."""
+    block, row, _ = scanned
+    return _slice(block, row[NODE_ID], 16)
 
 
 class Receiver:
@@ -138,14 +134,14 @@ class Receiver:
             count, used, _, _ = self._walk(array(block), *places, 0, 0, self._rows, self._run_of, self._parts, self._ends, self._limits)
             rows, parts = _plain(self._rows[: count * ROW_COLUMNS]), _plain(self._parts[: used * PART_COLUMNS])
             for row in range(0, count * ROW_COLUMNS, ROW_COLUMNS):
-                yield Scanned(block, rows[row : row + ROW_COLUMNS], parts)
+                yield block, rows[row : row + ROW_COLUMNS], parts
 
     def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NOBODY) -> Verified | Rejected:
         """What becomes of a datagram that arrived at this time; `source` is asked for what names it only where nothing else does."""
         data, row, parts = scanned
         start = row[START]
         if row[FAULT]:
-            return Rejected(Fault(row[FAULT]), row[FAULT_AT] - start, scanned.node_id)
+            return Rejected(Fault(row[FAULT]), row[FAULT_AT] - start, node_id_of(scanned))
         identity = authenticate(data, row, parts, self.store, self.policy, now)
         if isinstance(identity, Rejected):
             return Rejected(identity.fault, identity.offset - start, identity.node_id) if start else identity

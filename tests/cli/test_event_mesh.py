@@ -1,0 +1,175 @@
+"""Event Mesh from the command line: keys, decode with keys, and nodes that talk."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import uuid
+
+import pytest
+from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, PUBLIC, SECRET, maced, packet, signed, tlv
+
+WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
+
+
+def lines(done):
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+@pytest.fixture
+def trust(tmp_path, wirelake):
+    """A trust file with the node of the tests."""
+    path = tmp_path / "mesh.keys"
+    named = ("--node", NODE.hex(), "--key-id", AUTH.hex())
+    done = wirelake("keys", "import", path, *named, "--public-key", PUBLIC.hex(), "--secret", stdin=SECRET.hex().encode())
+    assert (done.code, done.talk) == (0, "")
+    return path
+
+
+def test_generated_keys_are_known_and_private(tmp_path, wirelake):
+    own, trust = tmp_path / "own", tmp_path / "trust"
+    done = wirelake("keys", "generate", own, trust, "--hmac", "--ed25519", "--key-id", "0000002a")
+    node_id = str(uuid.UUID(done.out.decode().strip()))
+    (listed,) = lines(wirelake("keys", "list", trust))
+    assert (listed["node_id"], listed["auth_key_id"], listed["hmac"], listed["revoked_from"]) == (node_id, "0000002a", True, None)
+    assert len(listed["public_key"]) == 64
+    assert {path.stat().st_mode & 0o777 for path in (own, trust)} == {0o600}
+    kept = json.loads(own.read_text())
+    assert kept["secret"] not in wirelake("keys", "list", trust).out.decode()
+    assert kept["seed"] not in trust.read_text()
+
+
+def test_a_node_s_own_keys_are_not_overwritten_unasked(tmp_path, wirelake):
+    own, trust = tmp_path / "own", tmp_path / "trust"
+    wirelake("keys", "generate", own, trust)
+    before = own.read_bytes()
+    again = wirelake("keys", "generate", own, trust)
+    assert (again.code, own.read_bytes()) == (64, before)
+    assert "--force" in again.talk
+    assert wirelake("keys", "generate", own, trust, "--force").code == 0
+    assert own.read_bytes() != before
+
+
+def test_a_file_that_others_may_read_is_refused(trust, wirelake):
+    trust.chmod(0o644)
+    done = wirelake("keys", "list", trust)
+    assert done.code == 64
+    assert "chmod 600" in done.talk
+
+
+def test_a_key_is_revoked_from_a_time_on(trust, wirelake):
+    assert wirelake("keys", "revoke", trust, "--node", NODE.hex(), "--key-id", AUTH.hex(), "--at", str(MADE + 5)).code == 0
+    assert lines(wirelake("keys", "list", trust))[0]["revoked_from"] == MADE + 5
+    before, after = (maced(message_id=1).hex(), maced(message_id=2, made=MADE + 5).hex())
+    done = wirelake("decode", "event-mesh", "--hex", "--keys", trust, "--now", str(MADE + 4), stdin=f"{before}\n{after}\n".encode())
+    first, second = lines(done)
+    assert (first["verified"], second["rejected"]) == (True, "REVOKED_KEY")
+    unknown = wirelake("keys", "revoke", trust, "--node", str(uuid.uuid4()))
+    assert unknown.code == 64
+    assert "UNKNOWN_KEY" in unknown.talk
+
+
+def test_a_key_that_follows_another_holds_from_its_time_on(trust, wirelake):
+    named = ("--node", NODE.hex(), "--key-id", AUTH.hex())
+    done = wirelake("keys", "import", trust, *named, "--secret", "--from", str(MADE + 100), stdin=b"11" * 32)
+    assert (done.code, done.talk) == (0, "")
+    held = [(key["valid_from"], key["revoked_from"]) for key in lines(wirelake("keys", "list", trust))]
+    assert held == [(0, MADE + 100), (MADE + 100, None)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["--node", "nobody", "--public-key", PUBLIC.hex()], "not a UUID"),
+        (["--node", NODE.hex()], "--public-key"),
+        (["--node", NODE.hex(), "--public-key", "xyz"], "hex"),
+        (["--node", NODE.hex(), "--public-key", "00" * 32], "EMM-32"),
+        (["--node", NODE.hex(), "--key-id", "01", "--public-key", PUBLIC.hex()], "EMM-11"),
+    ],
+)
+def test_keys_that_are_none_are_refused(tmp_path, wirelake, flags, word):
+    done = wirelake("keys", "import", tmp_path / "new", *flags)
+    assert done.code == 64
+    assert word in done.talk
+    assert not (tmp_path / "new").exists()
+
+
+def test_decode_says_who_sent_a_packet_and_how_that_is_known(trust, wirelake):
+    said = [signed(message_id=1), packet(tlv(1, b"clear"), message_id=2), signed(message_id=1)]
+    done = wirelake(
+        "decode", "event-mesh", "--hex", "--keys", trust, "--now", str(MADE), stdin="\n".join(one.hex() for one in said).encode()
+    )
+    first, second, third = lines(done)
+    assert (first["verified"], first["node_id"], first["trust"]) == (True, str(uuid.UUID(bytes=NODE)), "store")
+    assert (second["verified"], second["trust"]) == (False, "none")
+    assert (third["rejected"], third["clause"]) == ("REPLAY", "EMM-23")
+    assert done.code == 65
+
+
+@pytest.mark.parametrize("now", ["1700000400", "2023-11-14T22:20:00Z", "2023-11-14T23:20:00+01:00"])
+def test_time_is_said_as_people_say_it(trust, wirelake, now):
+    (found,) = lines(wirelake("decode", "event-mesh", "--hex", "--keys", trust, "--now", now, stdin=maced().hex().encode()))
+    assert found["rejected"] == "STALE"
+
+
+def test_a_raw_file_is_one_datagram(tmp_path, wirelake):
+    (tmp_path / "one").write_bytes(maced())
+    (found,) = lines(wirelake("decode", "event-mesh", tmp_path / "one"))
+    assert (found["type"], found["length"]) == ("event", len(maced()))
+    (tmp_path / "none").write_bytes(b"")
+    done = wirelake("decode", "event-mesh", tmp_path / "none")
+    assert (lines(done)[0]["fault"], done.code) == ("SHORT_PACKET", 65)
+
+
+def test_wrong_flags_are_told(trust, wirelake):
+    for words, word in (
+        (("decode", "emp", "--hex", "--keys", trust), "carry nothing to verify"),
+        (("decode", "event-mesh", "--hex", "--now", "1"), "--keys"),
+        (("decode", "event-mesh", "--hex", "--keys", trust, "--now", "noon"), "seconds since 1970"),
+        (("decode", "event-mesh", "--hex", "--set", "max_payload=1"), "max_payload_size"),
+        (("decode", "event-mesh", "--hex", "--set", "max_payload_size=many"), "max_payload_size"),
+        (("call", "event-mesh", "udp://127.0.0.1:1", "x"), "does not know call"),
+        (("send", "event-mesh", "tcp://127.0.0.1:1", "x"), "tcp"),
+        (("send", "event-mesh", "udp://127.0.0.1:1", "x", "{bad"), "--text"),
+        (("send", "event-mesh", "quic://127.0.0.1:1", "x"), "--cert"),
+    ):
+        done = wirelake(*words, stdin=b"")
+        assert done.code == 64, words
+        assert word in done.talk, (words, done.talk)
+
+
+def test_encode_writes_what_decode_prints(wirelake):
+    printed = wirelake("decode", "event-mesh", "--hex", stdin=maced().hex().encode()).out
+    assert wirelake("encode", "event-mesh", "--hex", stdin=printed).out.decode().strip() == maced().hex()
+
+
+def test_a_node_hears_relays_and_records(tmp_path, wirelake):
+    own, trust, record = tmp_path / "own", tmp_path / "trust", tmp_path / "node.pcapng"
+    wirelake("keys", "generate", own, trust, "--hmac")
+    serving = subprocess.Popen(
+        [*WIRELAKE, "serve", "event-mesh", "udp://127.0.0.1:0", "--keys", str(trust), "--proven", "--record", str(record)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        address = serving.stderr.readline().split(" at ")[1].split(";")[0]
+        sent = wirelake("send", "event-mesh", address, "plant.boiler", "42", "4.5", '{"a":1}', "x:00ff", "hallo", "--own", own)
+        assert (sent.code, len(sent.out.strip())) == (0, 8)
+        forged = wirelake("send", "event-mesh", address, "plant.boiler", "1")
+        assert forged.code == 0
+        shown = [json.loads(serving.stdout.readline()) for _ in range(4)]
+    finally:
+        serving.send_signal(signal.SIGINT)
+        _, said = serving.communicate(timeout=20)
+    assert serving.returncode == 0
+    (event,) = (one for one in shown if "event" in one)
+    assert (event["event"], event["verified"], event["message_id"]) == ("plant.boiler", True, sent.out.decode().strip())
+    assert sorted(map(str, event["content"])) == sorted(["42", "4.5", '{"a":1}', "00ff", "hallo"])
+    assert [one["is"] for one in shown if "node" in one] == ["greeted"]
+    assert [one["dropped"] for one in shown if "dropped" in one] == ["NOT_AUTHENTICATED"] * 2  # its hello, and its event
+    assert "4 packets received, 1 events" in said
+    assert "2 not-authenticated" in said
+    assert record.stat().st_size > 300

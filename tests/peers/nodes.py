@@ -1,0 +1,22 @@
+"""Live nodes for tests: each knows the keys of those it is told."""
+
+from __future__ import annotations
+
+from tests.protocols.event_mesh.mesh import credentials, known
+
+from wirelake.peers.event_mesh import Live, Node, node
+
+ANY = "udp://127.0.0.1:0"
+
+
+def live(*names: str, **more) -> Live:
+    """A node that knows the keys of these."""
+    return Live(trust=known(names), **more)
+
+
+def proven(name: str, *others: str, address: str = ANY, peers=(), groups=(), **more) -> Node:
+    return node(address, credentials=credentials(name), live=live(name, *others, **more), peers=peers, groups=groups)
+
+
+async def names(subscription, count: int) -> list[str | None]:
+    return [(await anext(subscription)).name for _ in range(count)]
