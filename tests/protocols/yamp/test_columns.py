@@ -143,7 +143,7 @@ def test_each_direction_of_each_connection_says_itself_what_it_speaks():
     assert found == [
         ("system.handshake", None),
         ("event", '{"a":[1,null,"é"]}'),
-        ("event", None),
+        ("event", '{"a":[1,null,"é"]}'),
         ("system.handshake", None),
         ("event", "5"),
         ("response", None),
@@ -158,12 +158,21 @@ def test_what_was_agreed_on_is_known_when_the_next_piece_comes():
     packed = speech.event(body=STANDARD["msgpack"].serialize(VALUE))
     assert [row["body_json"] for row in shared([encode(Handshake(1, "json")), encode(Handshake(1, "msgpack"))], known=known)] == [None] * 2
     assert known == {0: "json", 1: "msgpack"}
-    assert [row["body_json"] for row in shared([packed, packed], known=known)] == [None, '{"a":[1,null,"é"]}']
+    assert [row["body_json"] for row in shared([packed, packed], known=known)] == [None, '{"a":[1,null,"é"]}'], "one is refused"
 
 
-def test_an_empty_serializer_is_the_server_s_default_and_taken_for_json_if_it_looks_like_it():
-    rows = shared([speech.handshake(1, b"") + speech.event(body=b"[1]") + speech.event(body=b"\x91\x01")])
-    assert [row["body_json"] for row in rows] == [None, "[1]", None]
+def test_an_empty_serializer_is_the_server_s_default_and_taken_for_what_bodies_look_like():
+    bodies = [b"[1]", b"\x91\x01", b"[1", b"\x91\x01\x01", b"\x01", b"1", b"\xdc\x00\x01\x05"]
+    said = speech.handshake(1, b"") + b"".join(speech.event(body=body) for body in bodies)
+    assert [row["body_json"] for row in shared([said])] == [None, "[1]", "[1]", None, None, None, None, "[5]"]
+    assert [row["oddities"] for row in own([said])] == [8] + [0] * 7
+
+
+def test_a_body_that_the_serializer_refuses_is_odd():
+    said = encode(Handshake()) + speech.event(body=b"{") + speech.event(body=b"{}") + speech.event(body=b"") + speech.cancel(kill=2)
+    assert [row["oddities"] for row in own([said])] == [0, 16, 0, 0, 1]
+    assert [row["oddities"] for row in own([said], json_bodies=False)] == [0, 0, 0, 0, 1]
+    assert [row["oddities"] for row in own([encode(Handshake(1, "unheard")) + speech.event(body=b"{")])] == [0, 0]
 
 
 def test_a_serializer_nobody_knows_and_one_of_ones_own():

@@ -490,6 +490,7 @@ def test_yamp_41_a_request_waits_30_seconds_or_as_long_as_somebody_says():
     side.session.request("a", 1, 0.0, timeout=math.inf)
     side.wait(60)
     assert (len(side.delivered), side.session.pending, len(side.messages)) == (2, 1, 3)
+    assert side.session.deadline is None
     assert DEFAULT_OPTIONS.kill_on_timeout is False
     killing = established(options(kill_on_timeout=True), speaker=CLIENT)
     uid = killing.session.request("a", 1, 0.0)

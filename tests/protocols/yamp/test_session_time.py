@@ -141,6 +141,9 @@ def test_an_echo_that_was_lost_is_said_again():
     pair.start().wait(0.6)
     assert pair.client.heard == pair.server.heard == [Opened(1, "json")]
     assert (len(pair.client.said), len(pair.server.said)) == (2, 2)
+    pair.client.receive(pair.server.said[1])
+    assert pair.client.noticed == [Fault.HANDSHAKE_REPEATED]
+    assert len(pair.client.said) == 2, "two that echo echoes would never end"
 
 
 def test_a_handshake_nobody_echoes_times_out():

@@ -25,6 +25,7 @@ from wirelake.protocols.yamp.scanner import (
     BODY,
     BODY_LENGTH,
     CODE,
+    ODD_BODY,
     ODDITIES,
     PART_COLUMNS,
     ROW_COLUMNS,
@@ -33,7 +34,7 @@ from wirelake.protocols.yamp.scanner import (
     URI_LENGTH,
     Limits,
 )
-from wirelake.protocols.yamp.serializers import Serializer
+from wirelake.protocols.yamp.serializers import STANDARD, Serializer
 
 __all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Tongues", "columns", "negotiated", "readable"]
 
@@ -61,7 +62,7 @@ SCHEMA: Final = pa.schema(
             "oddities",
             pa.int32(),
             "Bits for what is tolerated: 1 an odd truth value (YAMP-28), 2 an empty uri (YAMP-26), 4 a reason that is not UTF-8"
-            " (YAMP-16), 8 an empty serializer (YAMP-5)",
+            " (YAMP-16), 8 an empty serializer (YAMP-5), 16 a body that the serializer refuses (YAMP-44), if bodies were looked at",
         ),
     ]
 )
@@ -76,6 +77,8 @@ _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 """Checks that bytes are JSON without making anything of it."""
 _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
+_MSGPACK_STARTS: Final = np.array([*range(0x80, 0xA0), *range(0xDC, 0xE0)], np.uint8)
+"""What a JSON object or array, and a map or array of msgpack, begins with."""
 
 
 class Tongues(msgspec.Struct, frozen=True):
@@ -118,7 +121,7 @@ def columns(
     tongues: Tongues | None = None,
     serializers: Mapping[str, Serializer] | None = None,
 ) -> Columns:
-    """The messages of readable rows; bodies whose serializer is not known are taken for JSON if they look like it."""
+    """The messages of readable rows; bodies whose serializer is not known are read as what they look like."""
     if tongues is None:
         tongues = Tongues(np.full(len(rows), -1, np.int32), ())
     kind, code = rows[:, KIND], rows[:, CODE]
@@ -132,6 +135,10 @@ def columns(
     uri = _texts(data, rows[:, URI], rows[:, URI_LENGTH], is_user)
     body = binary(data, rows[:, BODY], rows[:, BODY_LENGTH], has_body)
     uids = np.full(len(rows), UID_SIZE)
+    texts, refused = nulls(pa.string(), len(rows)), np.zeros(len(rows), bool)
+    if json_bodies:
+        known = installed() if serializers is None else serializers
+        texts, refused = _json(data, rows, has_body & (rows[:, BODY_LENGTH] > 0), tongues, known)
     own: dict[str, pa.Array] = {
         "size": integers(rows[:, LENGTH], pa.int64()),
         "type": integers(kind, pa.int16()),
@@ -151,7 +158,7 @@ def columns(
         "body": body,
         "body_serializer": names(tongues.codes, tongues.names, has_body),
         "fault": fault,
-        "oddities": integers(rows[:, ODDITIES], pa.int32()),
+        "oddities": integers(rows[:, ODDITIES] | np.where(refused, ODD_BODY, 0), pa.int32()),
     }
     is_progress = is_response & (code == ResponseType.PROGRESS)
     reports_error = is_response & (code == ResponseType.ERROR)
@@ -163,11 +170,7 @@ def columns(
         "status": names(np.where(rows[:, FAULT] != 0, 1, np.where(reports_error, 2, 0)), ("ok", "faulty", "error")),
         "fault": fault,
         "body": body,
-        "body_json": (
-            _json(data, rows, has_body & (rows[:, BODY_LENGTH] > 0), tongues, installed() if serializers is None else serializers)
-            if json_bodies
-            else nulls(pa.string(), len(rows))
-        ),
+        "body_json": texts,
         "verified": nulls(pa.bool_(), len(rows)),
     }
     return Columns(own, shared)
@@ -186,21 +189,33 @@ def _reasons(data: Array, rows: Array, where: Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _json(data: Array, rows: Array, where: Array, tongues: Tongues, serializers: Mapping[str, Serializer]) -> pa.Array:
-    """Bodies as JSON text: those that are JSON as they came, others as their serializer reads them."""
+def _json(data: Array, rows: Array, where: Array, tongues: Tongues, serializers: Mapping[str, Serializer]) -> tuple[pa.Array, Array]:
+    """Bodies as JSON text: those that are JSON as they came, others as their serializer reads them; and which ones it refused."""
     texts: list[str | None] = [None] * len(rows)
+    refused = np.zeros(len(rows), bool)
+    view = data.data
     for code in np.unique(tongues.codes[where]):
         chosen = np.flatnonzero(where & (tongues.codes == code))
         name = tongues.names[code] if code >= 0 else ""
-        if not name:  # YAMP-5: the server's default, or nobody heard the handshake
-            chosen = chosen[np.isin(data[rows[chosen, BODY]], _JSON_STARTS)]
-        serializer = serializers.get(name) if name not in ("", "json") else None
-        if name not in ("", "json") and serializer is None:
-            continue
-        view = data.data
-        for index, start, length in zip(chosen.tolist(), rows[chosen, BODY].tolist(), rows[chosen, BODY_LENGTH].tolist(), strict=True):
-            texts[index] = _text(bytes(view[start : start + length]), serializer)
-    return pa.array(texts, pa.string())
+        for chosen_now, serializer in _readers(data[rows[chosen, BODY]], chosen, name, serializers):
+            for index, start, length in zip(
+                chosen_now.tolist(), rows[chosen_now, BODY].tolist(), rows[chosen_now, BODY_LENGTH].tolist(), strict=True
+            ):
+                texts[index] = text = _text(bytes(view[start : start + length]), serializer)
+                refused[index] = text is None and name != ""
+    return pa.array(texts, pa.string()), refused
+
+
+def _readers(first: Array, chosen: Array, name: str, serializers: Mapping[str, Serializer]) -> list[tuple[Array, Serializer | None]]:
+    """Which bodies are read by whom; None reads JSON. Without a name, what bodies look like must do, and nobody is to blame.
+
+    A name is missing if it was left to the server (YAMP-5), or if nobody heard the handshake.
+    """
+    if name == "json":
+        return [(chosen, None)]
+    if name:
+        return [(chosen, serializers[name])] if name in serializers else []
+    return [(chosen[np.isin(first, _JSON_STARTS)], None), (chosen[np.isin(first, _MSGPACK_STARTS)], STANDARD["msgpack"])]
 
 
 def _text(body: bytes, serializer: Serializer | None) -> str | None:

@@ -21,6 +21,7 @@ __all__ = [
     "CODE",
     "DEFAULT_LIMITS",
     "ODDITIES",
+    "ODD_BODY",
     "ODD_BOOL",
     "ODD_REASON",
     "ODD_SERIALIZER",
@@ -61,6 +62,9 @@ ODD_REASON: Final = 4
 """YAMP-16: a reason that is not UTF-8."""
 ODD_SERIALIZER: Final = 8
 """YAMP-5: an empty serializer."""
+
+ODD_BODY: Final = 16
+"""YAMP-44: a body that the serializer refuses; never set by the scanner, which does not look into bodies."""
 
 UID_SIZE: Final = 16
 HEADER: Final = 18
