@@ -188,6 +188,20 @@ def test_what_is_refused_ends_the_connection_with_its_code(said, code):
     run(main)
 
 
+def test_a_message_inside_another_is_refused_wherever_the_stream_is_cut():
+    async def main():
+        client, server, one, _ = await both()
+        one.send(Frame(Opcode.BINARY, b"a", fin=False).serialize(mask=True))
+        assert await server.receive() == b"a"
+        one.send(Frame(Opcode.BINARY, b"b").serialize(mask=True))
+        assert await server.receive() == b""
+        assert int.from_bytes(bytes(one._incoming)[2:4]) == 1002
+        await client.close()
+        await server.close()
+
+    run(main)
+
+
 def test_the_closing_handshake():
     async def main():
         client, server, *_ = await both()

@@ -59,6 +59,8 @@ class Decoder:
         self._options = options
         self._keys = keys
         self._carried: dict[Speaker, Carried] = {}
+        self._agreed: dict[Speaker, str] = {}
+        """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
         self._accounts: Counter[tuple[str, str]] = Counter()
         self._items: Counter[tuple[str, str]] = Counter()
         self._seen: set[bytes] = set()
@@ -144,12 +146,13 @@ class Decoder:
             fault = protocols.room(protocol).Fault(int(rows[index, FAULT]))
             flow = block.flows[runs[index, RUN_FLOW]]
             self._spoil(flow, int(runs[index, RUN_TO_SERVER]), fault, speech, int(rows[index, START]), int(rows[index, LENGTH]))
+        more = self._learnt(shape, block, speech, rows, runs, good)
         parts = parts[np.repeat(good, rows[:, PARTS])]
         rows, runs = rows[good], runs[good]
         if not len(rows):
             return
         self._account("message", protocol, int(rows[:, LENGTH].sum()), len(rows))
-        made = shape.columns(speech.data, rows, parts, self._options.limits(protocol), self._options.json_bodies)
+        made = shape.columns(speech.data, rows, parts, self._options.limits(protocol), self._options.json_bodies, **more)
         offsets, first_seen = trace(speech.pieces, rows[:, START])
         lasts, ts = trace(speech.pieces, rows[:, START] + rows[:, LENGTH] - 1)
         del first_seen  # a message is there when its last byte is
@@ -172,6 +175,22 @@ class Decoder:
         shared = {"protocol": _constant(protocol, len(rows)), "size": pa.array(rows[:, LENGTH]), **leading, **made.shared}
         self._rows[messages.TABLE.name].append(_batch(messages.TABLE.schema, shared))
         self._rows[protocol].append(_batch(TABLES[protocol].schema, {**leading, **made.own}))
+
+    def _learnt(self, shape: Any, block: Block, speech: Speech, rows: Array, runs: Array, good: Array) -> dict[str, Any]:
+        """What the columns of these rows depend on that was said before them, perhaps in an earlier block."""
+        if not hasattr(shape, "negotiated"):
+            return {}
+        speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
+        who = {number: (block.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
+        known = {
+            number: self._agreed[speaker]
+            for number, (session, to_server) in who.items()
+            for speaker in ((session, to_server), (session, 1 - to_server))[::-1]  # what one side said holds for the other, too
+            if speaker in self._agreed
+        }
+        tongues = shape.negotiated(speech.data, rows, speakers, known)
+        self._agreed |= {who[number]: name for number, name in known.items()}
+        return {"tongues": tongues.where(good)}
 
     def _leave(self, protocol: str, flows: list[Flow], speech: Speech, index: int, end: int, *, carry: bool) -> None:
         """The unfinished frame at the end of a run: kept for the next block, or spoilt if none will finish it."""
@@ -283,6 +302,7 @@ class Decoder:
             ]
         self._rows[ledger.TABLE.name].append(_rows(ledger.TABLE.schema, rows))
         self._carried.clear()
+        self._agreed.clear()
         self._accounts.clear()
         self._items.clear()
         self._seen.clear()

@@ -164,6 +164,15 @@ async def test_types_are_checked_on_both_sides(service, peer, other):
     assert peer.is_open
 
 
+@with_service
+async def test_a_handler_for_everything_else(service, peer, other):
+    service.request("known", lambda call: "known")
+    service.otherwise(lambda call: [call.uri, call.body])
+    assert [await peer.request(uri, 1) for uri in ("known", "other")] == ["known", ["other", 1]]
+    with pytest.raises(UsageError, match="have a handler already"):
+        service.otherwise(lambda call: 1)
+
+
 def test_a_uri_has_one_handler():
     service = demo()
     with pytest.raises(UsageError, match="have a handler already"):

@@ -33,8 +33,7 @@ def made(runs, known=None, **how):
     rows, run_of = np.array(walk.rows, np.int64).reshape(-1, ROW_COLUMNS), np.array(walk.run_of, np.int64)
     tongues = negotiated(array, rows, run_of, {} if known is None else known)
     good = readable(rows)
-    tongues = msgspec.structs.replace(tongues, codes=tongues.codes[good])
-    return columns(array, rows[good], np.zeros((0, 1), np.int64), DEFAULT_LIMITS, tongues=tongues, **how), rows
+    return columns(array, rows[good], np.zeros((0, 1), np.int64), DEFAULT_LIMITS, tongues=tongues.where(good), **how), rows
 
 
 def own(runs, **how):
@@ -228,3 +227,18 @@ def test_handshakes_that_are_wrong_name_nothing():
     assert found.shared["body_json"].to_pylist() == [None]
     assert isinstance(installed()["json"], Json)
     assert {Cancel, Close, CloseRedirect, Ping, Pong, Request} <= {type(one) for one in MEANT.values()}
+
+
+def test_speakers_take_turns():
+    """Records of several connections lie among each other: each keeps its own serializer, from its own handshake on."""
+    said = [
+        *((0, Handshake(1, "json")), (1, Handshake(1, "msgpack")), (2, None), (0, None), (1, None), (0, Handshake(1, "cbor"))),
+        *((1, None), (0, None), (2, Handshake(1, "json")), (3, None), (2, None)),
+    ]
+    data = b"".join(encode(one or Event(UID, "u", b"1")) for _, one in said)
+    walk = walked(data, [(0, len(data))])
+    known = {3: "bson"}
+    found = negotiated(np.frombuffer(data, np.uint8), np.array(walk.rows), np.array([who for who, _ in said]), known)
+    names = [found.names[code] if code >= 0 else None for code in found.codes]
+    assert names == ["json", "msgpack", None, "json", "msgpack", "cbor", "msgpack", "cbor", "json", "bson", "json"]
+    assert known == {0: "cbor", 1: "msgpack", 2: "json", 3: "bson"}

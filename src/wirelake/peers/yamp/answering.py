@@ -52,6 +52,8 @@ class Answering:
             self._session.respond_failure(event.uid, f"the body does not fit: {reason}")
             return
         try:
+            if self._peer.live.on_request is not None:
+                self._peer.live.on_request(call)
             answer = answerer.handle(call)
         except Exception as reason:
             self._failed(call, reason)

@@ -22,6 +22,8 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     session: Options = DEFAULT_OPTIONS
     service: Service | None = None
     """Who answers and listens; without one, requests are refused as of an unknown uri."""
+    on_request: Callable[[Call], None] | None = None
+    """Sees every request that has a handler, before the handler does."""
     on_failure: FailureHandler | None = None
     """YAMP-40: makes the body of the error when a handler raised something that is not meant for the peer."""
     max_in_flight: int = 1024

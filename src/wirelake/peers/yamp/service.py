@@ -111,6 +111,7 @@ class Service:
 
     def __init__(self, separator: str = ".") -> None:
         self._answerers: dict[str, Answerer] = {}
+        self._otherwise: Answerer | None = None
         self._topics: Topics[Listener] = Topics(separator)
         self._listeners: list[Listener] = []
         self._count = 0
@@ -126,6 +127,13 @@ class Service:
         if uri in self._answerers:  # YAMP-47
             raise UsageError(f"requests of {uri!r} have a handler already")
         self._answerers[uri] = Answerer(handler, of)
+        return handler
+
+    def otherwise(self, handler: H) -> H:
+        """Answer requests of every uri that has no handler of its own."""
+        if self._otherwise is not None:  # YAMP-47
+            raise UsageError("requests of other uris have a handler already")
+        self._otherwise = Answerer(handler)
         return handler
 
     @overload
@@ -153,7 +161,7 @@ class Service:
 
     def answerer(self, uri: str) -> Answerer | None:
         """Who answers requests of a uri."""
-        return self._answerers.get(uri)
+        return self._answerers.get(uri, self._otherwise)
 
     def listeners(self, uri: str) -> list[Listener]:
         """Who hears of an event, in the order they came."""

@@ -4,7 +4,7 @@ It refuses to know files, sessions and Spark: it turns bytes and scanned rows in
 library (broken UTF-8, the serializers) is looked at one by one, and only on the rows that have it.
 
 Which serializer bodies are in, the bytes say themselves: the first message of either direction is the handshake, or its echo, and names
-it. `negotiated` reads that off the rows of many runs; who scans a connection in several goes hands on what it gave.
+it. `negotiated` reads that off the rows of many speakers; who scans a connection in several goes keeps what it learnt.
 """
 
 from __future__ import annotations
@@ -87,29 +87,39 @@ class Tongues(msgspec.Struct, frozen=True):
     codes: Array
     names: tuple[str, ...]
 
+    def where(self, chosen: Array) -> Tongues:
+        """The same of some of the rows."""
+        return Tongues(self.codes[chosen], self.names)
+
 
 def readable(rows: Array) -> Array:
     """Which rows are messages, whatever else is wrong with them."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
-def negotiated(data: Array, rows: Array, run_of: Array, known: MutableMapping[int, str]) -> Tongues:
-    """The serializer of each row: that of the last handshake of its run, before that the one `known` for the run.
+def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[int, str]) -> Tongues:
+    """The serializer of each row: that of its speaker's last handshake, before that the one `known` of the speaker.
 
-    `rows` are as the walker gave them, in the order of `run_of`. `known` is brought up to date, so that the next rows of a run can be
-    asked for; a caller that scans a connection piece by piece keeps it.
+    `speakers` says for each row who speaks, one number for each direction of each connection; rows of one speaker are in order. `known` is
+    brought up to date: who scans a connection piece by piece keeps it for the next piece.
     """
-    codes = np.full(len(rows), -1, np.int32)
-    found: dict[str, int] = {}
-    bounds = {int(run): np.searchsorted(run_of, (run, run + 1)) for run in np.unique(run_of)}
-    for run, (first, last) in bounds.items():
-        if run in known:
-            codes[first:last] = found.setdefault(known[run], len(found))
-    for index in np.flatnonzero((rows[:, KIND] == MessageType.HANDSHAKE) & (rows[:, FAULT] == 0)):
-        at, run = int(rows[index, BODY]), int(run_of[index])
-        known[run] = name = data[at : at + int(rows[index, BODY_LENGTH])].tobytes().decode()
-        codes[index : bounds[run][1]] = found.setdefault(name, len(found))
-    return Tongues(codes, tuple(found))
+    codes: dict[str, int] = {}
+    present, places = np.unique(speakers, return_inverse=True)
+    before = [codes.setdefault(known[speaker], len(codes)) if speaker in known else -1 for speaker in present.tolist()]
+    own = np.array(before, np.int32)[places]
+    greets = (rows[:, KIND] == MessageType.HANDSHAKE) & (rows[:, FAULT] == 0)
+    named = np.full(len(rows), -1, np.int32)
+    for index in np.flatnonzero(greets).tolist():
+        at = int(rows[index, BODY])
+        known[int(speakers[index])] = name = data[at : at + int(rows[index, BODY_LENGTH])].tobytes().decode()
+        named[index] = codes.setdefault(name, len(codes))
+    # All rows of a speaker together, each then takes what the last handshake before it said, unless that was another speaker's.
+    order = np.argsort(speakers, kind="stable")
+    place = np.arange(len(rows))
+    last = np.maximum.accumulate(np.where(greets[order], place, -1))
+    first = np.searchsorted(speakers[order], speakers[order])
+    own[order] = np.where(last >= first, named[order][last], own[order])
+    return Tongues(own, tuple(codes))
 
 
 def columns(
