@@ -182,14 +182,13 @@ class Decoder:
             return {}
         speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
         who = {number: (block.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
-        known = {
-            number: self._agreed[speaker]
-            for number, (session, to_server) in who.items()
-            for speaker in ((session, to_server), (session, 1 - to_server))[::-1]  # what one side said holds for the other, too
-            if speaker in self._agreed
-        }
+        known = {number: self._agreed[speaker] for number, speaker in who.items() if speaker in self._agreed}
         tongues = shape.negotiated(speech.data, rows, speakers, known)
         self._agreed |= {who[number]: name for number, name in known.items()}
+        # What one side said holds for the other, too, if that was not heard to say it.
+        others = {number: (session, 1 - to_server) for number, (session, to_server) in who.items() if number not in known}
+        if heard := {number: self._agreed[other] for number, other in others.items() if other in self._agreed}:
+            tongues = shape.negotiated(speech.data, rows, speakers, known | heard)
         return {"tongues": tongues.where(good)}
 
     def _leave(self, protocol: str, flows: list[Flow], speech: Speech, index: int, end: int, *, carry: bool) -> None:
