@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from wirelake.errors import ConnectFailed, ConnectionLost, ProtocolError, Redirected, SessionClosed, UsageError, WirelakeError
 from wirelake.peers.backoff import Backoff, Patience
-from wirelake.transports import dial
+from wirelake.transports import reach
 from wirelake.transports.address import ENCRYPTED, Target
 from wirelake.transports.stream import Stream
 from wirelake.transports.tcp import plain
@@ -155,7 +155,7 @@ class Client(Generic[P]):
         """One connection, from nothing to its end; says why it ended."""
         try:
             async with asyncio.timeout(self._connect_timeout):
-                stream = await dial.connect(self.target, self._context())
+                stream = await reach.connect(self.target, self._context())
         except TimeoutError:
             return ConnectFailed(f"cannot connect to {self.target}: no answer in {self._connect_timeout:g} s")
         except OSError as reason:

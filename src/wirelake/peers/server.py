@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from wirelake.errors import ConnectFailed, UsageError
 from wirelake.peers.client import Runnable
-from wirelake.transports import dial
+from wirelake.transports import reach
 from wirelake.transports.address import Target
 from wirelake.transports.stream import Stream
 from wirelake.transports.tcp import plain
@@ -40,9 +40,9 @@ class Server(Generic[P]):
         self._make = make
         self._tls = tls
         self._max_connections = max_connections
-        self._listener: dial.Listener | None = None
+        self._listener: reach.Listener | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._fresh: set[dial.Arrival] = set()
+        self._fresh: set[reach.Arrival] = set()
         """Accepted, and nobody has looked at it yet."""
         self._arriving: set[asyncio.Task[None]] = set()
         """On their way to a peer, for instance in the handshake of TLS."""
@@ -56,7 +56,7 @@ class Server(Generic[P]):
         if self._group is not None:
             raise UsageError("the server is in use already")
         try:
-            self._listener = await dial.listen(self.target, self._tls, self._accept)
+            self._listener = await reach.listen(self.target, self._tls, self._accept)
         except OSError as reason:
             raise ConnectFailed(f"cannot listen at {self.target}: {plain(reason)}") from None
         self.target = self.target._replace(port=self._listener.port)
@@ -80,7 +80,7 @@ class Server(Generic[P]):
                 arrival.close()
             self._fresh.clear()
 
-    def _accept(self, arrival: dial.Arrival) -> None:
+    def _accept(self, arrival: reach.Arrival) -> None:
         if self._group is None or len(self.peers) + len(self._arriving) >= self._max_connections:
             log.warning("refused a connection: %d are the limit", self._max_connections)
             arrival.close()
@@ -91,7 +91,7 @@ class Server(Generic[P]):
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
-    async def _live(self, arrival: dial.Arrival) -> None:
+    async def _live(self, arrival: reach.Arrival) -> None:
         self._fresh.discard(arrival)
         try:
             stream = await arrival.stream()

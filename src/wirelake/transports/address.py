@@ -1,4 +1,4 @@
-"""Addresses as people write them: `tcp://host:port`, `tls://host`, `ws://[::1]:8080/path`, `unix:///run/some.sock`."""
+"""Addresses as people write them: `tcp://host:port`, `tls://host`, `ws://[::1]:8080/path`, `unix:/path` where that is spoken."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from urllib.parse import urlsplit
 
 from wirelake.errors import UsageError
 
-__all__ = ["ENCRYPTED", "Target", "parse"]
+__all__ = ["ENCRYPTED", "UNIX", "Target", "parse"]
+
+
+UNIX: Final = "unix"
+"""The scheme whose host is a path and whose port says nothing."""
 
 ENCRYPTED: Final = ("tls", "wss")
 """Schemes with TLS under them."""
@@ -26,14 +30,16 @@ class Target(NamedTuple):
     """What follows the port, with its query."""
 
     def __str__(self) -> str:
-        if self.scheme == "unix":
-            return f"unix://{self.host}"
+        if self.scheme == UNIX:
+            return f"{UNIX}:{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
 def parse(text: str, default_port: int | None, schemes: tuple[str, ...] = ("tcp", "tls")) -> Target:
     """The target a text names; a bare `host` or `host:port` is the first scheme. Without a default port, one must be named."""
+    if UNIX in schemes and text.startswith(f"{UNIX}:"):
+        return _parse_path(text)
     full = text if "://" in text else f"{schemes[0]}://{text}"
     try:
         parts = urlsplit(full)
@@ -41,8 +47,6 @@ def parse(text: str, default_port: int | None, schemes: tuple[str, ...] = ("tcp"
         raise UsageError(f"{text!r} is no address: write an IPv6 address as [::1]") from None
     if parts.scheme not in schemes:
         raise UsageError(f"{text!r}: {parts.scheme!r} is not one of {', '.join(schemes)}")
-    if parts.scheme == "unix":
-        return _unix(text, full)
     try:
         port = parts.port
     except ValueError:
@@ -55,8 +59,11 @@ def parse(text: str, default_port: int | None, schemes: tuple[str, ...] = ("tcp"
     return Target(parts.scheme, parts.hostname, port if port is not None else default_port or 0, path if parts.scheme in _WITH_PATH else "")
 
 
-def _unix(text: str, full: str) -> Target:
-    path = full.removeprefix("unix://")
-    if not path.startswith("/") or "\0" in path:
-        raise UsageError(f"{text!r} is no address: write unix:///path/of/the.sock")
-    return Target("unix", path, 0)
+def _parse_path(text: str) -> Target:
+    """`unix:/path`, `unix:path` or `unix:///path`."""
+    path = text.removeprefix(f"{UNIX}:")
+    if path.startswith("//"):
+        path = path[2:]
+    if not path or "\0" in path:
+        raise UsageError(f"{text!r} is no address: write {UNIX}:/path/to/socket")
+    return Target(UNIX, path, 0)

@@ -14,7 +14,7 @@ from typing import Final
 
 from wirelake.transports.stream import CHUNK, Address
 
-__all__ = ["BACKLOG", "Listener", "TcpStream", "accept", "connect", "listen", "plain"]
+__all__ = ["Listener", "TcpStream", "accept", "connect", "listen", "plain"]
 
 log = logging.getLogger("wirelake.tcp")
 
@@ -31,14 +31,14 @@ TLS_TIMEOUT: Final = 10.0
 class TcpStream:
     """A connected socket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, remote: Address | None = None) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         transport = writer.transport
         transport.set_write_buffer_limits(WRITE_HIGH)
-        self.kind = _kind(transport)
+        self.kind = "tls" if transport.get_extra_info("ssl_object") is not None else "tcp"
         self.local: Address = _address(transport.get_extra_info("sockname"))
-        self.remote: Address = remote or _address(transport.get_extra_info("peername"))
+        self.remote: Address = _address(transport.get_extra_info("peername"))
 
     async def receive(self) -> bytes:
         """See Stream."""
@@ -84,7 +84,8 @@ class Listener:
     """Sockets that listen; whoever connects is handed on as a socket, without a task in between that could be lost."""
 
     def __init__(self, sockets: list[socket.socket], accepted: Callable[[socket.socket], None]) -> None:
-        self.port = _address(sockets[0].getsockname())[1]
+        name = sockets[0].getsockname()
+        self.port: int = name[1] if isinstance(name, tuple) else 0
         self._sockets = sockets
         self._accepted = accepted
         self._loop = asyncio.get_running_loop()
@@ -131,14 +132,14 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None = None, serve
         raise OSError(f"{host!r} is no host name: {reason}") from None
 
 
-async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None) -> TcpStream:
+async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None, kind: type[TcpStream] = TcpStream) -> TcpStream:
     """The stream of an accepted socket; raises OSError, also when there is no TLS handshake in time."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=CHUNK, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     async with asyncio.timeout(TLS_TIMEOUT):
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=tls)
-    return TcpStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+    return kind(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]) -> Listener:
@@ -186,10 +187,4 @@ def plain(reason: OSError) -> str:
 def _address(name: object) -> Address:
     if isinstance(name, tuple) and len(name) >= 2:
         return (str(name[0]), int(name[1]))
-    return (str(name or "unknown"), 0)
-
-
-def _kind(transport: asyncio.BaseTransport) -> str:
-    if transport.get_extra_info("ssl_object") is not None:
-        return "tls"
-    return "unix" if transport.get_extra_info("socket").family == socket.AF_UNIX else "tcp"
+    return (str(name or "unknown"), 0)  # a path

@@ -1,4 +1,7 @@
-"""Streams over Unix sockets: the same as TCP, between processes of one machine that can reach a path."""
+"""Streams over Unix sockets: the same as TCP, but the address is a path and nobody from elsewhere can come.
+
+A path that a dead process left behind is taken over; one where somebody listens is not.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -13,57 +17,59 @@ from pathlib import Path
 from wirelake.transports.stream import CHUNK
 from wirelake.transports.tcp import BACKLOG, Listener, TcpStream
 
-__all__ = ["UnixListener", "connect", "listen"]
+__all__ = ["UnixListener", "UnixStream", "connect", "listen"]
+
+
+class UnixStream(TcpStream):
+    """A connected Unix socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(reader, writer)
+        if self.kind == "tcp":
+            self.kind = "unix"
 
 
 class UnixListener(Listener):
-    """A socket that listens at a path, and takes the path away when it is closed."""
+    """A path that listens; it is removed when it does no more."""
 
     def __init__(self, sock: socket.socket, path: Path, accepted: Callable[[socket.socket], None]) -> None:
         super().__init__([sock], accepted)
         self._path = path
 
     def close(self) -> None:
-        """Stop listening; closing twice does nothing."""
+        """See Listener."""
         if self._sockets:
-            super().close()
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        super().close()
 
 
-async def connect(path: str) -> TcpStream:
+async def connect(path: str, tls: ssl.SSLContext | None = None) -> UnixStream:
     """Open a connection; raises OSError."""
-    try:
-        return TcpStream(*await asyncio.open_unix_connection(path, limit=CHUNK), remote=(path, 0))
-    except ValueError as reason:  # a path that no path can be
-        raise OSError(f"{path!r}: {reason}") from None
+    named = "localhost" if tls is not None else None
+    return UnixStream(*await asyncio.open_unix_connection(path, ssl=tls, server_hostname=named, limit=CHUNK))
 
 
 async def listen(path: str, accepted: Callable[[socket.socket], None]) -> UnixListener:
-    """Accept connections at a path until the listener is closed; a socket that somebody left there is replaced, nothing else is."""
+    """Accept connections at a path until the listener is closed; raises OSError, also if somebody listens there already."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        await _make_room(Path(path))
+        place = Path(path)
+        _clear(place)
         sock.bind(path)
         sock.listen(BACKLOG)
-        return UnixListener(sock, Path(path), accepted)
     except BaseException:
         sock.close()
         raise
+    return UnixListener(sock, place, accepted)
 
 
-async def _make_room(path: Path) -> None:
-    """Take away a socket that nobody listens at any more."""
-    try:
-        if not stat.S_ISSOCK(path.stat().st_mode):
-            return
-    except FileNotFoundError:
+def _clear(path: Path) -> None:
+    """Remove a socket that nobody listens at; anything else stays, and is in the way."""
+    if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
         return
-    try:
-        stream = await connect(str(path))
-    except ConnectionRefusedError:
-        path.unlink(missing_ok=True)
-    else:
-        with contextlib.suppress(OSError):
-            await stream.close()
-        raise OSError(errno.EADDRINUSE, "somebody listens there")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        if probe.connect_ex(str(path)) == errno.ECONNREFUSED:
+            path.unlink()

@@ -31,7 +31,7 @@ from wirelake.protocols.yamp.conversation import Speaker
 from wirelake.protocols.yamp.messages import DEFAULT_PORT
 from wirelake.protocols.yamp.redirect import follow
 from wirelake.transports.address import ENCRYPTED, Target, parse
-from wirelake.transports.dial import SCHEMES
+from wirelake.transports.reach import SCHEMES
 
 __all__ = ["DEFAULT_LIVE", "Ask", "Call", "Group", "Heard", "Live", "Peer", "Service", "YampServer", "connect", "fan_out", "serve"]
 

@@ -1,4 +1,4 @@
-"""How a target is reached and listened at, whatever its scheme: one place that knows which transport is meant by which word."""
+"""Any address that streams are spoken at: which transport it means. It refuses to know anything else about them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from wirelake.transports import tcp, udp_stream, unix, websocket
-from wirelake.transports.address import Target
+from wirelake.transports.address import UNIX, Target
 from wirelake.transports.stream import Stream
 
 __all__ = ["SCHEMES", "Arrival", "Listener", "connect", "listen"]
 
-SCHEMES: Final = ("tcp", "tls", "ws", "wss", "unix", "udp")
+SCHEMES: Final = ("tcp", "tls", "ws", "wss", UNIX, "udp")
 """What an address may begin with."""
 
 
@@ -50,7 +50,7 @@ class SocketArrival:
 
     async def stream(self) -> Stream:
         """See Arrival."""
-        stream = await tcp.accept(self._sock, self._tls)
+        stream = await tcp.accept(self._sock, self._tls, unix.UnixStream if self._scheme == UNIX else tcp.TcpStream)
         return await websocket.accept(stream, self._scheme) if self._scheme in ("ws", "wss") else stream
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class DatagramArrival:
 
 async def connect(target: Target, tls: ssl.SSLContext | None = None) -> Stream:
     """Open a connection; raises OSError."""
-    if target.scheme == "unix":
+    if target.scheme == UNIX:
         return await unix.connect(target.host)
     if target.scheme == "udp":
         return await udp_stream.connect(target.host, target.port)
@@ -91,6 +91,6 @@ async def listen(target: Target, tls: ssl.SSLContext | None, accepted: Callable[
     def take(sock: socket.socket) -> None:
         accepted(SocketArrival(sock, target.scheme, tls))
 
-    if target.scheme == "unix":
+    if target.scheme == UNIX:
         return await unix.listen(target.host, take)
     return await tcp.listen(target.host, target.port, take)
