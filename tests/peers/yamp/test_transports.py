@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 import uvloop
@@ -164,3 +166,24 @@ def test_tls_where_it_belongs(contexts):
     for address in ("tls://a:1", "wss://a:1"):
         with pytest.raises(UsageError, match="TLS"):
             serve(address)
+
+
+LEAN = """
+import asyncio, sys
+from wirelake.peers.yamp import Service, connect, serve
+
+async def main():
+    service = Service()
+    service.request("echo", lambda call: call.body)
+    async with serve("tcp://127.0.0.1:0", service) as server, connect(server.address) as peer:
+        assert await peer.request("echo", 1) == 1
+
+asyncio.run(main())
+heavy = {"numpy", "numba", "pyarrow", "pyspark", "websockets", "bson", "cbor2", "lxml", "google", "xmltodict"}
+print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def test_nobody_pays_for_libraries_they_do_not_use():
+    done = subprocess.run([sys.executable, "-c", LEAN], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
