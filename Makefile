@@ -6,10 +6,10 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 FILES  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs bench wheel tools clean
+.PHONY: help setup demo test oracles lint docs bench wheel tools clean
 
 help:  ## Show what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-7s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it with make PYTHON=python3.12 …" >&2; exit 1; }
@@ -41,6 +41,10 @@ demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this mach
 
 test: $(VENV)/.test  ## Run all tests
 	@$(BIN)/python -m pytest
+
+oracles: $(VENV)/.test  ## Hold the reader to what capinfos and tshark say of 984 captures, and to 10,000 mutations of them
+	@$(BIN)/python tests/oracles/fetch.py .oracles $(PACKAGES)
+	@WIRELAKE_ORACLES=$(CURDIR)/.oracles WIRELAKE_ORACLES_PACKAGES="$(PACKAGES)" WIRELAKE_MUTATIONS=$(or $(MUTATIONS),10000) $(BIN)/python -m pytest tests/oracles
 
 lint: $(VENV)/.lint  ## Format, lint, types, import contracts
 	@$(BIN)/ruff format --check .

@@ -155,7 +155,7 @@ def ingest(spark: SparkSession, lake: Path, paths: list[Path]) -> int:
     """The silver half of an ingest, from planning to the commit; says how many messages there are."""
     from wirelake import protocols
     from wirelake.capture.reader import identify
-    from wirelake.lake import delta, journal, source, writer
+    from wirelake.lake import delta, journal, planning, source, writer
     from wirelake.lake.catalog import TABLES
     from wirelake.lake.decode import DecodeOptions
 
@@ -168,10 +168,11 @@ def ingest(spark: SparkSession, lake: Path, paths: list[Path]) -> int:
             delta.create(lake, table)
         sources = [identify(path) for path in paths]
         journal.begin(lake, 1, sources)
-        spark.dataSource.register(source.BlockSource)
         spark.dataSource.register(writer.TableSink)
-        blocks = spark.read.format(source.FORMAT).options(sources=told(sources), ports=told(protocols.ports())).load()
-        blocks.write.format(writer.FORMAT).options(lake=str(lake), batch="1", decode=told(DecodeOptions())).mode("append").save()
+        plan = planning.plan(sources, lambda cuts: spark.sparkContext.parallelize(cuts, len(cuts)).map(planning.claim_here).collect(), 2)
+        blocks = source.blocks(spark, plan, protocols.ports())
+        options = {"lake": str(lake), "batch": "1", "decode": told(DecodeOptions()), "ports": told(protocols.ports())}
+        blocks.write.format(writer.FORMAT).options(**options).mode("append").save()
         published = journal.pending(lake)
         journal.done(lake)
     return sum(file.rows for file in (published.files or {})["messages"]) if published else 0

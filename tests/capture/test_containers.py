@@ -74,8 +74,11 @@ def test_every_kind_of_pcapng_packet_block_is_read(tmp_path, order):
     raw += packet_block(TS, segment(b"a"), order) + old_packet_block(TS + 5, segment(b"bb"), order)
     raw += simple_packet_block(segment(b"ccc"), order)
     blocks = read_checked(wrote(tmp_path, raw))
-    assert [data for one in blocks for start, stop, *_ in one.runs.tolist() for data in [bytes(one.data[start:stop])]] == [b"a", b"bb"]
-    assert accounts(blocks)["other", "cut by the snap length"] == 55
+    assert [data for one in blocks for start, stop, *_ in one.runs.tolist() for data in [bytes(one.data[start:stop])]] == [
+        b"a",
+        b"bb",
+        b"c",
+    ]
     blocks = read_checked(wrote(tmp_path, raw.replace(interface(1, order, snap=55), interface(1, order))))
     assert times(blocks) == [TS, TS + 5, TS + 5]  # a simple packet has the time of what came before
 
@@ -122,11 +125,20 @@ def test_sections_bring_their_own_byte_order_and_interfaces(tmp_path):
 
 
 def test_unknown_blocks_are_skipped_and_counted(tmp_path):
-    strange = block(0x0BAD, b"whatever") + block(5, bytes(20)) + block(0x80000001, b"")
-    raw = section() + strange + interface() + packet_block(TS, segment())
+    kinds = {
+        0x80000001: "skipped block",
+        9: "skipped block",
+        4: "name resolution",
+        5: "interface statistics",
+        10: "decryption secrets",
+        0x0BAD: "custom block",
+        0x40000BAD: "custom block",
+    }
+    raw = section() + b"".join(block(kind, bytes(kind % 7 * 4)) for kind in kinds) + interface() + packet_block(TS, segment())
     blocks = read_checked(wrote(tmp_path, raw))
     assert talk_of(blocks) == [(1, b"x")]
-    assert accounts(blocks)["container", "skipped block"] == len(strange)
+    for name in set(kinds.values()):
+        assert accounts(blocks)["container", name] == sum(12 + kind % 7 * 4 for kind, called in kinds.items() if called == name)
 
 
 def test_a_packet_that_does_not_fit_its_block_is_quarantined_alone(tmp_path):
@@ -150,7 +162,8 @@ def test_a_packet_fits_its_block_to_the_last_byte(tmp_path):
     ("tail", "reason"),
     [
         (struct.pack("<III", 6, 8, 8), "impossible record length"),
-        (struct.pack("<III", 6, 13, 13), "impossible record length"),
+        (struct.pack("<III", 6, 13, 13), "cut short"),
+        (struct.pack("<IIII", 6, 13, 0, 16), "block lengths disagree"),
         (struct.pack("<III", 6, MAX_RECORD + 4, 0), "impossible record length"),
         (struct.pack("<III", 6, 12, 16), "block lengths disagree"),
         (struct.pack("<III", 0x0A0D0D0A, 28, 0), "no byte-order magic"),
@@ -168,7 +181,7 @@ def test_after_a_corrupt_block_the_rest_is_a_stretch_that_says_why(tmp_path, tai
     assert [(s.offset, s.length, s.layer, s.reason) for one in blocks for s in one.stretches] == [(len(good), len(tail), "pcapng", reason)]
 
 
-def test_an_impossible_pcap_record_ends_reading(tmp_path):
+def test_after_an_impossible_pcap_record_the_rest_is_a_stretch_that_says_why(tmp_path):
     good = pcap([(TS, segment())])
     tail = struct.pack("<IIII", 1, 1, 262_145, 262_145) + bytes(50)
     blocks = read_checked(wrote(tmp_path, good + tail))
@@ -176,6 +189,15 @@ def test_an_impossible_pcap_record_ends_reading(tmp_path):
     assert [(s.offset, s.length, s.layer, s.reason) for one in blocks for s in one.stretches] == [
         (len(good), len(tail), "pcap", "impossible record length")
     ]
+
+
+def test_a_block_that_does_not_count_its_padding_is_read(tmp_path):
+    frame = segment(b"xxx")
+    assert len(frame) % 4 == 1
+    whole = packet_block(TS, frame)
+    told = struct.pack("<I", len(whole) - 3)
+    raw = section() + interface() + whole[:4] + told + whole[8:-4] + told + packet_block(TS, segment(b"y"))
+    assert [data for *_, data in said(read_checked(wrote(tmp_path, raw)))] == [b"xxx", b"y"]
 
 
 @pytest.mark.parametrize("raw", [b"\0", b"hello, world", bytes(100_000), b"\x0a\x0d\x0d\x0a" + bytes(50), b"PK\x03\x04" * 9])
@@ -303,12 +325,11 @@ def test_no_mutation_of_a_capture_breaks_the_sum(tmp_path, seed):
         read_checked(path, window=dice.choice([64, 700, 8 << 20]), sniff=lambda data: "emp" if data.startswith(b"sec") else None)
 
 
-def both(kernel, data: bytes, *arrays: np.ndarray) -> None:
+def both(kernel, data: bytes, *arrays: np.ndarray, limits: tuple[int, ...] = ()) -> None:
     """Run a kernel plain over bytes and compiled over an array; results and every array it writes must be equal."""
     plain = [one.copy() for one in arrays]
     fast = [one.copy() for one in arrays]
-    span = (0, len(data)) if kernel in (pcap_room.scan, pcapng_room.scan) else ()
-    assert kernel(data, *span, *plain) == compiled(kernel)(np.frombuffer(data, np.uint8), *span, *fast)
+    assert kernel(data, *limits, *plain) == compiled(kernel)(np.frombuffer(data, np.uint8), *limits, *fast)
     for one, other in zip(plain, fast, strict=True):
         np.testing.assert_array_equal(one, other)
     for one, other in zip(arrays, plain, strict=True):
@@ -326,13 +347,19 @@ def test_compiled_and_plain_kernels_are_equal(tmp_path):
         raw = kinds[number] if number < len(kinds) else mutated(dice.choice(kinds), dice)
         rows = np.zeros((32, RECORD_COLUMNS), np.int64)
         state = np.zeros(pcapng_room.STATE_SIZE, np.int64)
-        both(pcapng_room.scan, raw, state, np.zeros((4, pcapng_room.INTERFACE_COLUMNS), np.int64), rows)
+        span = (0, len(raw), dice.choice([len(raw), 100]))
+        both(pcapng_room.scan, raw, state, np.zeros((4, pcapng_room.INTERFACE_COLUMNS), np.int64), rows, limits=span)
+        both(pcapng_room.find, raw, state, limits=(dice.randrange(60), len(raw), number % 2))
         packets = rows[(rows[:, 1] > 0) & (rows[:, 2] == 0)]
         both(dissect, raw, packets, np.zeros((len(packets), PACKET_COLUMNS), np.int64))
         table, numbers, places = np.full(64, -1), np.zeros(len(packets), np.int64), np.zeros((len(packets), 2), np.int64)
         both(intern, raw, packets, table, numbers, places)
-        for big in (0, 1):
-            both(pcap_room.scan, raw, np.array([big, number % 2, 1, 100]), np.zeros((32, RECORD_COLUMNS), np.int64))
+        for order in "<>":
+            nano = bool(number % 2)
+            cut = mutated(pcap(Talk().open().say(0, b"question").frames(), order=order, nanoseconds=nano), dice)
+            state = np.zeros(pcap_room.STATE_SIZE, np.int64)
+            both(pcap_room.scan, cut, state, np.zeros((32, RECORD_COLUMNS), np.int64), limits=(0, len(cut), len(cut)))
+            both(pcap_room.find, cut, state, limits=(dice.randrange(60), len(cut), number % 2))
 
 
 def test_reading_compiled_gives_the_same_blocks(tmp_path, monkeypatch):

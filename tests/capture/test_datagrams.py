@@ -29,7 +29,7 @@ def runs(blocks) -> list[tuple[bytes, int, bytes]]:
     return [
         (one.flows[flow].session_id, to_server, bytes(one.data[start:stop]))
         for one in blocks
-        for start, stop, flow, to_server in one.runs.tolist()
+        for start, stop, flow, to_server, _ in one.runs.tolist()
     ]
 
 

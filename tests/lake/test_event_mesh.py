@@ -209,6 +209,7 @@ def test_column_wise_proofs_are_those_of_a_live_receiver():
             Key(NODE, AUTH, bytes(range(1, 33)), None, MADE + 50),
             Key(OTHER_NODE, AUTH, SECRET),
             Key(OTHER_NODE, None, None, PUBLIC),
+            Key(bytes(16), None, SECRET),
         ]
     )
     other = speech.name + tlv(0x14, OTHER_NODE)
@@ -217,6 +218,8 @@ def test_column_wise_proofs_are_those_of_a_live_receiver():
         *(maced(message_id=at, made=MADE + at, secret=bytes(range(1, 33))) for at in range(0, 120, 7)),
         *(maced(other + speech.auth, message_id=at) for at in range(5)),
         maced(other),
+        maced(speech.name + tlv(0x14, bytes(16))),
+        maced(speech.name + tlv(0x14, bytes(16)) + tlv(0x18, bytes(4))),
         maced(speech.name + speech.node),
         signed(),
         signed(other + speech.key, covered=speech.name + speech.key + tlv(0x14, OTHER_NODE)),

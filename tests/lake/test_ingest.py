@@ -5,14 +5,16 @@ import shutil
 
 import pytest
 
-from wirelake.capture.blocks import Source, to_batch
+from wirelake.capture.blocks import Source
 from wirelake.capture.reader import identify, read
+from wirelake.capture.shipments import to_batches
 from wirelake.errors import LakeError
 from wirelake.lake import delta, journal, recovery, writer
 from wirelake.lake import ingest as ingesting
 from wirelake.lake.catalog import GOLD, SILVER, TABLES, table
 from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.ingest import expand, ingest
+from wirelake.lake.ingest import ingest
+from wirelake.lake.listing import expand
 from wirelake.lake.writer import TableWriter
 
 TALK = {
@@ -36,7 +38,7 @@ def contents(lake, name, source=None):
 
 
 def blocks(path):
-    return [to_batch(block) for block in read(identify(path), ports={5040: "emp"}, sniff=lambda _: None)]
+    return list(to_batches(read(identify(path), ports={5040: "emp"}, sniff=lambda _: None)))
 
 
 def fresh_lake(folder):
@@ -142,9 +144,9 @@ def test_a_batch_that_was_not_prepared_leaves_nothing(recorded, tmp_path):
 
 def test_books_that_do_not_balance_are_not_published(recorded, tmp_path, monkeypatch):
     class Forgetful(Decoder):
-        def feed(self, block):
-            decoded = super().feed(block)
-            decoded["ledger"] = [batch.slice(1) for batch in decoded.get("ledger", ())]
+        def finish(self):
+            decoded = super().finish()
+            decoded["ledger"] = [batch.slice(1) for batch in decoded["ledger"]]
             return decoded
 
     lake, source = fresh_lake(tmp_path / "lake"), recorded(tmp_path / "a.pcapng", TALK)
@@ -153,7 +155,7 @@ def test_books_that_do_not_balance_are_not_published(recorded, tmp_path, monkeyp
     task = TableWriter(lake, 1, DecodeOptions())
     journal.begin(lake, 1, [identify(source)])
     message = task.write(iter(blocks(source)))
-    with pytest.raises(LakeError, match=rf"a\.pcapng: the ledger accounts for \d+ of {source.stat().st_size} bytes; nothing was published"):
+    with pytest.raises(LakeError, match=rf"a\.pcapng: the ledger accounts for \d+ of {source.stat().st_size} bytes at byte 0; nothing"):
         task.commit([message])
     task.abort([message])
     assert versions(lake) == before
@@ -201,11 +203,24 @@ def test_a_path_that_is_not_there_is_an_error_before_anything_is_made(tmp_path):
 
 
 def test_folders_are_searched_and_every_file_is_taken_once(tmp_path):
-    for name in ("b/x.PCAP", "a.pcapng", "b/c/y.cap", "b/z.txt"):
+    for name in ("b/x.PCAP", "a.pcapng", "b/c/y.cap", "b/z.txt", "b/q.pcap.gz", "b/r.pcapng.zst", "b/s.txt.gz", "b/t.gz"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     found = expand([tmp_path, tmp_path / "a.pcapng", tmp_path / "b" / "z.txt", str(tmp_path / "**" / "*.cap")])
-    assert [str(path.relative_to(tmp_path)) for path in found] == ["a.pcapng", "b/c/y.cap", "b/x.PCAP", "b/z.txt"]
+    names = [path.removeprefix(f"{tmp_path}/") for path in found]
+    assert names == ["a.pcapng", "b/c/y.cap", "b/q.pcap.gz", "b/r.pcapng.zst", "b/x.PCAP", "b/z.txt"]
+
+
+def test_captures_elsewhere_are_found_by_folder_and_pattern():
+    fsspec = pytest.importorskip("fsspec")
+    for name in ("one.pcap", "deep/two.pcapng.gz", "notes.txt"):
+        with fsspec.open(f"memory://found/{name}", "wb") as file:
+            file.write(b"x")
+    both = ["memory:///found/deep/two.pcapng.gz", "memory:///found/one.pcap"]
+    assert sorted(expand(["memory://found"])) == both
+    assert expand(["memory://found/*.txt"]) == ["memory:///found/notes.txt"]
+    with pytest.raises(LakeError, match="no such file"):
+        expand(["memory://found/nothing*"])
 
 
 def test_a_second_writer_is_refused_and_told_who_is_first(tmp_path):

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from wirelake.capture.blocks import Source
+from wirelake.capture.shipping import works
 from wirelake.errors import LakeError
 from wirelake.lake import java
-from wirelake.lake.source import PARTITION_BYTES, plan
+from wirelake.lake.source import PARTITION_BYTES, share
 
 
 def fake_java(folder, version):
@@ -77,11 +78,11 @@ def test_reading_a_lake_does_not_import_spark():
 
 def test_small_sources_share_a_partition_and_large_ones_do_not():
     sizes = [PARTITION_BYTES * 3, *[PARTITION_BYTES // 4] * 5, 0]
-    sources = [Source(f"file{number}", number.to_bytes(8, "big"), size) for number, size in enumerate(sizes)]
-    shares = plan(sources)
-    assert sorted(source.path for share in shares for source in share.sources) == sorted(source.path for source in sources)
-    assert [len(share.sources) for share in shares] == [1, 5, 1]
-    assert plan([]) == []
+    todo = [work for n, size in enumerate(sizes) for work in works(Source(f"file{n}", n.to_bytes(8, "big"), size), [], n)]
+    shares = share(todo)
+    assert sorted(work.source.path for one in shares for work in one.works) == sorted(work.source.path for work in todo)
+    assert [len(one.works) for one in shares] == [1, 5, 1]
+    assert share([]) == []
 
 
 def test_spark_runs_this_interpreter_in_utc_and_leaves_nothing_in_the_folder(spark):

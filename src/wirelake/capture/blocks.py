@@ -5,6 +5,9 @@ the same flow and direction follow each other in the order of the stream. *Piece
 from byte `offset` of the source, at time `ts`, and so did the bytes after it up to the next piece. What of the source is not in a run is
 in `accounts`, so that runs and accounts of all blocks of a source add up to its size exactly.
 
+A connection may go on from one source to the next. So an offset carries the number of its source in its upper bits (`place`), and a source
+is accounted for in spans that touch each other. With one source and one span, offsets are what they seem.
+
 It refuses to know protocols, files and Spark: a block is a value, and its Arrow form is `SCHEMA`.
 """
 
@@ -23,18 +26,23 @@ __all__ = [
     "PIECE_TS",
     "RUN_COLUMNS",
     "RUN_FLOW",
+    "RUN_MISSING",
     "RUN_START",
     "RUN_STOP",
     "RUN_TO_SERVER",
     "SCHEMA",
+    "SOURCE_SHIFT",
     "Account",
     "Block",
     "Endpoint",
     "Flow",
     "FlowEvent",
     "Source",
+    "Span",
     "Stretch",
     "from_batch",
+    "place",
+    "source_of",
     "to_batch",
 ]
 
@@ -44,7 +52,9 @@ RUN_FLOW: Final = 2
 """Index into the block's flows."""
 RUN_TO_SERVER: Final = 3
 """1 when the client speaks, 0 when the server does."""
-RUN_COLUMNS: Final = 4
+RUN_MISSING: Final = 4
+"""Bytes of this direction that are missing before the run; -1 when the run begins a stream whose beginning was not seen."""
+RUN_COLUMNS: Final = 5
 
 PIECE_START: Final = 0
 PIECE_OFFSET: Final = 1
@@ -59,6 +69,28 @@ class Source(msgspec.Struct, frozen=True):
     path: str
     id: bytes
     size: int
+
+
+SOURCE_SHIFT: Final = 48
+"""Bits of an offset below the number of its source."""
+
+
+def place(source: int, offset: int) -> int:
+    """An offset in the source of this number."""
+    return (source << SOURCE_SHIFT) | offset
+
+
+def source_of(offset: int) -> tuple[int, int]:
+    """(number of the source, offset in it)."""
+    return offset >> SOURCE_SHIFT, offset & ((1 << SOURCE_SHIFT) - 1)
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A stretch of a source that is accounted for by itself: the part that one task read."""
+
+    at: int
+    """Where it begins; see `place`."""
+    length: int
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -99,10 +131,13 @@ class Account(msgspec.Struct, frozen=True):
     """Bytes of the source that are in no run, and why."""
 
     category: str
-    """`container`, `headers`, `other` or `quarantine`."""
+    """`container`, `headers`, `other`, `quarantine`, or `gap` for what the capture does not have."""
     reason: str
     bytes: int
+    """Never negative, except for what compression spared: so the accounts add up to the size of the file as it lies there."""
     items: int
+    at: int = 0
+    """Which span it is of: where that begins."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
@@ -122,6 +157,8 @@ class Notes(msgspec.Struct, frozen=True):
     events: list[FlowEvent]
     accounts: list[Account]
     stretches: list[Stretch]
+    sources: list[Source] = []
+    spans: list[Span] = []
 
 
 class Block(msgspec.Struct):
@@ -130,7 +167,7 @@ class Block(msgspec.Struct):
     source: Source
     data: bytes | memoryview
     runs: np.ndarray[Any, Any]
-    """int64, one row (start, stop, flow, to_server) per run."""
+    """int64, one row (start, stop, flow, to_server, missing) per run."""
     pieces: np.ndarray[Any, Any]
     """int64, one row (start, offset, ts) per piece, ascending by start."""
     flows: list[Flow] = []
@@ -139,6 +176,18 @@ class Block(msgspec.Struct):
     stretches: list[Stretch] = []
     last: bool = False
     """True on the last block of its source."""
+    sources: list[Source] = []
+    """Sources by number; empty when there is only `source`."""
+    spans: list[Span] = []
+    """The spans of its sources, in order; empty when they are whole."""
+
+    def all_sources(self) -> list[Source]:
+        """Sources by number."""
+        return self.sources or [self.source]
+
+    def all_spans(self) -> list[Span]:
+        """Spans in order."""
+        return self.spans or [Span(0, self.source.size)]
 
 
 SCHEMA: Final = pa.schema(
@@ -161,7 +210,7 @@ _decoder = msgspec.msgpack.Decoder(Notes)
 
 def to_batch(block: Block) -> pa.RecordBatch:
     """One block as a record batch of one row."""
-    notes = Notes(block.flows, block.events, block.accounts, block.stretches)
+    notes = Notes(block.flows, block.events, block.accounts, block.stretches, block.sources, block.spans)
     values = [
         block.source.path,
         block.source.id,
@@ -192,6 +241,8 @@ def from_batch(batch: pa.RecordBatch) -> list[Block]:
                 packed.accounts,
                 packed.stretches,
                 last.as_py(),
+                packed.sources,
+                packed.spans,
             )
         )
     return blocks

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
+import msgspec
 import numpy as np
 
 from wirelake.capture import pcap, pcapng
@@ -14,10 +15,45 @@ from wirelake.capture.records import ordered32
 from wirelake.errors import CaptureError
 from wirelake.protocols.kernel import active
 
-__all__ = ["HEAD_SIZE", "Container", "Pcap", "Pcapng", "recognise"]
+__all__ = ["HEAD_SIZE", "Container", "Known", "recognise", "restore"]
 
-HEAD_SIZE: Final = pcap.HEADER_SIZE
+HEAD_SIZE: Final = 24
 """First bytes of a file that tell which container it is."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a container knows at a place of its file: enough to read on from there in another process."""
+
+    layer: str
+    state: tuple[int, ...]
+    interfaces: bytes = b""
+    """The interfaces of the section, as they stand in memory."""
+
+    def leads_to(self, other: Known) -> bool:
+        """Whether a reading that began with `other` would have been the same had it begun with this.
+
+        `other` is what was assumed at the beginning, `marked` at the end. A time carried over matters only if it was used.
+        """
+        if (self.layer, self.interfaces) != (other.layer, other.interfaces):
+            return False
+        if self.layer == Pcap.layer or other.state[pcapng.BORROWED]:
+            return self.state[: pcapng.BORROWED] == other.state[: pcapng.BORROWED]
+        return self.state[: pcapng.NOW] == other.state[: pcapng.NOW]
+
+    def marked(self, end: Known, *, is_same: bool) -> Known:
+        """What was assumed at the beginning of a reading, marked with what the reading made of it; `is_same` if it was of one container."""
+        if self.layer == Pcap.layer:
+            return self
+        borrowed = end.state[pcapng.BORROWED] if is_same else 1
+        return Known(self.layer, (*self.state[: pcapng.BORROWED], borrowed, 0), self.interfaces)
+
+    def following(self, before: Known | None) -> Known:
+        """What is known at the end of a reading that began with `before`: a time carried through it is the one from before."""
+        if self.layer == Pcap.layer or self.state[pcapng.TOLD] or before is None or before.layer == Pcap.layer:
+            return self
+        state = list(self.state)
+        state[pcapng.NOW] = before.state[pcapng.NOW]
+        return Known(self.layer, tuple(state), self.interfaces)
 
 
 class Container(Protocol):
@@ -28,57 +64,84 @@ class Container(Protocol):
         """What stretches call it."""
         ...
 
-    @property
-    def preamble(self) -> int:
-        """Bytes of the file before its first record."""
+    def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+        """Fill rows with the whole records of a window that begin before `limit`; returns (rows written, bytes used, how it ended).
+
+        The window comes from `kernel.array`.
+        """
         ...
 
-    def scan(self, data: Any, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
-        """Fill rows with the whole records of a window (see `kernel.array`); returns (rows written, bytes used, how it ended)."""
+    def find(self, data: Any, start: int, is_end: bool) -> tuple[int, int]:
+        """The first place in a window from `start` on where records certainly begin: (place, 0), or (-1, first place not decided)."""
+        ...
+
+    def known(self) -> Known:
+        """What it knows now."""
         ...
 
 
 class Pcap:
-    """A pcap file, by its header."""
+    """A pcap file: what its last header said."""
 
-    layer = "pcap"
-    preamble = pcap.HEADER_SIZE
+    layer: Final = "pcap"
 
-    def __init__(self, head: bytes) -> None:
-        big, nanoseconds = pcap.MAGICS[head[:4]]
-        self._state = np.zeros(pcap.STATE_SIZE, np.int64)
-        self._state[pcap.BIG] = big
-        self._state[pcap.NANOSECONDS] = nanoseconds
-        if len(head) >= pcap.HEADER_SIZE:
-            self._state[pcap.SNAP_LENGTH] = ordered32(head, 16, big)
-            self._state[pcap.LINK_TYPE] = ordered32(head, 20, big) & 0xFFFF  # the upper bits tell of checksums, not of the link
+    def __init__(self, known: Known | None = None) -> None:
+        self._state = np.array(known.state if known else (0,) * pcap.STATE_SIZE, np.int64)
 
-    def scan(self, data: Any, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+    def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
         """See `Container.scan`."""
-        count, used, end = active(pcap.scan)(data, 0, len(data), self._state, rows)
+        count, used, end = active(pcap.scan)(data, 0, len(data), limit, self._state, rows)
         return count, used, end
+
+    def find(self, data: Any, start: int, is_end: bool) -> tuple[int, int]:
+        """See `Container.find`."""
+        place, decided = active(pcap.find)(data, start, len(data), int(is_end), self._state)
+        return place, decided
+
+    def known(self) -> Known:
+        """See `Container.known`."""
+        return Known(self.layer, tuple(self._state.tolist()))
 
 
 class Pcapng:
     """A pcapng file: the byte order and the interfaces of its current section."""
 
-    layer = "pcapng"
-    preamble = 0
+    layer: Final = "pcapng"
 
-    def __init__(self) -> None:
-        self._state = np.zeros(pcapng.STATE_SIZE, np.int64)
+    def __init__(self, known: Known | None = None) -> None:
+        self._state = np.array(known.state if known else (0,) * pcapng.STATE_SIZE, np.int64)
+        self._state[pcapng.BORROWED] = 0
+        self._state[pcapng.TOLD] = known is None  # what a beginning says of time is no guess
         self._interfaces = np.zeros((pcapng.MAX_INTERFACES, pcapng.INTERFACE_COLUMNS), np.int64)
+        if known:
+            told = np.frombuffer(known.interfaces, np.int64).reshape(-1, pcapng.INTERFACE_COLUMNS)
+            self._interfaces[: len(told)] = told
 
-    def scan(self, data: Any, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+    def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
         """See `Container.scan`."""
-        count, used, end = active(pcapng.scan)(data, 0, len(data), self._state, self._interfaces, rows)
+        count, used, end = active(pcapng.scan)(data, 0, len(data), limit, self._state, self._interfaces, rows)
         return count, used, end
 
+    def find(self, data: Any, start: int, is_end: bool) -> tuple[int, int]:
+        """See `Container.find`."""
+        place, decided = active(pcapng.find)(data, start, len(data), int(is_end), self._state)
+        return place, decided
 
-def recognise(path: str, head: bytes) -> Container:
+    def known(self) -> Known:
+        """See `Container.known`."""
+        count = int(self._state[pcapng.INTERFACES])
+        return Known(self.layer, tuple(self._state.tolist()), self._interfaces[:count].tobytes())
+
+
+def recognise(path: str, head: bytes, at: int = 0) -> Container:
     """The container whose first bytes these are; CaptureError when they are no capture's."""
     if head[:4] in pcap.MAGICS:
-        return Pcap(head)
+        return Pcap()
     if head[:4] == pcapng.MAGIC and len(head) >= 12 and pcapng.BYTE_ORDER_MAGIC in (ordered32(head, 8, 0), ordered32(head, 8, 1)):
         return Pcapng()
-    raise CaptureError(path, 0, "not a capture")
+    raise CaptureError(path, at, "not a capture")
+
+
+def restore(known: Known) -> Container:
+    """A container that goes on where another stopped."""
+    return Pcap(known) if known.layer == Pcap.layer else Pcapng(known)

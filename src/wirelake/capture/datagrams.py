@@ -9,7 +9,7 @@ It refuses to know files and containers, and how a protocol is told by its bytes
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from wirelake.capture.blocks import Endpoint, Flow
@@ -55,20 +55,21 @@ class Datagrams:
         self._pairs: dict[tuple[bytes, int, bytes, int], tuple[Pair, bool]] = {}
 
     def packet(
-        self, source: bytes, source_port: int, destination: bytes, destination_port: int, ts: int, offset: int, payload: bytes
+        self, source: bytes, source_port: int, destination: bytes, destination_port: int, ts: int, parts: Sequence[tuple[int, bytes]]
     ) -> None:
-        """One datagram that is not empty; `offset` is the place of its payload in the file."""
+        """One datagram that is not empty, in parts (place in the file, bytes): one, unless IP had cut it."""
         key = (source, source_port, destination, destination_port)
         pair, to_server = self._pairs.get(key) or self._meet(key)
         if pair.flow is None and pair.unknown < UNDECIDED_DATAGRAMS:
-            protocol = self._sniff(payload)
+            protocol = self._sniff(parts[0][1] if len(parts) == 1 else b"".join(chunk for _, chunk in parts))
             if protocol:
                 pair.is_named(protocol, "bytes")
         if pair.flow is None:
             pair.unknown += 1
-            self._tally.add(OTHER, UNRECOGNISED, len(payload), 1)
+            for number, (offset, chunk) in enumerate(parts):
+                self._tally.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset)
         else:
-            self._gathering.datagram(pair.flow, to_server, ts, offset, payload)
+            self._gathering.datagram(pair.flow, to_server, ts, parts)
 
     def _meet(self, key: tuple[bytes, int, bytes, int]) -> tuple[Pair, bool]:
         """A pair seen for the first time: whoever speaks first is the client, unless a known port says otherwise."""

@@ -1,8 +1,7 @@
-"""Flows: which packets belong together, who is the client, what comes next, and which protocol it is.
+"""Flows: which segments belong together, who is the client, and which protocol it is.
 
-Segments are read in order only. Bytes already seen are accounted for as retransmission. A segment that does not follow what was seen (loss,
-reordering) ends what can be read of its direction: from there on its bytes go to quarantine as "gap". TCP reassembly will take the place of
-`Half.place` (and of its short cut, `Half.follows`), and nothing else here should need to change for it.
+Each direction is put in order by `stream.py`. Bytes already seen are accounted for as retransmission; what is disputed, or comes too late
+to be put in its place, goes to quarantine. While nobody knows a flow's protocol, what was said is held, up to a limit.
 
 It refuses to know files and containers, and how a protocol is told by its bytes: `ports` and `sniff` come in.
 """
@@ -17,16 +16,17 @@ from typing import Final, NamedTuple
 from wirelake.capture.blocks import Endpoint, Flow
 from wirelake.capture.gather import Gathering
 from wirelake.capture.packets import ACK, FIN, RST, SYN
-from wirelake.capture.tally import OTHER, Tally
+from wirelake.capture.stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, Bit, Budget, Half
+from wirelake.capture.tally import GAP, OTHER, Tally
 
 __all__ = [
+    "HELD_TOTAL",
     "MAX_FLOWS",
     "SESSION_ID_SIZE",
     "UNDECIDED_BYTES",
     "UNDECIDED_SEGMENTS",
     "UNDECIDED_TOTAL",
     "UNRECOGNISED",
-    "Half",
     "Tracker",
     "by_port",
     "is_client",
@@ -43,7 +43,16 @@ UNDECIDED_SEGMENTS: Final = 64
 UNDECIDED_TOTAL: Final = 64 << 20
 """Bytes held for all such flows together; beyond this, new ones are decided by their first segment."""
 
+HELD_TOTAL: Final = 64 << 20
+"""Bytes of all flows together that may wait for what is missing before them, and bytes that are remembered of all flows."""
+
 UNRECOGNISED: Final = "unrecognised"
+_REASONS: Final = {
+    DISPUTED: "retransmission says something else",
+    EARLY: "before the first segment seen",
+    LATE: "too late for its place",
+}
+"""Why bytes of a stream go to quarantine."""
 _WRAP: Final = 1 << 32
 
 
@@ -64,85 +73,13 @@ def by_port(server: int, client: int, ports: Mapping[int, str]) -> str:
     return ports.get(server) or ports.get(client) or ""
 
 
-class Cut(NamedTuple):
-    """How a segment falls into parts, in bytes and in this order."""
-
-    early: int
-    """Before the first byte that was seen of this direction."""
-    repeated: int
-    """Already seen."""
-    fresh: int
-    """Exactly what comes next."""
-    beyond: int
-    """After a gap."""
-
-
-class Half:
-    """One direction of a flow: what was seen, and what comes next."""
-
-    __slots__ = ("_broken", "_next", "_seen", "finished", "first_bytes", "from_start")
-
-    def __init__(self) -> None:
-        self._next = -1
-        self._seen = 0
-        self._broken = False
-        self.from_start = False
-        self.finished = False
-        self.first_bytes = b""
-
-    def opens_at(self, sequence: int) -> None:
-        """A SYN said where this direction begins."""
-        self._next = sequence
-        self.from_start = True
-
-    def is_opened_at(self, sequence: int) -> bool:
-        """Whether a SYN that announces `sequence` repeats what is known, or is the first to say it."""
-        if self._next < 0:
-            return True
-        return self.from_start and (self._next - self._seen) % _WRAP == sequence
-
-    def began_midway(self) -> bool:
-        """Whether bytes of this direction were seen, but not its beginning."""
-        return self._next >= 0 and not self.from_start
-
-    def follows(self, sequence: int, size: int) -> bool:
-        """Whether a segment is exactly what comes next, as nearly all are; if so, remember it as seen."""
-        if sequence != self._next or self._broken:
-            return False
-        self._next = (sequence + size) % _WRAP
-        self._seen += size
-        return True
-
-    def place(self, sequence: int, size: int) -> Cut:
-        """Say what of a segment is new, and remember it as seen."""
-        if self._next < 0:
-            self._next = sequence  # a mid-stream start: the first segment seen is where reading begins
-        ahead = (sequence - self._next) % _WRAP
-        if ahead >= _WRAP // 2:
-            ahead -= _WRAP
-        if ahead > 0:
-            self._broken = True
-            return Cut(0, 0, 0, size)
-        early = 0 if self.from_start else min(size, max(0, -(self._seen + ahead)))
-        repeated = min(size, -ahead) - early
-        rest = size - early - repeated
-        if self._broken:
-            return Cut(early, repeated, 0, rest)
-        self._next = (self._next + rest) % _WRAP
-        self._seen += rest
-        return Cut(early, repeated, rest, 0)
-
-
 class Held(NamedTuple):
-    """A segment or an event of a flow whose protocol is not known yet."""
+    """Bytes or an event of a flow whose protocol is not known yet."""
 
     to_server: bool
-    ts: int
-    offset: int
-    chunk: bytes
-    is_gap: bool
+    bit: Bit
     event: str
-    """What happened, or empty for a segment."""
+    """What happened, or empty for bytes."""
 
 
 class Tracked:
@@ -150,7 +87,7 @@ class Tracked:
 
     __slots__ = ("client", "closed", "flow", "given_up", "halves", "held", "held_bytes", "identity", "server")
 
-    def __init__(self, client: Endpoint, server: Endpoint, identity: bytes) -> None:
+    def __init__(self, client: Endpoint, server: Endpoint, identity: bytes, budget: Budget) -> None:
         self.client = client
         self.server = server
         self.identity = identity
@@ -158,7 +95,7 @@ class Tracked:
         self.given_up = False
         self.held: list[Held] = []
         self.held_bytes = [0, 0]
-        self.halves = (Half(), Half())
+        self.halves = (Half(budget), Half(budget))
         self.closed = False
 
     def is_named(self, protocol: str, known_by: str) -> Flow:
@@ -177,6 +114,9 @@ class Tracker:
         self._tally = tally
         self._flows: dict[tuple[bytes, int, bytes, int], tuple[Tracked, bool]] = {}
         self._held_total = 0
+        self._budget = Budget()
+        self._waiting: dict[Half, tuple[Tracked, bool]] = {}
+        """Directions in which something is missing, longest first."""
 
     def packet(
         self,
@@ -191,14 +131,15 @@ class Tracker:
         record: int,
         offset: int,
         payload: bytes,
+        missing: int = 0,
     ) -> None:
-        """One TCP segment: `record` is the file offset of its packet, `offset` that of its payload."""
+        """One TCP segment: `record` is the file offset of its packet, `offset` that of its payload; `missing` bytes of it were cut off."""
         key = (source, source_port, destination, destination_port)
         found = self._flows.get(key)
         is_syn = bool(flags & SYN)
         data_at = (sequence + is_syn) % _WRAP
-        if found is not None and is_syn and self._is_new(*found, data_at, flags):
-            self._give_up(found[0])
+        if found is not None and (is_syn or payload) and self._is_new(*found, data_at, acknowledged, flags):
+            self._end(found[0])
             found = None
         if found is None:
             found = self._start(key, sequence, acknowledged, flags, ts)
@@ -209,9 +150,11 @@ class Tracker:
             if not tracked.halves[not to_server].from_start:
                 self._event(tracked, True, ts, record, "opened")
         if payload and flags & RST:
-            self._tally.add(OTHER, "text of a reset", len(payload), 1)
+            self._tally.add(OTHER, "text of a reset", len(payload), 1, offset)
         elif payload:
             self._payload(tracked, to_server, half, data_at, ts, offset, payload)
+        if missing:
+            half.lose((data_at + len(payload)) % _WRAP, missing)
         if flags & RST:
             if not tracked.closed:
                 tracked.closed = True
@@ -223,17 +166,31 @@ class Tracker:
                 tracked.closed = True
                 self._event(tracked, to_server, ts, record, "closed")
 
+    def settle(self) -> None:
+        """Keep what is held for all flows together inside its limit; called now and then."""
+        while self._budget.ahead > HELD_TOTAL:
+            half, (tracked, to_server) = next(iter(self._waiting.items()))
+            self._skip(tracked, to_server, half)
+        if self._budget.remembered > HELD_TOTAL:
+            for tracked, to_server in self._flows.values():
+                tracked.halves[to_server].forget()
+
     def finish(self) -> None:
-        """The capture is over: what is still undecided stays unrecognised."""
+        """The capture is over: what is missing stays so, and what is undecided stays unrecognised."""
         for tracked, _ in self._flows.values():
-            self._give_up(tracked)
+            self._end(tracked)
         self._flows.clear()
 
-    def _is_new(self, tracked: Tracked, to_server: bool, data_at: int, flags: int) -> bool:
-        """Whether a SYN on known ports opens another connection, rather than repeating what opened this one."""
-        if not flags & ACK and tracked.halves[not to_server].began_midway():
+    def _is_new(self, tracked: Tracked, to_server: bool, data_at: int, acknowledged: int, flags: int) -> bool:
+        """Whether a segment on known ports belongs to another connection, rather than to the one that is known."""
+        here, there = tracked.halves[to_server], tracked.halves[not to_server]
+        if not flags & SYN:
+            return tracked.closed and here.is_far(data_at)
+        if flags & ACK and there.from_start and there.is_opened_at(acknowledged):
+            return False  # a second answer to the same SYN: whatever it says, the first one counted
+        if not flags & ACK and there.began_midway():
             return True
-        return not tracked.halves[to_server].is_opened_at(data_at)
+        return not here.is_opened_at(data_at)
 
     def _start(self, key: tuple[bytes, int, bytes, int], sequence: int, acknowledged: int, flags: int, ts: int) -> tuple[Tracked, bool]:
         source, source_port, destination, destination_port = key
@@ -248,7 +205,7 @@ class Tracker:
         there = Endpoint(str(ipaddress.ip_address(destination)), destination_port)
         client, server = (here, there) if to_server else (there, here)
         identity = session_id("tcp", client.address, client.port, server.address, server.port, since)
-        tracked = Tracked(client, server, identity)
+        tracked = Tracked(client, server, identity, self._budget)
         protocol = by_port(server.port, client.port, self._ports)
         if protocol:
             tracked.is_named(protocol, "port")
@@ -264,45 +221,63 @@ class Tracker:
 
     def _forget(self) -> None:
         for key in list(self._flows)[: len(self._flows) // 4 * 2]:
-            self._give_up(self._flows.pop(key)[0])
+            self._end(self._flows.pop(key)[0])
+
+    def _end(self, tracked: Tracked) -> None:
+        """Nothing more comes of a flow, or nobody would know that it is its own."""
+        for to_server, half in enumerate(tracked.halves):
+            while half.is_waiting:
+                self._skip(tracked, bool(to_server), half)
+            half.forget()
+        self._give_up(tracked)
 
     def _payload(self, tracked: Tracked, to_server: bool, half: Half, sequence: int, ts: int, offset: int, payload: bytes) -> None:
         if tracked.given_up:
-            self._tally.add(OTHER, UNRECOGNISED, len(payload), 1)
+            self._tally.add(OTHER, UNRECOGNISED, len(payload), 1, offset)
             return
-        if tracked.flow is not None and half.follows(sequence, len(payload)):
+        if tracked.flow is not None and half.follows(sequence, payload):
             self._gathering.segment(tracked.flow, to_server, ts, offset, payload)
             return
-        cut = half.place(sequence, len(payload))
-        at = 0
-        for size, what in zip(cut, ("early", "repeated", "fresh", "beyond"), strict=True):
-            if not size:
-                continue
-            chunk = payload[at : at + size]
-            if what == "repeated":
-                self._tally.add(OTHER, "retransmission", size, 1)
+        self._take(tracked, to_server, half.place(sequence, ts, offset, payload))
+        if half.is_waiting:
+            self._waiting.setdefault(half, (tracked, to_server))
+        else:
+            self._waiting.pop(half, None)
+
+    def _skip(self, tracked: Tracked, to_server: bool, half: Half) -> None:
+        """Go on behind what is missing."""
+        self._take(tracked, to_server, half.skip())
+        if not half.is_waiting:
+            self._waiting.pop(half, None)
+
+    def _take(self, tracked: Tracked, to_server: bool, bits: list[Bit]) -> None:
+        for bit in bits:
+            if bit.what == REPEATED:
+                self._tally.add(OTHER, "retransmission", len(bit.chunk), 1, bit.offset)
             else:
-                self._keep(tracked, Held(to_server, ts, offset + at, chunk, what != "fresh", ""))
-            at += size
+                self._keep(tracked, Held(to_server, bit, ""))
 
     def _event(self, tracked: Tracked, to_server: bool, ts: int, record: int, what: str) -> None:
         if not tracked.given_up:
-            self._keep(tracked, Held(to_server, ts, record, b"", False, what))
+            self._keep(tracked, Held(to_server, Bit("", 0, ts, record, b""), what))
 
     def _keep(self, tracked: Tracked, item: Held) -> None:
         """Hand an item on when its protocol is known; else hold it, and see whether it tells the protocol."""
+        bit = item.bit
         if tracked.flow is not None:
             self._hand_on(tracked.flow, item)
             return
         if tracked.given_up:
-            self._tally.add(OTHER, UNRECOGNISED, len(item.chunk), 1 if item.chunk else 0)
+            self._tally.add(OTHER, UNRECOGNISED, len(bit.chunk), 1 if bit.chunk else 0, bit.offset)
             return
         tracked.held.append(item)
-        tracked.held_bytes[item.to_server] += len(item.chunk)
-        self._held_total += len(item.chunk)
-        if item.chunk and not item.is_gap:
+        tracked.held_bytes[item.to_server] += len(bit.chunk)
+        self._held_total += len(bit.chunk)
+        if bit.what == FRESH:
             half = tracked.halves[item.to_server]
-            half.first_bytes += item.chunk[: UNDECIDED_BYTES - len(half.first_bytes)]
+            if bit.missing > 0:
+                half.first_bytes = b""  # what comes after a gap begins anew
+            half.first_bytes += bit.chunk[: UNDECIDED_BYTES - len(half.first_bytes)]
             protocol = self._sniff(half.first_bytes)
             if protocol:
                 flow = tracked.is_named(protocol, "bytes")
@@ -314,20 +289,27 @@ class Tracker:
             self._give_up(tracked)
 
     def _hand_on(self, flow: Flow, item: Held) -> None:
+        bit = item.bit
         if item.event:
             by = "" if item.event == "closed" else "client" if item.to_server else "server"
-            self._gathering.event(flow, item.ts, item.offset, item.event, by)
-        elif item.is_gap:
-            self._tally.quarantine(item.offset, item.chunk, "tcp", "gap")
+            self._gathering.event(flow, bit.ts, bit.offset, item.event, by)
+        elif bit.what == FRESH:
+            if bit.missing > 0:
+                self._tally.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
+            self._gathering.segment(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
         else:
-            self._gathering.segment(flow, item.to_server, item.ts, item.offset, item.chunk)
+            self._tally.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 
     def _give_up(self, tracked: Tracked) -> None:
         """Decide that nobody here knows this flow's protocol, if nobody does yet."""
         if tracked.flow is None and not tracked.given_up:
             tracked.given_up = True
             for held in self._release(tracked):
-                self._tally.add(OTHER, UNRECOGNISED, len(held.chunk), 1 if held.chunk else 0)
+                self._tally.add(OTHER, UNRECOGNISED, len(held.bit.chunk), 1 if held.bit.chunk else 0, held.bit.offset)
+            for to_server, half in enumerate(tracked.halves):
+                while half.is_waiting:
+                    self._skip(tracked, bool(to_server), half)
+                half.forget()
 
     def _release(self, tracked: Tracked) -> list[Held]:
         held, tracked.held = tracked.held, []

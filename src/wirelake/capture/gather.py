@@ -6,6 +6,7 @@ It refuses to know why a segment belongs to a flow (`flows.py`), and where bytes
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -31,22 +32,28 @@ class Gathering:
         self._speaker: Flow | None = None
         self._to_server = False
 
-    def segment(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview) -> None:
-        """Append bytes of one direction of a flow; they continue its last run when nothing came between."""
+    @property
+    def size(self) -> int:
+        """Bytes gathered."""
+        return self._size
+
+    def segment(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview, missing: int = 0) -> None:
+        """Append bytes of one direction of a flow; they continue its last run when nothing came between and nothing is missing."""
         start = self._size
         self._size = stop = start + len(chunk)
         self._chunks.append(chunk)
         self._pieces.extend((start, offset, ts))
-        if flow is self._speaker and to_server == self._to_server:
+        if flow is self._speaker and to_server == self._to_server and not missing:
             self._runs[RUN_STOP - RUN_COLUMNS] = stop
         else:
             self._speaker, self._to_server = flow, to_server
-            self._runs.extend((start, stop, self._flows.setdefault(flow, len(self._flows)), to_server))
+            self._runs.extend((start, stop, self._flows.setdefault(flow, len(self._flows)), to_server, missing))
 
-    def datagram(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview) -> None:
-        """Append a datagram: a run of its own, whatever came before and whatever comes after."""
+    def datagram(self, flow: Flow, to_server: bool, ts: int, parts: Iterable[tuple[int, bytes]]) -> None:
+        """Append a datagram, in parts (offset, bytes): a run of its own, whatever came before and whatever comes after."""
         self._speaker = None
-        self.segment(flow, to_server, ts, offset, chunk)
+        for offset, chunk in parts:
+            self.segment(flow, to_server, ts, offset, chunk)
         self._speaker = None
 
     def event(self, flow: Flow, ts: int, offset: int, what: str, by: str) -> None:

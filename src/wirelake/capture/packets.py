@@ -1,7 +1,7 @@
-"""Packets: from the link layer down to TCP and UDP, as offsets.
+"""Packets: from the link layer (`links.py`) down to TCP and UDP, as offsets.
 
-Ethernet with VLAN tags, Linux cooked 1 and 2, raw IP, BSD loopback; IPv4 with options, IPv6 with hop-by-hop, routing and destination
-headers; TCP, UDP. A packet that does not lead to a whole segment or datagram gets a reason instead.
+IPv4 with options, IPv6 with extension headers, both with authentication headers, one inside the other; TCP, UDP. Fragments are told
+apart for `fragments.py`. A packet that leads to neither gets a reason instead.
 
 It refuses to know flows, sequence and time: one packet at a time, and checksums are not its business (offloading leaves them wrong).
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from wirelake.capture.links import CUT, NOT_IP, TYPE_EITHER, TYPE_IPV4, TYPE_IPV6, carried
 from wirelake.capture.records import DATA, LINK, SIZE, WIRE_SIZE
 from wirelake.protocols.kernel import kernel, u16, u32
 
@@ -20,6 +21,9 @@ __all__ = [
     "DESTINATION_PORT",
     "FIN",
     "FLAGS",
+    "IS_FRAGMENT",
+    "IS_OURS",
+    "MISSING",
     "PACKET_COLUMNS",
     "PAYLOAD",
     "PAYLOAD_SIZE",
@@ -35,16 +39,19 @@ __all__ = [
     "UDP",
     "WIDTH",
     "dissect",
+    "transport",
 ]
 
 REASON: Final = 0
-"""0 for a TCP segment or a UDP datagram, else an index into `REASONS`; the other columns count only with 0."""
+"""0 for a TCP segment or a UDP datagram, 1 for a fragment, else an index into `REASONS`; the other columns count only with 0 and 1."""
 PAYLOAD: Final = 1
 PAYLOAD_SIZE: Final = 2
 SEQUENCE: Final = 3
-"""Of a TCP segment, as the two columns after it; 0 in a datagram."""
+"""Of a TCP segment, as the two columns after it; 0 in a datagram. Of a fragment: the number its datagram is known by."""
 ACKNOWLEDGED: Final = 4
+"""Of a fragment: where in its datagram it begins."""
 FLAGS: Final = 5
+"""Of a fragment: 1 when more follow."""
 SOURCE: Final = 6
 """Offset of the source address."""
 DESTINATION: Final = 7
@@ -53,8 +60,10 @@ WIDTH: Final = 8
 SOURCE_PORT: Final = 9
 DESTINATION_PORT: Final = 10
 TRANSPORT: Final = 11
-"""`TCP` or `UDP`."""
-PACKET_COLUMNS: Final = 12
+"""`TCP` or `UDP`; of a fragment, whatever it says."""
+MISSING: Final = 12
+"""Bytes of a TCP segment after its payload that the snap length cut off."""
+PACKET_COLUMNS: Final = 13
 
 FIN: Final = 0x01
 SYN: Final = 0x02
@@ -62,84 +71,35 @@ RST: Final = 0x04
 ACK: Final = 0x10
 
 IS_OURS: Final = 0
-UNKNOWN_LINK: Final = 1
-NOT_IP: Final = 2
-OTHER_TRANSPORT: Final = 3
-FRAGMENT: Final = 4
+IS_FRAGMENT: Final = 1
+UNKNOWN_LINK: Final = 2
+NO_IP: Final = 3
+OTHER_TRANSPORT: Final = 4
 SNAPPED: Final = 5
 MALFORMED: Final = 6
 REASONS: Final = (
     "tcp or udp",
+    "ip fragment",
     "unknown link type",
     "not ip",
     "neither tcp nor udp",
-    "ip fragment",
     "cut by the snap length",
     "malformed packet",
 )
 """What each reason is called in accounts."""
 
-LINK_LOOPBACK: Final = 0
-LINK_ETHERNET: Final = 1
-LINK_RAW: Final = 101
-LINK_OPEN_LOOPBACK: Final = 108
-LINK_COOKED: Final = 113
-LINK_IPV4: Final = 228
-LINK_IPV6: Final = 229
-LINK_COOKED_2: Final = 276
-
-TYPE_IPV4: Final = 0x0800
-TYPE_IPV6: Final = 0x86DD
-TYPE_EITHER: Final = -1
-"""Only the first four bits of the packet say which."""
-
 TCP: Final = 6
 UDP: Final = 17
+INNER_IPV4: Final = 4
+INNER_IPV6: Final = 41
+NESTED: Final = 8
+"""IP headers inside each other that are looked through."""
+AUTHENTICATION: Final = 51
 IPV6_HOP_BY_HOP: Final = 0
 IPV6_ROUTING: Final = 43
 IPV6_FRAGMENT: Final = 44
 IPV6_DESTINATION: Final = 60
-
-
-@kernel
-def _link(data: Any, at: int, stop: int, link: int) -> tuple[int, int]:
-    """(what the link layer says it carries, where that begins); a negative place is minus the reason there is none."""
-    if link == LINK_RAW:
-        return TYPE_EITHER, at
-    if link == LINK_IPV4:
-        return TYPE_IPV4, at
-    if link == LINK_IPV6:
-        return TYPE_IPV6, at
-    if link in (LINK_LOOPBACK, LINK_OPEN_LOOPBACK):
-        if stop - at < 4:
-            return 0, -MALFORMED
-        # The family is in the byte order of the capturing machine, whatever the file's: one of the two readings is small.
-        family = u32(data, at)
-        if family > 0xFFFF:
-            family = (0 + data[at]) | ((0 + data[at + 1]) << 8)
-        if family == 2:
-            return TYPE_IPV4, at + 4
-        if family == 10 or family == 24 or family == 28 or family == 30:  # AF_INET6 of Linux, NetBSD, FreeBSD, macOS
-            return TYPE_IPV6, at + 4
-        return 0, -NOT_IP
-    if link == LINK_ETHERNET:
-        head, field = 14, 12
-    elif link == LINK_COOKED:
-        head, field = 16, 14
-    elif link == LINK_COOKED_2:
-        head, field = 20, 0
-    else:
-        return 0, -UNKNOWN_LINK
-    if stop - at < head:
-        return 0, -MALFORMED
-    carried = u16(data, at + field)
-    at += head
-    while carried == 0x8100 or carried == 0x88A8 or carried == 0x9100:  # VLAN tags, nested or not
-        if stop - at < 4:
-            return 0, -MALFORMED
-        carried = u16(data, at + 2)
-        at += 4
-    return carried, at
+IPV6_MOBILITY: Final = 135
 
 
 @kernel
@@ -156,69 +116,20 @@ def _datagram(data: Any, at: int, end: int, stop: int, row: Any) -> int:
     row[DESTINATION_PORT] = u16(data, at + 2)
     row[PAYLOAD] = at + 8
     row[PAYLOAD_SIZE] = size - 8
+    row[SEQUENCE] = 0
+    row[ACKNOWLEDGED] = 0
+    row[FLAGS] = 0
+    row[MISSING] = 0
     return IS_OURS
 
 
 @kernel
-def _segment(data: Any, start: int, stop: int, link: int, row: Any) -> int:
-    """Fill a row from the packet data[start:stop]; returns the reason. What runs past `stop` is malformed."""
-    carried, at = _link(data, start, stop, link)
-    if at < 0:
-        return -at
-    if carried != TYPE_IPV4 and carried != TYPE_IPV6 and carried != TYPE_EITHER:
-        return NOT_IP
-    if at >= stop:
-        return MALFORMED
-    version = (0 + data[at]) >> 4
-    if carried == TYPE_EITHER and version != 4 and version != 6:
-        return NOT_IP
-    if (carried == TYPE_IPV4 and version != 4) or (carried == TYPE_IPV6 and version != 6):
-        return MALFORMED
-    if version == 4:
-        if stop - at < 20:
-            return MALFORMED
-        head = ((0 + data[at]) & 15) * 4
-        total = u16(data, at + 2)
-        if total == 0:  # the network card was to fill it in: the capture ends where the packet does
-            total = stop - at
-        if head < 20 or total < head:
-            return MALFORMED
-        if u16(data, at + 6) & 0x3FFF:
-            return FRAGMENT
-        transport = 0 + data[at + 9]
-        row[SOURCE] = at + 12
-        row[DESTINATION] = at + 16
-        row[WIDTH] = 4
-        end = at + total
-        at += head
-    else:
-        if stop - at < 40:
-            return MALFORMED
-        total = u16(data, at + 4)
-        end = at + 40 + total
-        if total == 0:
-            end = stop
-        transport = 0 + data[at + 6]
-        row[SOURCE] = at + 8
-        row[DESTINATION] = at + 24
-        row[WIDTH] = 16
-        at += 40
-        while transport in (IPV6_HOP_BY_HOP, IPV6_ROUTING, IPV6_DESTINATION):
-            if min(end, stop) - at < 8:
-                return MALFORMED
-            transport = 0 + data[at]
-            at += ((0 + data[at + 1]) + 1) * 8
-        if transport == IPV6_FRAGMENT:
-            return FRAGMENT
-    row[TRANSPORT] = transport
-    if transport == UDP:
-        return _datagram(data, at, end, stop, row)
-    if transport != TCP:
-        return OTHER_TRANSPORT
-    if end > stop or end - at < 20:
+def _segment(data: Any, at: int, end: int, stop: int, row: Any) -> int:
+    """Fill a row from the TCP header at `at` of an IP packet that ends at `end`; returns the reason."""
+    if min(end, stop) - at < 20:
         return MALFORMED
     head = ((0 + data[at + 12]) >> 4) * 4
-    if head < 20 or end - at < head:
+    if head < 20 or min(end, stop) - at < head:
         return MALFORMED
     row[SOURCE_PORT] = u16(data, at)
     row[DESTINATION_PORT] = u16(data, at + 2)
@@ -226,8 +137,120 @@ def _segment(data: Any, start: int, stop: int, link: int, row: Any) -> int:
     row[ACKNOWLEDGED] = u32(data, at + 8)
     row[FLAGS] = 0 + data[at + 13]
     row[PAYLOAD] = at + head
-    row[PAYLOAD_SIZE] = end - at - head
+    row[PAYLOAD_SIZE] = min(end, stop) - at - head
+    row[MISSING] = max(0, end - stop)
     return IS_OURS
+
+
+@kernel
+def transport(data: Any, at: int, end: int, stop: int, row: Any) -> int:
+    """Fill a row from what IP carries at `at`, by the row's `TRANSPORT`; returns the reason. It ends at `end`, the data at `stop`."""
+    if row[TRANSPORT] == TCP:
+        return _segment(data, at, end, stop, row)
+    if row[TRANSPORT] == UDP:
+        return _datagram(data, at, end, stop, row)
+    row[PAYLOAD] = at
+    return OTHER_TRANSPORT
+
+
+@kernel
+def _fragment(row: Any, at: int, end: int, stop: int, number: int, place: int, more: int) -> int:
+    """Fill a row for a fragment whose part of the datagram begins at `at`; returns the reason."""
+    if end > stop or end - at < 1 or place + end - at > 0xFFFF:
+        return MALFORMED
+    row[PAYLOAD] = at
+    row[PAYLOAD_SIZE] = end - at
+    row[SEQUENCE] = number
+    row[ACKNOWLEDGED] = place
+    row[FLAGS] = more
+    return IS_FRAGMENT
+
+
+@kernel
+def _ipv4(data: Any, at: int, stop: int, row: Any) -> int:
+    if stop - at < 20:
+        return MALFORMED
+    head = ((0 + data[at]) & 15) * 4
+    total = u16(data, at + 2)
+    if total == 0:  # the network card was to fill it in: the capture ends where the packet does
+        total = stop - at
+    if head < 20 or total < head:
+        return MALFORMED
+    row[SOURCE] = at + 12
+    row[DESTINATION] = at + 16
+    row[WIDTH] = 4
+    row[TRANSPORT] = 0 + data[at + 9]
+    end = at + total
+    place = u16(data, at + 6)
+    if place & 0x3FFF:
+        return _fragment(row, at + head, end, stop, u16(data, at + 4), (place & 0x1FFF) * 8, (place >> 13) & 1)
+    at += head
+    if row[TRANSPORT] == AUTHENTICATION:
+        if min(end, stop) - at < 8:
+            return MALFORMED
+        row[TRANSPORT] = 0 + data[at]
+        at += ((0 + data[at + 1]) + 2) * 4
+    return transport(data, at, end, stop, row)
+
+
+@kernel
+def _ipv6(data: Any, at: int, stop: int, row: Any) -> int:
+    if stop - at < 40:
+        return MALFORMED
+    total = u16(data, at + 4)
+    end = at + 40 + total
+    if total == 0:
+        end = stop
+    following = 0 + data[at + 6]
+    row[SOURCE] = at + 8
+    row[DESTINATION] = at + 24
+    row[WIDTH] = 16
+    at += 40
+    while following in (IPV6_HOP_BY_HOP, IPV6_ROUTING, IPV6_DESTINATION, IPV6_MOBILITY, AUTHENTICATION, IPV6_FRAGMENT):
+        if min(end, stop) - at < 8:
+            return MALFORMED
+        kind = following
+        following = 0 + data[at]
+        if kind == IPV6_FRAGMENT:
+            place = u16(data, at + 2)
+            if place & 0xFFF9:
+                row[TRANSPORT] = following
+                return _fragment(row, at + 8, end, stop, u32(data, at + 4), place & 0xFFF8, place & 1)
+            at += 8  # a fragment that is the whole
+        elif kind == AUTHENTICATION:
+            at += ((0 + data[at + 1]) + 2) * 4
+        else:
+            at += ((0 + data[at + 1]) + 1) * 8
+    row[TRANSPORT] = following
+    return transport(data, at, end, stop, row)
+
+
+@kernel
+def _packet(data: Any, start: int, stop: int, link: int, row: Any) -> int:
+    """Fill a row from the packet data[start:stop]; returns the reason. What runs past `stop` is malformed, or marked as missing."""
+    kind, at = carried(data, start, stop, link)
+    if at == CUT:
+        return MALFORMED
+    if at == NOT_IP:
+        return NO_IP
+    if at < 0:
+        return UNKNOWN_LINK
+    if at >= stop:
+        return MALFORMED
+    version = (0 + data[at]) >> 4
+    if kind == TYPE_EITHER and version != 4 and version != 6:
+        return NO_IP
+    if (kind == TYPE_IPV4 and version != 4) or (kind == TYPE_IPV6 and version != 6):
+        return MALFORMED
+    for _ in range(NESTED):
+        reason = _ipv4(data, at, stop, row) if version == 4 else _ipv6(data, at, stop, row)
+        if reason != OTHER_TRANSPORT or (row[TRANSPORT] != INNER_IPV4 and row[TRANSPORT] != INNER_IPV6):
+            return reason
+        at = int(row[PAYLOAD])
+        version = 4 if row[TRANSPORT] == INNER_IPV4 else 6
+        if at >= stop or (0 + data[at]) >> 4 != version:
+            return MALFORMED
+    return OTHER_TRANSPORT
 
 
 @kernel
@@ -236,7 +259,10 @@ def dissect(data: Any, records: Any, packets: Any) -> None:
     for index in range(len(records)):
         start = int(records[index, DATA])
         size = int(records[index, SIZE])
-        reason = _segment(data, start, start + size, int(records[index, LINK]), packets[index])
-        if reason == MALFORMED and size < records[index, WIRE_SIZE]:
+        reason = _packet(data, start, start + size, int(records[index, LINK]), packets[index])
+        is_whole = size >= records[index, WIRE_SIZE]
+        if reason == IS_OURS and packets[index, MISSING] > 0 and is_whole:
+            reason = MALFORMED
+        elif reason == MALFORMED and not is_whole:
             reason = SNAPPED
         packets[index, REASON] = reason

@@ -1,10 +1,10 @@
 """pcapng: blocks in sections; finds and measures them, and builds the three kinds a recording needs.
 
 Read: section headers (which set the byte order), interface descriptions (link type, snap length, time resolution and offset), enhanced,
-simple and old packet blocks. Every other block is skipped and counted. Times are brought to microseconds here, so that nobody after this
-file needs to know what an interface is.
+simple and old packet blocks. Every other block is skipped and counted by its kind. Times are brought to microseconds here, so that nobody
+after this file needs to know what an interface is. Every block says its length twice: `find` looks for blocks that agree with themselves.
 
-It refuses to know files and windows (`reader.py`), and what is inside a packet.
+It refuses to know files and windows (`walking.py`), and what is inside a packet.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
+from wirelake.capture.pcap import header_at
 from wirelake.capture.records import (
+    CHAIN,
     DATA,
     FAULT_LENGTH,
     FAULT_MAGIC,
@@ -22,13 +24,19 @@ from wirelake.capture.records import (
     LAST_MOMENT,
     LENGTH,
     LINK,
+    LONGEST_LINK,
     MAX_RECORD,
+    OTHER_CONTAINER,
     RECORD_BAD_DATA,
     RECORD_BAD_INTERFACE,
+    RECORD_CUSTOM,
     RECORD_INTERFACE,
+    RECORD_NAMES,
     RECORD_PACKET,
+    RECORD_SECRETS,
     RECORD_SECTION,
     RECORD_SKIPPED,
+    RECORD_STATISTICS,
     SIZE,
     START,
     TS,
@@ -40,14 +48,19 @@ from wirelake.capture.records import (
 from wirelake.protocols.kernel import kernel
 
 __all__ = [
+    "BORROWED",
     "BYTE_ORDER_MAGIC",
+    "INTERFACES",
     "INTERFACE_COLUMNS",
     "MAGIC",
     "MAX_INTERFACES",
+    "NOW",
     "PACKET_OVERHEAD",
     "STATE_SIZE",
+    "TOLD",
     "build_interface",
     "build_section",
+    "find",
     "packet_head",
     "packet_tail",
     "scan",
@@ -57,7 +70,12 @@ SECTION: Final = 0x0A0D0D0A
 INTERFACE: Final = 1
 OLD_PACKET: Final = 2
 SIMPLE_PACKET: Final = 3
+NAMES: Final = 4
+STATISTICS: Final = 5
 PACKET: Final = 6
+SECRETS: Final = 10
+CUSTOM: Final = 0x0BAD
+CUSTOM_KEPT: Final = 0x40000BAD
 MAGIC: Final = b"\x0a\x0d\x0d\x0a"
 BYTE_ORDER_MAGIC: Final = 0x1A2B3C4D
 
@@ -69,12 +87,16 @@ PACKET_OVERHEAD: Final = 32
 MAX_INTERFACES: Final = 4096
 """Interfaces remembered of one section; packets of further ones go to quarantine."""
 
-# What a scan remembers from window to window.
+# What a scan remembers from window to window: first what it must know, then a time, then marks.
 BIG: Final = 0
 INTERFACES: Final = 1
 NOW: Final = 2
 """The last time seen: a simple packet block has none of its own."""
-STATE_SIZE: Final = 3
+BORROWED: Final = 3
+"""1 when a simple packet block took its time from before the first block that was scanned."""
+TOLD: Final = 4
+"""1 when a block that was scanned told a time."""
+STATE_SIZE: Final = 5
 
 # One row per interface of the current section.
 IF_LINK: Final = 0
@@ -164,10 +186,24 @@ def _time(high: int, low: int, row: Any) -> int:
 
 
 @kernel
-def scan(data: Any, start: int, stop: int, state: Any, interfaces: Any, rows: Any) -> tuple[int, int, int]:
-    """Walk whole blocks in data[start:stop]; one row each. Returns (rows written, next offset, how it ended)."""
+def _other(kind: int) -> int:
+    """What a block is counted as that is neither a packet nor describes where packets come from."""
+    if kind == NAMES:
+        return RECORD_NAMES
+    if kind == STATISTICS:
+        return RECORD_STATISTICS
+    if kind == SECRETS:
+        return RECORD_SECRETS
+    if kind in (CUSTOM, CUSTOM_KEPT):
+        return RECORD_CUSTOM
+    return RECORD_SKIPPED
+
+
+@kernel
+def scan(data: Any, start: int, stop: int, limit: int, state: Any, interfaces: Any, rows: Any) -> tuple[int, int, int]:
+    """Walk whole blocks in data[start:stop] that begin before `limit`; one row each. Returns (rows written, next, how it ended)."""
     count, at = 0, start
-    while count < len(rows):
+    while count < len(rows) and at < limit:
         if stop - at < SMALLEST:
             return count, at, SMALLEST
         big = int(state[BIG])
@@ -180,15 +216,17 @@ def scan(data: Any, start: int, stop: int, state: Any, interfaces: Any, rows: An
             else:
                 return count, at, FAULT_MAGIC
         length = ordered32(data, at + 4, big)
-        if length < SMALLEST or length % 4 or length > MAX_RECORD:
-            return count, at, FAULT_LENGTH
+        if length < SMALLEST or length > MAX_RECORD or header_at(data, at) >= 0:
+            return count, at, OTHER_CONTAINER if header_at(data, at) >= 0 else FAULT_LENGTH
+        told = length
+        length = (length + 3) & ~3  # some writers forget to count the padding
         if stop - at < length:
             return count, at, length
-        if ordered32(data, at + length - 4, big) != length:
+        if ordered32(data, at + length - 4, big) != told:
             return count, at, FAULT_TRAILER
         rows[count, START] = at
         rows[count, LENGTH] = length
-        rows[count, KIND] = RECORD_SKIPPED
+        rows[count, KIND] = _other(kind)
         rows[count, DATA] = at
         rows[count, SIZE] = 0
         rows[count, WIRE_SIZE] = 0
@@ -202,6 +240,7 @@ def scan(data: Any, start: int, stop: int, state: Any, interfaces: Any, rows: An
                 if number >= state[INTERFACES]:
                     rows[count, KIND] = RECORD_BAD_INTERFACE
                 elif size <= length - PACKET_OVERHEAD:
+                    state[TOLD] = 1
                     state[NOW] = _time(ordered32(data, at + 12, big), ordered32(data, at + 16, big), interfaces[number])
                     rows[count, KIND] = RECORD_PACKET
                     rows[count, DATA] = at + 28
@@ -220,6 +259,8 @@ def scan(data: Any, start: int, stop: int, state: Any, interfaces: Any, rows: An
                     if interfaces[0, IF_SNAP] > 0:
                         size = min(size, int(interfaces[0, IF_SNAP]))
                     if size <= length - 16:
+                        if state[TOLD] == 0:
+                            state[BORROWED] = 1
                         rows[count, KIND] = RECORD_PACKET
                         rows[count, DATA] = at + 12
                         rows[count, SIZE] = size
@@ -227,10 +268,10 @@ def scan(data: Any, start: int, stop: int, state: Any, interfaces: Any, rows: An
         elif kind == SECTION:
             if length < 28:
                 return count, at, FAULT_LENGTH
-            if ordered16(data, at + 12, big) != 1:
-                return count, at, FAULT_VERSION
             state[BIG] = big
             state[INTERFACES] = 0
+            if ordered16(data, at + 12, big) != 1:  # its packets may be found all the same
+                return count, at, FAULT_VERSION
             rows[count, KIND] = RECORD_SECTION
         elif kind == INTERFACE:
             if length < 20:  # skipping it would shift the numbers of all that follow
@@ -242,6 +283,62 @@ def scan(data: Any, start: int, stop: int, state: Any, interfaces: Any, rows: An
         count += 1
         at += length
     return count, at, 0
+
+
+@kernel
+def _block_at(data: Any, at: int, stop: int, big: int) -> int:
+    """The length of a block that agrees with itself: -1 when there is none at this place, 0 when that lies beyond `stop`."""
+    length = ordered32(data, at + 4, big)
+    if length < SMALLEST or length % 4 or length > LONGEST_LINK:
+        return -1
+    if stop - at < length:
+        return 0
+    if ordered32(data, at + length - 4, big) != length:
+        return -1
+    return length
+
+
+@kernel
+def find(data: Any, start: int, stop: int, is_end: int, state: Any) -> tuple[int, int]:
+    """The first place in data[start:stop] where a chain of blocks begins: (place, 0), or (-1, first place not decided).
+
+    With `is_end` the file ends at `stop`: every place is decided, and a chain may end there. The same bytes give the same place,
+    wherever windows begin and end.
+    """
+    at = start
+    while stop - at >= SMALLEST:
+        big = int(state[BIG])
+        link = at
+        length = 0
+        while length < CHAIN:
+            if stop - link < SMALLEST:
+                if not is_end:
+                    return -1, at
+                break
+            if ordered32(data, link, 1) == SECTION:
+                if ordered32(data, link + 8, 1) == BYTE_ORDER_MAGIC:
+                    big = 1
+                elif ordered32(data, link + 8, 0) == BYTE_ORDER_MAGIC:
+                    big = 0
+                else:
+                    length = -1
+                    break
+            size = _block_at(data, link, stop, big)
+            if size < 0:
+                length = -1
+                break
+            if size == 0:
+                if not is_end:
+                    return -1, at
+                break
+            length += 1
+            link += size
+        if length == CHAIN or (length > 0 and (link == stop or length > 1)):
+            return at, 0
+        at += 1
+    if is_end:
+        return -1, stop
+    return -1, at
 
 
 def _option(code: int, value: bytes) -> bytes:

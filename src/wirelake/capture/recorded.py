@@ -137,16 +137,16 @@ class Recorded:
 
         tags_sizes = places[numbers, 1]
         payload_sizes = records[:, SIZE] - tags_sizes
-        self._tally.add(HEADERS, "exported pdu tags", int(tags_sizes.sum()), len(records))
+        self._tally.add(HEADERS, "exported pdu tags", int(tags_sizes.sum()), len(records), base)
         lost = (flow_of[numbers] < 0) & (payload_sizes > 0)
-        self._tally.add(OTHER, UNRECOGNISED, int(payload_sizes[lost].sum()), int(lost.sum()))
+        self._tally.add(OTHER, UNRECOGNISED, int(payload_sizes[lost].sum()), int(lost.sum()), base)
         if not flows:
             return None
 
         spoken = (flow_of[numbers] >= 0) & (payload_sizes > 0)
         stops = (records[:, DATA] + records[:, SIZE])[spoken]
         starts = stops - payload_sizes[spoken]
-        runs = np.column_stack((starts, stops, flow_of[numbers[spoken]], to_server_of[numbers[spoken]]))
+        runs = np.column_stack((starts, stops, flow_of[numbers[spoken]], to_server_of[numbers[spoken]], np.zeros_like(starts)))
         pieces = np.column_stack((starts, starts + base, records[spoken, TS]))
         events = []
         happened = np.array([bool(m.event) and m.flow is not None for m in meanings], np.bool_)[numbers]

@@ -1,7 +1,7 @@
 """Records: the row of integers every container scanner writes, and the byte readers and limits they share.
 
-A record is what a container is made of: a pcapng block, or a pcap packet with its header. A scanner writes one row per record and says
-how it ended: with 0, the bytes it needs to go on (positive), or the fault that stopped it (negative).
+A record is what a container is made of: a pcapng block, a pcap packet with its header, or the header of a file. A scanner writes one row
+per record and says how it ended: with 0, the bytes it needs to go on (positive), or the fault that stopped it (negative).
 
 It refuses to know any container, and what is inside a packet.
 """
@@ -13,25 +13,35 @@ from typing import Any, Final
 from wirelake.protocols.kernel import kernel
 
 __all__ = [
+    "CHAIN",
     "DATA",
     "FAULTS",
     "FAULT_LENGTH",
     "FAULT_MAGIC",
     "FAULT_TRAILER",
     "FAULT_VERSION",
+    "FAULT_ZEROS",
     "KIND",
     "LAST_MOMENT",
     "LENGTH",
     "LINK",
+    "LONGEST_LINK",
+    "LOOK_AHEAD",
     "MAX_RECORD",
+    "OTHER_CONTAINER",
     "RECORD_BAD_DATA",
     "RECORD_BAD_INTERFACE",
     "RECORD_COLUMNS",
+    "RECORD_CUSTOM",
+    "RECORD_FILE",
     "RECORD_INTERFACE",
     "RECORD_KINDS",
+    "RECORD_NAMES",
     "RECORD_PACKET",
+    "RECORD_SECRETS",
     "RECORD_SECTION",
     "RECORD_SKIPPED",
+    "RECORD_STATISTICS",
     "SIZE",
     "START",
     "TS",
@@ -63,13 +73,24 @@ RECORD_PACKET: Final = 0
 RECORD_SECTION: Final = 1
 RECORD_INTERFACE: Final = 2
 RECORD_SKIPPED: Final = 3
-RECORD_BAD_DATA: Final = 4
-RECORD_BAD_INTERFACE: Final = 5
+RECORD_FILE: Final = 4
+RECORD_NAMES: Final = 5
+RECORD_STATISTICS: Final = 6
+RECORD_SECRETS: Final = 7
+RECORD_CUSTOM: Final = 8
+RECORD_BAD_DATA: Final = 9
+"""From here on: records that cannot be used, and go to quarantine."""
+RECORD_BAD_INTERFACE: Final = 10
 RECORD_KINDS: Final = (
     "packet",
     "section header",
     "interface description",
     "skipped block",
+    "file header",
+    "name resolution",
+    "interface statistics",
+    "decryption secrets",
+    "custom block",
     "packet does not fit its block",
     "packet of an unknown interface",
 )
@@ -79,17 +100,29 @@ FAULT_LENGTH: Final = -1
 FAULT_TRAILER: Final = -2
 FAULT_MAGIC: Final = -3
 FAULT_VERSION: Final = -4
+FAULT_ZEROS: Final = -5
+OTHER_CONTAINER: Final = -6
+"""No fault: from here on the file is a container of another kind, as files are that were joined to one."""
 FAULTS: Final = {
     FAULT_LENGTH: "impossible record length",
     FAULT_TRAILER: "block lengths disagree",
     FAULT_MAGIC: "no byte-order magic",
     FAULT_VERSION: "unknown version",
+    FAULT_ZEROS: "zeros in place of a record",
 }
 
 MAX_RECORD: Final = 128 << 20
 """The longest record that is believed: what one record may cost in memory. Wireshark draws the same line."""
 LAST_MOMENT: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999: what a later or overflowing time is read as."""
+
+# Finding a record where nothing says that one begins.
+CHAIN: Final = 4
+"""Records that must follow each other before the first of them is believed; fewer when the file ends with one of them."""
+LONGEST_LINK: Final = 1 << 20
+"""The longest record that a search believes in: what is longer is passed over, and found by whoever reads up to it."""
+LOOK_AHEAD: Final = CHAIN * LONGEST_LINK + (1 << 12)
+"""Bytes after which every place at the start of a window is decided."""
 
 
 @kernel

@@ -56,7 +56,8 @@ def ingest(
 
     \b
     LAKE   The lake's folder; made if it is not there.
-    PATHS  Captures: files, folders (searched for .pcap, .pcapng, .cap) or patterns.
+    PATHS  Captures: files, folders (searched for .pcap, .pcapng, .cap, packed or not) or patterns;
+           here, or elsewhere if fsspec reaches it (s3://…).
 
     What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone. With
     --keys all packets in the lake are judged anew, and PATHS may be left out.
@@ -87,8 +88,8 @@ def run_ingest(
 ) -> IngestResult:
     """Start Spark and ingest, with progress on the terminal."""
     from wirelake.lake import java, spark  # noqa: PLC0415 - nothing but Spark work starts Spark
-    from wirelake.lake.ingest import expand  # noqa: PLC0415
     from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415
+    from wirelake.lake.listing import expand  # noqa: PLC0415
 
     expand(paths)  # a wrong path is told before Spark starts
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does

@@ -5,7 +5,8 @@ It refuses to know Spark, files and what protocols mean: rooms scan and make col
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,11 +15,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wirelake import protocols
-from wirelake.capture.blocks import RUN_FLOW, RUN_START, RUN_STOP, RUN_TO_SERVER, Block, Flow, Source
-from wirelake.lake import proofs
+from wirelake.capture.blocks import (
+    PIECE_OFFSET,
+    PIECE_START,
+    PIECE_TS,
+    RUN_FLOW,
+    RUN_START,
+    RUN_STOP,
+    RUN_TO_SERVER,
+    SOURCE_SHIFT,
+    Block,
+    Flow,
+    Source,
+)
+from wirelake.lake import books, proofs
+from wirelake.lake.books import Books, Where
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.schema import TIME
-from wirelake.lake.streams import Carried, Speaker, Speech, clip, join, trace
+from wirelake.lake.streams import GAP, Carried, Speaker, Speech, clip, join, rounds
 from wirelake.lake.tables import connections, ledger, messages, quarantine
 from wirelake.protocols.arrow import binary, names
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, compiled
@@ -34,6 +48,8 @@ Batches = dict[str, list[pa.RecordBatch]]
 
 ROWS: Final = 65_536
 """Messages scanned and written as columns in one go."""
+MAX_CARRIED: Final = 64 * 1024 * 1024
+"""Bytes of unfinished messages of all connections together that are carried from block to block."""
 DIRECTIONS: Final = ("to_client", "to_server")
 
 
@@ -61,17 +77,17 @@ class Decoder:
         self._carried: dict[Speaker, Carried] = {}
         self._agreed: dict[Speaker, str] = {}
         """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
-        self._accounts: Counter[tuple[str, str]] = Counter()
-        self._items: Counter[tuple[str, str]] = Counter()
-        self._seen: set[bytes] = set()
-        self._source: Source | None = None
+        self._books = Books()
+        self._seen: set[tuple[bytes, bytes]] = set()
+        self._where = Where([], [])
         self._rows: Batches = defaultdict(list)
 
     def feed(self, block: Block) -> Batches:
         """The rows of one block."""
-        self._source = block.source
+        where = self._where = Where.of(block)
+        self._books.open(where)
         for account in block.accounts:
-            self._account(account.category, account.reason, account.bytes, account.items)
+            self._books.add(where, account.at, account.category, account.reason, account.bytes, account.items)
         self._note_connections(block)
         for stretch in block.stretches:
             self._quarantine(
@@ -79,13 +95,14 @@ class Decoder:
             )
         self._decode_runs(block)
         if block.last:
-            self._end_source(block.source)
+            self._end_source()
+        self._let_go(MAX_CARRIED)
         return self._give()
 
     def finish(self) -> Batches:
-        """What is left when no more blocks come; nothing, if every source came to its last block."""
-        if self._source is not None and (self._accounts or self._carried):
-            self._end_source(self._source)
+        """What is left when no more blocks come, and the ledger of all that came."""
+        self._end_source()
+        self._rows[ledger.TABLE.name].append(books.rows(self._books.close()))
         return self._give()
 
     # Inside.
@@ -93,11 +110,6 @@ class Decoder:
     def _give(self) -> Batches:
         rows, self._rows = self._rows, defaultdict(list)
         return dict(rows)
-
-    def _account(self, category: str, reason: str, size: int, items: int) -> None:
-        if size or items:
-            self._accounts[category, reason] += size
-            self._items[category, reason] += items
 
     def _decode_runs(self, block: Block) -> None:
         if not len(block.runs):
@@ -107,18 +119,38 @@ class Decoder:
             ours = np.array([flow.protocol == protocol for flow in block.flows])
             runs = block.runs[ours[block.runs[:, RUN_FLOW]]]
             if protocol not in protocols.ROOMS:
-                self._account("other", f"no room for {protocol}", int((runs[:, RUN_STOP] - runs[:, RUN_START]).sum()), len(runs))
+                sizes = runs[:, RUN_STOP] - runs[:, RUN_START]
+                self._books.spread(self._where, "other", f"no room for {protocol}", block.pieces, runs[:, RUN_START], sizes)
                 continue
             # Records hold whole messages and a datagram stands for itself; only what was seen of a stream must be put together.
             streams = np.array([flow.observed_by == "wire" and flow.transport != "udp" for flow in block.flows])[runs[:, RUN_FLOW]]
             if not streams.all():
                 self._decode(protocol, block, Speech(data, runs[~streams], block.pieces), carry=False)
-            if streams.any():
-                speech = join(data, runs[streams], block.pieces, block.flows, self._carried)
+            for turn in rounds(runs[streams]):
+                speech, passed = join(data, turn, block.pieces, block.flows, self._carried, self._where, *self._bearings(protocol))
+                for one in passed:
+                    self._spoil(one.flow, one.to_server, GAP, speech, one.start, one.stop - one.start)
                 self._decode(protocol, block, speech, carry=True)
+
+    def _bearings(self, protocol: str) -> tuple[Callable[[Array, int], int], Callable[[Array], int]]:
+        """How a room finds its way after a gap: where messages certainly begin, and how long the one at the start is."""
+        shape, limits = protocols.columns(protocol), self._options.limits(protocol)
+        search, scan = compiled(protocols.finder(protocol)), compiled(protocols.room(protocol).scan)
+
+        def find(data: Array, start: int) -> int:
+            return int(search(data, start, len(data), limits.for_scan()))
+
+        def need(data: Array) -> int:
+            rows, parts = np.zeros(shape.ROW_COLUMNS, np.int64), np.zeros((1 + limits.max_parts) * shape.PART_COLUMNS, np.int64)
+            count, _, _, needed = scan(data, 0, len(data), rows, parts, limits.for_scan())
+            return 0 if count else int(needed)
+
+        return find, need
 
     def _decode(self, protocol: str, block: Block, speech: Speech, *, carry: bool) -> None:
         """Walk the runs, a table of rows at a time."""
+        if not len(speech.runs):
+            return
         room, shape = protocols.room(protocol), protocols.columns(protocol)
         limits = self._options.limits(protocol)
         rows = np.zeros(ROWS * shape.ROW_COLUMNS, np.int64)
@@ -151,27 +183,26 @@ class Decoder:
         rows, runs = rows[good], runs[good]
         if not len(rows):
             return
-        self._account("message", protocol, int(rows[:, LENGTH].sum()), len(rows))
+        self._books.spread(self._where, "message", protocol, speech.pieces, rows[:, START], rows[:, LENGTH])
         made = shape.columns(speech.data, rows, parts, self._options.limits(protocol), self._options.json_bodies, **more)
-        offsets, first_seen = trace(speech.pieces, rows[:, START])
-        lasts, ts = trace(speech.pieces, rows[:, START] + rows[:, LENGTH] - 1)
-        del first_seen  # a message is there when its last byte is
-        source = block.source
+        extent = self._where.extent(speech.pieces, rows[:, START], rows[:, LENGTH])
         connection = pa.DictionaryArray.from_arrays(
             pa.array(runs[:, RUN_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in block.flows], pa.binary())
         )
         leading: dict[str, pa.Array] = {
-            "message_id": _message_ids(source.id, offsets),
+            "message_id": _message_ids(self._where.sources, extent.numbers, extent.first),
             "session_id": connection if made.sessions is None else pc.coalesce(made.sessions, connection.cast(pa.binary())),
             "connection_id": connection,
-            "ts": pa.array(ts, pa.int64()).cast(TIME),
+            "ts": pa.array(extent.ts, pa.int64()).cast(TIME),
             "direction": names(runs[:, RUN_TO_SERVER], DIRECTIONS),
-            "source": _constant(source.path, len(rows)),
-            "offset": pa.array(offsets),
-            "length": pa.array(lasts - offsets + 1),
+            "source": pa.DictionaryArray.from_arrays(
+                pa.array(extent.numbers.astype(np.int32)), [source.path for source in self._where.sources]
+            ),
+            "offset": pa.array(extent.offsets),
+            "length": pa.array(extent.lengths),
         }
         if self._keys is not None and protocol == "event_mesh":
-            made.shared["verified"] = proofs.verified(speech.data, rows, parts, ts, self._keys)
+            made.shared["verified"] = proofs.verified(speech.data, rows, parts, extent.ts, self._keys)
         shared = {"protocol": _constant(protocol, len(rows)), "size": pa.array(rows[:, LENGTH]), **leading, **made.shared}
         self._rows[messages.TABLE.name].append(_batch(messages.TABLE.schema, shared))
         self._rows[protocol].append(_batch(TABLES[protocol].schema, {**leading, **made.own}))
@@ -197,21 +228,22 @@ class Decoder:
         stop = int(run[RUN_STOP])
         flow, to_server = flows[run[RUN_FLOW]], int(run[RUN_TO_SERVER])
         if carry:
-            self._carried[flow.session_id, to_server] = Carried(flow, speech.data[end:stop].copy(), clip(speech.pieces, end, stop))
+            self._carried[flow.session_id, to_server] = Carried(
+                flow, speech.data[end:stop].copy(), clip(speech.pieces, end, stop), self._where
+            )
         else:
             self._spoil(flow, to_server, protocols.room(protocol).Fault.MESSAGE_CUT, speech, end, stop - end)
 
     def _spoil(self, flow: Flow, to_server: int, fault: Any, speech: Speech, start: int, length: int) -> None:
         """Bytes of a stream that are no message: accounted for, and kept."""
-        self._account("quarantine", fault.name, length, 1)
+        self._books.spread(self._where, "quarantine", fault.name, speech.pieces, np.array([start]), np.array([length]))
         for at in range(start, start + length, self._options.max_raw):
             size = min(self._options.max_raw, start + length - at)
-            offsets, times = trace(speech.pieces, np.array([at, at + size - 1]))
+            extent = self._where.extent(speech.pieces, np.array([at]), np.array([size]))
             raw = speech.data[at : at + size].tobytes()
-            span = int(offsets[1] - offsets[0]) + 1
-            self._quarantine(
-                flow, to_server, int(times[1]), flow.protocol, fault.name, fault.clause, fault.text, raw, int(offsets[0]), span
-            )
+            first = int(extent.first[0]) & ~books.OFFSET_MASK | int(extent.offsets[0])
+            ts, length_there = int(extent.ts[0]), int(extent.lengths[0])
+            self._quarantine(flow, to_server, ts, flow.protocol, fault.name, fault.clause, fault.text, raw, first, length_there)
 
     def _quarantine(
         self,
@@ -226,6 +258,7 @@ class Decoder:
         offset: int,
         length: int,
     ) -> None:
+        source, there = self._where.source(offset)
         row = {
             "session_id": flow.session_id if flow else None,
             "connection_id": flow.session_id if flow else None,
@@ -237,20 +270,14 @@ class Decoder:
             "clause": clause,
             "text": text,
             "raw": raw,
-            "source": self._source.path if self._source else None,
-            "offset": offset,
+            "source": source.path,
+            "offset": there,
             "length": length,
         }
         self._rows[quarantine.TABLE.name].append(_rows(quarantine.TABLE.schema, [row]))
 
     def _note_connections(self, block: Block) -> None:
-        first = int(block.pieces[0, 1]) if len(block.pieces) else 0
-        noted = [
-            (flow, int(block.pieces[0, 2]) if len(block.pieces) else None, first, "seen", "", "")
-            for flow in block.flows
-            if flow.session_id not in self._seen
-        ]
-        self._seen.update(flow.session_id for flow in block.flows)
+        noted = [(block.flows[number], ts, offset, "seen", "", "") for number, ts, offset in self._first_seen(block)]
         noted += [(block.flows[event.flow], event.ts, event.offset, event.what, event.by, event.detail) for event in block.events]
         rows = [
             {
@@ -267,53 +294,70 @@ class Decoder:
                 "server_port": flow.server.port,
                 "known_by": flow.known_by,
                 "observed_by": flow.observed_by,
-                "source": block.source.path,
-                "offset": offset,
+                "source": self._where.source(offset)[0].path,
+                "offset": self._where.source(offset)[1],
             }
             for flow, ts, offset, what, by, detail in noted
         ]
         if rows:
             self._rows[connections.TABLE.name].append(_rows(connections.TABLE.schema, rows))
 
-    def _end_source(self, source: Source) -> None:
-        """Nothing more comes of this source: unfinished frames are spoilt, and the accounts are closed."""
+    def _first_seen(self, block: Block) -> Iterator[tuple[int, int, int]]:
+        """(flow, time, place) of every flow of a block, once for each source it is first seen in: by its bytes, or by what happened."""
+        flows = np.array([event.flow for event in block.events], np.int64)
+        times = np.array([event.ts for event in block.events], np.int64)
+        places = np.array([event.offset for event in block.events], np.int64)
+        if len(block.runs):
+            run_of = np.searchsorted(block.runs[:, RUN_START], block.pieces[:, PIECE_START], side="right") - 1
+            flows = np.concatenate((block.runs[run_of, RUN_FLOW], flows))
+            times = np.concatenate((block.pieces[:, PIECE_TS], times))
+            places = np.concatenate((block.pieces[:, PIECE_OFFSET], places))
+        _, firsts = np.unique(flows * len(self._where.sources) + (places >> SOURCE_SHIFT), return_index=True)
+        for index in np.sort(firsts).tolist():
+            number, ts, at = int(flows[index]), int(times[index]), int(places[index])
+            key = (block.flows[number].session_id, self._where.source(at)[0].id)
+            if key not in self._seen:
+                self._seen.add(key)
+                yield number, ts, at
+
+    def _let_go(self, limit: int) -> None:
+        """Spoil unfinished messages, those that wait longest first, until no more bytes wait than this."""
+        waiting = sum(len(left.data) for left in self._carried.values())
+        for speaker, left in list(self._carried.items()):
+            if waiting <= limit:
+                break
+            waiting -= len(left.data)
+            _, need = self._bearings(left.flow.protocol)
+            owed = 0 if left.is_lost else max(0, need(left.data) - len(left.data))
+            del self._carried[speaker]
+            self._leave_unread(left, speaker[1])
+            nothing = Carried(left.flow, left.data[:0], left.pieces[:0], left.where, owed, not owed)
+            self._carried[speaker] = nothing
+
+    def _leave_unread(self, left: Carried, to_server: int) -> None:
+        """What was carried over is never finished."""
+        here, self._where = self._where, left.where
+        speech = Speech(left.data, np.zeros((0, 4), np.int64), left.pieces)
+        fault = GAP if left.is_lost else protocols.room(left.flow.protocol).Fault.MESSAGE_CUT
+        if len(left.data):
+            self._spoil(left.flow, to_server, fault, speech, 0, len(left.data))
+        self._where = here
+
+    def _end_source(self) -> None:
+        """Nothing more comes of this source: unfinished messages are spoilt."""
         for (_, to_server), left in self._carried.items():
-            speech = Speech(left.data, np.zeros((0, 4), np.int64), left.pieces)
-            self._spoil(left.flow, to_server, protocols.room(left.flow.protocol).Fault.MESSAGE_CUT, speech, 0, len(left.data))
-        rows = [
-            {
-                "source": source.path,
-                "source_id": source.id,
-                "source_size": source.size,
-                "offset": 0,
-                "length": source.size,
-                "category": category,
-                "reason": reason,
-                "bytes": size,
-                "items": self._items[category, reason],
-            }
-            for (category, reason), size in sorted(self._accounts.items())
-        ]
-        if not rows:  # an empty file is accounted for, too
-            rows = [
-                {"source": source.path, "source_id": source.id, "source_size": 0, "offset": 0, "length": 0}
-                | {"category": "container", "reason": "empty file", "bytes": 0, "items": 0}
-            ]
-        self._rows[ledger.TABLE.name].append(_rows(ledger.TABLE.schema, rows))
+            self._leave_unread(left, to_server)
         self._carried.clear()
         self._agreed.clear()
-        self._accounts.clear()
-        self._items.clear()
         self._seen.clear()
-        self._source = None
 
 
-def _message_ids(source_id: bytes, offsets: Array) -> pa.Array:
-    """16 bytes each: the source's id, then the offset, big-endian."""
-    ids = np.empty((len(offsets), 16), np.uint8)
-    ids[:, :8] = np.frombuffer(source_id, np.uint8)
-    ids[:, 8:] = offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
-    return binary(ids.reshape(-1), np.arange(len(offsets)) * 16, np.full(len(offsets), 16))
+def _message_ids(sources: list[Source], numbers: Array, places: Array) -> pa.Array:
+    """16 bytes each: the source's id, then the offset of the first byte, big-endian."""
+    ids = np.empty((len(places), 16), np.uint8)
+    ids[:, :8] = np.frombuffer(b"".join(source.id for source in sources), np.uint8).reshape(-1, 8)[numbers]
+    ids[:, 8:] = (places & books.OFFSET_MASK).astype(">i8").view(np.uint8).reshape(-1, 8)
+    return binary(ids.reshape(-1), np.arange(len(places)) * 16, np.full(len(places), 16))
 
 
 def _constant(value: str, count: int) -> pa.Array:

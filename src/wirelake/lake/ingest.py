@@ -8,7 +8,6 @@ It refuses to know formats, protocols and tables: it only brings together those 
 
 from __future__ import annotations
 
-import glob
 import re
 import threading
 import time
@@ -22,10 +21,12 @@ import msgspec
 from wirelake import protocols
 from wirelake.capture.blocks import Source
 from wirelake.capture.reader import identify
-from wirelake.errors import LakeError
-from wirelake.lake import delta, gold, journal
+from wirelake.capture.splits import Claim
+from wirelake.errors import CaptureError, LakeError
+from wirelake.lake import delta, gold, journal, planning
 from wirelake.lake.catalog import SILVER, TABLES
 from wirelake.lake.decode import DecodeOptions
+from wirelake.lake.listing import expand
 from wirelake.lake.recovery import recover
 from wirelake.lake.tables import ledger
 from wirelake.lake.tables.exchanges import LATE_SECONDS
@@ -37,10 +38,7 @@ if TYPE_CHECKING:
 
     from wirelake.protocols.event_mesh.trust import TrustStore
 
-__all__ = ["SUFFIXES", "IngestResult", "Progress", "expand", "ingest"]
-
-SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
-"""What counts as a capture in a folder; a file that is named outright is taken as it is."""
+__all__ = ["IngestResult", "Progress", "ingest"]
 
 _POLL_SECONDS: Final = 0.25
 
@@ -77,32 +75,13 @@ class IngestResult(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def expand(paths: Iterable[str | PathLike[str]]) -> list[Path]:
-    """Files, the captures in folders and below, and whatever patterns match; each once, in order."""
-    found: dict[Path, None] = {}
-    for given in paths:
-        path = Path(given)
-        if path.is_dir():
-            matches = sorted(inside for inside in path.rglob("*") if inside.suffix.lower() in SUFFIXES and inside.is_file())
-            if not matches:
-                raise LakeError(f"{given}: no captures ({', '.join(SUFFIXES)}) in this folder or below")
-        elif path.exists():
-            matches = [path]
-        else:
-            matches = sorted(Path(match) for match in glob.glob(str(given), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
-            if not matches:
-                raise LakeError(f"{given}: no such file, folder or pattern")
-        found.update(dict.fromkeys(match.absolute() for match in matches))
-    return list(found)
-
-
 class _Plan(msgspec.Struct):
     fresh: list[Source] = []
     skipped: list[str] = []
     changed: list[str] = []
 
 
-def _plan(lake: Path, paths: Iterable[Path]) -> _Plan:
+def _plan(lake: Path, paths: Iterable[str]) -> _Plan:
     """Sort files by what the ledger says of them: content counts, not names."""
     rows = delta.dataset(lake, ledger.TABLE).to_table(columns=["source", "source_id", "source_size"])
     known = set(zip(rows["source_id"].to_pylist(), rows["source_size"].to_pylist(), strict=True))
@@ -182,12 +161,17 @@ def _run(
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
     journal.begin(lake, batch, sources)
-    spark.dataSource.register(source.BlockSource)
     spark.dataSource.register(writer.sink_with(keys))
+    context = spark.sparkContext
+
+    def claims(cuts: list[planning.Cut]) -> list[Claim]:
+        return context.parallelize(cuts, len(cuts)).map(planning.claim_here).collect()
+
     try:
         with _plainly(lake), _watched(spark, progress):
-            blocks = spark.read.format(source.FORMAT).options(sources=_json(sources), ports=_json(ports)).load()
-            blocks.write.format(writer.FORMAT).options(lake=str(lake), batch=str(batch), decode=_json(options)).mode("append").save()
+            plan = planning.plan(sources, claims, context.defaultParallelism)
+            told = {"lake": str(lake), "batch": str(batch), "decode": _json(options), "ports": _json(ports)}
+            source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
     except BaseException:
         recover(lake)
         raise
@@ -216,6 +200,8 @@ def _plainly(lake: Path) -> Iterator[None]:
 
     try:
         yield
+    except CaptureError as error:  # on the driver, while planning
+        raise LakeError(str(error)) from error
     except PySparkException as error:
         text = str(error)
         if ours := _OURS.findall(text):

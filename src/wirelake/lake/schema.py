@@ -53,8 +53,8 @@ _LEADING: Final = (
     column("ts", TIME, "When the last byte of the message was seen."),
     column("direction", pa.string(), "`to_server` when the client speaks, `to_client` when the server does."),
     column("source", pa.string(), "The file the bytes came from."),
-    column("offset", pa.int64(), "Where in the source the first byte of the message is."),
-    column("length", pa.int64(), "Bytes in the source from the first to the last byte of the message."),
+    column("offset", pa.int64(), "Where in the source the bytes of the message begin."),
+    column("length", pa.int64(), "Bytes in the source from there to the last of them: other packets may lie between."),
 )
 """What every room's table begins with, so that they join to `messages` and lead back to their bytes."""
 

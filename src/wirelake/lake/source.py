@@ -1,7 +1,7 @@
-"""The Python Data Source `wirelake.blocks`: capture files in, blocks out, a few large rows that carry bytes.
+"""The Python Data Source `wirelake.blocks`: capture files in; out come blocks and parcels, a few large rows that carry bytes.
 
-The driver plans, the executors read. A partition is a list of whole sources: small files share one until it is large enough to be
-worth a task, a large file has one of its own. Splitting one large file would happen in `plan`, by giving a `Share` a range.
+The driver plans (`planning.py`), the executors read. A partition is a list of works, each a file or a split of one: small ones share a
+partition until it is large enough to be worth a task.
 
 It refuses to know formats and protocols: `wirelake.capture` reads, and `wirelake.protocols` says what first bytes look like.
 """
@@ -9,25 +9,32 @@ It refuses to know formats and protocols: `wirelake.capture` reads, and `wirelak
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Final
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from wirelake import protocols
 from wirelake.capture import reader
-from wirelake.capture.blocks import SCHEMA, Source, to_batch
+from wirelake.capture.blocks import Block
+from wirelake.capture.parcels import Parcel
+from wirelake.capture.shipments import SCHEMA, to_batches
+from wirelake.capture.shipping import Work, ship
+from wirelake.lake.planning import Plan
 from wirelake.protocols.kernel import use_compiled
 
-__all__ = ["FORMAT", "PARTITION_BYTES", "BlockSource", "Share", "plan"]
+__all__ = ["FORMAT", "PARTITION_BYTES", "BlockReader", "BlockSource", "Share", "blocks", "share"]
 
 FORMAT: Final = "wirelake.blocks"
 
 PARTITION_BYTES: Final = 64 * 1024 * 1024
-"""Small sources are read by one task until they come to this much."""
+"""Small works are read by one task until they come to this much."""
 
 COMPILED_BYTES: Final = 4 * 1024 * 1024
 """From this much on, compiling what finds records and packets is worth its start-up."""
@@ -37,51 +44,57 @@ _PLAIN: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA]
 
 
 class Share(InputPartition):
-    """What one task reads: whole sources, one after the other."""
+    """What one task reads: works, one after the other."""
 
-    def __init__(self, sources: tuple[Source, ...]) -> None:
+    def __init__(self, works: tuple[Work, ...]) -> None:
         super().__init__(None)
-        self.sources = sources
+        self.works = works
 
 
-def plan(sources: Iterable[Source], limit: int = PARTITION_BYTES) -> list[Share]:
+def share(works: Iterable[Work], limit: int = PARTITION_BYTES) -> list[Share]:
     """Largest first, each into the first share it fits, so that no task waits long for the last one."""
-    shares: list[tuple[int, list[Source]]] = []
-    for source in sorted(sources, key=lambda source: (-source.size, source.path)):
+    shares: list[tuple[int, list[Work]]] = []
+    for work in sorted(works, key=lambda work: (-work.size, work.rank, work.split.begin)):
         for index, (size, members) in enumerate(shares):
-            if size + source.size <= limit:
-                members.append(source)
-                shares[index] = (size + source.size, members)
+            if size + work.size <= limit:
+                members.append(work)
+                shares[index] = (size + work.size, members)
                 break
         else:
-            shares.append((source.size, [source]))
+            shares.append((work.size, [work]))
     return [Share(tuple(members)) for _, members in shares]
 
 
 class BlockReader(DataSourceReader):
-    """Plans on the driver, reads on executors."""
+    """Reads on executors what was planned; with `buckets`, packets are dealt by connection, without, decoded where they are read."""
 
-    def __init__(self, sources: Sequence[Source], ports: dict[int, str]) -> None:
-        self._sources = tuple(sources)
+    def __init__(self, works: Sequence[Work], ports: dict[int, str], buckets: int) -> None:
+        self._works = tuple(works)
         self._ports = ports
+        self._buckets = buckets
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition per share of the sources."""
-        return plan(self._sources)
+        """One partition per share of the works."""
+        return share(self._works)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The blocks of every source of a share, each source from its first block to its last."""
+        """The rows of every work of a share, each from its first to its last."""
         if not isinstance(partition, Share):
             raise TypeError(f"expected a Share, got {type(partition).__name__}")
-        if sum(source.size for source in partition.sources) >= COMPILED_BYTES:
+        if sum(work.size for work in partition.works) >= COMPILED_BYTES:
             use_compiled()
-        for source in partition.sources:
-            for block in reader.read(source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS):
-                yield pa.RecordBatch.from_arrays(to_batch(block).columns, schema=_PLAIN)
+        for work in partition.works:
+            for batch in to_batches(self._items(work), self._buckets):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=_PLAIN)
+
+    def _items(self, work: Work) -> Iterator[Parcel | Block]:
+        if self._buckets:
+            return ship(work, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS)
+        return reader.read(work.source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS, split=work.split)
 
 
 class BlockSource(DataSource):
-    """`spark.read.format("wirelake.blocks")`; options `sources` (list of `Source`) and `ports` (port -> protocol), both as JSON."""
+    """`spark.read.format("wirelake.blocks")`; options `works` and `ports` (port -> protocol) as JSON, and `buckets`."""
 
     @classmethod
     def name(cls) -> str:
@@ -89,10 +102,31 @@ class BlockSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """The Arrow schema of blocks as Spark sees it."""
+        """The Arrow schema of shipments as Spark sees it."""
         return from_arrow_schema(_PLAIN)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is but one schema
-        """A reader for exactly the sources in the options."""
-        sources = msgspec.json.decode(self.options["sources"], type=list[Source])
-        return BlockReader(sources, msgspec.json.decode(self.options["ports"], type=dict[int, str]))
+        """A reader for exactly the works in the options."""
+        works = msgspec.json.decode(self.options["works"], type=list[Work])
+        ports = msgspec.json.decode(self.options["ports"], type=dict[int, str])
+        return BlockReader(works, ports, int(self.options["buckets"]))
+
+
+def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str]) -> DataFrame:
+    """All that a plan says is to be read: what is decoded where it is read, and what was dealt, by bucket and in order."""
+    spark.dataSource.register(BlockSource)
+
+    def load(works: list[Work], buckets: int) -> DataFrame:
+        told = {"works": _json(works), "ports": _json(ports), "buckets": str(buckets)}
+        return spark.read.format(FORMAT).options(**told).load()
+
+    frames = [load(plan.direct, 0)] if plan.direct else []
+    if plan.dealt:
+        dealt = load(plan.dealt, plan.buckets).repartitionById(plan.buckets, sql.col("bucket"))
+        frames.append(dealt.sortWithinPartitions("rank", "place"))
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _json(value: object) -> str:
+    """What a data source's option can carry."""
+    return msgspec.json.encode(value).decode()

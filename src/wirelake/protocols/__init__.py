@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from wirelake.errors import UsageError
 
-__all__ = ["ROOMS", "columns", "named", "ports", "room", "sniff", "spelling"]
+__all__ = ["ROOMS", "columns", "finder", "named", "ports", "room", "sniff", "spelling"]
 
 ROOMS: Final = ("emp", "event_mesh", "yamp")
 """The protocols that can be spoken and read. A name is that of a module and of a table; people may write it with hyphens."""
@@ -35,6 +36,12 @@ def room(name: str) -> ModuleType:
 def columns(name: str) -> ModuleType:
     """How a protocol's messages look as table rows; needs Arrow."""
     return import_module(f"{room(name).__name__}.columns")
+
+
+def finder(name: str) -> Callable[..., Any]:
+    """The kernel that finds where messages of a protocol certainly begin again."""
+    find: Callable[..., Any] = import_module(f"{room(name).__name__}.scanner").find
+    return find
 
 
 def ports() -> dict[int, str]:

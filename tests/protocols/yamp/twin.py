@@ -12,7 +12,7 @@ from wirelake.protocols.yamp.scanner import Limits
 
 
 class Short(Exception):
-    """The message takes at least this many bytes."""
+    """The message takes this many bytes; 0 if that cannot be known yet."""
 
     def __init__(self, need: int) -> None:
         self.need = need
@@ -42,7 +42,13 @@ class Reader:
     def need(self, size: int) -> None:
         """So many bytes must be there before anything else is read."""
         if len(self.data) - self.at < size:
+            raise Short(0)
+
+    def rest(self, size: int) -> bytes:
+        """The end of the message."""
+        if len(self.data) - self.at < size:
             raise Short(self.at + size - self.start)
+        return self.take(size)
 
     def take(self, size: int) -> bytes:
         self.need(size)
@@ -69,7 +75,7 @@ def broken(text: bytes) -> int | None:
 
 
 def read(data: bytes, at: int, limits: Limits) -> Read | int:
-    """The message at this place; an integer if it is not all there: the bytes it takes at least, 0 if nothing is known."""
+    """The message at this place; an integer if it is not all there: the bytes it takes, 0 if that is unknown."""
     reader = Reader(data, at)
     if at == len(data):
         return 0
@@ -86,7 +92,7 @@ def read_system(reader: Reader, limits: Limits) -> Read:
     reader.take(1)
     if kind == 0:
         code = reader.number(2)
-    body = reader.take(reader.number(size_bytes))
+    body = reader.rest(reader.number(size_bytes))
     where = broken(body) if kind not in (1, 2) else None
     if where is not None:
         if kind == 3:
@@ -123,7 +129,7 @@ def read_user(reader: Reader, limits: Limits) -> Read:
         size_at, size = reader.at, reader.number(4)
         if size > limits.max_body_size:
             return lost(reader, Fault.BODY_OVER_LIMIT, size_at)
-        body = reader.take(size)
+        body = reader.rest(size)
     if where is not None:
         fault, fault_at = Fault.URI_NOT_UTF8, reader.start + 18 + where
     return Read(reader.start, reader.at - reader.start, kind, fault, fault_at, uri, body, code, odd)

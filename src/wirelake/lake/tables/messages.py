@@ -43,8 +43,8 @@ TABLE: Final = Table(
                 "Whether its HMAC or signature was right by the keys it was read with; see `security`.",
             ),
             column("source", pa.string(), "The file the bytes came from."),
-            column("offset", pa.int64(), "Where in the source the first byte of the message is."),
-            column("length", pa.int64(), "Bytes in the source from the first to the last byte of the message."),
+            column("offset", pa.int64(), "Where in the source the bytes of the message begin."),
+            column("length", pa.int64(), "Bytes in the source from there to the last of them: other packets may lie between."),
         ]
     ),
     "One row per protocol message.",

@@ -136,10 +136,12 @@ class TrustStore:
 
     def lookup(self, node_id: bytes, auth_key_id: bytes | None, now: float) -> Key | None:
         """EMM-18: the one key of this pair at this time: the last that has begun, be it revoked or not."""
-        for key in reversed(self._keys.get((node_id, auth_key_id), ())):
-            if key.valid_from <= now:
-                return key
-        return None
+        held = self._keys.get((node_id, auth_key_id))
+        if held is None:
+            return None
+        if held[-1].valid_from <= now:  # nearly always
+            return held[-1]
+        return next((key for key in reversed(held) if key.valid_from <= now), None)
 
     def of_node(self, node_id: bytes, now: float) -> list[Key]:
         """EMM-17: every key of a node that has begun, be it revoked or not."""

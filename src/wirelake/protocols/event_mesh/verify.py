@@ -31,6 +31,7 @@ from wirelake.protocols.event_mesh.scanner import (
     SIGNED,
     TIMESTAMP,
     Limits,
+    scan,
     walk,
 )
 from wirelake.protocols.event_mesh.trust import Key, Policy, Trust, TrustStore, is_weak
@@ -113,7 +114,7 @@ class Receiver:
         self.unproven = ReplayCache(16_384) if unproven is None else unproven
         """EMM-23: for packets that prove nothing."""
         self._limits = limits.for_scan()
-        self._walk = active(walk)
+        self._scan, self._walk = active(scan), active(walk)
         self._rows = table(BATCH, ROW_COLUMNS)
         self._parts = table(BATCH * limits.max_parts, PART_COLUMNS)
         self._run_of, self._ends = table(BATCH, 1), table(BATCH, 1)
@@ -127,11 +128,13 @@ class Receiver:
         """The form of many datagrams, read in one go: a scanner that is called once for each spends its time on being called."""
         for first in range(0, len(datagrams), BATCH):
             some = datagrams[first : first + BATCH]
-            block = some[0] if len(some) == 1 else b"".join(some)
-            stops = list(accumulate(map(len, some)))
-            starts = [0, *stops[:-1]]
-            places = positions(starts), positions(stops)
-            count, used, _, _ = self._walk(array(block), *places, 0, 0, self._rows, self._run_of, self._parts, self._ends, self._limits)
+            block = b"".join(some)
+            if len(some) == 1:
+                count, used, _, _ = self._scan(array(block), 0, len(block), self._rows, self._parts, self._limits)
+            else:
+                stops = list(accumulate(map(len, some)))
+                places = positions([0, *stops[:-1]]), positions(stops)
+                count, used, _, _ = self._walk(array(block), *places, 0, 0, self._rows, self._run_of, self._parts, self._ends, self._limits)
             rows, parts = _plain(self._rows[: count * ROW_COLUMNS]), _plain(self._parts[: used * PART_COLUMNS])
             for row in range(0, count * ROW_COLUMNS, ROW_COLUMNS):
                 yield block, rows[row : row + ROW_COLUMNS], parts
@@ -166,12 +169,14 @@ def authenticate(
     data: bytes, row: Sequence[int], parts: Sequence[int], store: TrustStore, policy: Policy, now: float
 ) -> Identity | Rejected:
     """EMM-17, EMM-18, EMM-27: hold HMAC, then signature, of a packet without faults against the keys that are known."""
-    node_id = _slice(data, row[NODE_ID], 16)
+    at = row[NODE_ID]
+    node_id = data[at : at + 16] if at >= 0 else None
     if row[HMAC] < 0 and row[SIGNATURE] < 0:
         return Identity(Trust.NONE, node_id) if policy.unauthenticated else Rejected(Fault.NOT_AUTHENTICATED, row[START], node_id)
     if node_id is None:  # EMM-19; the scanner does not let it through
         return Rejected(Fault.MISSING_NODE_ID, row[START])
-    auth_key_id = _slice(data, row[AUTH_KEY_ID], 4)
+    at = row[AUTH_KEY_ID]
+    auth_key_id = data[at : at + 4] if at >= 0 else None
     known = store.lookup(node_id, auth_key_id, now)
     covered = canonical(data, row, parts)
     if row[HMAC] >= 0:
@@ -204,7 +209,7 @@ def _check_hmac(data: bytes, row: Sequence[int], covered: bytes, key: Key | None
     """§5.1: in constant time, by the one key there is: never by another after a mismatch (EMM-18)."""
     if key is None or key.secret is None:
         return Fault.UNKNOWN_KEY
-    if _is_revoked(key, data, row, now):
+    if key.revoked_from is not None and _is_revoked(key, data, row, now):
         return Fault.REVOKED_KEY
     if not hmac.compare_digest(mac(key.secret, covered), data[row[HMAC] : row[HMAC] + 32]):
         return Fault.HMAC_MISMATCH

@@ -101,7 +101,7 @@ DEFAULT_LIMITS: Final = Limits()
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:  # noqa: ARG001 - as every room's
     """Walk whole messages in data[start:stop]; one row each.
 
-    Returns (rows written, 0, next offset, need): `need` is how many bytes the next message takes at least, 0 if nothing is known of it,
+    Returns (rows written, 0, next offset, need): `need` is how many bytes the next message takes, 0 if that is not known yet,
     NO_ROOM if the rows are full. A message whose end cannot be known is the last row, and `next` stays at its start.
     """
     max_body, redirect_header = limits
@@ -119,7 +119,7 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                 fault, body = Fault.TYPE_UNKNOWN.value, stop
             else:
                 if left < HEADER:
-                    return count, 0, at, HEADER
+                    return count, 0, at, 0
                 uri, uri_length = at + HEADER, 0 + data[at + HEADER - 1]
                 after = uri + uri_length
                 if kind >= MessageType.CANCEL.value:
@@ -128,7 +128,7 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                 if kind != MessageType.CANCEL.value:
                     body += 4
                 if stop < body:
-                    return count, 0, at, body - at
+                    return count, 0, at, 0
                 if kind != MessageType.CANCEL.value:
                     length = u32(data, body - 4)
                 if kind != MessageType.EVENT.value:
@@ -143,17 +143,17 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
         elif kind == MessageType.HANDSHAKE.value:
             body = at + HANDSHAKE_HEADER
             if stop < body:
-                return count, 0, at, HANDSHAKE_HEADER
+                return count, 0, at, 0
             code, length = u16(data, at + 1), 0 + data[at + 3]
         elif kind <= MessageType.PONG.value:
             body = at + PING_HEADER
             if stop < body:
-                return count, 0, at, PING_HEADER
+                return count, 0, at, 0
             length = 0 + data[at + 1]
         else:
             body = at + (CLOSE_HEADER if kind == MessageType.CLOSE.value else redirect_header)  # YAMP-1
             if stop < body:
-                return count, 0, at, body - at
+                return count, 0, at, 0
             length = u16(data, at + 1) if body - at == CLOSE_HEADER else 0 + data[at + 1]
         end = body + length
         if lost:

@@ -1,0 +1,82 @@
+"""Assembly: parcels of one bucket opened in order, connections put together across files, blocks out.
+
+It refuses to know where parcels come from, and what is done with blocks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span, place
+from wirelake.capture.gather import Gathering
+from wirelake.capture.packets import PACKET_COLUMNS
+from wirelake.capture.parcels import PAYLOAD_AT, RECORD_AT, TS_AT, Parcel
+from wirelake.capture.tally import Tally
+from wirelake.capture.traffic import Traffic
+
+__all__ = ["BLOCK_BYTES", "MAX_SOURCES", "Assembly"]
+
+BLOCK_BYTES: Final = 4 << 20
+"""Bytes gathered before they become a block."""
+MAX_SOURCES: Final = 1 << 14
+"""Sources whose connections are followed from one to the next; after so many, all begin anew. Offsets have room for twice as many."""
+
+
+class Assembly:
+    """Everything that one task knows of the connections of its bucket."""
+
+    def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None]) -> None:
+        self._ports = ports
+        self._sniff = sniff
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sources: list[Source] = []
+        self._spans: list[Span] = []
+        self._starts: list[int] = []
+        self._tally = Tally(self._starts)
+        self._gathering = Gathering()
+        self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._tally)
+
+    def feed(self, parcel: Parcel) -> Iterator[Block]:
+        """Open the next parcel; the blocks that are full."""
+        if not self._sources or self._sources[-1].id != parcel.source.id:
+            if len(self._sources) >= MAX_SOURCES:
+                yield from self.finish()
+                self._begin()
+            self._sources.append(parcel.source)
+        base = place(len(self._sources) - 1, 0)
+        for span in parcel.spans:
+            at = bisect_left(self._starts, base + span.at)
+            if at == len(self._starts) or self._starts[at] != base + span.at:
+                self._starts.insert(at, base + span.at)
+                self._spans.insert(at, Span(base + span.at, span.length))
+        table = parcel.packets
+        data = bytes(parcel.data)
+        self._traffic.packets(data, table[:, :PACKET_COLUMNS], table[:, TS_AT], base + table[:, RECORD_AT], base + table[:, PAYLOAD_AT])
+        if self._gathering.size >= BLOCK_BYTES:
+            yield from self._blocks()
+
+    def finish(self) -> Iterator[Block]:
+        """Nothing more comes; the last block is marked."""
+        self._traffic.finish()
+        for block in self._blocks(always=True):
+            block.last = True
+            yield block
+
+    def _blocks(self, *, always: bool = False) -> Iterator[Block]:
+        if not self._sources:
+            return
+        accounts, stretches = self._tally.take()
+        block = self._gathering.take(self._sources[0])
+        if block is None:
+            if not accounts and not always:
+                return
+            block = Block(self._sources[0], b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
+        block.accounts, block.stretches = accounts, stretches
+        block.sources, block.spans = list(self._sources), list(self._spans)
+        yield block

@@ -1,0 +1,135 @@
+"""Walking: the records of a source from one place to another, window by window, over whatever cannot be read in between.
+
+Where records stop making sense, it looks for the next place where they certainly begin (`Container.find`), and gives what lies between as
+spoilt. A walk ends before the first record that begins at or after its end: the next walk begins there. The same source gives the same
+records whatever the size of windows.
+
+It refuses to know containers, packets, and what becomes of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from wirelake.capture.containers import HEAD_SIZE, Container, recognise
+from wirelake.capture.files import Bytes
+from wirelake.capture.records import FAULTS, LOOK_AHEAD, OTHER_CONTAINER, RECORD_COLUMNS
+from wirelake.errors import CaptureError
+from wirelake.protocols.kernel import array
+
+__all__ = ["CUT_SHORT", "EVERYTHING", "NOT_A_CAPTURE", "ROWS", "WINDOW", "Spoilt", "Walk", "Window", "begin"]
+
+WINDOW: Final = 8 << 20
+"""Bytes of a file looked at together; a longer record is read whole."""
+ROWS: Final = 1 << 17
+"""Records looked at together."""
+EVERYTHING: Final = 1 << 62
+"""An end beyond the end of every source."""
+CUT_SHORT: Final = "cut short"
+NOT_A_CAPTURE: Final = "not a capture"
+
+
+class Window(NamedTuple):
+    """Whole records: the first `used` bytes of `data`, byte `base` of the source on."""
+
+    base: int
+    data: bytes
+    used: int
+    rows: np.ndarray[Any, Any]
+    layer: str
+
+
+class Spoilt(NamedTuple):
+    """Bytes that are no records."""
+
+    base: int
+    raw: bytes
+    layer: str
+    reason: str
+
+
+class Walk:
+    """One walk over one source; `at` is where it is, `container` what it reads."""
+
+    def __init__(
+        self, path: str, file: Bytes, *, at: int = 0, stop: int = EVERYTHING, container: Container | None = None, window: int = WINDOW
+    ) -> None:
+        self.at = at
+        self.container = container
+        self.is_same = True
+        """Whether all of it was one container."""
+        self._path = path
+        self._file = file
+        self.stop = stop
+        self._window = window
+
+    def on(self, stop: int) -> Walk:
+        """Go on to another end."""
+        self.stop = stop
+        return self
+
+    def steps(self) -> Iterator[Window | Spoilt]:
+        """Everything from `at` to the end, in order and without holes."""
+        if self.container is None and not self._recognise():
+            yield from self._rest()
+            return
+        rows = np.empty((ROWS, RECORD_COLUMNS), np.int64)
+        want = self._window
+        while self.at < self.stop and not self._file.is_end(self.at):
+            assert self.container is not None  # noqa: S101 - recognised above
+            data = self._file.window(self.at, want)
+            count, used, end = self.container.scan(array(data), self.stop - self.at, rows)
+            if used:
+                base, self.at, want = self.at, self.at + used, self._window
+                yield Window(base, data, used, rows[:count], self.container.layer)
+            elif end == OTHER_CONTAINER and self._recognise():
+                self.is_same = False
+            elif end > 0 and end > len(data) and not self._file.is_end(self.at + len(data)):
+                want = end  # one record longer than a window
+            else:
+                yield from self._skip(self.container, FAULTS.get(end, CUT_SHORT))
+
+    def _recognise(self) -> bool:
+        head = self._file.window(self.at, HEAD_SIZE)
+        try:
+            self.container = recognise(self._path, head, self.at)
+        except CaptureError:
+            return not head
+        return True
+
+    def _rest(self) -> Iterator[Spoilt]:
+        """A source that is no capture, whole."""
+        while raw := self._file.window(self.at, self._window):
+            base, self.at = self.at, self.at + len(raw)
+            yield Spoilt(base, raw, "capture", NOT_A_CAPTURE)
+
+    def _skip(self, container: Container, reason: str) -> Iterator[Spoilt]:
+        """What lies before the next place where records certainly begin; the place itself is passed over."""
+        first = 1
+        while True:
+            data = self._file.window(self.at, 2 * LOOK_AHEAD)
+            is_end = self._file.is_end(self.at + len(data))
+            place, decided = container.find(array(data), first, is_end)
+            used = place if place >= 0 else decided
+            if used:
+                base, self.at = self.at, self.at + used
+                yield Spoilt(base, data[:used], container.layer, reason)
+            if place >= 0 or is_end:
+                return
+            first = 0
+
+
+def begin(file: Bytes, at: int, container: Container) -> int | None:
+    """The first place from `at` on where records certainly begin; None when there is none in the rest of the source."""
+    while True:
+        data = file.window(at, 2 * LOOK_AHEAD)
+        is_end = file.is_end(at + len(data))
+        place, decided = container.find(array(data), 0, is_end)
+        if place >= 0:
+            return at + place
+        if is_end:
+            return None
+        at += decided

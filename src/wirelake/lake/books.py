@@ -1,0 +1,212 @@
+"""Books: where bytes went, by source and span, as decoding finds out; what becomes the ledger.
+
+It refuses to know why bytes went there, and to round.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from wirelake.capture.blocks import PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
+from wirelake.errors import LakeError
+from wirelake.lake.tables import ledger
+
+__all__ = ["OFFSET_MASK", "Books", "Entry", "Extent", "Where", "balance", "merge", "rows"]
+
+Array = np.ndarray[Any, Any]
+
+OFFSET_MASK: Final = (1 << SOURCE_SHIFT) - 1
+
+
+class Where(msgspec.Struct, frozen=True):
+    """What the offsets of a block lead to."""
+
+    sources: list[Source]
+    spans: list[Span]
+
+    @classmethod
+    def of(cls, block: Block) -> Where:
+        """Where the bytes of a block are."""
+        return cls(block.all_sources(), block.all_spans())
+
+    def source(self, offset: int) -> tuple[Source, int]:
+        """The source of an offset, and the offset in it."""
+        number, there = source_of(offset)
+        return self.sources[number], there
+
+    def extent(self, pieces: Array, starts: Array, lengths: Array) -> Extent:
+        """Where messages of a speech stand in their sources."""
+        last = starts + lengths - 1
+        head = np.searchsorted(pieces[:, PIECE_START], starts, side="right") - 1
+        tail = np.searchsorted(pieces[:, PIECE_START], last, side="right") - 1
+        first = pieces[head, PIECE_OFFSET] + starts - pieces[head, PIECE_START]
+        ends = pieces[tail, PIECE_OFFSET] + last - pieces[tail, PIECE_START]
+        numbers, lowest = first >> SOURCE_SHIFT, first
+        falls = np.diff(pieces[:, PIECE_OFFSET]) < 0
+        if falls.any() or (numbers != ends >> SOURCE_SHIFT).any():
+            lowest = first.copy()
+            fallen = np.concatenate(([0], np.cumsum(falls)))
+            for index in np.flatnonzero((fallen[head] != fallen[tail]) | (numbers != ends >> SOURCE_SHIFT)):
+                here = pieces[head[index] : tail[index] + 1]
+                sizes = np.append(here[1:, PIECE_START], last[index] + 1) - np.maximum(here[:, PIECE_START], starts[index])
+                places = here[:, PIECE_OFFSET].copy()
+                places[0] = first[index]
+                mine = places >> SOURCE_SHIFT == numbers[index]
+                lowest[index], ends[index] = places[mine].min(), (places + sizes)[mine].max() - 1
+        return Extent(numbers, first, lowest & OFFSET_MASK, ends - lowest + 1, pieces[tail, PIECE_TS])
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """Where messages stand.
+
+    A message whose segments came in another order, or that goes on in another source, reaches from the lowest to the highest place that
+    it has in the source it begins in.
+    """
+
+    numbers: Array
+    """Of the source."""
+    first: Array
+    """The place of the first byte."""
+    offsets: Array
+    """The lowest offset in the source."""
+    lengths: Array
+    """Bytes from there to the highest."""
+    ts: Array
+    """When the last byte was seen: a message is there when its last byte is."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """Bytes of one span of a source that went to one place."""
+
+    source: Source
+    offset: int
+    length: int
+    category: str
+    reason: str
+    bytes: int
+    items: int
+
+
+class Books:
+    """What one task accounts for."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[bytes, int, str, str], tuple[int, int]] = {}
+        self._spans: dict[tuple[bytes, int], tuple[Source, int]] = {}
+
+    def open(self, where: Where) -> None:
+        """There are these spans: they are in the ledger whether or not anything is in them."""
+        for span in where.spans:
+            source, at = where.source(span.at)
+            self._spans.setdefault((source.id, at), (source, span.length))
+
+    def add(self, where: Where, at: int, category: str, reason: str, size: int, items: int) -> None:
+        """Account for bytes at a place of a block's sources."""
+        if size or items:
+            spans = where.spans
+            number = 0 if len(spans) == 1 else bisect_right(spans, at, key=lambda span: span.at) - 1
+            self._add(where, number, category, reason, size, items)
+
+    def spread(self, where: Where, category: str, reason: str, pieces: Array, starts: Array, lengths: Array) -> None:
+        """Account for messages of a speech, each where its bytes are."""
+        if len(where.spans) == 1:
+            self._add(where, 0, category, reason, int(lengths.sum()), len(lengths))
+            return
+        begins = np.array([span.at for span in where.spans])
+        spans = np.searchsorted(begins, pieces[:, PIECE_OFFSET], side="right") - 1
+        head = np.searchsorted(pieces[:, PIECE_START], starts, side="right") - 1
+        tail = np.searchsorted(pieces[:, PIECE_START], starts + lengths - 1, side="right") - 1
+        changes = np.concatenate(([0], np.cumsum(np.diff(spans) != 0)))
+        whole = changes[head] == changes[tail]
+        sums, items = np.zeros(len(begins), np.int64), np.zeros(len(begins), np.int64)
+        np.add.at(sums, spans[head[whole]], lengths[whole])
+        np.add.at(items, spans[head], 1)
+        for index in np.flatnonzero(~whole):
+            inside = slice(int(head[index]), int(tail[index]) + 1)
+            edges = np.append(np.maximum(pieces[inside, PIECE_START], starts[index]), starts[index] + lengths[index])
+            np.add.at(sums, spans[inside], np.diff(edges))
+        for number in np.flatnonzero(sums | items).tolist():
+            self._add(where, number, category, reason, int(sums[number]), int(items[number]))
+
+    def _add(self, where: Where, number: int, category: str, reason: str, size: int, items: int) -> None:
+        span = where.spans[number]
+        source, at = where.source(span.at)
+        self._spans.setdefault((source.id, at), (source, span.length))
+        key = (source.id, at, category, reason)
+        bytes_before, items_before = self._sums.get(key, (0, 0))
+        self._sums[key] = (bytes_before + size, items_before + items)
+
+    def close(self) -> list[Entry]:
+        """All entries, leaving the books empty. A span in which nothing was found has an entry that says so."""
+        entries = [
+            Entry(*self._named(source, at), category, reason, size, items)
+            for (source, at, category, reason), (size, items) in sorted(self._sums.items())
+        ]
+        told = {key[:2] for key in self._sums}
+        entries += [
+            Entry(source, at, length, "container", "empty file", 0, 0)
+            for (name, at), (source, length) in sorted(self._spans.items())
+            if (name, at) not in told and not source.size
+        ]
+        self._sums, self._spans = {}, {}
+        return entries
+
+    def _named(self, name: bytes, at: int) -> tuple[Source, int, int]:
+        source, length = self._spans[name, at]
+        return source, at, length
+
+
+def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
+    """Entries as rows of the ledger."""
+    made = [
+        {
+            "source": entry.source.path,
+            "source_id": entry.source.id,
+            "source_size": entry.source.size,
+            "offset": entry.offset,
+            "length": entry.length,
+            "category": entry.category,
+            "reason": entry.reason,
+            "bytes": entry.bytes,
+            "items": entry.items,
+        }
+        for entry in entries
+    ]
+    return pa.RecordBatch.from_pylist(made, schema=ledger.TABLE.schema)
+
+
+def merge(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """The books of many tasks as one: rows of the same place and kind become one row."""
+    keys = [name for name in ledger.TABLE.schema.names if name not in ("bytes", "items")]
+    books = pa.Table.from_batches(batches, schema=ledger.TABLE.schema).group_by(keys).aggregate([("bytes", "sum"), ("items", "sum")])
+    books = books.rename_columns([name.removesuffix("_sum") for name in books.column_names]).select(ledger.TABLE.schema.names)
+    books = books.cast(ledger.TABLE.schema).sort_by([("source", "ascending"), ("offset", "ascending"), ("category", "ascending")])
+    return books.combine_chunks().to_batches()[0] if len(books) else rows([])
+
+
+def balance(sources: Iterable[Source], books: pa.RecordBatch) -> None:
+    """The spans of every source touch each other from its first byte to its last, and each is accounted for in full; else LakeError."""
+    spans: dict[bytes, dict[tuple[int, int], int]] = {}
+    for row in books.select(["source_id", "offset", "length", "bytes"]).to_pylist():
+        mine = spans.setdefault(row["source_id"], {})
+        span = (row["offset"], row["length"])
+        mine[span] = mine.get(span, 0) + row["bytes"]
+    for source in sources:
+        end = 0
+        for (offset, length), found in sorted(spans.pop(source.id, {}).items()):
+            if offset != end:
+                raise LakeError(f"{source.path}: the ledger goes on at byte {offset} after byte {end}; nothing was published")
+            if found != length:
+                raise LakeError(f"{source.path}: the ledger accounts for {found} of {length} bytes at byte {offset}; nothing was published")
+            end += length
+        if end != source.size:
+            raise LakeError(f"{source.path}: the ledger accounts for {end} of {source.size} bytes; nothing was published")
+    if spans:
+        strange = ", ".join(source_id.hex() for source_id in sorted(spans))
+        raise LakeError(f"the ledger speaks of sources that were not read ({strange}); nothing was published")

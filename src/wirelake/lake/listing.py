@@ -1,0 +1,58 @@
+"""Listing: which files are meant by paths, folders and patterns, here and elsewhere.
+
+It refuses to open files.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable
+from os import PathLike, fspath
+from pathlib import Path, PurePath
+from typing import Final
+
+from wirelake.capture.files import find_elsewhere, is_elsewhere
+from wirelake.errors import LakeError
+
+__all__ = ["PACKED_SUFFIXES", "SUFFIXES", "expand"]
+
+SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
+"""What counts as a capture in a folder; a file that is named outright is taken as it is."""
+PACKED_SUFFIXES: Final = (".gz", ".zst")
+"""What may come after it."""
+
+
+def _is_capture(name: str) -> bool:
+    path = PurePath(name.lower())
+    return (PurePath(path.stem) if path.suffix in PACKED_SUFFIXES else path).suffix in SUFFIXES
+
+
+def expand(paths: Iterable[str | PathLike[str]]) -> list[str]:
+    """Files, the captures in folders and below, and whatever patterns match; each once, in order."""
+    found: dict[str, None] = {}
+    for given in paths:
+        found.update(dict.fromkeys(_elsewhere(fspath(given)) if is_elsewhere(fspath(given)) else map(str, _here(given))))
+    return list(found)
+
+
+def _here(given: str | PathLike[str]) -> list[Path]:
+    path = Path(given)
+    if path.is_dir():
+        matches = sorted(inside for inside in path.rglob("*") if _is_capture(inside.name) and inside.is_file())
+        if not matches:
+            raise LakeError(f"{given}: no captures ({', '.join(SUFFIXES)}) in this folder or below")
+    elif path.exists():
+        matches = [path]
+    else:
+        matches = sorted(Path(match) for match in glob.glob(str(given), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
+        if not matches:
+            raise LakeError(f"{given}: no such file, folder or pattern")
+    return [match.absolute() for match in matches]
+
+
+def _elsewhere(given: str) -> list[str]:
+    matches, is_folder = find_elsewhere(given)
+    captures = [match for match in matches if _is_capture(match)] if is_folder else matches
+    if not captures:
+        raise LakeError(f"{given}: no such file, folder or pattern, or no captures in it")
+    return captures

@@ -1,0 +1,95 @@
+"""Planning: what is to be read by whom, before anything is read.
+
+A look at the first bytes of each file tells when it begins, and whether it is a recording, whose payloads need no reassembly. Large files
+are cut: tasks walk the stretches, and their claims are settled here. What remains are works, some to be decoded where they are read,
+the others to be dealt by connection.
+
+It refuses to know what is in packets, and who runs the tasks: a function that claims stretches comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from wirelake.capture.blocks import Source
+from wirelake.capture.exported import LINK_EXPORTED
+from wirelake.capture.files import open_source
+from wirelake.capture.records import KIND, LINK, RECORD_PACKET, TS
+from wirelake.capture.shipping import Work, works
+from wirelake.capture.splits import Claim, Split, Stretch, claim, cut, settle
+from wirelake.capture.walking import Spoilt, Walk
+from wirelake.protocols.kernel import use_compiled
+
+__all__ = ["SPLIT_BYTES", "Cut", "Plan", "claim_here", "plan"]
+
+SPLIT_BYTES: Final = 64 * 1024 * 1024
+"""Files of twice this and more are cut into stretches of about this."""
+BUCKET_BYTES: Final = 64 * 1024 * 1024
+"""Packets whose connections are assembled by one task, about."""
+SMALL_BYTES: Final = 4 * 1024 * 1024
+"""So many are worth a task, if there are tasks to spare."""
+MAX_BUCKETS: Final = 1024
+LOOK_BYTES: Final = 64 * 1024
+"""Bytes at the start of a file that are looked at."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """A stretch of a source that somebody is to walk."""
+
+    source: Source
+    stretch: Stretch
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What there is to do."""
+
+    direct: list[Work]
+    """To be decoded where it is read."""
+    dealt: list[Work]
+    """To be dealt by connection into `buckets`."""
+    buckets: int
+
+
+class _Look(msgspec.Struct, frozen=True):
+    source: Source
+    begins: int
+    is_recording: bool
+
+
+def _look(source: Source) -> _Look:
+    """When a source begins, and whether its first packets are recorded payloads."""
+    with open_source(source) as file:
+        walk = Walk(source.path, file, stop=LOOK_BYTES, window=LOOK_BYTES)
+        for step in walk.steps():
+            if isinstance(step, Spoilt):
+                break
+            packets = step.rows[step.rows[:, KIND] == RECORD_PACKET]
+            if len(packets):
+                return _Look(source, int(packets[0, TS]), bool((packets[:, LINK] == LINK_EXPORTED).all()))
+    return _Look(source, 0, is_recording=True)
+
+
+def claim_here(one: Cut) -> Claim:
+    """Walk a stretch in this process."""
+    use_compiled()
+    return claim(one.source, one.stretch)
+
+
+def plan(sources: Iterable[Source], claims: Callable[[list[Cut]], list[Claim]], parallelism: int, split_bytes: int = SPLIT_BYTES) -> Plan:
+    """Who reads what; `claims` has stretches walked, wherever that is best done."""
+    looks = sorted(map(_look, sources), key=lambda look: (look.begins, look.source.path))
+    stretches = [Cut(look.source, one) for look in looks if look.source.size >= 2 * split_bytes for one in cut(look.source, split_bytes)]
+    claimed: dict[bytes, list[Claim]] = {}
+    for one, told in zip(stretches, claims(stretches) if stretches else [], strict=True):
+        claimed.setdefault(one.source.id, []).append(told)
+    direct: list[Work] = []
+    dealt: list[Work] = []
+    for rank, look in enumerate(looks):
+        splits: list[Split] = settle(look.source, claimed.get(look.source.id, ()))
+        (direct if look.is_recording else dealt).extend(works(look.source, splits, rank))
+    size = sum(work.size for work in dealt)
+    buckets = max(size // BUCKET_BYTES, min(parallelism, size // SMALL_BYTES), 1)
+    return Plan(direct, dealt, min(buckets, MAX_BUCKETS))
