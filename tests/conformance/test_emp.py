@@ -242,7 +242,7 @@ def test_other_vectors_and_unknown_files_are_run_and_fail(tmp_path):
     (tmp_path / "emp.json").write_text(json.dumps([{**OK, "name": "right"}, {**REJECT, "expect": "?", "name": "unmapped"}, ERROR]))
     (tmp_path / "emp-session.json").write_text(json.dumps([SESSION, without(2)]))
     (tmp_path / "novelty.json").write_text("[]")
-    (tmp_path / "yamp.json").write_text("[]")
+    (tmp_path / "wolpertinger.json").write_text("[]")
     (tmp_path / "README.md").write_text("")
     result = run_pytest(tmp_path, "-k", "holds or runner")
     failed = {line.split("[")[1].split("]")[0] for line in result.stdout.splitlines() if line.startswith("FAILED")}
@@ -258,6 +258,6 @@ def test_no_vectors_at_all_is_a_failure(tmp_path):
 
 def test_our_own_copy_is_the_default(monkeypatch):
     monkeypatch.delenv("WIRELAKE_VECTORS", raising=False)
-    assert {path.name for path in harness.files()} == {"emp.json", "emp-session.json", "event-mesh.json"}
+    assert {path.name for path in harness.files()} == set(harness.RUNNERS)
     monkeypatch.setenv("WIRELAKE_VECTORS", "/elsewhere")
     assert harness.directory() == Path("/elsewhere")

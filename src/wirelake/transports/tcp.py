@@ -84,12 +84,16 @@ class Listener:
     """Sockets that listen; whoever connects is handed on as a socket, without a task in between that could be lost."""
 
     def __init__(self, sockets: list[socket.socket], accepted: Callable[[socket.socket], None]) -> None:
-        self.port: int = sockets[0].getsockname()[1]
+        name = sockets[0].getsockname()
+        self.port: int = name[1] if isinstance(name, tuple) else 0
         self._sockets = sockets
         self._accepted = accepted
         self._loop = asyncio.get_running_loop()
         for sock in sockets:
             self._loop.add_reader(sock, self._take, sock)
+
+    async def run(self) -> None:
+        """The loop accepts: there is nothing to do."""
 
     def close(self) -> None:
         """Stop listening; closing twice does nothing."""
@@ -128,14 +132,14 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None = None, serve
         raise OSError(f"{host!r} is no host name: {reason}") from None
 
 
-async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None) -> TcpStream:
+async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None, kind: type[TcpStream] = TcpStream) -> TcpStream:
     """The stream of an accepted socket; raises OSError, also when there is no TLS handshake in time."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=CHUNK, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     async with asyncio.timeout(TLS_TIMEOUT):
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=tls)
-    return TcpStream(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+    return kind(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
 
 
 async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]) -> Listener:
@@ -183,4 +187,4 @@ def plain(reason: OSError) -> str:
 def _address(name: object) -> Address:
     if isinstance(name, tuple) and len(name) >= 2:
         return (str(name[0]), int(name[1]))
-    return (str(name or "unknown"), 0)
+    return (str(name or "unknown"), 0)  # a path

@@ -1,0 +1,75 @@
+"""Streams over Unix sockets: the same as TCP, but the address is a path and nobody from elsewhere can come.
+
+A path that a dead process left behind is taken over; one where somebody listens is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from wirelake.transports.stream import CHUNK
+from wirelake.transports.tcp import BACKLOG, Listener, TcpStream
+
+__all__ = ["UnixListener", "UnixStream", "connect", "listen"]
+
+
+class UnixStream(TcpStream):
+    """A connected Unix socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(reader, writer)
+        if self.kind == "tcp":
+            self.kind = "unix"
+
+
+class UnixListener(Listener):
+    """A path that listens; it is removed when it does no more."""
+
+    def __init__(self, sock: socket.socket, path: Path, accepted: Callable[[socket.socket], None]) -> None:
+        super().__init__([sock], accepted)
+        self._path = path
+
+    def close(self) -> None:
+        """See Listener."""
+        if self._sockets:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        super().close()
+
+
+async def connect(path: str, tls: ssl.SSLContext | None = None) -> UnixStream:
+    """Open a connection; raises OSError."""
+    named = "localhost" if tls is not None else None
+    return UnixStream(*await asyncio.open_unix_connection(path, ssl=tls, server_hostname=named, limit=CHUNK))
+
+
+async def listen(path: str, accepted: Callable[[socket.socket], None]) -> UnixListener:
+    """Accept connections at a path until the listener is closed; raises OSError, also if somebody listens there already."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        place = Path(path)
+        _clear(place)
+        sock.bind(path)
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return UnixListener(sock, place, accepted)
+
+
+def _clear(path: Path) -> None:
+    """Remove a socket that nobody listens at; anything else stays, and is in the way."""
+    if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        if probe.connect_ex(str(path)) == errno.ECONNREFUSED:
+            path.unlink()
