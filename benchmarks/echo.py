@@ -173,9 +173,9 @@ def absent() -> dict[str, str]:
     return lacking
 
 
-def play(name: str, count: int) -> dict[str, float]:
+def play(name: str, count: int, script: str = __file__) -> dict[str, float]:
     """One run of one rival, all processes fresh."""
-    here = [sys.executable, str(Path(__file__).resolve()), "--role"]
+    here = [sys.executable, str(Path(script).resolve()), "--role"]
     with contextlib.ExitStack() as stack:
         through = stack.enter_context(broker()) if name == "nats" else "-"
         address = stack.enter_context(started(*here, f"{name}-server", "--address", through))
@@ -221,12 +221,12 @@ def main() -> None:
             verdict(f"EMP echo >= {goal} x {name}", rates["emp"] >= goal * rates[name], f"{rates['emp'] / rates[name]:.1f} x")
 
 
-def take_part(role: str, address: str, count: int) -> None:
+def take_part(role: str, address: str, count: int, roles: dict[str, tuple[Any, Any]] = ROLES) -> None:
     """What a child process does."""
     import uvloop
 
-    name, _, side = role.partition("-")
-    server, client = ROLES[name]
+    name, _, side = role.rpartition("-")
+    server, client = roles[name]
     with contextlib.suppress(KeyboardInterrupt):
         uvloop.run(server(address) if side == "server" else client(address, count))
 

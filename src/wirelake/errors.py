@@ -7,10 +7,13 @@ WirelakeError
 │   └── RemoteProtocolError    … it was the peer
 │       └── DecodeError        … in the bytes themselves: carries `offset`
 ├── SessionClosed              the conversation is over; nobody broke anything
-│   └── ConnectionLost         … it ended without a word
+│   ├── ConnectionLost         … it ended without a word
+│   └── Redirected             … the peer named another address: carries `url`
 ├── PeerError                  the peer ended the conversation with an error of its own
 ├── RequestTimeout             the peer did not answer in time
 ├── DeliveryFailed             a message did not arrive, or nobody knows: carries `outcome`
+├── RequestFailed              the peer answered with an error: carries its `body`
+├── RequestCancelled           a request was taken back before it was answered
 ├── ConnectFailed              no connection, or no finished handshake
 ├── CaptureError               a file is not the capture it claims to be
 ├── LakeError                  a lake cannot be read, written or started
@@ -35,7 +38,10 @@ __all__ = [
     "LocalProtocolError",
     "PeerError",
     "ProtocolError",
+    "Redirected",
     "RemoteProtocolError",
+    "RequestCancelled",
+    "RequestFailed",
     "RequestTimeout",
     "SessionClosed",
     "UsageError",
@@ -105,6 +111,14 @@ class ConnectionLost(SessionClosed):
     """The connection ended without the word a parting peer says."""
 
 
+class Redirected(SessionClosed):
+    """The peer ended the conversation and named another address to go to; `url` is that."""
+
+    def __init__(self, url: str, text: str) -> None:
+        self.url = url
+        super().__init__(text)
+
+
 class PeerError(WirelakeError):
     """The peer ended the conversation with an error message; `message` is that message."""
 
@@ -126,6 +140,18 @@ class DeliveryFailed(WirelakeError):
 
     def __str__(self) -> str:
         return str(self.args[1])
+
+
+class RequestFailed(WirelakeError):
+    """A request was answered with an error; `body` is what was said. Raised by a handler, it is the answer. The connection lives on."""
+
+    def __init__(self, body: object, text: str = "") -> None:
+        self.body = body
+        super().__init__(text or f"the request failed: {body!r}")
+
+
+class RequestCancelled(WirelakeError):
+    """A request was taken back before it was answered; the connection lives on."""
 
 
 class ConnectFailed(WirelakeError):

@@ -56,7 +56,7 @@ def test_the_ledger_adds_up_to_the_files(shown, wirelake):
     out, _ = shown
     sums = rows(wirelake, out / "lake", "select source, sum(bytes) as total from ledger group by source")
     assert {row["source"]: int(row["total"]) for row in sums} == {
-        str(path.resolve()): path.stat().st_size for path in (out / "recordings").iterdir()
+        str(path.resolve()): path.stat().st_size for path in (out / "recordings").glob("*.pcapng")
     }
 
 

@@ -33,10 +33,10 @@ def test_no_path_is_no_address(text):
 def test_bytes_go_both_ways(tmp_path):
     async def main():
         path, taken = str(tmp_path / "s"), asyncio.get_running_loop().create_future()
-        listener = await reach.listen(Target("unix", path, 0), taken.set_result)
+        listener = await reach.listen(Target("unix", path, 0), None, taken.set_result)
         assert listener.port == 0
         one = await reach.connect(Target("unix", path, 0))
-        other = await reach.accept(await taken)
+        other = await (await taken).stream()
         assert one.kind == other.kind == "unix"
         one.send(b"hello")
         assert await other.receive() == b"hello"

@@ -75,6 +75,8 @@ class Decoder:
         self._options = options
         self._keys = keys
         self._carried: dict[Speaker, Carried] = {}
+        self._agreed: dict[Speaker, str] = {}
+        """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
         self._books = Books()
         self._seen: set[tuple[bytes, bytes]] = set()
         self._where = Where([], [])
@@ -176,12 +178,13 @@ class Decoder:
             fault = protocols.room(protocol).Fault(int(rows[index, FAULT]))
             flow = block.flows[runs[index, RUN_FLOW]]
             self._spoil(flow, int(runs[index, RUN_TO_SERVER]), fault, speech, int(rows[index, START]), int(rows[index, LENGTH]))
+        more = self._learnt(shape, block, speech, rows, runs, good)
         parts = parts[np.repeat(good, rows[:, PARTS])]
         rows, runs = rows[good], runs[good]
         if not len(rows):
             return
         self._books.spread(self._where, "message", protocol, speech.pieces, rows[:, START], rows[:, LENGTH])
-        made = shape.columns(speech.data, rows, parts, self._options.limits(protocol), self._options.json_bodies)
+        made = shape.columns(speech.data, rows, parts, self._options.limits(protocol), self._options.json_bodies, **more)
         extent = self._where.extent(speech.pieces, rows[:, START], rows[:, LENGTH])
         connection = pa.DictionaryArray.from_arrays(
             pa.array(runs[:, RUN_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in block.flows], pa.binary())
@@ -203,6 +206,21 @@ class Decoder:
         shared = {"protocol": _constant(protocol, len(rows)), "size": pa.array(rows[:, LENGTH]), **leading, **made.shared}
         self._rows[messages.TABLE.name].append(_batch(messages.TABLE.schema, shared))
         self._rows[protocol].append(_batch(TABLES[protocol].schema, {**leading, **made.own}))
+
+    def _learnt(self, shape: Any, block: Block, speech: Speech, rows: Array, runs: Array, good: Array) -> dict[str, Any]:
+        """What the columns of these rows depend on that was said before them, perhaps in an earlier block."""
+        if not hasattr(shape, "negotiated"):
+            return {}
+        speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
+        who = {number: (block.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
+        known = {number: self._agreed[speaker] for number, speaker in who.items() if speaker in self._agreed}
+        tongues = shape.negotiated(speech.data, rows, speakers, known)
+        self._agreed |= {who[number]: name for number, name in known.items()}
+        # What one side said holds for the other, too, if that was not heard to say it.
+        others = {number: (session, 1 - to_server) for number, (session, to_server) in who.items() if number not in known}
+        if heard := {number: self._agreed[other] for number, other in others.items() if other in self._agreed}:
+            tongues = shape.negotiated(speech.data, rows, speakers, known | heard)
+        return {"tongues": tongues.where(good)}
 
     def _leave(self, protocol: str, flows: list[Flow], speech: Speech, index: int, end: int, *, carry: bool) -> None:
         """The unfinished frame at the end of a run: kept for the next block, or spoilt if none will finish it."""
@@ -330,6 +348,7 @@ class Decoder:
         for (_, to_server), left in self._carried.items():
             self._leave_unread(left, to_server)
         self._carried.clear()
+        self._agreed.clear()
         self._seen.clear()
 
 

@@ -10,15 +10,17 @@ import logging
 import ssl
 from collections.abc import Callable
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from wirelake.errors import ConnectFailed, PeerError, SessionClosed, UsageError, WirelakeError
+from wirelake.errors import ConnectFailed, ConnectionLost, ProtocolError, Redirected, SessionClosed, UsageError, WirelakeError
 from wirelake.peers.backoff import Backoff, Patience
-from wirelake.transports import reach, tcp
-from wirelake.transports.address import Target
+from wirelake.transports import reach
+from wirelake.transports.address import ENCRYPTED, Target
 from wirelake.transports.stream import Stream
+from wirelake.transports.tcp import plain
+from wirelake.transports.tls import client_context
 
-__all__ = ["Client", "Runnable"]
+__all__ = ["Client", "Follow", "Runnable"]
 
 log = logging.getLogger("wirelake.client")
 
@@ -45,6 +47,11 @@ class Runnable(Protocol):
 
 P = TypeVar("P", bound=Runnable)
 
+Follow = Callable[[str, Target, int], Target]
+"""Where a redirect to a url leads a client that is at a target and was redirected so often already; raises WirelakeError if it must not."""
+RESTED: Final = 60.0
+"""Seconds after which a connection was no mere step from one redirect to the next."""
+
 
 class Client(Generic[P]):
     """`async with client as peer` gives the peer of the first connection; `await client.peer()` that of the current one."""
@@ -58,10 +65,15 @@ class Client(Generic[P]):
         reconnect: Backoff | None = None,
         connect_timeout: float = 10.0,
         patience: Patience | None = None,
+        follow: Follow | None = None,
         again: Callable[[], bool] = lambda: True,
     ) -> None:
         """`again` says whether another connection is wanted when one has ended."""
         self.target = target
+        """Where it is connected, or tries to be: not where it began, after a redirect."""
+        self._home = target
+        self._follow = follow
+        self._hops = 0
         self.connections = 0
         """Handshakes finished so far."""
         self._make = make
@@ -120,9 +132,21 @@ class Client(Generic[P]):
     async def _keep(self) -> None:
         """Connect, live, and do it again if that is wanted."""
         while not self._closing:
-            before = self.connections
+            before, began = self.connections, asyncio.get_running_loop().time()
             reason = await self._once()
             opened = self.connections > before
+            if asyncio.get_running_loop().time() - began > RESTED:
+                self._hops = 0
+            if (url := _redirect(reason)) is not None and self._follow is not None and not self._closing:
+                try:
+                    self.target = self._follow(url, self.target, self._hops)
+                except WirelakeError as refused:
+                    reason = refused
+                else:
+                    self._hops += 1
+                    log.info("redirected to %s", self.target)
+                    continue
+            self.target, self._hops = self._home, 0
             delay = None if self._reconnect is None or self._closing or not self._again() else self._patience.next(opened)
             if delay is None:
                 self._no_more(reason)
@@ -134,11 +158,11 @@ class Client(Generic[P]):
         """One connection, from nothing to its end; says why it ended."""
         try:
             async with asyncio.timeout(self._connect_timeout):
-                stream = await reach.connect(self.target, self._tls)
+                stream = await reach.connect(self.target, self._context())
         except TimeoutError:
             return ConnectFailed(f"cannot connect to {self.target}: no answer in {self._connect_timeout:g} s")
         except OSError as reason:
-            return ConnectFailed(f"cannot connect to {self.target}: {tcp.plain(reason)}")
+            return ConnectFailed(f"cannot connect to {self.target}: {plain(reason)}")
         self._peer = peer = self._make(stream)
         try:
             async with asyncio.TaskGroup() as group:
@@ -147,7 +171,8 @@ class Client(Generic[P]):
                     await peer.opened()
                 except WirelakeError as reason:
                     # A server that wants TLS hangs up on anything else, or answers with what looks like garbage.
-                    hint = "" if self._tls is not None or isinstance(reason, PeerError) else " (does it want tls://?)"
+                    wants_tls = self.target.scheme == "tcp" and isinstance(reason, ConnectionLost | ProtocolError)
+                    hint = " (does it want tls://?)" if wants_tls else ""
                     failed = ConnectFailed(f"no handshake with {self.target}: {reason}{hint}")
                     failed.__cause__ = reason
                     return failed
@@ -160,7 +185,19 @@ class Client(Generic[P]):
             self._peer = None
         return ended
 
+    def _context(self) -> ssl.SSLContext | None:
+        """What TLS needs, if it is wanted where we go."""
+        return (self._tls or client_context()) if self.target.scheme in ENCRYPTED else None
+
     def _no_more(self, reason: WirelakeError) -> None:
         if self._current is not None and not self._current.done():
             self._current.set_exception(reason)
             self._current.exception()  # whoever asks for the peer learns it; if nobody does, nobody is warned
+
+
+def _redirect(reason: WirelakeError) -> str | None:
+    """The url of a redirect, whether it came in the handshake or later."""
+    for error in (reason, reason.__cause__):
+        if isinstance(error, Redirected):
+            return error.url
+    return None

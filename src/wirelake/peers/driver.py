@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from wirelake.capture.recording import Connection
-from wirelake.transports.stream import Stream
+from wirelake.transports.stream import MessageStream, Stream
 
 __all__ = ["Drivable", "Driver"]
 
@@ -62,9 +62,12 @@ class Driver:
         stall_timeout: float,
         max_unsent: int,
         record: Connection | None = None,
+        messages: Callable[[], list[bytes]] | None = None,
     ) -> None:
+        """With `messages`, what the session has to say comes from there if the stream keeps messages apart."""
         self._session = session
         self._stream = stream
+        self._messages = messages if isinstance(stream, MessageStream) else None
         self._handle = handle
         self._linger = linger
         self._stall_timeout = stall_timeout
@@ -191,11 +194,18 @@ class Driver:
 
     def _push(self) -> None:
         """Give the stream what the session has to say."""
-        if data := self._session.output():
-            self._given += len(data)
+        if self._messages is not None:
+            if not (messages := self._messages()):
+                return
+            cast(MessageStream, self._stream).send_messages(messages)
+            data = b"".join(messages)
+        elif data := self._session.output():
             self._stream.send(data)
-            if self._record is not None:
-                self._record.sent(data)
+        else:
+            return
+        self._given += len(data)
+        if self._record is not None:
+            self._record.sent(data)
 
     def _arm(self) -> None:
         deadline = None if self._session.ended is not None else self._session.deadline

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections.abc import Callable
 from types import TracebackType
@@ -15,9 +14,10 @@ from typing import Generic, TypeVar
 
 from wirelake.errors import ConnectFailed, UsageError
 from wirelake.peers.client import Runnable
-from wirelake.transports import reach, tcp
+from wirelake.transports import reach
 from wirelake.transports.address import Target
 from wirelake.transports.stream import Stream
+from wirelake.transports.tcp import plain
 
 __all__ = ["Server"]
 
@@ -40,9 +40,9 @@ class Server(Generic[P]):
         self._make = make
         self._tls = tls
         self._max_connections = max_connections
-        self._listener: tcp.Listener | None = None
+        self._listener: reach.Listener | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._fresh: set[socket.socket] = set()
+        self._fresh: set[reach.Arrival] = set()
         """Accepted, and nobody has looked at it yet."""
         self._arriving: set[asyncio.Task[None]] = set()
         """On their way to a peer, for instance in the handshake of TLS."""
@@ -56,11 +56,12 @@ class Server(Generic[P]):
         if self._group is not None:
             raise UsageError("the server is in use already")
         try:
-            self._listener = await reach.listen(self.target, self._accept)
+            self._listener = await reach.listen(self.target, self._tls, self._accept)
         except OSError as reason:
-            raise ConnectFailed(f"cannot listen at {self.target}: {tcp.plain(reason)}") from None
+            raise ConnectFailed(f"cannot listen at {self.target}: {plain(reason)}") from None
         self.target = self.target._replace(port=self._listener.port)
         self._group = await asyncio.TaskGroup().__aenter__()
+        self._group.create_task(self._listener.run())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -75,27 +76,27 @@ class Server(Generic[P]):
             if group is not None:
                 await group.__aexit__(None, None, None)
         finally:
-            for sock in self._fresh:
-                sock.close()
+            for arrival in self._fresh:
+                arrival.close()
             self._fresh.clear()
 
-    def _accept(self, sock: socket.socket) -> None:
+    def _accept(self, arrival: reach.Arrival) -> None:
         if self._group is None or len(self.peers) + len(self._arriving) >= self._max_connections:
             log.warning("refused a connection: %d are the limit", self._max_connections)
-            sock.close()
+            arrival.close()
             return
         self.accepted += 1
-        self._fresh.add(sock)
-        task = self._group.create_task(self._live(sock))
+        self._fresh.add(arrival)
+        task = self._group.create_task(self._live(arrival))
         self._arriving.add(task)
         task.add_done_callback(self._arriving.discard)
 
-    async def _live(self, sock: socket.socket) -> None:
-        self._fresh.discard(sock)
+    async def _live(self, arrival: reach.Arrival) -> None:
+        self._fresh.discard(arrival)
         try:
-            stream = await reach.accept(sock, self._tls)
+            stream = await arrival.stream()
         except OSError as reason:
-            log.info("no connection at %s: %s", self.target, tcp.plain(reason))
+            log.info("no connection at %s: %s", self.target, plain(reason))
             return
         peer = self._make(stream)
         self.peers.add(peer)

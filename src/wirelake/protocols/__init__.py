@@ -11,7 +11,7 @@ from wirelake.errors import UsageError
 
 __all__ = ["ROOMS", "columns", "finder", "named", "ports", "room", "sniff", "spelling"]
 
-ROOMS: Final = ("emp", "event_mesh")
+ROOMS: Final = ("emp", "event_mesh", "yamp")
 """The protocols that can be spoken and read. A name is that of a module and of a table; people may write it with hyphens."""
 
 
@@ -45,8 +45,8 @@ def finder(name: str) -> Callable[..., Any]:
 
 
 def ports() -> dict[int, str]:
-    """The ports by which protocols are known unless somebody says otherwise."""
-    return {room(name).DEFAULT_PORT: name for name in ROOMS}
+    """The ports by which protocols are known unless somebody says otherwise; a protocol may have none."""
+    return {port: name for name in ROOMS if (port := room(name).DEFAULT_PORT) is not None}
 
 
 def sniff(data: bytes) -> str | None:

@@ -6,7 +6,7 @@ What every room's `columns.py` is built from. It refuses to know any protocol.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from wirelake.protocols.kernel import compiled, kernel
 
-__all__ = ["Array", "Columns", "binary", "decimals", "field", "integers", "names", "nulls", "truths"]
+__all__ = ["Array", "Columns", "binary", "decimals", "field", "hexes", "integers", "names", "nulls", "truths"]
 
 Array = np.ndarray[Any, Any]
 
@@ -54,6 +54,17 @@ def binary(data: Array, starts: Array, lengths: Array, valid: Array | None = Non
     compiled(_gather)(data, starts, lengths, out)
     large = pa.Array.from_buffers(pa.large_binary(), len(starts), [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)])
     return large.cast(pa.binary()) if offsets[-1] <= np.iinfo(np.int32).max else large
+
+
+_HEX: Final = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), "S2")
+
+
+def hexes(data: Array, starts: Array, width: int, valid: Array) -> pa.Array:
+    """Identifiers of `width` bytes as a column of hex digits, as people compare them; where `valid` is false there is null."""
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(np.where(valid, 2 * width, 0), out=offsets[1:])
+    digits = _HEX[data[starts[valid][:, None] + np.arange(width)]] if valid.any() else np.zeros(0, "S2")
+    return pa.Array.from_buffers(pa.string(), len(starts), [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(digits.tobytes())])
 
 
 def _bitmap(valid: Array | None) -> pa.Buffer | None:

@@ -1,4 +1,4 @@
-"""Addresses as people write them: `tcp://host:port`, `tls://host`, `tcp://[::1]:5040`, `unix:/path` where that is spoken."""
+"""Addresses as people write them: `tcp://host:port`, `tls://host`, `ws://[::1]:8080/path`, `unix:/path` where that is spoken."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from urllib.parse import urlsplit
 
 from wirelake.errors import UsageError
 
-__all__ = ["UNIX", "Target", "parse"]
+__all__ = ["ENCRYPTED", "UNIX", "Target", "parse"]
 
 
 UNIX: Final = "unix"
 """The scheme whose host is a path and whose port says nothing."""
+
+ENCRYPTED: Final = ("tls", "wss")
+"""Schemes with TLS under them."""
+_WITH_PATH: Final = ("ws", "wss")
+"""Schemes whose address goes on after the port."""
 
 
 class Target(NamedTuple):
@@ -19,33 +24,39 @@ class Target(NamedTuple):
 
     scheme: str
     host: str
+    """A name or an address; of a Unix socket, its path."""
     port: int
+    path: str = ""
+    """What follows the port, with its query."""
 
     def __str__(self) -> str:
         if self.scheme == UNIX:
             return f"{UNIX}:{self.host}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-def parse(text: str, default_port: int, schemes: tuple[str, ...] = ("tcp", "tls")) -> Target:
-    """The target a text names; a bare `host` or `host:port` is tcp."""
+def parse(text: str, default_port: int | None, schemes: tuple[str, ...] = ("tcp", "tls")) -> Target:
+    """The target a text names; a bare `host` or `host:port` is the first scheme. Without a default port, one must be named."""
     if UNIX in schemes and text.startswith(f"{UNIX}:"):
         return _parse_path(text)
-    full = text if "://" in text else f"tcp://{text}"
+    full = text if "://" in text else f"{schemes[0]}://{text}"
     try:
         parts = urlsplit(full)
     except ValueError:
         raise UsageError(f"{text!r} is no address: write an IPv6 address as [::1]") from None
+    if parts.scheme not in schemes:
+        raise UsageError(f"{text!r}: {parts.scheme!r} is not one of {', '.join(schemes)}")
     try:
         port = parts.port
     except ValueError:
         raise UsageError(f"{text!r} has no valid port: use a number up to 65535, and write an IPv6 address as [::1]") from None
-    if parts.scheme not in schemes:
-        raise UsageError(f"{text!r}: {parts.scheme!r} is not one of {', '.join(schemes)}")
-    if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
+    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    if not parts.hostname or (path not in ("", "/") and parts.scheme not in _WITH_PATH) or parts.fragment or "@" in parts.netloc:
         raise UsageError(f"{text!r} is no address: write {schemes[0]}://host:port")
-    return Target(parts.scheme, parts.hostname, default_port if port is None else port)
+    if port is None and default_port is None:
+        raise UsageError(f"{text!r} names no port: write {parts.scheme}://host:port")
+    return Target(parts.scheme, parts.hostname, port if port is not None else default_port or 0, path if parts.scheme in _WITH_PATH else "")
 
 
 def _parse_path(text: str) -> Target:

@@ -5,29 +5,92 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable
+from typing import Final, Protocol
 
-from wirelake.transports import tcp, unix
+from wirelake.transports import tcp, udp_stream, unix, websocket
 from wirelake.transports.address import UNIX, Target
+from wirelake.transports.stream import Stream
 
-__all__ = ["accept", "connect", "listen"]
+__all__ = ["SCHEMES", "Arrival", "Listener", "connect", "listen"]
+
+SCHEMES: Final = ("tcp", "tls", "ws", "wss", UNIX, "udp")
+"""What an address may begin with."""
 
 
-async def connect(target: Target, tls: ssl.SSLContext | None = None) -> tcp.TcpStream:
-    """Open a connection; raises OSError (ssl.SSLError is one)."""
+class Listener(Protocol):
+    """Something that listens."""
+
+    port: int
+    """Where, if it has a port."""
+
+    async def run(self) -> None:
+        """What it has to do itself as long as there are connections; returns at once if that is nothing."""
+
+    def close(self) -> None:
+        """Stop listening; closing twice does nothing."""
+
+
+class Arrival(Protocol):
+    """Somebody who connected, and with whom nobody has talked yet."""
+
+    async def stream(self) -> Stream:
+        """The stream, once the transport's own handshake is done; raises OSError if it fails."""
+
+    def close(self) -> None:
+        """Turn them away."""
+
+
+class SocketArrival:
+    """A socket that was accepted."""
+
+    def __init__(self, sock: socket.socket, scheme: str, tls: ssl.SSLContext | None) -> None:
+        self._sock = sock
+        self._scheme = scheme
+        self._tls = tls
+
+    async def stream(self) -> Stream:
+        """See Arrival."""
+        stream = await tcp.accept(self._sock, self._tls, unix.UnixStream if self._scheme == UNIX else tcp.TcpStream)
+        return await websocket.accept(stream, self._scheme) if self._scheme in ("ws", "wss") else stream
+
+    def close(self) -> None:
+        """See Arrival."""
+        self._sock.close()
+
+
+class DatagramArrival:
+    """An address that somebody spoke from."""
+
+    def __init__(self, stream: udp_stream.DatagramStream) -> None:
+        self._stream = stream
+
+    async def stream(self) -> Stream:
+        """See Arrival."""
+        return self._stream
+
+    def close(self) -> None:
+        """See Arrival."""
+        self._stream.abort()
+
+
+async def connect(target: Target, tls: ssl.SSLContext | None = None) -> Stream:
+    """Open a connection; raises OSError."""
     if target.scheme == UNIX:
-        return await unix.connect(target.host, tls)
-    return await tcp.connect(target.host, target.port, tls)
+        return await unix.connect(target.host)
+    if target.scheme == "udp":
+        return await udp_stream.connect(target.host, target.port)
+    stream = await tcp.connect(target.host, target.port, tls)
+    return await websocket.connect(stream, target) if target.scheme in ("ws", "wss") else stream
 
 
-async def listen(target: Target, accepted: Callable[[socket.socket], None]) -> tcp.Listener:
+async def listen(target: Target, tls: ssl.SSLContext | None, accepted: Callable[[Arrival], None]) -> Listener:
     """Accept connections until the listener is closed; raises OSError."""
+    if target.scheme == "udp":
+        return await udp_stream.listen(target.host, target.port, lambda stream: accepted(DatagramArrival(stream)))
+
+    def take(sock: socket.socket) -> None:
+        accepted(SocketArrival(sock, target.scheme, tls))
+
     if target.scheme == UNIX:
-        return await unix.listen(target.host, accepted)
-    return await tcp.listen(target.host, target.port, accepted)
-
-
-async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None) -> tcp.TcpStream:
-    """The stream of an accepted socket; raises OSError."""
-    if sock.family == socket.AF_UNIX:
-        return await tcp.accept(sock, tls, unix.UnixStream)
-    return await tcp.accept(sock, tls)
+        return await unix.listen(target.host, take)
+    return await tcp.listen(target.host, target.port, take)

@@ -1,23 +1,23 @@
-"""The one interface under every peer that talks over a stream. It refuses to know sockets: `tcp.py` and `memory.py` do."""
+"""The one interface under every peer that talks over a stream. It refuses to know sockets: `tcp.py`, `unix.py` and `memory.py` do."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-__all__ = ["CHUNK", "Address", "Stream"]
+__all__ = ["CHUNK", "Address", "MessageStream", "Stream"]
 
 CHUNK = 256 * 1024
 """Bytes read in one go at most."""
 
 Address = tuple[str, int]
-"""Host and port; a memory stream's host is `memory`."""
+"""Host and port; a memory stream's host is `memory`, a Unix socket's is its path, with port 0."""
 
 
 class Stream(Protocol):
     """Bytes both ways, in order."""
 
     kind: str
-    """`tcp`, `tls` or `memory`."""
+    """`tcp`, `tls`, `ws`, `wss`, `unix`, `udp` or `memory`."""
     local: Address
     remote: Address
 
@@ -46,3 +46,11 @@ class Stream(Protocol):
 
     def abort(self) -> None:
         """Close at once; what is queued is lost."""
+
+
+@runtime_checkable
+class MessageStream(Stream, Protocol):
+    """A stream that keeps messages apart: what is sent as one arrives as one, though it may be read in any pieces."""
+
+    def send_messages(self, messages: list[bytes]) -> None:
+        """Queue messages; each stays whole."""

@@ -92,6 +92,9 @@ class Listener:
         for sock in sockets:
             self._loop.add_reader(sock, self._take, sock)
 
+    async def run(self) -> None:
+        """The loop accepts: there is nothing to do."""
+
     def close(self) -> None:
         """Stop listening; closing twice does nothing."""
         for sock in self._sockets:

@@ -132,6 +132,10 @@ class UdpEndpoint:
 
     async def close(self) -> None:
         """See Endpoint."""
+        self.abort()
+
+    def abort(self) -> None:
+        """Close without waiting for anything; there is nothing to wait for."""
         self._closed = True
         self._lost = self.lost
         for waiting in (self._reading, self._writing):

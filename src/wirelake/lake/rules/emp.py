@@ -11,12 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import FINDING, breaches, odd
+from wirelake.lake.manners import Manners, omissions
 from wirelake.lake.pairing import REPEATS, UNMATCHED
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 __all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "by_fields", "greetings", "guards"]
 
@@ -28,6 +29,10 @@ ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.BODY_IGNORED)
 
 _SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault.ERROR_NOT_UTF8)
 """EMP-22: an error that cannot be read is answered by closing without a word, and is a parting all the same."""
+
+
+MANNERS: Final = Manners(Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS, Fault.CLOSED_WITHOUT_PARTING, _SILENT_CLOSE)
+"""EMP-29, EMP-43: say hello in time, end with bye or error."""
 
 
 def by_fields(emp: DataFrame) -> DataFrame:
@@ -74,40 +79,9 @@ def out_of_step(messages: DataFrame) -> DataFrame:
     return stepped.withColumn("rule", rule).where(sql.col("rule").isNotNull()).select(*FINDING)
 
 
-def missed(facts: DataFrame) -> DataFrame:
-    """What was not done on a connection: EMP-43, end with bye or error; EMP-29, say hello in time, unless somebody left first."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    deadline = sql.col("opened.ts") + sql.make_dt_interval(secs=sql.lit(HANDSHAKE_SECONDS))
-    client_in_time, server_in_time, parted_in_time = (
-        sql.coalesce(sql.col(when) <= sql.col("deadline"), sql.lit(False)) for when in ("client_greeted", "server_greeted", "parting.ts")
-    )
-    is_late = (sql.col("last_seen") > sql.col("deadline")) & ~parted_in_time & ~(client_in_time & server_in_time)
-    late_side = sql.when(server_in_time, "to_server").when(client_in_time, "to_client")
-    silent = sql.array(*(sql.lit(fault.name) for fault in _SILENT_CLOSE))
-    is_cut = sql.col("closed").isNotNull() & sql.col("parting").isNull() & ~sql.arrays_overlap("spoilt_by", silent)
-    cut_side = sql.when(sql.col("closed.by") == "client", "to_server").when(sql.col("closed.by") == "server", "to_client")
-
-    def finding(fault: Fault, ts: Column, direction: Column, event: str) -> Column:
-        place = (sql.col(f"{event}.{name}").alias(name) for name in ("source", "offset"))
-        return sql.struct(sql.lit(fault.name).alias("rule"), ts.alias("ts"), direction.alias("direction"), *place)
-
-    found = sql.array(
-        sql.when(is_late, finding(Fault.HANDSHAKE_TIMEOUT, sql.col("deadline"), late_side, "opened")),
-        sql.when(is_cut, finding(Fault.CLOSED_WITHOUT_PARTING, sql.col("closed.ts"), cut_side, "closed")),
-    )
-    return (
-        facts.withColumn("deadline", deadline)
-        .select("session_id", "protocol", sql.explode(sql.array_compact(found)).alias("found"))
-        .select("session_id", "protocol", "found.*")
-        .withColumns({"message_id": sql.lit(None).cast("binary"), "length": sql.lit(0).cast("long")})
-        .select(*FINDING)
-    )
-
-
 def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
-    return [mismatched(paired), out_of_step(messages), missed(facts)]
+    return [mismatched(paired), out_of_step(messages), omissions(facts, MANNERS)]
 
 
 def greetings(emp: DataFrame) -> DataFrame:

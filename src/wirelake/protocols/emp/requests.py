@@ -5,22 +5,18 @@ It refuses to know messages and bytes, but for responses held back until their t
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from enum import Enum, auto
 from typing import Final
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.expiries import Expiries
 
 __all__ = ["LAST_ID", "Asked", "Match", "Served"]
 
 LAST_ID: Final = (1 << 64) - 1
 """EMP-13: after this identifier there is none."""
-
-
-SLACK: Final = 1024
-"""Expiries of answered requests that may lie about before they are cleared away."""
 
 
 class Match(Enum):
@@ -37,7 +33,7 @@ class Asked:
     def __init__(self, max_abandoned: int) -> None:
         self._last_id = 0
         self._pending: set[int] = set()
-        self._expiries: list[tuple[float, int]] = []
+        self._expiries: Expiries[int] = Expiries()
         self._abandoned: dict[int, None] = {}
         self._max_abandoned = max_abandoned
 
@@ -56,15 +52,13 @@ class Asked:
         self._last_id = request_id
         self._pending.add(request_id)
         if expiry is not None:
-            heapq.heappush(self._expiries, (expiry, request_id))
-            if len(self._expiries) > 2 * len(self._pending) + SLACK:  # most of it was answered long ago
-                self._expiries = [one for one in self._expiries if one[1] in self._pending]
-                heapq.heapify(self._expiries)
+            self._expiries.set(request_id, expiry)
 
     def match(self, request_id: int) -> Match:
         """A response came: whose? It is answered now (EMP-16: one late response is swallowed, then forgotten)."""
         if request_id in self._pending:
             self._pending.remove(request_id)
+            self._expiries.drop(request_id)
             return Match.PENDING
         if request_id in self._abandoned:
             del self._abandoned[request_id]
@@ -75,6 +69,7 @@ class Asked:
         """EMP-16: nobody waits for the answer any more."""
         if request_id in self._pending:
             self._pending.remove(request_id)
+            self._expiries.drop(request_id)
             self._abandoned[request_id] = None
             while len(self._abandoned) > self._max_abandoned:
                 del self._abandoned[next(iter(self._abandoned))]
@@ -82,17 +77,13 @@ class Asked:
     @property
     def deadline(self) -> float | None:
         """When the first pending request expires."""
-        while self._expiries and self._expiries[0][1] not in self._pending:
-            heapq.heappop(self._expiries)
-        return self._expiries[0][0] if self._expiries else None
+        return self._expiries.first
 
     def expire(self, now: float) -> list[int]:
         """Give up what is due."""
-        due = []
-        while (deadline := self.deadline) is not None and now >= deadline:
-            request_id = heapq.heappop(self._expiries)[1]
+        due = self._expiries.take(now)
+        for request_id in due:
             self.abandon(request_id)
-            due.append(request_id)
         return due
 
     def clear(self) -> None:

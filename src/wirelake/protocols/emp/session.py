@@ -56,8 +56,9 @@ from wirelake.protocols.emp.scanner import (
     REQUEST,
     REQUEST_ID,
 )
-from wirelake.protocols.emp.wire import LONGEST_TEXT, blocks, buffer, encode, fit, message
+from wirelake.protocols.emp.wire import LONGEST_TEXT, blocks, buffer, encode, message
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
+from wirelake.protocols.utf8 import fit
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 

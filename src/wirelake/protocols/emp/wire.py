@@ -48,6 +48,7 @@ from wirelake.protocols.emp.scanner import (
     walk,
 )
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS
+from wirelake.protocols.utf8 import fit
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -58,7 +59,6 @@ __all__ = [
     "decode",
     "encode",
     "find",
-    "fit",
     "message",
     "pack",
     "plain",
@@ -200,7 +200,7 @@ def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
         elif isinstance(message, Hello):
             kind, body = 0, bytes((message.version, 0, 0, 0))
         elif isinstance(message, Error):
-            text = fit(message.message)
+            text = fit(message.message, LONGEST_TEXT)
             kind = 4
             body = _ERROR_BODY.pack(message.error_code, message.extension_id, message.extension_error_code, len(text)) + text
         else:
@@ -220,9 +220,3 @@ def _block(extension: Extension, more: bool, bias: int) -> bytes:
     if isinstance(extension, Compression):
         return _COMPRESSION_BLOCK.pack(12 - bias, 1, flag, extension.scheme)
     return _ENVELOPE.pack(HEADER + len(extension.content) - bias, extension.id, flag) + extension.content
-
-
-def fit(text: str, most: int = LONGEST_TEXT) -> bytes:
-    """EMP-40: the text as UTF-8, cut at a character so that its length fits."""
-    data = text.encode()
-    return data if len(data) <= most else data[:most].decode(errors="ignore").encode()

@@ -1,0 +1,237 @@
+"""YAMP from the command line: `serve`, `call`, `send` and `listen`. Bodies are JSON here, whatever they are on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from wirelake.cli.exits import ExitCode
+from wirelake.cli.flags import connection_flags, server_flags
+from wirelake.cli.live import recording, until_told
+from wirelake.cli.terminal import say
+from wirelake.errors import UsageError
+from wirelake.protocols.kernel import use_compiled
+from wirelake.transports.address import ENCRYPTED
+from wirelake.transports.tls import client_context, server_context
+
+if TYPE_CHECKING:
+    from wirelake.peers.yamp import Call, Heard, Live, Peer
+    from wirelake.protocols.yamp.options import Options
+
+__all__ = ["call", "listen", "send", "serve"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _serializer_flag(command: F) -> F:
+    """What bodies are in on the wire."""
+    return click.option(
+        "--serializer", "serializer", default="json", show_default=True, help="What bodies are in: json, msgpack, bson, cbor or xml."
+    )(command)
+
+
+@click.command("yamp")
+@click.argument("address", default="tcp://127.0.0.1:8888")
+@click.option("--echo", "echo", is_flag=True, help="Answer every request with its own body.")
+@_serializer_flag
+@server_flags
+def serve(address: str, echo: bool, serializer: str, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> int:
+    """Offer a service to try clients with, and print each event and request that arrives as one JSON object. Ctrl-C ends it.
+
+    It answers requests of echo, sum ([1, 2]), count ({"to": 3, "seconds": 1}, with progress), fail and sleep (seconds).
+
+    \b
+    ADDRESS  Where to listen: tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path; port 0 is any free one.
+    """
+    if address.partition("://")[0] in ENCRYPTED and cert is None:
+        raise UsageError("tls:// and wss:// need --cert")
+    use_compiled()
+    asyncio.run(_serve(address, echo, serializer, quiet, record, cert, key))
+    return ExitCode.OK
+
+
+async def _serve(address: str, echo: bool, serializer: str, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> None:
+    from wirelake.peers import yamp  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.yamp.showcase import showcase  # noqa: PLC0415
+
+    service = yamp.Service() if echo else showcase()
+    if echo:
+        service.otherwise(lambda asked: asked.body)
+    told = None if quiet else _show_request
+    if not quiet:
+        service.on(">", _show_event)
+    with recording(record, "yamp") as recorder:
+        live = yamp.Live(session=_options(serializer), service=service, recorder=recorder, on_request=told)
+        async with yamp.serve(address, live=live, tls=None if cert is None else server_context(cert, key)) as server:
+            say(f"listening at {server.address}; Ctrl-C ends it")
+            await until_told()
+            say("closing")
+
+
+@click.command("yamp")
+@click.argument("address")
+@click.argument("uri")
+@click.argument("body", default="null")
+@click.option("--progress", "progress", is_flag=True, help="Ask for progress, and print each step as a line of its own.")
+@click.option("--timeout", "timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait; 0: for ever.")
+@click.option("--follow", "follow", is_flag=True, help="Go where a server redirects to.")
+@_serializer_flag
+@connection_flags
+def call(
+    address: str,
+    uri: str,
+    body: str,
+    progress: bool,
+    timeout: float,
+    follow: bool,
+    serializer: str,
+    ca_file: Path | None,
+    insecure: bool,
+    record: Path | None,
+) -> int:
+    """Send one request and print the answer as JSON; Ctrl-C gives it up.
+
+    \b
+    ADDRESS  tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path.
+    URI      What is asked for.
+    BODY     JSON, or - for standard input; null unless it is given.
+    """
+    asked = _body(body)
+
+    async def ask() -> None:
+        async with _connected(address, serializer, follow, ca_file, insecure, record) as peer:
+            if progress:
+                pending = await peer.ask(uri, asked, timeout=timeout or math.inf)
+                async for step in pending:
+                    _print(step)
+                _print(await pending.answer())
+            else:
+                _print(await peer.request(uri, asked, timeout=timeout or math.inf))
+
+    asyncio.run(ask())
+    return ExitCode.OK
+
+
+@click.command("yamp")
+@click.argument("address")
+@click.argument("uri")
+@click.argument("bodies", nargs=-1)
+@_serializer_flag
+@connection_flags
+def send(
+    address: str, uri: str, bodies: tuple[str, ...], serializer: str, ca_file: Path | None, insecure: bool, record: Path | None
+) -> int:
+    """Send events, then close.
+
+    \b
+    ADDRESS  tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path.
+    URI      What they are called.
+    BODIES   JSON, one event each, or - for standard input; without any, one event with null.
+    """
+    events = [_body(body) for body in bodies or ("null",)]
+
+    async def tell() -> None:
+        async with _connected(address, serializer, False, ca_file, insecure, record) as peer:
+            for event in events:
+                await peer.send(uri, event)
+
+    asyncio.run(tell())
+    return ExitCode.OK
+
+
+@click.command("yamp")
+@click.argument("address")
+@click.argument("pattern", default=">")
+@click.option("-c", "--count", "count", type=click.IntRange(min=1), help="Stop after so many events.")
+@_serializer_flag
+@connection_flags
+def listen(
+    address: str, pattern: str, count: int | None, serializer: str, ca_file: Path | None, insecure: bool, record: Path | None
+) -> int:
+    """Connect, and print the events that a server sends, one JSON object per line, until it closes or Ctrl-C.
+
+    \b
+    ADDRESS  tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path.
+    PATTERN  Which events: news.* has any one word at the star, news.> anything below news.
+    """
+
+    async def hear() -> None:
+        async with (
+            _connected(address, serializer, False, ca_file, insecure, record) as peer,
+            peer.subscribe(pattern) as events,
+            asyncio.TaskGroup() as group,
+        ):
+            say(f"connected to {address}; Ctrl-C ends it")
+            told = group.create_task(until_told())
+            told.add_done_callback(lambda _: events.close())
+            seen = 0
+            async for event in events:
+                _show_event(event)
+                seen += 1
+                if seen == count:
+                    break
+            told.cancel()
+            if peer.ended is not None:
+                say(str(peer.ended.reason()))
+
+    asyncio.run(hear())
+    return ExitCode.OK
+
+
+@asynccontextmanager
+async def _connected(
+    address: str, serializer: str, follow: bool, ca_file: Path | None, insecure: bool, record: Path | None
+) -> AsyncIterator[Peer]:
+    """A connected peer, recorded if a file was named."""
+    from wirelake.peers.yamp import Live, connect  # noqa: PLC0415 - only who talks pays for it
+
+    wants_tls = follow or address.partition("://")[0] in ENCRYPTED
+    tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
+    with recording(record, "yamp") as recorder:
+        live: Live = Live(session=_options(serializer), recorder=recorder)
+        async with connect(address, live=live, tls=tls, follow_redirects=follow) as peer:
+            yield peer
+
+
+def _options(serializer: str) -> Options:
+    from wirelake.protocols.yamp.formats import installed  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.yamp.options import Options  # noqa: PLC0415
+
+    known = installed()
+    if serializer not in known:
+        raise UsageError(f"--serializer {serializer}: there are {', '.join(known)}; more with `pip install wirelake[formats]`")
+    return Options(serializer=serializer, serializers=known)
+
+
+def _body(text: str) -> Any:
+    """JSON from an argument, or from standard input for `-`."""
+    data = sys.stdin.buffer.read() if text == "-" else text.encode()
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError as reason:
+        raise UsageError(f"the body is not JSON: {reason}; write a text as '\"text\"'") from None
+
+
+def _print(value: Any) -> None:
+    print(msgspec.json.encode(value, enc_hook=str).decode(), flush=True)
+
+
+def _show_event(event: Heard) -> None:
+    _print({"from": _place(event.peer), "event": event.uri, "body": event.body})
+
+
+def _show_request(asked: Call) -> None:
+    _print({"from": _place(asked.peer), "request": asked.uri, "progressive": asked.progressive, "body": asked.body})
+
+
+def _place(peer: Peer) -> str:
+    host, port = peer.stream.remote
+    return f"{host}:{port}" if port else host

@@ -1,0 +1,95 @@
+"""YAMP live: a client makes a peer, a server many, over any of the transports.
+
+```
+service = Service()
+service.request("sum", lambda call: sum(call.body))
+
+async with serve("ws://127.0.0.1:8888", service) as server:
+    async with connect(server.address) as peer:
+        print(await peer.request("sum", [1, 2], timeout=1))
+```
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from wirelake.errors import UsageError
+from wirelake.peers.backoff import Backoff
+from wirelake.peers.client import Client
+from wirelake.peers.server import Server
+from wirelake.peers.yamp.asking import Ask
+from wirelake.peers.yamp.group import Group, fan_out
+from wirelake.peers.yamp.live import DEFAULT_LIVE, Live
+from wirelake.peers.yamp.peer import Peer
+from wirelake.peers.yamp.service import Call, Heard, Service
+from wirelake.protocols.yamp.conversation import Speaker
+from wirelake.protocols.yamp.messages import DEFAULT_PORT
+from wirelake.protocols.yamp.redirect import follow
+from wirelake.transports.address import ENCRYPTED, Target, parse
+from wirelake.transports.reach import SCHEMES
+
+__all__ = ["DEFAULT_LIVE", "Ask", "Call", "Group", "Heard", "Live", "Peer", "Service", "YampServer", "connect", "fan_out", "serve"]
+
+_FOLLOWED: Final = ("tcp", "tls", "ws", "wss")
+
+
+class YampServer(Server[Peer]):
+    """A server that can tell everybody something."""
+
+    def broadcast(self, uri: str, body: Any = None, *, to: Callable[[Peer], bool] | None = None) -> int:
+        """YAMP-46: send an event to every peer, or to those chosen; says how many got it. For some of them use a `Group`."""
+        return fan_out([peer for peer in self.peers if to is None or to(peer)], uri, body)
+
+
+def connect(
+    address: str,
+    service: Service | None = None,
+    *,
+    live: Live = DEFAULT_LIVE,
+    tls: ssl.SSLContext | None = None,
+    reconnect: Backoff | None = None,
+    follow_redirects: bool = False,
+    connect_timeout: float = 10.0,
+) -> Client[Peer]:
+    """A client of the server at tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path; use it with `async with`.
+
+    Redirects are followed only if that is wanted, and within the limits of YAMP-22; else the url is in the error.
+    """
+    target = parse(address, DEFAULT_PORT, SCHEMES)
+    if tls is not None and target.scheme not in ENCRYPTED and not follow_redirects:
+        raise UsageError(f"{target}: a TLS context belongs to tls:// or wss://")
+    live = live if service is None else msgspec.structs.replace(live, service=service)
+    return Client(
+        target,
+        lambda stream: Peer(Speaker.CLIENT, stream, live),
+        tls=tls,
+        reconnect=reconnect,
+        connect_timeout=connect_timeout,
+        follow=_follow if follow_redirects else None,
+    )
+
+
+def serve(
+    address: str,
+    service: Service | None = None,
+    *,
+    live: Live = DEFAULT_LIVE,
+    tls: ssl.SSLContext | None = None,
+    max_connections: int = 10_000,
+) -> YampServer:
+    """A server at tcp://, tls://, ws://, wss:// or udp://host:port (port 0: any free one), or unix:///path; use it with `async with`."""
+    target = parse(address, DEFAULT_PORT, SCHEMES)
+    if (target.scheme in ENCRYPTED) != (tls is not None):
+        raise UsageError(f"{target}: give a TLS context with tls:// and wss://, and with no other")
+    live = live if service is None else msgspec.structs.replace(live, service=service)
+    return YampServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, max_connections=max_connections)
+
+
+def _follow(url: str, target: Target, hops: int) -> Target:
+    """YAMP-22: where a redirect leads, if it may be followed."""
+    return parse(follow(url, target.scheme, hops), DEFAULT_PORT, _FOLLOWED)

@@ -1,0 +1,78 @@
+"""Events brought to their listeners, one after the other and in order (YAMP-48), however long a listener takes.
+
+It refuses to know sessions: it is given what was heard, and where to leave work that takes time.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from wirelake.peers.workload import Workload
+from wirelake.peers.yamp.service import Heard, Listener
+
+__all__ = ["Attendance"]
+
+log = logging.getLogger("wirelake.yamp")
+
+
+class Attendance:
+    """What one peer has told and its listeners have not heard of yet."""
+
+    def __init__(self, work: Workload, refused: Callable[[Heard, str], None]) -> None:
+        self._work = work
+        self._refused = refused
+        self._queue: deque[tuple[Heard, list[Listener], int]] = deque()
+        self._busy = False
+
+    def bring(self, heard: Heard, listeners: list[Listener], size: int) -> None:
+        """Tell the listeners now, or as soon as they have heard what came before."""
+        if self._busy:
+            self._queue.append((heard, listeners, size))
+            self._work.put(size)
+            return
+        for place, listener in enumerate(listeners):
+            if (slow := self._tell(listener, heard)) is not None:
+                self._busy = True
+                self._work.attend(self._go_on(slow, heard, listeners[place + 1 :]), size)
+                return
+
+    async def _go_on(self, slow: Awaitable[Any], heard: Heard, listeners: list[Listener]) -> None:
+        """Finish one event, then all that came meanwhile."""
+        try:
+            await self._finish(slow, heard)
+            await self._tell_all(listeners, heard)
+            while self._queue:
+                heard, listeners, size = self._queue.popleft()
+                self._work.taken(size)
+                await self._tell_all(listeners, heard)
+        finally:
+            self._busy = False
+
+    async def _tell_all(self, listeners: list[Listener], heard: Heard) -> None:
+        for listener in listeners:
+            if (slow := self._tell(listener, heard)) is not None:
+                await self._finish(slow, heard)
+
+    def _tell(self, listener: Listener, heard: Heard) -> Awaitable[Any] | None:
+        """Call a listener; what it still has to do is given back. Its failure is its own."""
+        try:
+            result = listener.handle(listener.fit(heard))
+        except msgspec.ValidationError as reason:  # YAMP-44
+            self._refused(heard, str(reason))
+        except Exception:
+            log.exception("a listener to %r failed for an event from %s", listener.pattern, heard.peer.stream.remote)
+        else:
+            return result if inspect.isawaitable(result) else None
+        return None
+
+    async def _finish(self, slow: Awaitable[Any], heard: Heard) -> None:
+        try:
+            await slow
+        except Exception:
+            log.exception("a listener failed for an event %r from %s", heard.uri, heard.peer.stream.remote)

@@ -1,0 +1,238 @@
+"""What YAMP messages look like as table rows: every field of the specification by its name, and the vocabulary all protocols share.
+
+It refuses to know files, sessions and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. Only what needs a
+library (broken UTF-8, the serializers) is looked at one by one, and only on the rows that have it.
+
+Which serializer bodies are in, the bytes say themselves: the first message of either direction is the handshake, or its echo, and names
+it. `negotiated` reads that off the rows of many speakers; who scans a connection in several goes keeps what it learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from wirelake.protocols.arrow import Array, Columns, binary, field, hexes, integers, names, nulls, truths
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.formats import installed
+from wirelake.protocols.yamp.messages import TYPES, MessageType, ResponseType, name_of
+from wirelake.protocols.yamp.scanner import (
+    BODY,
+    BODY_LENGTH,
+    CODE,
+    ODD_BODY,
+    ODDITIES,
+    PART_COLUMNS,
+    ROW_COLUMNS,
+    UID_SIZE,
+    URI,
+    URI_LENGTH,
+    Limits,
+)
+from wirelake.protocols.yamp.serializers import STANDARD, Serializer
+
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Tongues", "columns", "negotiated", "readable"]
+
+SCHEMA: Final = pa.schema(
+    [
+        field("size", pa.int64(), "Message: bytes of the whole message"),
+        field("type", pa.int16(), "Message: its type, 0 to 8"),
+        field("type_name", pa.string(), "Message: the name of the type"),
+        field("version", pa.int32(), "0x00 system.handshake: the version; 1 is 1.0 (YAMP-2)"),
+        field("serializer", pa.string(), "0x00 system.handshake: the name of the serializer; empty is the server's default (YAMP-5)"),
+        field("payload", pa.binary(), "0x01 system.ping, 0x02 system.pong: the payload"),
+        field("reason", pa.string(), "0x03 system.close: the reason; replacement characters where it is not UTF-8 (YAMP-16)"),
+        field("url", pa.string(), "0x04 system.close-redirect: where the client shall go"),
+        field("uid", pa.binary(), "UserMessageHeader: 16 bytes that name this message"),
+        field("uri", pa.string(), "UserMessageHeader: the uri (name) of the user message"),
+        field("progressive", pa.bool_(), "0x06 request: whether progress is wanted; any number but 0 is true (YAMP-28)"),
+        field("request_uid", pa.binary(), "0x07 cancel, 0x08 response: the uid of the request"),
+        field("kill", pa.bool_(), "0x07 cancel: interrupt, and answer nothing"),
+        field("response_type", pa.int16(), "0x08 response: 0 done, 1 error, 2 progress, 3 cancelled"),
+        field("response_type_name", pa.string(), "0x08 response: the name of the type; null for one that is unknown (YAMP-36)"),
+        field("body", pa.binary(), "UserMessageBody: as the serializer made it; empty is no body (YAMP-31)"),
+        field("body_serializer", pa.string(), "UserMessageBody: the serializer that was agreed on; null if it was not seen"),
+        field("fault", pa.string(), "The first rule this message breaks by itself; see violations"),
+        field(
+            "oddities",
+            pa.int32(),
+            "Bits for what is tolerated: 1 an odd truth value (YAMP-28), 2 an empty uri (YAMP-26), 4 a reason that is not UTF-8"
+            " (YAMP-16), 8 an empty serializer (YAMP-5), 16 a body that the serializer refuses (YAMP-44), if bodies were looked at",
+        ),
+    ]
+)
+"""The columns of table `yamp` that are YAMP's own."""
+
+FAULTS: Final[dict[int, str]] = {fault.value: fault.name for fault in Fault}
+_NAMES: Final = {number.value: name_of(message) for message, number in TYPES.items()}
+_RESPONSES: Final = {kind.value: kind.name.lower() for kind in ResponseType}
+_KINDS: Final = ("handshake", "keepalive", "keepalive", "close", "close", "event", "request", "cancel", "response", "progress")
+"""By message type; the last one is a response that reports progress. One that says `cancelled` is the outcome of its request."""
+_UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
+_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
+"""Checks that bytes are JSON without making anything of it."""
+_JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
+_MSGPACK_STARTS: Final = np.array([*range(0x80, 0xA0), *range(0xDC, 0xE0)], np.uint8)
+"""What a JSON object or array, and a map or array of msgpack, begins with."""
+
+
+class Tongues(msgspec.Struct, frozen=True):
+    """Which serializer the body of each row is in: `names[codes[row]]`; code -1 is not known."""
+
+    codes: Array
+    names: tuple[str, ...]
+
+    def where(self, chosen: Array) -> Tongues:
+        """The same of some of the rows."""
+        return Tongues(self.codes[chosen], self.names)
+
+
+def readable(rows: Array) -> Array:
+    """Which rows are messages, whatever else is wrong with them."""
+    return ~np.isin(rows[:, FAULT], _UNREADABLE)
+
+
+def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[int, str]) -> Tongues:
+    """The serializer of each row: that of its speaker's last handshake, before that the one `known` of the speaker.
+
+    `speakers` says for each row who speaks, one number for each direction of each connection; rows of one speaker are in order. `known` is
+    brought up to date: who scans a connection piece by piece keeps it for the next piece.
+    """
+    codes: dict[str, int] = {}
+    present, places = np.unique(speakers, return_inverse=True)
+    before = [codes.setdefault(known[speaker], len(codes)) if speaker in known else -1 for speaker in present.tolist()]
+    own = np.array(before, np.int32)[places]
+    greets = (rows[:, KIND] == MessageType.HANDSHAKE) & (rows[:, FAULT] == 0)
+    named = np.full(len(rows), -1, np.int32)
+    for index in np.flatnonzero(greets).tolist():
+        at = int(rows[index, BODY])
+        known[int(speakers[index])] = name = data[at : at + int(rows[index, BODY_LENGTH])].tobytes().decode()
+        named[index] = codes.setdefault(name, len(codes))
+    # All rows of a speaker together, each then takes what the last handshake before it said, unless that was another speaker's.
+    order = np.argsort(speakers, kind="stable")
+    place = np.arange(len(rows))
+    last = np.maximum.accumulate(np.where(greets[order], place, -1))
+    first = np.searchsorted(speakers[order], speakers[order])
+    own[order] = np.where(last >= first, named[order][last], own[order])
+    return Tongues(own, tuple(codes))
+
+
+def columns(
+    data: Array,
+    rows: Array,
+    parts: Array,  # noqa: ARG001 - as every room's
+    limits: Limits,  # noqa: ARG001
+    json_bodies: bool = True,
+    tongues: Tongues | None = None,
+    serializers: Mapping[str, Serializer] | None = None,
+) -> Columns:
+    """The messages of readable rows; bodies whose serializer is not known are read as what they look like."""
+    if tongues is None:
+        tongues = Tongues(np.full(len(rows), -1, np.int32), ())
+    kind, code = rows[:, KIND], rows[:, CODE]
+    is_user = kind >= MessageType.EVENT
+    is_response = kind == MessageType.RESPONSE
+    refers = kind >= MessageType.CANCEL
+    has_body = is_user & (kind != MessageType.CANCEL)
+    after = rows[:, URI] + rows[:, URI_LENGTH]
+    fault = names(rows[:, FAULT], FAULTS)
+    type_name = names(kind, _NAMES)
+    uri = _texts(data, rows[:, URI], rows[:, URI_LENGTH], is_user)
+    body = binary(data, rows[:, BODY], rows[:, BODY_LENGTH], has_body)
+    uids = np.full(len(rows), UID_SIZE)
+    texts, refused = nulls(pa.string(), len(rows)), np.zeros(len(rows), bool)
+    if json_bodies:
+        known = installed() if serializers is None else serializers
+        texts, refused = _json(data, rows, has_body & (rows[:, BODY_LENGTH] > 0), tongues, known)
+    own: dict[str, pa.Array] = {
+        "size": integers(rows[:, LENGTH], pa.int64()),
+        "type": integers(kind, pa.int16()),
+        "type_name": type_name,
+        "version": integers(code, pa.int32(), kind == MessageType.HANDSHAKE),
+        "serializer": _texts(data, rows[:, BODY], rows[:, BODY_LENGTH], kind == MessageType.HANDSHAKE),
+        "payload": binary(data, rows[:, BODY], rows[:, BODY_LENGTH], (kind == MessageType.PING) | (kind == MessageType.PONG)),
+        "reason": _reasons(data, rows, kind == MessageType.CLOSE),
+        "url": _texts(data, rows[:, BODY], rows[:, BODY_LENGTH], kind == MessageType.CLOSE_REDIRECT),
+        "uid": binary(data, rows[:, START] + 1, uids, is_user),
+        "uri": uri,
+        "progressive": truths(code, kind == MessageType.REQUEST),
+        "request_uid": binary(data, after, uids, refers),
+        "kill": truths(code, kind == MessageType.CANCEL),
+        "response_type": integers(code, pa.int16(), is_response),
+        "response_type_name": names(code, _RESPONSES, is_response),
+        "body": body,
+        "body_serializer": names(tongues.codes, tongues.names, has_body),
+        "fault": fault,
+        "oddities": integers(rows[:, ODDITIES] | np.where(refused, ODD_BODY, 0), pa.int32()),
+    }
+    is_progress = is_response & (code == ResponseType.PROGRESS)
+    reports_error = is_response & (code == ResponseType.ERROR)
+    shared: dict[str, pa.Array] = {
+        "kind": names(np.where(is_progress, len(_KINDS) - 1, kind), _KINDS),
+        "name": type_name,
+        "subject": uri,
+        "correlation_id": hexes(data, np.where(refers, after, rows[:, START] + 1), UID_SIZE, is_user & (kind != MessageType.EVENT)),
+        "status": names(np.where(rows[:, FAULT] != 0, 1, np.where(reports_error, 2, 0)), ("ok", "faulty", "error")),
+        "fault": fault,
+        "body": body,
+        "body_json": texts,
+        "verified": nulls(pa.bool_(), len(rows)),
+    }
+    return Columns(own, shared)
+
+
+def _texts(data: Array, starts: Array, lengths: Array, where: Array) -> pa.Array:
+    """Text that the scanner found to be UTF-8."""
+    return binary(data, starts, lengths, where).cast(pa.string())
+
+
+def _reasons(data: Array, rows: Array, where: Array) -> pa.Array:
+    texts: list[str | None] = [None] * len(rows)
+    for index in np.flatnonzero(where):
+        at, length = int(rows[index, BODY]), int(rows[index, BODY_LENGTH])
+        texts[index] = data[at : at + length].tobytes().decode(errors="replace")
+    return pa.array(texts, pa.string())
+
+
+def _json(data: Array, rows: Array, where: Array, tongues: Tongues, serializers: Mapping[str, Serializer]) -> tuple[pa.Array, Array]:
+    """Bodies as JSON text: those that are JSON as they came, others as their serializer reads them; and which ones it refused."""
+    texts: list[str | None] = [None] * len(rows)
+    refused = np.zeros(len(rows), bool)
+    view = data.data
+    for code in np.unique(tongues.codes[where]):
+        chosen = np.flatnonzero(where & (tongues.codes == code))
+        name = tongues.names[code] if code >= 0 else ""
+        for chosen_now, serializer in _readers(data[rows[chosen, BODY]], chosen, name, serializers):
+            for index, start, length in zip(
+                chosen_now.tolist(), rows[chosen_now, BODY].tolist(), rows[chosen_now, BODY_LENGTH].tolist(), strict=True
+            ):
+                texts[index] = text = _text(bytes(view[start : start + length]), serializer)
+                refused[index] = text is None and name != ""
+    return pa.array(texts, pa.string()), refused
+
+
+def _readers(first: Array, chosen: Array, name: str, serializers: Mapping[str, Serializer]) -> list[tuple[Array, Serializer | None]]:
+    """Which bodies are read by whom; None reads JSON. Without a name, what bodies look like must do, and nobody is to blame.
+
+    A name is missing if it was left to the server (YAMP-5), or if nobody heard the handshake.
+    """
+    if name == "json":
+        return [(chosen, None)]
+    if name:
+        return [(chosen, serializers[name])] if name in serializers else []
+    return [(chosen[np.isin(first, _JSON_STARTS)], None), (chosen[np.isin(first, _MSGPACK_STARTS)], STANDARD["msgpack"])]
+
+
+def _text(body: bytes, serializer: Serializer | None) -> str | None:
+    try:
+        if serializer is None:
+            _JSON.decode(body)
+            return body.decode()
+        return msgspec.json.encode(serializer.parse(body), enc_hook=str).decode()
+    except Exception:  # YAMP-44: whatever a serializer says of a body it cannot read; the bytes are in `body`
+        return None

@@ -1,0 +1,87 @@
+"""The conversation of YAMP as a table: who may say what when, and which rule a message breaks that may not be said.
+
+States are named from outside, so that client, server and the lake's auditor read the same table. It refuses to know bytes, time and
+what depends on data, such as which requests are in flight.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from wirelake.protocols.yamp.faults import Fault
+from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Event, Handshake, Message, Ping, Pong, Request, Response
+
+__all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
+
+
+class Speaker(IntEnum):
+    """Who opened the connection, and who accepted it."""
+
+    CLIENT = 0
+    SERVER = 1
+
+    @property
+    def other(self) -> Speaker:
+        """Who listens when this one speaks."""
+        return Speaker(1 - self)
+
+
+class State(IntEnum):
+    """How far the conversation is."""
+
+    CONNECTED = 0
+    """0x00 system.handshake: nobody has said anything."""
+    CLIENT_GREETED = 1
+    """The client has said what it wants; the server has not answered."""
+    OPEN = 2
+    """The server echoed the handshake: both sides may send events, ask and answer (YAMP-45)."""
+    CLIENT_LEFT = 3
+    """0x03 system.close: the client closed; what the server still had on its way may arrive."""
+    SERVER_LEFT = 4
+    CLOSED = 5
+
+
+INITIAL: Final = State.CONNECTED
+CLIENT: Final = Speaker.CLIENT
+SERVER: Final = Speaker.SERVER
+MESSAGES: Final[tuple[type[Message], ...]] = (Handshake, Ping, Pong, Close, CloseRedirect, Event, Request, Cancel, Response)
+_EXCHANGES: Final[tuple[type[Message], ...]] = (Ping, Pong, Event, Request, Cancel, Response)
+_PARTINGS: Final[tuple[type[Message], ...]] = (Close, CloseRedirect)
+
+TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
+    # 0x00 system.handshake: the client says what it wants, the server echoes it.
+    (State.CONNECTED, CLIENT, Handshake): State.CLIENT_GREETED,
+    (State.CLIENT_GREETED, SERVER, Handshake): State.OPEN,
+    # YAMP-11: a second handshake is ignored.
+    (State.CLIENT_GREETED, CLIENT, Handshake): State.CLIENT_GREETED,
+    (State.OPEN, CLIENT, Handshake): State.OPEN,
+    (State.OPEN, SERVER, Handshake): State.OPEN,
+    # YAMP-10: a client should wait for the echo; what it sent before is taken all the same.
+    **{(State.CLIENT_GREETED, CLIENT, exchange): State.CLIENT_GREETED for exchange in _EXCHANGES},
+    **{(State.OPEN, speaker, exchange): State.OPEN for speaker in Speaker for exchange in _EXCHANGES},
+    # 0x03 system.close, YAMP-9: a server may refuse or redirect at any moment, a client may close once it has greeted.
+    **{
+        (state, SERVER, parting): State.SERVER_LEFT
+        for state in (State.CONNECTED, State.CLIENT_GREETED, State.OPEN)
+        for parting in _PARTINGS
+    },
+    **{(state, CLIENT, Close): State.CLIENT_LEFT for state in (State.CLIENT_GREETED, State.OPEN)},
+    # YAMP-20: who stays may have spoken before the close reached them.
+    **{(State.CLIENT_LEFT, SERVER, message): State.CLIENT_LEFT for message in (Handshake, *_EXCHANGES)},
+    **{(State.SERVER_LEFT, CLIENT, message): State.SERVER_LEFT for message in (Handshake, *_EXCHANGES)},
+    **{(State.CLIENT_LEFT, SERVER, parting): State.CLOSED for parting in _PARTINGS},
+    (State.SERVER_LEFT, CLIENT, Close): State.CLOSED,
+}
+"""(state, speaker, message) -> next state. What is not here is forbidden."""
+
+_LEFT: Final = {CLIENT: (State.CLIENT_LEFT, State.CLOSED), SERVER: (State.SERVER_LEFT, State.CLOSED)}
+
+
+def refusal(state: State, speaker: Speaker, message: type[Message]) -> Fault:
+    """Which rule is broken by a message that TRANSITIONS does not have."""
+    if state in _LEFT[speaker]:
+        return Fault.SPOKE_AFTER_CLOSE  # YAMP-20
+    if message is CloseRedirect:
+        return Fault.REDIRECT_BY_CLIENT  # YAMP-21
+    return Fault.HANDSHAKE_EXPECTED  # YAMP-9, YAMP-53

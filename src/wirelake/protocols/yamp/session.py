@@ -1,0 +1,215 @@
+"""One side of a YAMP conversation: bytes and time in; bytes, events and a deadline out.
+
+After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for what the peer did; sending may
+raise LocalProtocolError or SessionClosed, for what the caller did. It refuses to know sockets and clocks: `now` is any steadily growing
+number of seconds, and random bytes come from `draw`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.yamp.bodies import Undecodable, pack, pack_text, unpack
+from wirelake.protocols.yamp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.yamp.events import (
+    CancelReceived,
+    Ended,
+    EventReceived,
+    ProgressReceived,
+    RequestExpired,
+    RequestReceived,
+    ResponseReceived,
+    ResponseSpoilt,
+)
+from wirelake.protocols.yamp.faults import Fault
+from wirelake.protocols.yamp.link import Link
+from wirelake.protocols.yamp.messages import Cancel, Event, Request, Response, ResponseType
+from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.yamp.requests import Asked, Pending, Served, Taken
+from wirelake.protocols.yamp.uids import Draw
+
+__all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
+
+
+class Session(Link):
+    """A conversation as one of its two speakers lives it."""
+
+    def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
+        super().__init__(speaker, options, draw=draw)
+        self._asked = Asked()
+        self._served = Served()
+        self._takers |= {
+            Event: self._take_event,
+            Request: self._take_request,
+            Cancel: self._take_cancel,
+            Response: self._take_response,
+        }
+
+    # What comes out.
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called next, whatever else happens."""
+        own, asked = super().deadline, self._asked.deadline
+        return asked if own is None else own if asked is None else min(own, asked)
+
+    @property
+    def pending(self) -> int:
+        """Requests of ours without an outcome."""
+        return len(self._asked)
+
+    @property
+    def serving(self) -> int:
+        """Requests of the peer without an outcome."""
+        return len(self._served)
+
+    def is_serving(self, request_uid: bytes) -> bool:
+        """Whether a request of the peer still wants an outcome: a killed one does not."""
+        return request_uid in self._served
+
+    # What the caller does.
+
+    def send(self, uri: str, body: Any = None) -> None:
+        """0x05 event: nobody answers it."""
+        self.send_packed(uri, self.pack(body))
+
+    def pack(self, body: Any) -> bytes:
+        """A body as this session's serializer writes it; raises LocalProtocolError if it refuses."""
+        return pack(self._serializer, body)
+
+    def send_packed(self, uri: str, body: bytes) -> None:
+        """0x05 event, with a body that was packed before: for one event to many."""
+        self._require_open()
+        self._say(Event(self._uids.next(), _checked(uri), body))
+
+    def request(self, uri: str, body: Any, now: float, *, timeout: float | None = None, progressive: bool = False) -> bytes:
+        """0x06 request: ask, and return the uid that the answers will carry. Timeout: None is the connection's, infinity is none."""
+        self._require_open()
+        uid = self._uids.next()
+        self._say(Request(uid, _checked(uri), progressive, pack(self._serializer, body)))
+        patience = self.options.request_timeout if timeout is None else timeout
+        self._asked.ask(uid, Pending(uri, progressive, None if patience == math.inf else patience), now)
+        return uid
+
+    def cancel(self, request_uid: bytes, *, kill: bool = False) -> bool:
+        """0x07 cancel: take a request back; killed, nobody waits for it any more (YAMP-34). False if it is not pending (YAMP-32)."""
+        pending = self._asked.get(request_uid)
+        if pending is None or self.ended is not None:
+            return False
+        self._say(Cancel(self._uids.next(), pending.uri, request_uid, kill))  # YAMP-27
+        if kill:
+            self._asked.drop(request_uid)
+        return True
+
+    def forget(self, request_uid: bytes) -> None:
+        """YAMP-41: nobody waits for the outcome any more, and the peer is not told; what still comes is ignored (YAMP-37)."""
+        self._asked.drop(request_uid)
+
+    def respond(self, request_uid: bytes, body: Any = None) -> None:
+        """0x08 response, done: the request succeeded."""
+        self._answer(request_uid, ResponseType.DONE, pack(self._serializer, body))
+
+    def respond_error(self, request_uid: bytes, body: Any) -> None:
+        """0x08 response, error: the request failed; the body says why (YAMP-40)."""
+        self._answer(request_uid, ResponseType.ERROR, pack(self._serializer, body))
+
+    def respond_failure(self, request_uid: bytes, text: str) -> None:
+        """0x08 response, error, with a text that any serializer can carry in some way."""
+        self._answer(request_uid, ResponseType.ERROR, pack_text(self._serializer, text))
+
+    def respond_cancelled(self, request_uid: bytes) -> None:
+        """0x08 response, cancelled: the peer took the request back, and nothing came of it. Without a body (YAMP-31)."""
+        self._answer(request_uid, ResponseType.CANCELLED, b"")
+
+    def report(self, request_uid: bytes, body: Any) -> bool:
+        """0x08 response, progress: a step on the way; False if the request did not ask for any (YAMP-29)."""
+        self._require_open()
+        taken = self._served.get(request_uid)
+        if taken.progressive:
+            self._say(Response(self._uids.next(), taken.uri, request_uid, ResponseType.PROGRESS, pack(self._serializer, body)))
+        return taken.progressive
+
+    # What the world does.
+
+    def tick(self, now: float) -> None:
+        """Time passed: timers that are due fire."""
+        super().tick(now)
+        for uid, pending in self._asked.expire(now):
+            self._events.append(RequestExpired(uid))
+            if self.options.kill_on_timeout:  # YAMP-41
+                self._say(Cancel(self._uids.next(), pending.uri, uid, True))
+
+    # Inside.
+
+    def _end(self, ended: Ended) -> None:
+        self._asked.clear()
+        self._served.clear()
+        super()._end(ended)
+
+    def _answer(self, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
+        self._require_open()
+        uri = self._served.get(request_uid).uri  # YAMP-27
+        self._say(Response(self._uids.next(), uri, request_uid, response_type, body))
+        self._served.drop(request_uid)
+
+    def _take_event(self, said: Event, _: float) -> None:
+        try:
+            self._events.append(EventReceived(said.uri, unpack(self._serializer, said.body), said.uid, len(said.body)))
+        except Undecodable as reason:  # YAMP-44
+            self._notice(Fault.BODY_UNDECODABLE, f"event {said.uri!r}: {reason}")
+
+    def _take_request(self, said: Request, _: float) -> None:
+        if said.uid in self._served:
+            if self.options.datagrams:  # YAMP-15
+                self._notice(Fault.REQUEST_REPEATED)
+            else:  # YAMP-25
+                self.fail(Fault.REQUEST_UID_IN_FLIGHT, said.uid.hex())
+            return
+        self._served.take(said.uid, Taken(said.uri, said.progressive))
+        try:
+            body = unpack(self._serializer, said.body)
+        except Undecodable as reason:  # YAMP-44
+            self._notice(Fault.BODY_UNDECODABLE, f"request {said.uri!r}: {reason}")
+            self.respond_failure(said.uid, f"the body cannot be read: {reason}")
+        else:
+            self._events.append(RequestReceived(said.uid, said.uri, body, said.progressive, len(said.body)))
+
+    def _take_cancel(self, said: Cancel, _: float) -> None:
+        if said.request_uid not in self._served:  # YAMP-32, YAMP-35
+            self._notice(Fault.CANCEL_UNMATCHED)
+            return
+        if said.kill:  # YAMP-34
+            self._served.drop(said.request_uid)
+        self._events.append(CancelReceived(said.request_uid, said.kill))
+
+    def _take_response(self, said: Response, now: float) -> None:
+        uid, pending = said.request_uid, self._asked.get(said.request_uid)
+        if pending is None:  # YAMP-37
+            self._notice(Fault.RESPONSE_UNMATCHED)
+            return
+        steps = said.response_type == ResponseType.PROGRESS
+        if steps and not pending.progressive:  # YAMP-29
+            self._notice(Fault.PROGRESS_UNASKED)
+            return
+        if steps:
+            self._asked.restart(uid, now)
+        else:  # YAMP-30
+            self._asked.drop(uid)
+        try:
+            body = unpack(self._serializer, said.body)
+        except Undecodable as reason:  # YAMP-44
+            if steps:
+                self._notice(Fault.BODY_UNDECODABLE, f"progress of {said.uri!r}: {reason}")
+            else:
+                self._events.append(ResponseSpoilt(uid, said.response_type, said.body, str(reason)))
+        else:
+            self._events.append(ProgressReceived(uid, body, len(said.body)) if steps else ResponseReceived(uid, said.response_type, body))
+
+
+def _checked(uri: str) -> str:
+    """YAMP-26: what we send has a uri."""
+    if not uri:
+        raise LocalProtocolError(Fault.URI_SIZE, "0 bytes")
+    return uri

@@ -1,0 +1,181 @@
+"""Bytes of YAMP to messages and back: `message` and `decode` build, `encode` writes.
+
+It refuses to know who speaks, what was said before, time, and what bodies mean; how the layout is read is `scanner.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from wirelake.errors import DecodeError, LocalProtocolError
+from wirelake.protocols.buffer import Buffer
+from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, START
+from wirelake.protocols.utf8 import fit
+from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.messages import (
+    Cancel,
+    Close,
+    CloseRedirect,
+    Event,
+    Handshake,
+    Message,
+    MessageType,
+    Ping,
+    Pong,
+    Request,
+    Response,
+)
+from wirelake.protocols.yamp.scanner import (
+    BODY,
+    BODY_LENGTH,
+    CODE,
+    DEFAULT_LIMITS,
+    PART_COLUMNS,
+    ROW_COLUMNS,
+    UID_SIZE,
+    URI,
+    URI_LENGTH,
+    Limits,
+    find,
+    scan,
+    sniff,
+    walk,
+)
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "LONGEST_REASON",
+    "LONGEST_STRING",
+    "Limits",
+    "buffer",
+    "decode",
+    "encode",
+    "find",
+    "message",
+    "scan",
+    "sniff",
+    "walk",
+]
+
+LONGEST_STRING: Final = 0xFF
+"""YAMP-6, YAMP-17, YAMP-26: what one byte of size can say of a serializer, a payload or a uri."""
+LONGEST_REASON: Final = 0xFFFF
+"""YAMP-20: what two bytes of size can say of a reason or a url."""
+LARGEST_BODY: Final = 0xFFFFFFFF
+"""YAMP-43: what four bytes of size can say."""
+
+
+def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as every room's
+    """The message of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
+    fault = row[FAULT]
+    if fault and fault in UNREADABLE:
+        raise DecodeError(Fault(fault), row[FAULT_AT])
+    return _BUILDERS[row[KIND]](data, row)
+
+
+def _body(data: bytes, row: Sequence[int]) -> bytes:
+    return data[row[BODY] : row[BODY] + row[BODY_LENGTH]]
+
+
+def _uid(data: bytes, row: Sequence[int]) -> bytes:
+    return data[row[START] + 1 : row[START] + 1 + UID_SIZE]
+
+
+def _uri(data: bytes, row: Sequence[int]) -> str:
+    return data[row[URI] : row[URI] + row[URI_LENGTH]].decode()
+
+
+def _request_uid(data: bytes, row: Sequence[int]) -> bytes:
+    at = row[URI] + row[URI_LENGTH]
+    return data[at : at + UID_SIZE]
+
+
+_BUILDERS: Final[dict[int, Callable[[bytes, Sequence[int]], Message]]] = {
+    MessageType.HANDSHAKE: lambda data, row: Handshake(row[CODE], _body(data, row).decode()),
+    MessageType.PING: lambda data, row: Ping(_body(data, row)),
+    MessageType.PONG: lambda data, row: Pong(_body(data, row)),
+    MessageType.CLOSE: lambda data, row: Close(_body(data, row).decode(errors="replace")),  # YAMP-16
+    MessageType.CLOSE_REDIRECT: lambda data, row: CloseRedirect(_body(data, row).decode()),
+    MessageType.EVENT: lambda data, row: Event(_uid(data, row), _uri(data, row), _body(data, row)),
+    MessageType.REQUEST: lambda data, row: Request(_uid(data, row), _uri(data, row), row[CODE] != 0, _body(data, row)),  # YAMP-28
+    MessageType.CANCEL: lambda data, row: Cancel(_uid(data, row), _uri(data, row), _request_uid(data, row), row[CODE] != 0),
+    MessageType.RESPONSE: lambda data, row: Response(
+        _uid(data, row), _uri(data, row), _request_uid(data, row), row[CODE], _body(data, row)
+    ),
+}
+
+
+def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
+    """The one whole message that `data` is; raises DecodeError for anything else."""
+    row = [0] * ROW_COLUMNS
+    count, _, end, _ = scan(data, 0, len(data), row, [], limits.for_scan())
+    if count == 0:
+        raise DecodeError(Fault.MESSAGE_CUT, len(data))
+    result = message(data, row)
+    if end != len(data):
+        raise DecodeError(Fault.BYTES_AFTER_MESSAGE, end, f"{len(data) - end} of them")
+    return result
+
+
+def buffer(limits: Limits = DEFAULT_LIMITS) -> Buffer:
+    """A buffer that cuts a stream into messages."""
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
+
+
+def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or a body over the limit."""
+    try:
+        return _WRITERS[type(message)](message, limits)
+    except (OverflowError, ValueError) as reason:
+        raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, str(reason)) from None
+
+
+def _short(data: bytes) -> bytes:
+    """A string behind one byte of size."""
+    if len(data) > LONGEST_STRING:
+        raise ValueError(f"{len(data)} bytes, {LONGEST_STRING} fit")
+    return len(data).to_bytes() + data
+
+
+def _user(kind: bytes, message: Event | Request | Cancel | Response, rest: bytes, body: bytes | None, limits: Limits) -> bytes:
+    """UserMessageHeader, what a message has of its own, and UserMessageBody, unless it has none."""
+    uri = message.uri.encode()
+    if len(uri) > LONGEST_STRING:  # YAMP-26: never wrap
+        raise LocalProtocolError(Fault.URI_SIZE, f"{len(uri)} bytes")
+    if len(message.uid) != UID_SIZE:
+        raise ValueError(f"a uid of {len(message.uid)} bytes")
+    if body is None:
+        return b"".join((kind, message.uid, len(uri).to_bytes(), uri, rest))
+    if len(body) > limits.max_body_size or len(body) > LARGEST_BODY:  # YAMP-43
+        raise LocalProtocolError(Fault.BODY_OVER_LIMIT, f"{len(body)} bytes, limit {limits.max_body_size}")
+    return b"".join((kind, message.uid, len(uri).to_bytes(), uri, rest, len(body).to_bytes(4), body))
+
+
+def _reference(message: Cancel | Response, code: int) -> bytes:
+    if len(message.request_uid) != UID_SIZE:
+        raise ValueError(f"a request_uid of {len(message.request_uid)} bytes")
+    return message.request_uid + code.to_bytes()
+
+
+def _close(message: Close, _: Limits) -> bytes:
+    reason = fit(message.reason, LONGEST_REASON)  # YAMP-20
+    return b"\x03" + len(reason).to_bytes(2) + reason
+
+
+def _close_redirect(message: CloseRedirect, limits: Limits) -> bytes:
+    url = message.url.encode()
+    return b"\x04" + (_short(url) if limits.one_byte_redirect_size else len(url).to_bytes(2) + url)  # YAMP-1
+
+
+_WRITERS: Final[dict[type[Message], Callable[[Any, Limits], bytes]]] = {
+    Handshake: lambda message, _: b"\x00" + message.version.to_bytes(2) + _short(message.serializer.encode()),
+    Ping: lambda message, _: b"\x01" + _short(message.payload),
+    Pong: lambda message, _: b"\x02" + _short(message.payload),
+    Close: _close,
+    CloseRedirect: _close_redirect,
+    Event: lambda message, limits: _user(b"\x05", message, b"", message.body, limits),
+    Request: lambda message, limits: _user(b"\x06", message, b"\x01" if message.progressive else b"\x00", message.body, limits),
+    Cancel: lambda message, limits: _user(b"\x07", message, _reference(message, 1 if message.kill else 0), None, limits),
+    Response: lambda message, limits: _user(b"\x08", message, _reference(message, message.response_type), message.body, limits),
+}

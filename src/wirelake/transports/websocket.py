@@ -1,0 +1,230 @@
+"""WebSockets (RFC 6455) on top of any stream, through the `websockets` library's protocol without I/O.
+
+What is sent as one message is one binary message, in fragments if it is large; what arrives is a stream of bytes, whatever messages they
+came in (YAMP-14). So many messages that arrive together cost one call, and many that leave together one write. Whole binary messages of
+moderate size are read and written by `frames.py`; all else is the library's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from wirelake.errors import UsageError
+from wirelake.transports.address import ENCRYPTED, Target
+from wirelake.transports.frames import LARGEST, MASK, read, write
+from wirelake.transports.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["MAX_FRAME", "WebSocketStream", "accept", "connect"]
+
+FRAGMENT: Final = LARGEST
+"""Bytes of a frame we send at most: known peers take no more."""
+MAX_FRAME: Final = 16 * 1024 * 1024 + 1024
+"""Bytes of a frame we take at most: it is held until it is whole."""
+SUBPROTOCOL: Final = "yamp"
+"""YAMP-14: echoed if it is offered, never asked for."""
+HANDSHAKE_TIMEOUT: Final = 10.0
+"""Seconds a peer may take for the opening handshake."""
+NORMAL: Final = 1000
+"""The code of a close after which nothing is wrong."""
+NOT_TEXT: Final = 1003
+"""The code of a close because of a text message."""
+
+
+class WebSocketStream:
+    """A WebSocket connection."""
+
+    def __init__(self, inner: Stream, protocol: Any, kind: str) -> None:
+        self.kind = kind
+        self.local = inner.local
+        self.remote = inner.remote
+        self._inner = inner
+        self._protocol = protocol
+        self._opcodes = _library("frames").Opcode
+        self._open = _library("protocol").State.OPEN
+        self._apply_mask = _library("frames").apply_mask
+        self._is_server = protocol.side is _library("protocol").Side.SERVER
+        self._tail = b""
+        """The beginning of a frame that is not all there yet."""
+        self._over = False
+        """The peer sends no more, or nothing that we read."""
+        self._early = self._payload()
+        """What came with the end of the opening handshake."""
+
+    async def receive(self) -> bytes:
+        """See Stream; empty messages are ignored, a text message ends the connection (YAMP-14)."""
+        data, self._early = self._early, b""
+        while not data and not self._over:
+            if arrived := await self._inner.receive():
+                data = self._take(arrived)
+                self._push()
+            else:
+                self._protocol.receive_eof()
+                self._over = True
+        return data
+
+    def send(self, data: bytes) -> None:
+        """See Stream: one message."""
+        self.send_messages([data])
+
+    def send_messages(self, messages: list[bytes]) -> None:
+        """See MessageStream: each is a binary message."""
+        if self._protocol.state is not self._open:
+            return
+        self._push()
+        frames: list[bytes] = []
+        for message in messages:
+            if len(message) <= FRAGMENT:
+                frames.append(write(message, b"" if self._is_server else os.urandom(MASK), self._apply_mask))
+            else:
+                frames += self._fragments(message)
+        self._inner.send(b"".join(frames))
+
+    @property
+    def congested(self) -> bool:
+        """See Stream."""
+        return self._inner.congested
+
+    @property
+    def unsent(self) -> int:
+        """See Stream."""
+        return self._inner.unsent
+
+    async def drain(self) -> None:
+        """See Stream."""
+        await self._inner.drain()
+
+    def finish(self) -> None:
+        """See Stream: the closing handshake begins."""
+        if self._protocol.state is self._open:
+            self._protocol.send_close(NORMAL)
+        self._push()
+
+    async def close(self) -> None:
+        """See Stream."""
+        self.finish()
+        await self._inner.close()
+
+    def abort(self) -> None:
+        """See Stream."""
+        self._inner.abort()
+
+    # Inside.
+
+    def _fragments(self, message: bytes) -> list[bytes]:
+        self._protocol.send_binary(message[:FRAGMENT], fin=False)
+        last = (len(message) - 1) // FRAGMENT * FRAGMENT
+        for at in range(FRAGMENT, len(message), FRAGMENT):
+            self._protocol.send_continuation(message[at : at + FRAGMENT], fin=at == last)
+        pieces: list[bytes] = self._protocol.data_to_send()
+        return pieces
+
+    def _take(self, arrived: bytes) -> bytes:
+        """The bytes of what arrived: read here as long as it is simple and the library is not in the middle of something."""
+        if self._protocol.reader.buffer or self._protocol.current_size is not None or self._protocol.state is not self._open:
+            self._protocol.receive_data(arrived)
+            return self._payload()
+        whole = self._tail + arrived if self._tail else arrived
+        pieces, at, is_simple = read(whole, self._is_server, self._apply_mask)
+        self._tail = whole[at:] if is_simple else b""
+        if not is_simple and at < len(whole):
+            self._protocol.receive_data(whole[at:])
+            pieces.append(self._payload())
+        return b"".join(pieces)
+
+    def _payload(self) -> bytes:
+        """The bytes of the binary messages that arrived."""
+        pieces: list[bytes] = []
+        opcodes = self._opcodes
+        for frame in self._protocol.events_received():
+            if frame.opcode is opcodes.BINARY or frame.opcode is opcodes.CONT:
+                pieces.append(frame.data)
+            elif frame.opcode is opcodes.TEXT:
+                self._protocol.fail(NOT_TEXT, "binary messages only")
+                self._over = True
+                break
+            elif frame.opcode is opcodes.CLOSE:
+                self._over = True
+        if self._protocol.parser_exc is not None:
+            self._over = True
+        return b"".join(pieces)
+
+    def _push(self) -> None:
+        """Give the stream below what the protocol has to say; an empty piece is the end of it."""
+        pieces: Sequence[bytes] = self._protocol.data_to_send()
+        if pieces:
+            if data := b"".join(pieces):
+                self._inner.send(data)
+            if not all(pieces):
+                self._inner.finish()
+
+
+async def connect(inner: Stream, target: Target, *, max_frame: int = MAX_FRAME) -> WebSocketStream:
+    """The opening handshake of a client; raises OSError if there is none."""
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    place = f"{host}:{target.port}"
+    uri = _library("uri").parse_uri(f"{target.scheme}://{place}{target.path or '/'}")
+    # Some servers want to know where a client comes from, and that it is where they are.
+    origin = f"{'https' if target.scheme in ENCRYPTED else 'http'}://{place}"
+    protocol = _library("client").ClientProtocol(uri, origin=origin, max_size=(None, max_frame))
+    protocol.send_request(protocol.connect())
+    inner.send(b"".join(protocol.data_to_send()))
+    await _shake_hands(inner, protocol)
+    return WebSocketStream(inner, protocol, target.scheme)
+
+
+async def accept(inner: Stream, scheme: str, *, max_frame: int = MAX_FRAME) -> WebSocketStream:
+    """The opening handshake of a server; raises OSError if there is none."""
+    protocol = _library("server").ServerProtocol(select_subprotocol=_select, max_size=(None, max_frame))
+    request = await _shake_hands(inner, protocol)
+    protocol.send_response(protocol.accept(request))
+    inner.send(b"".join(protocol.data_to_send()))
+    if protocol.handshake_exc is not None:
+        await _refuse(inner, protocol.handshake_exc)
+    return WebSocketStream(inner, protocol, scheme)
+
+
+async def _shake_hands(inner: Stream, protocol: Any) -> Any:
+    """Read until the peer's half of the opening handshake is there; gives it."""
+    try:
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT):
+            while True:
+                if arrived := await inner.receive():
+                    protocol.receive_data(arrived)
+                else:
+                    protocol.receive_eof()
+                if protocol.handshake_exc is not None:
+                    if pieces := protocol.data_to_send():
+                        inner.send(b"".join(pieces))
+                    await _refuse(inner, protocol.handshake_exc)
+                if protocol.events:
+                    return protocol.events.pop(0)
+    except TimeoutError:
+        inner.abort()
+        raise OSError(f"no WebSocket handshake in {HANDSHAKE_TIMEOUT:g} s") from None
+    except BaseException:
+        inner.abort()
+        raise
+
+
+async def _refuse(inner: Stream, reason: Exception) -> None:
+    await inner.close()
+    raise OSError(f"no WebSocket there ({reason})") from reason
+
+
+def _select(_protocol: object, offered: Sequence[str]) -> str | None:
+    return SUBPROTOCOL if SUBPROTOCOL in offered else None
+
+
+def _library(name: str) -> ModuleType:
+    import importlib  # noqa: PLC0415 - a library that only WebSockets need
+
+    try:
+        return importlib.import_module(f"websockets.{name}")
+    except ImportError:
+        raise UsageError("websockets is not installed: pip install wirelake[websocket]") from None

@@ -1,0 +1,132 @@
+"""Conversations of YAMP as one side records them: well-behaved ones, and one for every rule that history can show."""
+
+from __future__ import annotations
+
+from tests.protocols.yamp import speech
+from tests.protocols.yamp.speech import OTHER, UID
+
+from wirelake.capture.recording import Recorder
+from wirelake.protocols.yamp.serializers import STANDARD
+
+START_NS = 1_700_000_000 * 10**9
+FIRST_PORT = 30_000
+PACKED = STANDARD["msgpack"].serialize({"a": [1, None]})
+HANDS = [(0.1, "client", speech.handshake()), (0.2, "server", speech.handshake())]
+CLOSE = [(9, "client", speech.close(b"enough")), (9.1, "closed", "close")]
+
+CASES = {
+    "plain": [*HANDS, (1, "client", speech.request(b"sum", b"[1,2]")), (1.25, "server", speech.response(UID, 0, b"3")), *CLOSE],
+    "progress": [
+        *HANDS,
+        (1, "client", speech.request(b"work", b'{"a": 1}', progressive=1)),
+        *((1 + step / 10, "server", speech.response(UID, 2, b"%d" % step, uri=b"work")) for step in (1, 2, 3)),
+        (2, "server", speech.response(UID, 0, b'{"b": [true]}', uri=b"work")),
+        *CLOSE,
+    ],
+    "cancelled": [
+        *HANDS,
+        (1, "client", speech.request()),
+        (2, "client", speech.cancel(UID)),
+        (3, "server", speech.response(UID, 3, b"")),
+        *CLOSE,
+    ],
+    "killed": [*HANDS, (1, "client", speech.request()), (2, "client", speech.cancel(UID, kill=1)), *CLOSE],
+    "failed": [*HANDS, (1, "server", speech.request()), (2, "client", speech.response(UID, 1, b'"bad"')), *CLOSE],
+    "msgpack": [
+        (0.1, "client", speech.handshake(1, b"msgpack")),
+        (0.2, "server", speech.handshake(1, b"msgpack")),
+        (1, "client", speech.event(b"e", PACKED)),
+        (2, "server", speech.event(b"e", PACKED) + speech.event(b"odd", b"\xc1")),
+        *CLOSE,
+    ],
+    "empty serializer": [
+        (0.1, "client", speech.handshake(1, b"")),
+        (0.2, "server", speech.handshake(1, b"")),
+        (1, "client", speech.event(b"e", PACKED) + speech.event(b"e", b'{"a": 1}') + speech.event(b"e", b"17")),
+        *CLOSE,
+    ],
+    "version": [
+        (0.1, "client", speech.handshake(2)),
+        (0.2, "server", speech.close(b"Version 2 not supported. Use 1")),
+        (1, "closed", "close"),
+    ],
+    "large version": [(0.1, "client", speech.handshake(65535)), (0.2, "server", speech.close(b"no")), (1, "closed", "close")],
+    "echo differs": [
+        (0.1, "client", speech.handshake()),
+        (0.2, "server", speech.handshake(1, b"msgpack")),
+        (0.3, "client", speech.close(b"handshake differs")),
+        (1, "closed", "close"),
+    ],
+    "repeated handshake": [*HANDS, (1, "client", speech.handshake()), *CLOSE],
+    "repeated over udp": [(0.05, "client", speech.handshake()), *HANDS, *CLOSE],
+    "event first": [(0.1, "client", speech.event()), (0.2, "server", speech.close(b"handshake expected")), (1, "closed", "close")],
+    "redirect by client": [*HANDS, (1, "client", speech.redirect()), (1.1, "server", speech.close(b"no")), (2, "closed", "close")],
+    "redirected": [(0.1, "client", speech.handshake()), (0.2, "server", speech.redirect(b"tcp://127.0.0.1:1")), (1, "closed", "redirect")],
+    "uid in flight": [
+        *HANDS,
+        (1, "client", speech.request() * 2),
+        (2, "server", speech.close(b"duplicate request uid")),
+        (3, "closed", "close"),
+    ],
+    "unmatched": [*HANDS, (1, "server", speech.response()), *CLOSE],
+    "progress unasked": [*HANDS, (1, "client", speech.request()), (2, "server", speech.response(UID, 2) + speech.response(UID)), *CLOSE],
+    "after close": [*HANDS, (1, "client", speech.close()), (2, "client", speech.event()), (3, "closed", "close")],
+    "response type": [*HANDS, (1, "client", speech.response(OTHER, 9)), (2, "server", speech.close(b"no")), (3, "closed", "close")],
+    "odd": [
+        *HANDS,
+        (1, "client", speech.request(progressive=7) + speech.event(b"", b"1")),
+        (2, "client", speech.close(b"\xff")),
+        (3, "closed", "close"),
+    ],
+    "cut": [*HANDS, (1, "client", speech.event()[:9]), (2, "closed", "eof")],
+    "unknown type": [*HANDS, (1, "client", b"\x63 what"), (2, "server", speech.close(b"Unknown type 99")), (3, "closed", "close")],
+    "gone": [*HANDS, (1, "client", speech.event()), (2, "finished", "client"), (3, "closed", "eof")],
+    "silent": [(0.1, "client", speech.handshake()), (12, "client", speech.close(b"handshake timeout")), (13, "closed", "close")],
+}
+"""Name -> (seconds, who, what)."""
+
+BROKEN = {
+    "msgpack": ["BODY_UNDECODABLE"],
+    "empty serializer": ["SERIALIZER_EMPTY", "SERIALIZER_EMPTY"],
+    "version": ["VERSION_UNSUPPORTED"],
+    "large version": ["VERSION_UNSUPPORTED"],
+    "echo differs": ["ECHO_DIFFERS"],
+    "repeated handshake": ["HANDSHAKE_REPEATED"],
+    "event first": ["HANDSHAKE_EXPECTED"],
+    "redirect by client": ["REDIRECT_BY_CLIENT"],
+    "uid in flight": ["REQUEST_UID_IN_FLIGHT"],
+    "unmatched": ["RESPONSE_UNMATCHED"],
+    "progress unasked": ["PROGRESS_UNASKED"],
+    "after close": ["SPOKE_AFTER_CLOSE"],
+    "response type": ["RESPONSE_TYPE_UNKNOWN"],
+    "odd": ["BOOL_ODD", "REASON_NOT_UTF8", "URI_EMPTY"],
+    "cut": ["CLOSED_WITHOUT_WORD", "MESSAGE_CUT"],
+    "unknown type": ["TYPE_UNKNOWN"],
+    "gone": ["CLOSED_WITHOUT_WORD"],
+    "silent": ["HANDSHAKE_TIMEOUT"],
+}
+"""Name -> the rules that are broken in it; the others break none."""
+
+
+def record(path):
+    """All of them, one after the other, each from a client port of its own."""
+    now = [START_NS]
+    numbers = iter(range(1, 1000))
+    with Recorder(path, protocol="yamp", clock=lambda: now[0], new_id=lambda: next(numbers).to_bytes(8)) as recorder:
+        for port, (name, steps) in enumerate(CASES.items(), FIRST_PORT):
+            start = now[0]
+            connection = recorder.connection(
+                role="client", transport="udp" if "udp" in name else "tcp", local=("127.0.0.1", port), remote=("127.0.0.1", 8888)
+            )
+            for seconds, who, what in steps:
+                now[0] = start + int(seconds * 1e9)
+                if who == "client":
+                    connection.sent(what)
+                elif who == "server":
+                    connection.received(what)
+                elif who == "finished":
+                    connection.finished(what)
+                else:
+                    connection.closed(what)
+            now[0] += 10**9
+    return path
