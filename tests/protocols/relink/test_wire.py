@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.protocols.relink import speech
 
 from wirelake.errors import DecodeError, LocalProtocolError, UsageError
-from wirelake.protocols.kernel import FAULT, PARTS
+from wirelake.protocols.kernel import FAULT, LENGTH, PARTS
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.columns import SCHEMA, columns, readable
 from wirelake.protocols.relink.conversation import Speaker
@@ -172,6 +172,38 @@ def test_a_prologue_follows_both_directions():
     assert prologue.id_sizes == (3, 1)
     assert prologue.link == (5, 6)
     assert Prologue(id_sizes=(1, 2), stage=Stage.PACKETS).limits(Speaker.LISTENER)[-2:] == (2, 1)
+
+
+@pytest.mark.parametrize("cut", [1, 8, 23, 32, 300, 10_000])
+@pytest.mark.parametrize("name", ["", "demo", "n" * 255])
+def test_runs_are_cut_where_another_way_of_reading_begins(name, cut):
+    """RELINK-7: as the lake walks runs: whatever runs a connection comes in, every byte is in one piece, and every packet is read right."""
+    forth = [m.Version(), m.Request(name, 3, 1), m.Message((b"abc",), (b"x",)), m.Consumed((b"z",), 4)]
+    back = [m.Version(), m.Reply(5, 6), m.Consumed((b"abc",), 4), m.Message((b"z",), (b"y",))]
+    prologue = Prologue()
+    for speaker, said in ((Speaker.CONNECTOR, forth), (Speaker.LISTENER, back)):
+        stream = b"".join(map(encode, said))
+        found, left, at = [], b"", 0
+        while at < len(stream):
+            run = np.frombuffer(left + stream[at : at + cut], np.uint8)
+            at += cut
+            place = 0
+            for limits, begin, stop in prologue.pieces(speaker, run, 0, len(run)):
+                assert begin == place
+                start, place = begin, stop
+                row, parts = [0] * ROW_COLUMNS, [0] * (1024 * PART_COLUMNS)
+                data = run.tobytes()
+                while scan(data, start, stop, row, parts, limits)[0]:
+                    found.append(message(data, row, parts))
+                    start += row[LENGTH]
+                left = data[start:stop]
+            assert place == len(run)
+        assert left == b""
+        assert found == said
+    listener = Prologue()
+    pieces = list(listener.pieces(Speaker.LISTENER, stream, 0, len(stream)))
+    assert [limits is None for limits, _, _ in pieces] == [False, False, True]
+    assert pieces[-1][1:] == (24, len(stream))
 
 
 def read(data: bytes, cut: int, **limits) -> list[m.Said]:

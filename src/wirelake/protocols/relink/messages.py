@@ -47,8 +47,8 @@ __all__ = [
 
 VERSION: Final = 0
 """§1: the only version there is."""
-DEFAULT_PORT: Final = 5047
-"""The specification names no port; this one is ours."""
+DEFAULT_PORT: Final = None
+"""The specification names no port: an address has to."""
 LAST_LINK_ID: Final = (1 << 63) - 1
 """§1, RELINK-8: the largest link id."""
 LAST_SEQUENCE: Final = (1 << 32) - 1

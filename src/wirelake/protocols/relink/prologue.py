@@ -8,7 +8,7 @@ said is allowed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.buffer import Buffer, Frames
@@ -20,6 +20,8 @@ from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_CO
 
 __all__ = ["Following", "Prologue", "sniff"]
 
+LONGEST_PART: Final = 280
+"""§1: a request with the longest name is not longer."""
 _NEXT: Final = {
     (Speaker.CONNECTOR, Kind.VERSION): Stage.REQUEST,
     (Speaker.LISTENER, Kind.VERSION): Stage.REPLY,
@@ -61,6 +63,23 @@ class Prologue:
             epoch, link_id = (int.from_bytes(data[place : place + 8], "little") for place in (at, at + 8))
             self.link = (epoch, link_id)
         return True
+
+    def pieces(self, speaker: Speaker, data: Any, start: int, stop: int) -> Iterator[tuple[tuple[int, ...] | None, int, int]]:
+        """A run of what this one says, cut so that the scanner reads each piece in one way: (what it is to be given, start, stop).
+
+        The handshake is followed on the way. What cannot be read yet comes with None; a part of the handshake that is not all there comes
+        as it is, and is to be given again with what follows it.
+        """
+        while start < stop:
+            limits = self.limits(speaker)
+            end = stop
+            if limits is not None and self._stages[speaker] is not Stage.PACKETS:
+                part, row = bytes(data[start : min(stop, start + LONGEST_PART)]), [0] * ROW_COLUMNS
+                if scan(part, 0, len(part), row, [], limits)[0]:
+                    end = start + row[LENGTH]
+                    self.follow(speaker, part, row)
+            yield limits, start, end
+            start = end
 
 
 class Following(Buffer):
