@@ -192,7 +192,7 @@ class Session:
         """The peer closed the connection, or the network did."""
         self._now = now
         if self.ended is None:
-            fault = Fault.CLOSED_INSIDE_MESSAGE if self._buffer.rest else Fault.CLOSED_WITHOUT_PARTING
+            fault = Fault.CLOSED_INSIDE_MESSAGE if self._buffer.size else Fault.CLOSED_WITHOUT_PARTING
             self._end(Ended(Ending.CLOSED, self.peer, False, fault))
 
     def tick(self, now: float) -> None:
@@ -330,10 +330,9 @@ class Session:
             raise Breach(Fault.VERSION_UNSUPPORTED, f"version {said.version}")
         else:
             link = cast(Link, self.link)
-            requires = link.id and (self.options.require_old_link or link.has_said_shutdown)  # RELINK-10, RELINK-23
-            flags = link.endpoint.flags | (HandshakeFlag.REQUIRE_OLD_LINK if requires else 0)
+            self._requires = link.id != 0 and (self.options.require_old_link or link.has_said_shutdown)  # RELINK-10, RELINK-23
+            flags = link.endpoint.flags | (HandshakeFlag.REQUIRE_OLD_LINK if self._requires else 0)
             self._say(Request(link.endpoint.name, *link.endpoint.id_sizes, flags, link.epoch, link.id))
-            self._requires = bool(requires)
 
     def _take_request(self, said: Request, now: float) -> None:
         registry = cast(Registry, self._registry)

@@ -10,12 +10,10 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol
 
-import msgspec
-
-from wirelake.capture.recording import Recorder
 from wirelake.errors import ConnectionLost, SessionClosed
 from wirelake.peers.driver import Driver
-from wirelake.peers.relink_channels import Channel, Inbound, Receipt
+from wirelake.peers.relink.channels import Channel, Inbound, Receipt
+from wirelake.peers.relink.live import Live
 from wirelake.protocols.relink.events import (
     ChannelClosed,
     Event,
@@ -30,42 +28,13 @@ from wirelake.protocols.relink.events import (
 )
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link import Link as Core
-from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Endpoint, Options
+from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.session import Session
 
-__all__ = ["DEFAULT_LIVE", "Carrier", "EventHandler", "Link", "Live"]
+__all__ = ["Carrier", "Link"]
 
 log = logging.getLogger("wirelake.relink")
 
-EventHandler = Callable[["Link", Event], None]
-"""Hears everything that happens to a link: Opened, Resumed, LinkLost with every unresolved message, LinkShutdown, Ended, …"""
-
-
-class Live(msgspec.Struct, frozen=True):
-    """What a link may be told beyond its session's options; every limit has its name here. Times are seconds."""
-
-    session: Options = DEFAULT_OPTIONS
-    on_event: EventHandler | None = None
-    automatic: bool = True
-    """Messages read with `async for` are consumed when the next one is asked for; without, `link.consume` does it."""
-    max_inbox: int = 16_384
-    """RELINK-17: messages waiting to be read; above that nothing more is read from the connection, acknowledgements neither."""
-    max_held: int = 32 * 1024 * 1024
-    """Bytes of messages waiting to be read; above that nothing more is read."""
-    max_outstanding: int = 256 * 1024 * 1024
-    """Bytes of messages we sent and the peer has not consumed; above that senders wait."""
-    max_unsent: int = 16 * 1024 * 1024
-    """Bytes the peer does not read; above that nothing more is read."""
-    linger: float = 1.0
-    """How long to wait for the peer to close after both have shut down."""
-    stall_timeout: float = 30.0
-    """RELINK-25: how long a peer may read nothing while we have something for it."""
-    close_timeout: float = 10.0
-    """How long to wait for everything to be consumed when a link is closed."""
-    recorder: Recorder | None = None
-
-
-DEFAULT_LIVE: Final = Live()
 LOOK: Final = 8192
 """Bytes sent between two looks at whether the connection can take more."""
 

@@ -16,7 +16,7 @@ from wirelake.protocols.relink.events import MessageReceived, Outcome
 from wirelake.protocols.relink.faults import Fault
 
 if TYPE_CHECKING:
-    from wirelake.peers.relink_link import Link
+    from wirelake.peers.relink.link import Link
 
 __all__ = ["Channel", "Inbound", "Receipt", "Transaction"]
 

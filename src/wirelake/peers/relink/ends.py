@@ -1,15 +1,4 @@
-"""Relink live: a connector keeps one link over connection after connection, a listener hosts the links of many endpoints at one address.
-
-```
-async def take(link):
-    async for message in link:
-        print(message.body)
-
-demo = Endpoint("demo", connector_id_size=4)
-async with serve("tcp://127.0.0.1:5047", {demo: take}) as listener:
-    async with connect(listener.address, demo) as link:
-        await link.channel(b"chan").send(b"hello")  # returns when it was consumed
-```
+"""Who holds connections of links: a connector makes one after the other for its link, a listener takes those of all its links.
 
 It refuses to know the protocol's rules: links and sessions keep them.
 """
@@ -18,58 +7,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import secrets
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Final
-
-import msgspec
 
 from wirelake.errors import SessionClosed, UsageError, WirelakeError
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.driver import Driver
-from wirelake.peers.relink_channels import Channel, Inbound, Receipt, Transaction
-from wirelake.peers.relink_link import DEFAULT_LIVE, Link, Live
+from wirelake.peers.relink.link import Link
+from wirelake.peers.relink.live import Live
 from wirelake.peers.server import Server
 from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.events import Ended, Event, MessageReceived, Opened
 from wirelake.protocols.relink.link import Link as Core
-from wirelake.protocols.relink.messages import DEFAULT_PORT
-from wirelake.protocols.relink.options import Endpoint, Options
+from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.session import Session
-from wirelake.transports.address import Target, parse
+from wirelake.transports.address import Target
 from wirelake.transports.stream import Stream
-from wirelake.transports.tls import client_context
 
-__all__ = [
-    "DEFAULT_LIVE",
-    "Channel",
-    "Connection",
-    "Connector",
-    "Endpoint",
-    "Inbound",
-    "Link",
-    "LinkHandler",
-    "Listener",
-    "Live",
-    "Receipt",
-    "Transaction",
-    "connect",
-    "serve",
-]
+__all__ = ["Connection", "Connector", "LinkHandler", "Listener"]
 
 log = logging.getLogger("wirelake.relink")
 
 LinkHandler = Callable[[Link], Awaitable[None]]
 """What a listener does with a link; when it returns, the link is shut down."""
-SCHEMES: Final = ("tcp", "tls", "unix")
-RECONNECT: Final = Backoff(first=0.2, most=60.0)
-"""RELINK-25: how a connector tries again unless told otherwise."""
 
 
 class Connection:
@@ -290,43 +255,3 @@ class Listener:
             await link.close()
         self.links.pop(link.core, None)
         self.registry.release(link_id)
-
-
-def connect(
-    address: str,
-    endpoint: Endpoint,
-    *,
-    live: Live = DEFAULT_LIVE,
-    tls: ssl.SSLContext | None = None,
-    reconnect: Backoff | None = RECONNECT,
-    connect_timeout: float = 10.0,
-) -> Connector:
-    """A connector to the listener at `tcp://host:port`, `tls://host:port` or `unix:/path`; use it with `async with`."""
-    target = parse(address, DEFAULT_PORT, SCHEMES)
-    if tls is not None and target.scheme != "tls":
-        raise UsageError(f"{target}: a TLS context belongs to tls://")
-    context = (tls or client_context()) if target.scheme == "tls" else None
-    return Connector(target, endpoint, _lively(live), tls=context, reconnect=reconnect, connect_timeout=connect_timeout)
-
-
-def serve(
-    address: str,
-    endpoints: Mapping[Endpoint, LinkHandler],
-    *,
-    live: Live = DEFAULT_LIVE,
-    tls: ssl.SSLContext | None = None,
-    max_connections: int = 10_000,
-) -> Listener:
-    """A listener at `tcp://host:port`, `tls://host:port` or `unix:/path` (port 0: any that is free); use it with `async with`."""
-    target = parse(address, DEFAULT_PORT, SCHEMES)
-    if (target.scheme == "tls") != (tls is not None):
-        raise UsageError(f"{target}: give a TLS context with tls:// and none otherwise")
-    if len({one.name for one in endpoints}) != len(endpoints):
-        raise UsageError("two endpoints of one name")
-    return Listener(target, endpoints, _lively(live), tls=tls, max_connections=max_connections)
-
-
-def _lively(live: Live) -> Live:
-    """RELINK-25: jitter needs chance, which the room does not have."""
-    options: Options = msgspec.structs.replace(live.session, random=random.random)
-    return msgspec.structs.replace(live, session=options)
