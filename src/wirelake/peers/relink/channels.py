@@ -57,6 +57,7 @@ class Channel:
     def __init__(self, link: Link, channel_id: bytes) -> None:
         self.id = channel_id
         self._link = link
+        self._core = link.core
         self._pending: deque[Receipt] = deque()
         self._closed: asyncio.Future[None] | None = None
         self._deciding = asyncio.Lock()
@@ -89,7 +90,7 @@ class Channel:
         if link.is_heavy:
             await link.room(self.id)
         try:
-            number = link.core.send(self.id, parts)
+            number = self._core.send(self.id, parts)
         except LocalProtocolError as refused:
             if refused.fault is not Fault.WINDOW_FULL:
                 raise

@@ -69,7 +69,8 @@ class Outbox:
             raise LocalProtocolError(Fault.WINDOW_FULL, f"window {self._window}")
         if len(parts) != 1 or len(parts[0]) > self._plain:
             check(parts, self._options.limits)
-        number = outgoing.put(parts)
+        outgoing.last = number = outgoing.last + 1
+        outgoing.payloads.append(parts)
         if self._line.is_talking:
             outgoing.sent = number
             self._line.output.append(outgoing.packet(parts))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
+from typing import Final
 
 from wirelake.protocols.relink.events import MessagesResolved, Outcome, Unresolved
 from wirelake.protocols.relink.messages import Close, Commit, Message, Rollback
@@ -15,6 +16,10 @@ from wirelake.protocols.relink.sequence import on_wire, reach
 from wirelake.protocols.relink.wire import DEFAULT_LIMITS, PADDING, Limits, encode
 
 __all__ = ["Outgoing"]
+
+
+HEADS: Final = 256
+"""Sizes of messages whose first bytes are remembered for a channel."""
 
 
 class Outgoing:
@@ -50,9 +55,8 @@ class Outgoing:
         self.decisions: deque[tuple[int, bool]] = deque()
         """Runs (last, is commit) over the messages from `consumed` to `decided`."""
         self._last_was_commit: bool | None = None
-        start = bytes((0x11, 1)) + channel
-        self._start = start + bytes(len(start) & 1)
-        self._gap = PADDING[(len(self._start) + 2) & 7]
+        self._heads: dict[int, bytes] = {}
+        """What stands before one part of so many bytes; sizes repeat."""
 
     @property
     def is_acknowledged(self) -> bool:
@@ -79,13 +83,17 @@ class Outgoing:
         return self.last
 
     def packet(self, parts: tuple[bytes, ...]) -> bytes:
-        """§2.3.3: a message in its minimal form (RELINK-30); one part of less than 64 KiB is by far the commonest."""
+        """§2.3.3: a message in its minimal form (RELINK-30); one part, of a size seen before, is by far the commonest."""
         if len(parts) == 1:
             (part,) = parts
             size = len(part)
-            if size < 65536:
-                return b"%b%b%b%b%b" % (self._start, size.to_bytes(2, "little"), self._gap, part, PADDING[size & 7])
-        return encode(Message((self.channel,), parts), self._limits)
+            head = self._heads.get(size)
+            if head is not None:
+                return head + part + PADDING[size & 7] if size & 7 else head + part
+        data = encode(Message((self.channel,), parts), self._limits)
+        if len(parts) == 1 and len(self._heads) < HEADS:
+            self._heads[size] = data[: len(data) - size - len(PADDING[size & 7])]
+        return data
 
     def replay(self) -> Iterator[bytes]:
         """RELINK-21: every message the peer has not received, then every decision it may have missed."""
