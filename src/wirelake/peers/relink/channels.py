@@ -203,6 +203,7 @@ class Inbound:
         self._automatic = automatic
         self._queue: deque[MessageReceived] = deque()
         self._changed = asyncio.Event()
+        self._is_waiting = False
         self._last: MessageReceived | None = None
         self._is_closed = False
 
@@ -215,6 +216,16 @@ class Inbound:
         if self._last is not None:
             self._link.consume(self._last)
             self._last = None
+        if not self._queue:
+            await self._more()
+        message = self._queue.popleft()
+        self._link.taken(message)
+        if self._automatic:
+            self._last = message
+        return message
+
+    async def _more(self) -> None:
+        """Wait for a message; raises what says that there will be none."""
         while not self._queue:
             if self._is_closed:
                 self._is_closed = False
@@ -223,19 +234,17 @@ class Inbound:
                 self._link.raise_if_lost()
                 raise StopAsyncIteration
             self._changed.clear()
+            self._is_waiting = True
             await self._changed.wait()
-        message = self._queue.popleft()
-        self._link.taken(message)
-        if self._automatic:
-            self._last = message
-        return message
 
     # For the link.
 
     def put(self, message: MessageReceived) -> None:
         """A message arrived."""
         self._queue.append(message)
-        self._changed.set()
+        if self._is_waiting:
+            self._is_waiting = False
+            self._changed.set()
 
     def close(self) -> None:
         """No more messages on this channel, until it is opened anew."""
