@@ -28,8 +28,9 @@ OPENING: Final = 1 << 20
 """Bytes at the start of a file in which the knowledge is looked for that a guess begins with."""
 
 
-WARM: Final = 2 * REACH
-"""How far before a split there may be parts of datagrams that it finishes."""
+WARM: Final = 4 * REACH
+"""How far before a split parts of datagrams are looked for that it may finish: further than they reach, because which part is the first
+of a datagram may depend on earlier ones of the same number."""
 
 
 class Split(msgspec.Struct, frozen=True):
