@@ -326,6 +326,8 @@ class Decoder:
         for speaker, left in list(self._carried.items()):
             if waiting <= limit:
                 break
+            if not len(left.data):
+                continue
             waiting -= len(left.data)
             _, need = self._bearings(left.flow.protocol)
             owed = 0 if left.is_lost else max(0, need(left.data) - len(left.data))
