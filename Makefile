@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 FILES  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test oracles lint docs bench wheel tools clean
+.PHONY: help setup demo test soak oracles lint docs bench wheel tools clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this mach
 test: $(VENV)/.test  ## Run all tests
 	@$(BIN)/python -m pytest
 
+soak: $(VENV)/.test  ## Run 20,000 seeds of two Relink links in a hostile network (SEEDS, FIRST)
+	@$(BIN)/python -m tests.protocols.relink.simulation $(or $(FIRST),0) --seeds $(or $(SEEDS),20000)
+
 oracles: $(VENV)/.test  ## Hold the reader to what capinfos and tshark say of 984 captures, and to 10,000 mutations of them
 	@$(BIN)/python tests/oracles/fetch.py .oracles $(PACKAGES)
 	@WIRELAKE_ORACLES=$(CURDIR)/.oracles WIRELAKE_ORACLES_PACKAGES="$(PACKAGES)" WIRELAKE_MUTATIONS=$(or $(MUTATIONS),10000) $(BIN)/python -m pytest tests/oracles
@@ -56,7 +59,7 @@ docs: $(VENV)/.lake  ## Write the generated pages of docs/ anew
 	@$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.bench  ## Print the figures of benchmarks/
-	@for one in startup scan echo yamp_scan yamp_live ingest; do $(BIN)/python benchmarks/$$one.py || exit 1; done
+	@for one in startup scan echo yamp_scan yamp_live relink_scan relink_live ingest; do $(BIN)/python benchmarks/$$one.py || exit 1; done
 
 wheel: $(BIN)/python  ## Build the wheel, and try it where there is no Spark
 	@$(PIP) install --constraint constraints.txt build

@@ -11,6 +11,7 @@ WirelakeError
 │   └── Redirected             … the peer named another address: carries `url`
 ├── PeerError                  the peer ended the conversation with an error of its own
 ├── RequestTimeout             the peer did not answer in time
+├── DeliveryFailed             a message did not arrive, or nobody knows: carries `outcome`
 ├── RequestFailed              the peer answered with an error: carries its `body`
 ├── RequestCancelled           a request was taken back before it was answered
 ├── ConnectFailed              no connection, or no finished handshake
@@ -31,6 +32,7 @@ __all__ = [
     "ConnectFailed",
     "ConnectionLost",
     "DecodeError",
+    "DeliveryFailed",
     "FaultLike",
     "LakeError",
     "LocalProtocolError",
@@ -127,6 +129,17 @@ class PeerError(WirelakeError):
 
 class RequestTimeout(WirelakeError):
     """The peer did not answer a request in time; the connection lives on."""
+
+
+class DeliveryFailed(WirelakeError):
+    """A message was not delivered, or nobody knows whether it was; `outcome` is what is known."""
+
+    def __init__(self, outcome: object, text: str) -> None:
+        self.outcome = outcome
+        super().__init__(outcome, text)
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class RequestFailed(WirelakeError):

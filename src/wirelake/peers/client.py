@@ -66,7 +66,9 @@ class Client(Generic[P]):
         connect_timeout: float = 10.0,
         patience: Patience | None = None,
         follow: Follow | None = None,
+        again: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`again` says whether another connection is wanted when one has ended."""
         self.target = target
         """Where it is connected, or tries to be: not where it began, after a redirect."""
         self._home = target
@@ -79,6 +81,7 @@ class Client(Generic[P]):
         self._reconnect = reconnect
         self._patience = patience or Patience(reconnect or Backoff(attempts=1))
         self._connect_timeout = connect_timeout
+        self._again = again
         self._closing = False
         self._peer: P | None = None
         self._current: asyncio.Future[P] | None = None
@@ -144,7 +147,7 @@ class Client(Generic[P]):
                     log.info("redirected to %s", self.target)
                     continue
             self.target, self._hops = self._home, 0
-            delay = None if self._reconnect is None or self._closing else self._patience.next(opened)
+            delay = None if self._reconnect is None or self._closing or not self._again() else self._patience.next(opened)
             if delay is None:
                 self._no_more(reason)
                 return

@@ -77,6 +77,8 @@ class Driver:
         self._flush_planned = False
         self._planned = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        """When the timer fires; not every loop's handle can say so of a moment that has passed."""
         self._readable = asyncio.Event()
         self._readable.set()
         self._waits: set[asyncio.Timeout] = set()
@@ -209,10 +211,10 @@ class Driver:
         deadline = None if self._session.ended is not None else self._session.deadline
         if deadline is None:
             return
-        if self._timer is None or self._timer.cancelled() or self._timer.when() > deadline:
+        if self._timer is None or self._timer.cancelled() or self._due > deadline:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_at(deadline, self._tick)
+            self._timer, self._due = self._loop.call_at(deadline, self._tick), deadline
 
     def _tick(self) -> None:
         self._timer = None

@@ -30,7 +30,8 @@ class Buffer:
         self._scan = active(scan)
         self._columns = columns
         self._part_columns = part_columns
-        self._limits = limits
+        self.limits = limits
+        """What the scanner is given; may be changed between two batches, where what was read decides how to read on."""
         self._rows = table(BATCH, columns)
         self._parts = table(BATCH + parts_per_frame, part_columns)
         self._chunks: list[bytes] = []
@@ -45,6 +46,11 @@ class Buffer:
     def rest(self) -> bytes:
         """What is buffered and not yet a whole frame."""
         return self._last[self._end :] + b"".join(self._chunks)
+
+    @property
+    def size(self) -> int:
+        """How many bytes that is."""
+        return self._size
 
     @property
     def taken(self) -> bytes:
@@ -66,7 +72,7 @@ class Buffer:
         whole = data if len(self._chunks) == 1 else b"".join(self._chunks)
         view, at, stop = array(whole), 0, len(whole)
         while True:
-            count, used, end, need = self._scan(view, at, stop, self._rows, self._parts, self._limits)
+            count, used, end, need = self._scan(view, at, stop, self._rows, self._parts, self.limits)
             if count:
                 rows = self._table(self._rows, count)
                 self.lost = rows[-1][FAULT] != 0 and rows[-1][START] == end

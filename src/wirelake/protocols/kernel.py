@@ -27,11 +27,14 @@ __all__ = [
     "array",
     "compiled",
     "i64",
+    "i64_le",
     "kernel",
     "positions",
     "table",
     "u16",
+    "u16_le",
     "u32",
+    "u32_le",
     "use_compiled",
     "walker",
 ]
@@ -163,6 +166,29 @@ def i64(data: Any, at: int) -> int:
     if high >= 0x80000000:
         high -= 0x100000000
     return (high << 32) | u32(data, at + 4)
+
+
+@kernel
+def u16_le(data: Any, at: int) -> int:
+    """Two bytes, little-endian."""
+    value: int = (0 + data[at]) | ((0 + data[at + 1]) << 8)
+    return value
+
+
+@kernel
+def u32_le(data: Any, at: int) -> int:
+    """Four bytes, little-endian."""
+    value: int = (0 + data[at]) | ((0 + data[at + 1]) << 8) | ((0 + data[at + 2]) << 16) | ((0 + data[at + 3]) << 24)
+    return value
+
+
+@kernel
+def i64_le(data: Any, at: int) -> int:
+    """Eight bytes, little-endian, as the signed number with the same bits."""
+    high = u32_le(data, at + 4)
+    if high >= 0x80000000:
+        high -= 0x100000000
+    return (high << 32) | u32_le(data, at)
 
 
 def walker(scan: Callable[..., Any], find: Callable[..., Any], columns: int, part_columns: int) -> Callable[..., Any]:

@@ -1,0 +1,256 @@
+"""Channels of a live Relink link: what one sends on, what one reads from, receipts and transactions.
+
+They refuse to know connections: the link tells them what became of their messages, whatever that took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from wirelake.errors import DeliveryFailed, LocalProtocolError, UsageError
+from wirelake.protocols.relink.events import MessageReceived, Outcome
+from wirelake.protocols.relink.faults import Fault
+
+if TYPE_CHECKING:
+    from wirelake.peers.relink.link import Link
+
+__all__ = ["Channel", "Inbound", "Receipt", "Transaction"]
+
+GOOD: Final = (Outcome.CONSUMED, Outcome.COMMITTED)
+"""What a sender hopes for."""
+
+
+class Receipt:
+    """What becomes of one message: `await` it for the outcome."""
+
+    __slots__ = ("_waiter", "channel", "outcome", "sequence", "size")
+
+    def __init__(self, channel: bytes, sequence: int, size: int) -> None:
+        self.channel = channel
+        self.sequence = sequence
+        self.size = size
+        self.outcome: Outcome | None = None
+        """None so long as it is open."""
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __await__(self) -> Generator[Any, None, Outcome]:
+        while self.outcome is None:
+            if self._waiter is None:
+                self._waiter = asyncio.get_running_loop().create_future()
+            yield from asyncio.shield(self._waiter)
+        return self.outcome
+
+    def resolve(self, outcome: Outcome) -> None:
+        """For the link: this is what became of it."""
+        self.outcome = outcome
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Channel:
+    """§3.1: a channel we send on; the first message opens it."""
+
+    def __init__(self, link: Link, channel_id: bytes) -> None:
+        self.id = channel_id
+        self._link = link
+        self._core = link.core
+        self._pending: deque[Receipt] = deque()
+        self._closed: asyncio.Future[None] | None = None
+        self._deciding = asyncio.Lock()
+
+    @property
+    def pending(self) -> int:
+        """Messages whose outcome is open."""
+        return len(self._pending)
+
+    async def send(self, *parts: bytes, timeout: float | None = None) -> None:
+        """Send a message and wait until the peer has consumed it, over as many connections as that takes.
+
+        On a channel with transactions it is committed by itself. Raises DeliveryFailed if the link is lost or the peer could not process
+        it, TimeoutError if it takes too long; the message is on its way then all the same.
+        """
+        async with asyncio.timeout(timeout):
+            if self._link.is_transactional:
+                async with self.transaction() as transaction:
+                    await transaction.post(*parts)
+                return
+            outcome = await (await self.post(*parts))
+        if outcome not in GOOD:
+            raise DeliveryFailed(
+                outcome, f"a message on channel {self.id.hex() or '(the only one)'} was lost with its link: {outcome.value}"
+            )
+
+    async def post(self, *parts: bytes) -> Receipt:
+        """Send a message without waiting for its outcome; waits while the window is full (RELINK-17) or the peer reads too slowly."""
+        link = self._link
+        if link.is_heavy:
+            await link.room(self.id)
+        try:
+            number = self._core.send(self.id, parts)
+        except LocalProtocolError as refused:
+            if refused.fault is not Fault.WINDOW_FULL:
+                raise
+            await link.room(self.id)
+            number = link.core.send(self.id, parts)
+        receipt = Receipt(self.id, number, len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
+        self._pending.append(receipt)
+        if link.sent(receipt.size):
+            await link.ready()
+        return receipt
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Transaction]:
+        """§3.2: what is posted inside is committed at the end, or rolled back if the block raises.
+
+        Leaving the block waits for the peer's results, and raises DeliveryFailed unless all of it was processed.
+        """
+        if not self._link.is_transactional:
+            raise UsageError("this direction of the link has no transactions: see Endpoint")
+        async with self._deciding:  # decisions are ranges: two transactions cannot be mixed on one channel
+            transaction = Transaction(self, self._link)
+            try:
+                yield transaction
+            except BaseException:
+                transaction.rollback()
+                raise
+            await transaction.commit()
+
+    async def close(self) -> None:
+        """§3.3: no more messages; waits until the peer has consumed all of them. The next message opens the channel anew."""
+        core = self._link.core
+        if self.id not in core.outbox.channels:
+            return
+        if self._closed is None:
+            core.close(self.id)
+            self._closed = asyncio.get_running_loop().create_future()
+            self._link.wake()
+        await asyncio.shield(self._closed)
+
+    # For the link.
+
+    def adopt(self, receipt: Receipt) -> None:
+        """A message that was sent on several channels is on this one, too."""
+        self._pending.append(receipt)
+
+    def resolve(self, count: int, outcome: Outcome) -> int:
+        """The outcome of the oldest open messages; says how many bytes they were."""
+        size = 0
+        for _ in range(count):
+            receipt = self._pending.popleft()
+            size += receipt.size
+            receipt.resolve(outcome)
+        return size
+
+    def closed(self) -> None:
+        """The peer said closed, or the link is gone."""
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+        self._closed = None
+
+
+class Transaction:
+    """§3.2: messages that stand or fall together."""
+
+    def __init__(self, channel: Channel, link: Link) -> None:
+        self._channel = channel
+        self._link = link
+        self._generation = link.generation
+        self.receipts: list[Receipt] = []
+
+    async def post(self, *parts: bytes) -> Receipt:
+        """Send a message that the peer keeps until the end of the transaction."""
+        self._require_link()
+        receipt = await self._channel.post(*parts)
+        self.receipts.append(receipt)
+        self._require_link()
+        return receipt
+
+    async def commit(self) -> None:
+        """For the channel: let the peer process all of it, and wait for how that went."""
+        if not self.receipts:
+            return
+        self._require_link()
+        self._link.core.commit(self._channel.id, self.receipts[-1].sequence)
+        self._link.wake()
+        outcomes = [await receipt for receipt in self.receipts]
+        bad = next((one for one in outcomes if one not in GOOD), None)
+        if bad is not None:
+            raise DeliveryFailed(bad, f"a transaction of {len(outcomes)} messages went wrong: {bad.value}")
+
+    def rollback(self) -> None:
+        """For the channel: let the peer forget all of it."""
+        if self.receipts and self._generation == self._link.generation and self.receipts[-1].outcome is None:
+            self._link.core.rollback(self._channel.id, self.receipts[-1].sequence)
+            self._link.wake()
+
+    def _require_link(self) -> None:
+        if self._generation != self._link.generation:
+            raise DeliveryFailed(Outcome.FAILED, "the link was lost in the middle of a transaction: nothing of it was processed")
+
+
+class Inbound:
+    """What arrives on a channel of the peer, or on all that nobody reads from one by one: `async for message in inbound`.
+
+    With automatic consumption a message is consumed when the next one is asked for.
+    """
+
+    def __init__(self, link: Link, *, automatic: bool) -> None:
+        self._link = link
+        self._automatic = automatic
+        self._queue: deque[MessageReceived] = deque()
+        self._changed = asyncio.Event()
+        self._is_waiting = False
+        self._last: MessageReceived | None = None
+        self._is_closed = False
+
+    def __aiter__(self) -> AsyncIterator[MessageReceived]:
+        """Messages, until the peer closes the channel or the link is over."""
+        return self
+
+    async def __anext__(self) -> MessageReceived:
+        """The next message; the one before is consumed."""
+        if self._last is not None:
+            self._link.consume(self._last)
+            self._last = None
+        if not self._queue:
+            await self._more()
+        message = self._queue.popleft()
+        self._link.taken(message)
+        if self._automatic:
+            self._last = message
+        return message
+
+    async def _more(self) -> None:
+        """Wait for a message; raises what says that there will be none."""
+        while not self._queue:
+            if self._is_closed:
+                self._is_closed = False
+                raise StopAsyncIteration
+            if self._link.is_over or self._link.is_silent:
+                self._link.raise_if_lost()
+                raise StopAsyncIteration
+            self._changed.clear()
+            self._is_waiting = True
+            await self._changed.wait()
+
+    # For the link.
+
+    def put(self, message: MessageReceived) -> None:
+        """A message arrived."""
+        self._queue.append(message)
+        if self._is_waiting:
+            self._is_waiting = False
+            self._changed.set()
+
+    def close(self) -> None:
+        """No more messages on this channel, until it is opened anew."""
+        self._is_closed = True
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Something changed: look again."""
+        self._changed.set()

@@ -1,0 +1,378 @@
+"""A live Relink link: what its user holds while connections come and go.
+
+It refuses to know sockets and the protocol's rules: a connection drives the session, and the room's link keeps the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final, Protocol
+
+from wirelake.errors import ConnectionLost, SessionClosed
+from wirelake.peers.driver import Driver
+from wirelake.peers.relink.channels import Channel, Inbound, Receipt
+from wirelake.peers.relink.live import Live
+from wirelake.protocols.relink.events import (
+    ChannelClosed,
+    Event,
+    LinkLost,
+    LinkShutdown,
+    MessageReceived,
+    MessagesResolved,
+    Noticed,
+    PeerClosedChannel,
+    PeerShutdown,
+    Ponged,
+)
+from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.link import Link as Core
+from wirelake.protocols.relink.options import Endpoint
+from wirelake.protocols.relink.session import Session
+
+__all__ = ["Carrier", "Link"]
+
+log = logging.getLogger("wirelake.relink")
+
+LOOK: Final = 8192
+"""Bytes sent between two looks at whether the connection can take more."""
+
+
+class Carrier(Protocol):
+    """The connection a link has now."""
+
+    @property
+    def driver(self) -> Driver: ...
+    @property
+    def session(self) -> Session: ...
+
+
+class Link:
+    """One side of a link, over as many connections as it takes."""
+
+    def __init__(self, core: Core, live: Live) -> None:
+        self.core = core
+        self.live = live
+        self.generation = 0
+        """Grows when the link is lost: what was sent before is not on the link that is there now."""
+        self.noticed: dict[Fault, int] = {}
+        """How often each tolerated rule was broken."""
+        self.lost: LinkLost | None = None
+        """The last time the link was lost, if ever."""
+        self.is_transactional = core.endpoint.transactional(core.speaker)
+        """What we send is committed or rolled back."""
+        self._loop = asyncio.get_running_loop()
+        self._carrier: Carrier | None = None
+        self._channels: dict[bytes, Channel] = {}
+        self._inbounds: dict[bytes, Inbound] = {}
+        self._rest = Inbound(self, automatic=live.automatic)
+        self._outstanding = 0
+        self._max_outstanding = live.max_outstanding
+        self._unlooked = 0
+        self._room = asyncio.Event()
+        self._waiting = 0
+        self._held = 0
+        self._is_held = False
+        self._pings: dict[int, asyncio.Future[None]] = {}
+        self._over = asyncio.Event()
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+            MessageReceived: self.deliver,
+            MessagesResolved: self._on_resolved,
+            ChannelClosed: self._on_channel_closed,
+            PeerClosedChannel: self._on_peer_closed,
+            LinkLost: self._on_lost,
+            LinkShutdown: self._on_shutdown,
+            PeerShutdown: self._on_peer_shutdown,
+            Ponged: self._on_pong,
+            Noticed: self._on_noticed,
+        }
+
+    # For the user.
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """What both sides agreed on."""
+        return self.core.endpoint
+
+    @property
+    def is_connected(self) -> bool:
+        """There is a connection now; without, messages wait for the next."""
+        return self.core.is_connected
+
+    @property
+    def is_over(self) -> bool:
+        """Both sides have shut down, or the link is lost for good."""
+        return self.core.is_over
+
+    def channel(self, channel_id: bytes = b"") -> Channel:
+        """A channel to send on."""
+        if channel_id not in self._channels:
+            self._channels[channel_id] = Channel(self, channel_id)
+        return self._channels[channel_id]
+
+    async def multicast(self, ids: Sequence[bytes], *parts: bytes) -> list[Receipt]:
+        """§2.3: one message on many channels, sent once; a receipt for each, in their order."""
+        for channel_id in dict.fromkeys(ids):
+            while self.is_full(channel_id) or self.core.outbox.room(channel_id) < ids.count(channel_id) <= self.live.session.window:
+                await self._wait_for_room()
+        size = sum(map(len, parts))
+        receipts = [Receipt(one, number, size) for one, number in zip(ids, self.core.multicast(ids, parts), strict=True)]
+        for receipt in receipts:
+            self.channel(receipt.channel).adopt(receipt)
+        if self.sent(size * len(receipts)):
+            await self.ready()
+        return receipts
+
+    def __aiter__(self) -> AsyncIterator[MessageReceived]:
+        """What arrives on channels that nobody reads from with `inbound`."""
+        return self._rest
+
+    def inbound(self, channel_id: bytes, *, automatic: bool | None = None) -> Inbound:
+        """What arrives on one channel of the peer, from now on."""
+        if channel_id not in self._inbounds:
+            self._inbounds[channel_id] = Inbound(self, automatic=self.live.automatic if automatic is None else automatic)
+        return self._inbounds[channel_id]
+
+    def consume(self, message: MessageReceived) -> None:
+        """§3.1: a message was taken: the peer will hear of it. With transactions: it was processed."""
+        core = self.core
+        core.line.now = self._loop.time()
+        core.inbox.consume(message)
+        if self._is_held or core.inbox.is_shut:
+            self._consumed()
+        elif self._carrier is not None:
+            self._carrier.driver.wake()
+
+    def refuse(self, message: MessageReceived) -> None:
+        """§3.2: a committed message could not be processed."""
+        self.core.settle(message, self._loop.time(), success=False)
+        self._consumed()
+
+    def _consumed(self) -> None:
+        if self._is_held:
+            self._balance()
+        if self.core.inbox.is_shut:
+            self._wake_readers()
+        self.wake()
+
+    async def ping(self, timeout: float | None = None) -> float:
+        """§3.4: seconds until the pong. RELINK-25: fails at once without a connection, and when the connection is lost meanwhile."""
+        if self._carrier is None or not self.is_connected:
+            raise SessionClosed("there is no connection now")
+        began = self._loop.time()
+        answered: asyncio.Future[None] = self._loop.create_future()
+        self._pings[self._carrier.session.ping(began)] = answered
+        self.wake()
+        async with asyncio.timeout(timeout):
+            await answered
+        return self._loop.time() - began
+
+    async def close(self, timeout: float | None = None) -> bool:
+        """§3.6: shut down: wait until everything of ours is consumed and the peer shuts down, too; says whether it came to that in time.
+
+        After that the link is given up, and what is unresolved is told one by one.
+        """
+        self.core.shutdown()
+        self.wake()
+        try:
+            async with asyncio.timeout(self.live.close_timeout if timeout is None else timeout):
+                await self._over.wait()
+        except TimeoutError:
+            self.abandon()
+            return False
+        return self.lost is None or not self.lost.unresolved
+
+    def abandon(self) -> None:
+        """Give the link up at once: what is unresolved stays so."""
+        if not self.is_over:
+            self.core.lose(Fault.ABANDONED)
+            self.core.is_over = True
+            self.drain()
+        if self._carrier is not None:
+            self._carrier.session.bye("the link was given up")
+            self.wake()
+
+    async def over(self) -> None:
+        """Wait for the end of the link; raises if it was lost."""
+        await self._over.wait()
+        self.raise_if_lost()
+
+    # For channels.
+
+    @property
+    def is_silent(self) -> bool:
+        """§3.6: the peer has shut down and everything it sent is consumed: nothing more will come."""
+        inbox = self.core.inbox
+        return inbox.is_shut and not inbox.unconsumed and (not inbox.channels or not self.endpoint.id_sizes[self.core.speaker.other])
+
+    @property
+    def is_heavy(self) -> bool:
+        """Too many bytes are outstanding to send more."""
+        return self._outstanding >= self._max_outstanding
+
+    def is_full(self, channel_id: bytes) -> bool:
+        """RELINK-17: no message can be sent on this channel now."""
+        return self.is_heavy or self.core.outbox.room(channel_id) <= 0
+
+    async def room(self, channel_id: bytes) -> None:
+        """Wait until a message can be sent on this channel."""
+        while self.is_full(channel_id):
+            await self._wait_for_room()
+
+    async def _wait_for_room(self) -> None:
+        if self.is_over:
+            self.raise_if_lost()
+            raise SessionClosed("the link is over")
+        self._room.clear()
+        await self._room.wait()
+
+    def sent(self, size: int) -> bool:
+        """Something was sent; says whether the sender should wait with `ready`."""
+        self._outstanding += size
+        if self._carrier is None:
+            return False
+        self._carrier.driver.wake(size)
+        self._unlooked += size
+        if self._unlooked < LOOK:
+            return False
+        self._unlooked = 0
+        return self._carrier.driver.busy
+
+    async def ready(self) -> None:
+        """Back-pressure: returns soon unless the peer reads too slowly."""
+        if self._carrier is not None:
+            await self._carrier.driver.ready()
+
+    def wake(self) -> None:
+        """The core was told something."""
+        if self._carrier is not None:
+            self._carrier.driver.wake()
+
+    def taken(self, message: MessageReceived) -> None:
+        """A message was read from its queue."""
+        self._waiting -= 1
+        self._held -= len(message.parts[0]) if len(message.parts) == 1 else _size(message)
+        if self._is_held:
+            self._balance()
+
+    def raise_if_lost(self) -> None:
+        """Say how the link ended, if it did not end well."""
+        if self.is_over and self.lost is not None and not self.lost.replaced:
+            raise ConnectionLost(f"the link was lost: {self.lost.fault.text}")
+
+    # For connections.
+
+    def attach(self, carrier: Carrier) -> None:
+        """A handshake agreed on this link; the last one wins (RELINK-11)."""
+        if self._carrier is not None:
+            self._carrier.driver.wake()  # it was superseded and has to notice
+        self._carrier = carrier
+        self._is_held = False
+        self._balance()
+
+    def detach(self, carrier: Carrier) -> None:
+        """A connection ended; the link lives on."""
+        if self._carrier is carrier:
+            self._carrier = None
+            for answered in self._pings.values():
+                if not answered.done():
+                    answered.set_exception(ConnectionLost("the connection was lost before the pong"))
+                    answered.exception()  # whoever waits for it learns it
+            self._pings.clear()
+
+    def handle(self, event: Event) -> None:
+        """Something happened."""
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event)
+        if self.live.on_event is not None and not isinstance(event, MessageReceived | MessagesResolved | Ponged):
+            try:
+                self.live.on_event(self, event)
+            except Exception:
+                log.exception("on_event failed for %s", type(event).__name__)
+
+    def deliver(self, message: MessageReceived) -> None:
+        """A message arrived."""
+        (self._inbounds.get(message.channel, self._rest) if self._inbounds else self._rest).put(message)
+        self._waiting += 1
+        self._held += len(message.parts[0]) if len(message.parts) == 1 else _size(message)
+        if self._waiting >= self.live.max_inbox or self._held >= self.live.max_held or self._unconsumed_too_much:
+            self._balance()
+
+    def drain(self) -> None:
+        """What happened while no connection could tell."""
+        for event in self.core.events():
+            self.handle(event)
+
+    # Inside.
+
+    def _on_resolved(self, event: MessagesResolved) -> None:
+        self._outstanding -= self._channels[event.channel].resolve(event.last - event.first + 1, event.outcome)
+        self._room.set()
+
+    def _on_channel_closed(self, event: ChannelClosed) -> None:
+        self._channels[event.channel].closed()
+
+    def _on_peer_closed(self, event: PeerClosedChannel) -> None:
+        if event.channel in self._inbounds:
+            self._inbounds[event.channel].close()
+
+    def _on_lost(self, event: LinkLost) -> None:
+        log.warning("link %d was lost with %d messages unresolved: %s", event.link_id, len(event.unresolved), event.fault.text)
+        self.lost = event
+        self.generation += 1
+        for one in event.unresolved:
+            self._outstanding -= self._channels[one.channel].resolve(1, one.outcome)
+        for channel in self._channels.values():
+            channel.closed()
+        self._room.set()
+        if self.is_over:
+            self._end()
+
+    def _on_shutdown(self, _: LinkShutdown) -> None:
+        self._end()
+
+    def _on_peer_shutdown(self, _: PeerShutdown) -> None:
+        self._wake_readers()
+
+    def _on_pong(self, event: Ponged) -> None:
+        answered = self._pings.pop(event.ping, None)
+        if answered is not None and not answered.done():
+            answered.set_result(None)
+
+    def _on_noticed(self, event: Noticed) -> None:
+        self.noticed[event.fault] = self.noticed.get(event.fault, 0) + 1
+
+    def _end(self) -> None:
+        for channel in self._channels.values():
+            channel.closed()
+        self._wake_readers()
+        self._room.set()
+        self._over.set()
+
+    def _wake_readers(self) -> None:
+        for inbound in (self._rest, *self._inbounds.values()):
+            inbound.wake()
+
+    @property
+    def _unconsumed_too_much(self) -> bool:
+        return self.core.inbox.unconsumed * 2 >= self.live.session.max_unconsumed
+
+    def _balance(self) -> None:
+        """RELINK-17: stop reading while too much waits, go on when half of it is gone."""
+        if self._carrier is None:
+            return
+        share = 2 if self._is_held else 1
+        is_too_much = self._waiting * share >= self.live.max_inbox or self._held * share >= self.live.max_held
+        is_too_much = is_too_much or self._unconsumed_too_much
+        if is_too_much and not self._is_held:
+            self._is_held = True
+            self._carrier.driver.hold()
+        elif self._is_held and not is_too_much:
+            self._is_held = False
+            self._carrier.driver.go_on()
+
+
+def _size(message: MessageReceived) -> int:
+    return sum(map(len, message.parts))

@@ -1,0 +1,108 @@
+"""The conversation of Relink on one connection as a table: who may say what when, and which rule is broken by what may not be said.
+
+States are named from outside, so that connector, listener and the lake's auditor read the same table. It refuses to know bytes, time and
+what depends on data: whether the link is an old one, which channels are open, how far acknowledgements may go.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.messages import (
+    Close,
+    Closed,
+    Commit,
+    Committed,
+    Consumed,
+    Message,
+    Nop,
+    Ping,
+    Pong,
+    Received,
+    Reply,
+    Request,
+    Resume,
+    Rollback,
+    Said,
+    Shutdown,
+    Uncommitted,
+    Version,
+)
+
+__all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
+
+
+class Speaker(IntEnum):
+    """Who opened the connection, and who accepted it; the specification calls them connector and listener."""
+
+    CLIENT = 0
+    SERVER = 1
+    CONNECTOR = 0
+    LISTENER = 1
+
+    @property
+    def other(self) -> Speaker:
+        """Who listens when this one speaks."""
+        return Speaker(1 - self)
+
+
+class State(IntEnum):
+    """How far the conversation on a connection is."""
+
+    CONNECTED = 0
+    """Nobody has said anything."""
+    CONNECTOR_GREETED = 1
+    """§1: the connector said its version."""
+    GREETED = 2
+    """§1: the listener said the version."""
+    EARLY = 3
+    """RELINK-4: the connector did not wait for the version."""
+    REQUESTED = 4
+    """§1: the connector asked for a link."""
+    OPEN = 5
+    """§1: the listener gave one; packets both ways."""
+    CONNECTOR_SHUT = 6
+    """§3.6: the connector opens no more channels."""
+    LISTENER_SHUT = 7
+    SHUT = 8
+    """§3.6: neither does; the connection can be closed."""
+
+
+INITIAL: Final = State.CONNECTED
+CONNECTOR: Final = Speaker.CONNECTOR
+LISTENER: Final = Speaker.LISTENER
+_PACKETS: Final[tuple[type[Said], ...]] = (
+    *(Nop, Ping, Pong, Resume, Commit, Rollback, Close, Received, Consumed, Committed, Uncommitted, Closed, Message),
+)
+MESSAGES: Final[tuple[type[Said], ...]] = (Version, Request, Reply, Shutdown, *_PACKETS)
+_TALKING: Final = (State.OPEN, State.CONNECTOR_SHUT, State.LISTENER_SHUT, State.SHUT)
+
+TRANSITIONS: Final[dict[tuple[State, Speaker, type[Said]], State]] = {
+    # §1: the fields of the handshake in their order, half-duplex.
+    (State.CONNECTED, CONNECTOR, Version): State.CONNECTOR_GREETED,
+    (State.CONNECTOR_GREETED, LISTENER, Version): State.GREETED,
+    (State.GREETED, CONNECTOR, Request): State.REQUESTED,
+    (State.REQUESTED, LISTENER, Reply): State.OPEN,
+    # RELINK-4: a listener tolerates what arrives early.
+    (State.CONNECTOR_GREETED, CONNECTOR, Request): State.EARLY,
+    (State.EARLY, LISTENER, Version): State.REQUESTED,
+    # §2: full-duplex packets, also after a shutdown: RELINK-23, what is open stays open.
+    **{(state, speaker, packet): state for state in _TALKING for speaker in Speaker for packet in _PACKETS},
+    # §3.6: each says shutdown when it likes; saying it again changes nothing.
+    (State.OPEN, CONNECTOR, Shutdown): State.CONNECTOR_SHUT,
+    (State.OPEN, LISTENER, Shutdown): State.LISTENER_SHUT,
+    (State.CONNECTOR_SHUT, CONNECTOR, Shutdown): State.CONNECTOR_SHUT,
+    (State.CONNECTOR_SHUT, LISTENER, Shutdown): State.SHUT,
+    (State.LISTENER_SHUT, CONNECTOR, Shutdown): State.SHUT,
+    (State.LISTENER_SHUT, LISTENER, Shutdown): State.LISTENER_SHUT,
+    (State.SHUT, CONNECTOR, Shutdown): State.SHUT,
+    (State.SHUT, LISTENER, Shutdown): State.SHUT,
+}
+"""(state, speaker, message) -> next state. What is not here is forbidden."""
+
+
+def refusal(state: State, speaker: Speaker, message: type[Said]) -> Fault:  # noqa: ARG001 - every room's refusal is asked the same
+    """Which rule is broken by what TRANSITIONS does not have: only the handshake has an order."""
+    return Fault.HANDSHAKE_ORDER

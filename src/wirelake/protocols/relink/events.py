@@ -1,0 +1,186 @@
+"""What a session and a link of Relink tell their owner: frozen events, complete when they are made.
+
+Sequence numbers in events count on where those on the wire wrap (§3.1). It refuses to know how events come about.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from wirelake.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, SessionClosed, WirelakeError
+from wirelake.protocols.relink.conversation import Speaker
+from wirelake.protocols.relink.faults import OURS, Fault
+
+__all__ = [
+    "ChannelClosed",
+    "Ended",
+    "Ending",
+    "Event",
+    "LinkLost",
+    "LinkShutdown",
+    "MessageReceived",
+    "MessagesResolved",
+    "Noticed",
+    "Opened",
+    "Outcome",
+    "PeerClosedChannel",
+    "PeerShutdown",
+    "Ponged",
+    "Resumed",
+    "Unresolved",
+]
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """§1: the handshake is done; `resumed` says that the link is the old one."""
+
+    epoch: int
+    link_id: int
+    resumed: bool
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """§3.5: the peer told what it has; this many messages it had, this many were sent again, this many consumed meanwhile."""
+
+    kept: int
+    replayed: int
+    consumed: int
+
+
+class MessageReceived(msgspec.Struct, frozen=True, gc=False):
+    """§3.1: a message of the peer, to be consumed; with transactions, it was committed and is to be settled."""
+
+    channel: bytes
+    sequence: int
+    parts: tuple[bytes, ...]
+    incarnation: int
+    """Tells the channel from others of the same id before and after it."""
+
+    @property
+    def body(self) -> bytes:
+        """The parts, joined."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+
+class Outcome(Enum):
+    """What became of a message of ours."""
+
+    CONSUMED = "consumed"
+    """§3.1: the peer's application took it."""
+    COMMITTED = "committed"
+    """§3.2: the peer processed it."""
+    UNCOMMITTED = "uncommitted"
+    """§3.2: the peer could not process it."""
+    ROLLED_BACK = "rolled back"
+    """§3.2: we took it back."""
+    FAILED = "failed"
+    """RELINK-28: the link was lost before the peer could have processed it."""
+    UNKNOWN = "unknown"
+    """RELINK-28, RELINK-32: the peer may or may not have processed it."""
+
+
+class MessagesResolved(msgspec.Struct, frozen=True, gc=False):
+    """§3.1, §3.2: what became of the messages `first` to `last` of a channel of ours."""
+
+    channel: bytes
+    first: int
+    last: int
+    outcome: Outcome
+
+
+class ChannelClosed(msgspec.Struct, frozen=True):
+    """§3.3: a channel of ours is closed: everything on it was consumed, and it may be opened anew."""
+
+    channel: bytes
+
+
+class PeerClosedChannel(msgspec.Struct, frozen=True):
+    """§3.3: the peer sends no more on a channel of its own."""
+
+    channel: bytes
+
+
+class Ponged(msgspec.Struct, frozen=True):
+    """§3.4: the answer to the n-th ping on this connection."""
+
+    ping: int
+
+
+class PeerShutdown(msgspec.Struct, frozen=True):
+    """§3.6: the peer opens no more channels."""
+
+
+class LinkShutdown(msgspec.Struct, frozen=True):
+    """§3.6: both sides have shut down; the link is over and nothing was lost."""
+
+
+class Unresolved(msgspec.Struct, frozen=True):
+    """RELINK-32: a message of ours whose link was lost; `parts` is None if the peer had acknowledged receiving it."""
+
+    channel: bytes
+    sequence: int
+    parts: tuple[bytes, ...] | None
+    outcome: Outcome
+
+
+class LinkLost(msgspec.Struct, frozen=True):
+    """RELINK-10, RELINK-32: the link and its state are gone; `replaced` says that there is a new one."""
+
+    epoch: int
+    link_id: int
+    fault: Fault
+    unresolved: tuple[Unresolved, ...]
+    replaced: bool = False
+
+
+class Noticed(msgspec.Struct, frozen=True):
+    """A rule was broken that is tolerated."""
+
+    fault: Fault
+
+
+class Ending(Enum):
+    """The ways a connection ends; none of them ends the link but shutdown."""
+
+    SHUTDOWN = "shutdown"
+    ERROR = "error"
+    CLOSED = "closed"
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The connection is over; `by` ended it, `fault` is the rule that was broken, if one was."""
+
+    how: Ending
+    by: Speaker
+    here: bool
+    """We ended it."""
+    fault: Fault | None = None
+    detail: str = ""
+
+    def reason(self) -> WirelakeError:
+        """The error that fails whatever was waiting for this connection."""
+        if self.here and self.fault is not None:
+            blamed = LocalProtocolError if self.fault in OURS else RemoteProtocolError
+            return blamed(self.fault, self.detail)
+        if self.fault is not None:
+            return ConnectionLost(f"the connection was lost: {self.fault.text}")
+        who = "this side" if self.here else "the peer"
+        return SessionClosed(f"{who} closed the connection{': ' + self.detail if self.detail else ''}")
+
+
+Event = (
+    Opened
+    | Resumed
+    | MessageReceived
+    | MessagesResolved
+    | ChannelClosed
+    | PeerClosedChannel
+    | Ponged
+    | PeerShutdown
+    | LinkShutdown
+    | LinkLost
+    | Noticed
+    | Ended
+)

@@ -1,0 +1,53 @@
+"""What a reader of Relink accepts at most and must know beforehand. It refuses to read anything."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = ["DEFAULT_LIMITS", "FARTHEST", "Limits", "Stage"]
+
+FARTHEST: Final = 1 << 47
+"""No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
+
+
+class Stage(IntEnum):
+    """§1: what one direction of a connection says next."""
+
+    PACKETS = 0
+    VERSION = 1
+    REQUEST = 2
+    REPLY = 3
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """RELINK-24: what a reader of Relink accepts at most, checked before anything is buffered; and what it must know beforehand."""
+
+    max_multicast: int = 65_536
+    """Channels in a multicast."""
+    max_parts: int = 1024
+    """Parts of a message."""
+    max_part_size: int = 16 * 1024 * 1024
+    """Bytes of one part."""
+    max_message_size: int = 64 * 1024 * 1024
+    """Bytes of all parts of a message."""
+    connector_id_size: int | None = None
+    """RELINK-6: for bytes without the connector's handshake: the size of ids of channels the connector sends on."""
+    listener_id_size: int | None = None
+    """RELINK-6: the same of the listener."""
+    speaks: Literal["connector", "listener"] = "connector"
+    """RELINK-7: for bytes without a connection: whose they are."""
+    handshake: bool = True
+    """For bytes without a connection: they begin with the handshake."""
+
+    def for_scan(
+        self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0
+    ) -> tuple[int, int, int, int, int, int, int]:
+        """The same as the scanner wants it, for a stream at this stage. Each size is that of the ids of who sends messages with them."""
+        sizes = (min(self.max_part_size, FARTHEST), min(self.max_message_size, FARTHEST))  # so that sums stay in 64 bits
+        return (self.max_multicast, self.max_parts, *sizes, int(stage), sender_id_size, receiver_id_size)
+
+
+DEFAULT_LIMITS: Final = Limits()

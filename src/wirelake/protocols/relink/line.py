@@ -1,0 +1,28 @@
+"""What the two halves of a link share: what is to be said and told, and whether there is anybody to say it to.
+
+It refuses to know what it carries.
+"""
+
+from __future__ import annotations
+
+from wirelake.protocols.relink.events import Event
+
+__all__ = ["Line"]
+
+
+class Line:
+    """The way out of a link, to the peer and to the owner."""
+
+    def __init__(self) -> None:
+        self.output: list[bytes] = []
+        self.events: list[Event] = []
+        self.now = 0.0
+        """The time of the last call."""
+        self.is_connected = False
+        """There is a connection, and its handshake is done: acknowledgements and general packets may be said."""
+        self.is_talking = False
+        """RELINK-21: messages and operations may be said, too."""
+        self.strikes = 0
+        """RELINK-12: protocol errors since the last progress."""
+        self.incarnations = 0
+        """Channels of the peer so far, on this link and those before: a message of a lost link must not be taken for one of this."""

@@ -1,0 +1,127 @@
+"""The handshake of a connection as far as reading needs it: what each direction says next, and the channel id sizes both need.
+
+Whoever reads a connection keeps one `Prologue` for it, asks it for the limits of each direction, and tells it every row of the handshake.
+A listener's packets cannot be read before the connector's request was: `limits` says None so long. It refuses to know whether what is
+said is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.buffer import Buffer, Frames
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+from wirelake.protocols.relink.conversation import Speaker
+from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.messages import Kind
+from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, scan
+
+__all__ = ["Following", "Prologue", "sniff"]
+
+LONGEST_PART: Final = 280
+"""§1: a request with the longest name is not longer."""
+_NEXT: Final = {
+    (Speaker.CONNECTOR, Kind.VERSION): Stage.REQUEST,
+    (Speaker.LISTENER, Kind.VERSION): Stage.REPLY,
+    (Speaker.CONNECTOR, Kind.REQUEST): Stage.PACKETS,
+    (Speaker.LISTENER, Kind.REPLY): Stage.PACKETS,
+}
+
+
+class Prologue:
+    """How far the handshake of one connection is."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, id_sizes: tuple[int, int] | None = None, stage: Stage = Stage.VERSION) -> None:
+        self._limits = limits
+        self._stages = [stage, stage]
+        self.id_sizes = id_sizes
+        """The connector's and the listener's channel id size, once known; a connector knows them from the start."""
+        self.link: tuple[int, int] | None = None
+        """The epoch and the link id the listener agreed to, once it did: what makes several connections one link."""
+
+    def limits(self, speaker: Speaker) -> tuple[int, ...] | None:
+        """What the scanner is to be given for what this one says next; None: that cannot be read yet."""
+        stage = self._stages[speaker]
+        if stage is not Stage.PACKETS:
+            return self._limits.for_scan(stage)
+        if self.id_sizes is None:
+            return None
+        return self._limits.for_scan(stage, self.id_sizes[speaker], self.id_sizes[speaker.other])
+
+    def follow(self, speaker: Speaker, data: bytes, row: Sequence[int]) -> bool:
+        """A row of what this one said was read; says whether other limits hold from now on."""
+        stage = _NEXT.get((speaker, Kind(row[KIND]))) if self._stages[speaker] is not Stage.PACKETS else None
+        if stage is None:
+            return False
+        self._stages[speaker] = stage
+        if row[KIND] == Kind.REQUEST:
+            self.id_sizes = (data[row[IDS]], data[row[IDS] + 1])
+        elif row[KIND] == Kind.REPLY:
+            at = row[START] + row[LENGTH] - LINK
+            epoch, link_id = (int.from_bytes(data[place : place + 8], "little") for place in (at, at + 8))
+            self.link = (epoch, link_id)
+        return True
+
+    def pieces(self, speaker: Speaker, data: Any, start: int, stop: int) -> Iterator[tuple[tuple[int, ...] | None, int, int]]:
+        """A run of what this one says, cut so that the scanner reads each piece in one way: (what it is to be given, start, stop).
+
+        The handshake is followed on the way. What cannot be read yet comes with None; a part of the handshake that is not all there comes
+        as it is, and is to be given again with what follows it.
+        """
+        while start < stop:
+            limits = self.limits(speaker)
+            end = stop
+            if limits is not None and self._stages[speaker] is not Stage.PACKETS:
+                part, row = bytes(data[start : min(stop, start + LONGEST_PART)]), [0] * ROW_COLUMNS
+                if scan(part, 0, len(part), row, [], limits)[0]:
+                    end = start + row[LENGTH]
+                    self.follow(speaker, part, row)
+            yield limits, start, end
+            start = end
+
+
+class Following(Buffer):
+    """A buffer for one direction of a connection that finds its way through the handshake by itself."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._speaker = Speaker.LISTENER if limits.speaks == "listener" else Speaker.CONNECTOR
+        sizes = None
+        if limits.connector_id_size is not None and limits.listener_id_size is not None:
+            sizes = (limits.connector_id_size, limits.listener_id_size)
+        self._prologue = Prologue(limits, sizes, Stage.VERSION if limits.handshake else Stage.PACKETS)
+        super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, self._now(), limits.max_parts)
+
+    def _now(self) -> tuple[int, ...]:
+        found = self._prologue.limits(self._speaker)
+        if found is None:
+            raise LocalProtocolError(Fault.ID_SIZES_UNKNOWN, "say connector_id_size and listener_id_size")
+        return found
+
+    def feed(self, data: bytes) -> Iterator[Frames]:
+        """See Buffer; raises LocalProtocolError where packets follow whose channel id sizes nobody said."""
+        for whole, rows, parts in super().feed(data):
+            changes = [self._prologue.follow(self._speaker, whole, row) for row in rows if not row[FAULT]]
+            yield whole, rows, parts
+            if True in changes:
+                self.limits = self._now()
+
+
+def sniff(data: bytes) -> bool:
+    """Whether a connector's stream that begins like this is Relink: version 0, then a whole request with nothing odd in it.
+
+    The eight zero bytes a connection begins with say nothing by themselves.
+    """
+    if len(data) <= UNIT or data[:UNIT] != bytes(UNIT):
+        return False
+    name_end = UNIT + 1 + data[UNIT]
+    end = UNIT + (name_end + 3 - UNIT + UNIT - 1) // UNIT * UNIT
+    if len(data) < end + 16 or data[name_end + 2] > 7 or any(data[name_end + 3 : end]) or data[end + 15] & 0x80:
+        return False
+    try:
+        name = data[UNIT + 1 : name_end].decode()
+    except UnicodeDecodeError:
+        return False
+    has_link = any(data[end + 8 : end + 16])
+    return name.isprintable() and data[UNIT] > 0 and (not has_link or any(data[end : end + 8]))

@@ -1,0 +1,357 @@
+"""The layout of Relink as a scanner reads it: where handshake parts and packets are, and what is wrong with them.
+
+This is the only reader of the layout. How long a packet is depends on the channel id sizes of both directions, and what the bytes of a
+stream are depends on how far its handshake is; both come in through the limits (`Limits.for_scan`), and `prologue.py` follows them. It
+refuses to know who speaks, what was said before, and what a payload contains.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from wirelake.protocols.kernel import (
+    FAULT,
+    FAULT_AT,
+    KIND,
+    LENGTH,
+    NO_ROOM,
+    PART,
+    PARTS,
+    SHARED,
+    START,
+    i64_le,
+    kernel,
+    u16_le,
+    u32_le,
+    walker,
+)
+from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.limits import DEFAULT_LIMITS, FARTHEST, Limits, Stage
+from wirelake.protocols.relink.messages import Format, Kind
+
+__all__ = [
+    "BODY",
+    "BODY_LENGTH",
+    "COUNT",
+    "DEFAULT_LIMITS",
+    "FLAGS",
+    "IDS",
+    "ID_SIZE",
+    "LARGE",
+    "LINK",
+    "LONG",
+    "MULTICAST",
+    "ODDITIES",
+    "ODD_BITS",
+    "ODD_EMPTY",
+    "ODD_FORM",
+    "PART_COLUMNS",
+    "PART_LENGTH",
+    "PART_START",
+    "ROW_COLUMNS",
+    "SEQUENCE",
+    "UNIT",
+    "Limits",
+    "Stage",
+    "find",
+    "scan",
+    "walk",
+]
+
+# A row: the shared columns, then these.
+SEQUENCE: Final = SHARED
+"""The sequence number, -1 without one; of a handshake's first part, the version."""
+FLAGS: Final = SHARED + 1
+"""The bits of a packet's first byte, see MULTICAST, LONG and LARGE; of a request, its flags."""
+IDS: Final = SHARED + 2
+"""Offset of the first channel id; of a request, of the connector's channel id size, which the listener's follows."""
+COUNT: Final = SHARED + 3
+"""How many channel ids there are."""
+ID_SIZE: Final = SHARED + 4
+"""Bytes of each."""
+BODY: Final = SHARED + 5
+"""Offset of the payload data; of a request, of the endpoint name."""
+BODY_LENGTH: Final = SHARED + 6
+ODDITIES: Final = SHARED + 7
+"""Bits for what is tolerated: see ODD_BITS, ODD_FORM and ODD_EMPTY."""
+ROW_COLUMNS: Final = SHARED + 8
+
+# A part: one part of a message's payload.
+PART_START: Final = 0
+PART_LENGTH: Final = 1
+PART_COLUMNS: Final = 2
+
+MULTICAST: Final = 0x02
+LONG: Final = 0x20
+LARGE: Final = 0x40
+"""Bits of a packet's first byte."""
+
+ODD_BITS: Final = 1
+"""RELINK-12: unused bits or padding bytes are set."""
+ODD_FORM: Final = 2
+"""RELINK-30: not the minimal form."""
+ODD_EMPTY: Final = 4
+"""RELINK-19: a multicast to nobody."""
+
+UNIT: Final = 8
+"""§2.1: every packet is a multiple of this."""
+LINK: Final = 16
+"""§1: epoch and link id, at the end of a request and all there is of a reply."""
+SHORTEST_LONG: Final = 256
+SMALLEST_LARGE: Final = 65536
+"""RELINK-30: from here on the other form is needed."""
+
+
+@kernel
+def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
+    """Walk whole packets in data[start:stop], or one part of the handshake; one row each, one part for each part of a payload.
+
+    Returns (rows written, parts written, next offset, need): `need` is how many bytes the next packet takes at least, NO_ROOM if rows or
+    parts are full or a part of the handshake was read: what follows it depends on what it says. A packet whose end cannot be known is the
+    last row, and `next` stays at its start.
+    """
+    max_ids, max_parts, max_part, max_message, stage, sender_size, receiver_size = limits
+    if stage:
+        return _scan_handshake(data, start, stop, rows, stage)
+    count, used, at = 0, 0, start
+    while (count + 1) * ROW_COLUMNS <= len(rows):
+        if stop - at < UNIT or at < 0 or at > FARTHEST:
+            return count, used, at, UNIT
+        first = 0 + data[at]
+        second = 0 + data[at + 1]
+        form = (first >> 2) & 7
+        kind, sequence, odd, length = first >> 5, -1, 0, 0
+        ids, ids_count, id_size = at, 0, 0
+        size, body, body_end = UNIT, at, at
+        fault, fault_at, lost = 0, at, False
+        if first & 1 == 0:
+            if kind > Kind.SHUTDOWN.value:  # RELINK-12
+                fault = Fault.GENERAL_TYPE_UNKNOWN.value
+            odd = _dirty(data, at + 1, at + UNIT) | (ODD_BITS if first & 0x1E else 0)
+        elif form > Format.MESSAGE.value:  # RELINK-12
+            kind, fault, lost = -1, Fault.FORMAT_UNKNOWN.value, True
+        else:
+            id_size = receiver_size if form & 1 else sender_size  # RELINK-7
+            ids, ids_count, size = at + 2, 1, 2 + id_size
+            if form == Format.MESSAGE.value:
+                kind = Kind.MESSAGE.value
+            else:
+                fault = _unknown(form, kind)
+                kind += Kind.RECEIVED.value if form & 1 else Kind.COMMIT.value
+            if first & MULTICAST:
+                ids, ids_count = at + 8, u32_le(data, at + 4)
+                if ids_count > max_ids:  # RELINK-24
+                    lost = True
+                    if not fault:
+                        fault, fault_at = Fault.MULTICAST_OVER_LIMIT.value, at + 4
+                size = 8 + ids_count * id_size
+                odd = ODD_FORM if ids_count == 1 else ODD_EMPTY if ids_count == 0 else 0
+                if data[at + 2] | data[at + 3]:
+                    odd |= ODD_BITS
+        if first & 1 and not lost and form < Format.MESSAGE.value:
+            end = size
+            if form & 2:
+                end = (size + 3) & ~3
+                if stop - at < end + 4:
+                    return count, used, at, (end + 11) & ~7
+                sequence = u32_le(data, at + end)
+                odd |= _dirty(data, at + size, at + end)
+                end += 4
+            size = (end + 7) & ~7
+            if stop - at < size:
+                return count, used, at, size
+            odd |= _dirty(data, at + end, at + size) | (ODD_BITS if second else 0)
+        elif first & 1 and not lost:
+            end = (size + 1) & ~1
+            sizes, length, fault_at = end, second, at + 1
+            if first & LONG:
+                if stop - at < end + 4:
+                    return count, used, at, (end + 11) & ~7
+                sizes, length, fault_at = end + 4, u32_le(data, at + end), at + end
+                odd |= (ODD_BITS if second else 0) | (ODD_FORM if length < SHORTEST_LONG else 0)
+            wide = 8 if first & LARGE else 2
+            vector = (sizes + wide - 1) & -wide  # both forms of sizes are at a multiple of their own size
+            tail = vector + wide * length
+            if length > max_parts:  # RELINK-24
+                fault, lost, length = Fault.PARTS_OVER_LIMIT.value, True, 0
+            elif stop - at < ((tail + 7) & ~7):
+                return count, used, at, (tail + 7) & ~7
+            elif (used + length) * PART_COLUMNS > len(parts):
+                return count, used, at, NO_ROOM
+            else:
+                odd |= _dirty(data, at + size, at + end) | _dirty(data, at + sizes, at + vector)
+                size = (tail + 7) & ~7
+                odd |= _dirty(data, at + tail, at + size) | (ODD_BITS if first & 0x80 else 0)
+                body, total, widest = at + size, 0, 0
+                for index in range(length):
+                    fault_at = at + vector + wide * index
+                    one = i64_le(data, fault_at) if first & LARGE else u16_le(data, fault_at)
+                    if one < 0 or one > max_part:  # RELINK-24
+                        fault, lost, length = Fault.PART_OVER_LIMIT.value, True, 0
+                        break
+                    total += one
+                    if total > max_message:  # RELINK-24
+                        fault, lost, length = Fault.MESSAGE_OVER_LIMIT.value, True, 0
+                        break
+                    part = (used + index) * PART_COLUMNS
+                    parts[part + PART_START] = at + size
+                    parts[part + PART_LENGTH] = one
+                    widest = max(widest, one)
+                    size += (one + 7) & ~7
+                if not lost and stop - at < size:
+                    return count, used, at, size
+                for part in range(used * PART_COLUMNS, (used + length) * PART_COLUMNS, PART_COLUMNS):
+                    one = parts[part + PART_LENGTH]
+                    tail = parts[part + PART_START] + one
+                    odd |= _dirty(data, tail, tail + (-one & 7))
+                if first & LARGE and widest < SMALLEST_LARGE:
+                    odd |= ODD_FORM
+                body_end = at + size
+            if not lost:
+                fault_at = at
+        if lost:
+            size, ids, ids_count, body, body_end, odd = stop - at, at, 0, at, at, 0
+        row = count * ROW_COLUMNS
+        rows[row + START] = at
+        rows[row + LENGTH] = size
+        rows[row + KIND] = kind
+        rows[row + FAULT] = fault
+        rows[row + FAULT_AT] = fault_at
+        rows[row + PART] = used
+        rows[row + PARTS] = length
+        rows[row + SEQUENCE] = sequence
+        rows[row + FLAGS] = first
+        rows[row + IDS] = ids
+        rows[row + COUNT] = ids_count
+        rows[row + ID_SIZE] = id_size
+        rows[row + BODY] = body
+        rows[row + BODY_LENGTH] = body_end - body
+        rows[row + ODDITIES] = odd
+        count += 1
+        if lost:
+            return count, used, at, 0
+        used += length
+        at += size
+    return count, used, at, NO_ROOM
+
+
+@kernel
+def _dirty(data: Any, start: int, stop: int) -> int:
+    """§1: ODD_BITS if a padding byte is not zero."""
+    bits = 0
+    for at in range(start, stop):
+        bits |= data[at]
+    return ODD_BITS if bits else 0
+
+
+@kernel
+def _unknown(form: int, kind: int) -> int:
+    """RELINK-12: the fault of a packet type that this format does not have, or 0."""
+    if form == Format.CHANNEL_OPERATION.value:
+        return Fault.OPERATION_UNKNOWN.value if kind > 2 else 0
+    if form == Format.CHANNEL_ACKNOWLEDGEMENT.value:
+        return Fault.ACKNOWLEDGEMENT_UNKNOWN.value if kind > 4 else 0
+    if form == Format.SEQUENCE_OPERATION.value:
+        return Fault.SEQUENCE_OPERATION_UNKNOWN.value if kind > 1 else 0
+    return Fault.SEQUENCE_ACKNOWLEDGEMENT_UNKNOWN.value if kind > 3 else 0
+
+
+@kernel
+def _scan_handshake(data: Any, at: int, stop: int, rows: Any, stage: int) -> tuple[int, int, int, int]:
+    """§1: one part of the handshake, as `scan` gives it."""
+    if len(rows) < ROW_COLUMNS:
+        return 0, 0, at, NO_ROOM
+    if stop - at < UNIT or at < 0 or at > FARTHEST:
+        return 0, 0, at, UNIT if stage != Stage.REPLY.value else LINK
+    kind, size, version, flags, odd = Kind.VERSION.value, UNIT, -1, 0, 0
+    body, body_length, ids = at, 0, at
+    fault, fault_at = 0, at
+    if stage == Stage.VERSION.value:
+        version = 0 + data[at]
+        odd = _dirty(data, at + 1, at + UNIT)
+    elif stage == Stage.REQUEST.value:
+        kind, body, body_length = Kind.REQUEST.value, at + 1, 0 + data[at]
+        size = ((1 + body_length + 3 + 7) & ~7) + LINK
+    else:
+        kind, size = Kind.REPLY.value, LINK
+    if stop - at < size:
+        return 0, 0, at, size
+    end = at + size
+    if kind == Kind.REQUEST.value:
+        ids = body + body_length
+        flags = 0 + data[ids + 2]
+        odd = _dirty(data, ids + 3, end - LINK) | (ODD_BITS if flags & 0xF8 else 0)
+        if i64_le(data, end - 8) != 0 and i64_le(data, end - 16) == 0:  # RELINK-9
+            fault, fault_at = Fault.LINK_WITHOUT_EPOCH.value, end - 16
+    elif kind == Kind.REPLY.value and i64_le(data, at) == 0:  # RELINK-9
+        fault = Fault.EPOCH_ZERO.value
+    if kind != Kind.VERSION.value and data[end - 1] & 0x80:  # RELINK-8
+        fault, fault_at = Fault.LINK_ID_RANGE.value, end - 8
+    rows[START] = at
+    rows[LENGTH] = size
+    rows[KIND] = kind
+    rows[FAULT] = fault
+    rows[FAULT_AT] = fault_at
+    rows[PART] = 0
+    rows[PARTS] = 0
+    rows[SEQUENCE] = version
+    rows[FLAGS] = flags
+    rows[IDS] = ids
+    rows[COUNT] = 0
+    rows[ID_SIZE] = 0
+    rows[BODY] = body
+    rows[BODY_LENGTH] = body_length
+    rows[ODDITIES] = odd
+    return 1, 0, end, NO_ROOM
+
+
+@kernel
+def _plausible(data: Any, at: int, stop: int, limits: Any) -> int:
+    """The size of what is very likely a packet at this place, else 0: in its plainest form, and all its padding zero. A nop is not."""
+    if stop - at < UNIT:
+        return 0
+    first, second = 0 + data[at], 0 + data[at + 1]
+    form, kind = (first >> 2) & 7, first >> 5
+    if first & 1 == 0:
+        is_known = 0 < kind <= Kind.SHUTDOWN.value and not first & 0x1E
+        return UNIT if is_known and not _dirty(data, at + 1, at + UNIT) else 0
+    end = 2 + (limits[6] if form & 1 else limits[5])
+    if first & MULTICAST or form > Format.MESSAGE.value:
+        return 0
+    if form < Format.MESSAGE.value:
+        aligned = (end + 3) & ~3 if form & 2 else end
+        tail = aligned + 4 if form & 2 else end
+        size: int = (tail + 7) & ~7
+        if second or _unknown(form, kind) or stop - at < size:
+            return 0
+        return 0 if _dirty(data, at + end, at + aligned) or _dirty(data, at + tail, at + size) else size
+    vector = (end + 1) & ~1
+    tail = vector + 2 * second
+    size = (tail + 7) & ~7
+    if first & 0xE0 or second > limits[1] or stop - at < size or _dirty(data, at + end, at + vector) or _dirty(data, at + tail, at + size):
+        return 0
+    for index in range(second):
+        one = u16_le(data, at + vector + 2 * index)
+        tail = size + one
+        size += (one + 7) & ~7
+        if stop - at < size or _dirty(data, at + tail, at + size):
+            return 0
+    return size
+
+
+@kernel
+def find(data: Any, start: int, stop: int, limits: Any) -> int:
+    """The next place where packets very likely begin again: one ends exactly at `stop`, or another follows it. Else `stop`.
+
+    The byte before `start` is the first of a packet that could not be read: packets are multiples of 8 bytes, so only every eighth place
+    from there is looked at.
+    """
+    for at in range(start + UNIT - 1, stop, UNIT):
+        size = _plausible(data, at, stop, limits)
+        if size and (at + size == stop or _plausible(data, at + size, stop, limits)):
+            return at
+    return stop
+
+
+walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)
+"""`scan` over many runs, with `find` where a run goes wrong: see `kernel.walker`."""

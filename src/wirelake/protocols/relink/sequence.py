@@ -1,0 +1,35 @@
+"""Sequence numbers: on the wire they have 32 bits and wrap (§3.1), inside they count on, and acknowledgements are ranges from a cursor.
+
+It refuses to know channels and packets.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wirelake.protocols.relink.faults import Breach, Fault
+from wirelake.protocols.relink.messages import LAST_SEQUENCE
+
+__all__ = ["HALF", "is_behind", "on_wire", "reach"]
+
+HALF: Final = 1 << 31
+"""RELINK-15: windows stay below this, so that what is ahead can be told from what is behind."""
+
+
+def on_wire(number: int) -> int:
+    """A number as 32 bits; -1, which is nothing yet, is 2^32-1 (RELINK-15)."""
+    return number & LAST_SEQUENCE
+
+
+def reach(cursor: int, sequence: int | None, most: int, fault: Fault = Fault.ACKNOWLEDGED_TOO_MUCH) -> int:
+    """RELINK-15: the number that a sequence, or the next form, reaches from a cursor; raises Breach if that is more than `most` ahead."""
+    distance = 1 if sequence is None else (sequence - cursor) & LAST_SEQUENCE
+    if distance > most:
+        said = "the next" if sequence is None else str(sequence)
+        raise Breach(fault, f"{said} from {on_wire(cursor)}, {max(most, 0)} outstanding")
+    return cursor + distance
+
+
+def is_behind(cursor: int, sequence: int | None) -> bool:
+    """A sequence that the cursor has passed: a repetition."""
+    return sequence is not None and 0 < (cursor - sequence) & LAST_SEQUENCE < HALF

@@ -1,0 +1,122 @@
+"""A small world for live links: a proxy whose connections can be cut at any byte, and raw peers that say whatever bytes they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from tests.peers.world import Raw, place
+
+from wirelake.peers.backoff import Backoff
+from wirelake.peers.relink import Endpoint, Link, Live
+from wirelake.protocols.relink.events import Event
+from wirelake.protocols.relink.messages import Request, Version
+from wirelake.protocols.relink.options import Options
+from wirelake.protocols.relink.scanner import Stage
+from wirelake.protocols.relink.wire import decode, encode
+
+DEMO = Endpoint("demo", 4, 4)
+QUICK = Backoff(first=0.01, most=0.05)
+PROMPT = Options(ack_delay=0.01, barrier_delay=0.05)
+ANY = "tcp://127.0.0.1:0"
+
+
+class Heard:
+    """What a link told its owner."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def __call__(self, link: Link, event: Event) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        return [one for one in self.events if isinstance(one, kind)]
+
+
+def live(heard: Heard | None = None, options: Options = PROMPT, **more: Any) -> Live:
+    return msgspec.structs.replace(Live(session=options, on_event=heard, close_timeout=5.0, linger=0.2), **more)
+
+
+class Proxy:
+    """Between a connector and a listener: passes bytes on, and loses connections when told."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.cut_after: int | None = None
+        """Bytes from the connector, from now on, after which its connection is lost, once."""
+        self.stalls = False
+        """Connections stay open and nothing passes."""
+        self.connections = 0
+        self.writers: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Proxy:
+        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        self.address = f"tcp://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+        self.tasks: set[asyncio.Task[None]] = set()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.close()
+        self.cut()
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        for writer in self.writers:
+            writer.transport.abort()
+        self.writers.clear()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        try:
+            other_reader, other_writer = await asyncio.open_connection(*place(self.target))
+        except OSError:
+            writer.transport.abort()
+            return
+        self.writers |= {writer, other_writer}
+        await asyncio.gather(self.pump(reader, other_writer, counted=True), self.pump(other_reader, writer, counted=False))
+
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(4096):
+                while self.stalls:
+                    await asyncio.sleep(0.01)
+                if counted and self.cut_after is not None:
+                    if len(data) >= self.cut_after:
+                        writer.write(data[: self.cut_after])
+                        self.cut_after = None
+                        await writer.drain()
+                        await asyncio.sleep(0.01)
+                        self.cut()
+                        return
+                    self.cut_after -= len(data)
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+        with contextlib.suppress(OSError, RuntimeError):
+            writer.close()
+
+
+@contextlib.asynccontextmanager
+async def raw_connector(address: str, request: Request | None = None) -> AsyncIterator[Raw]:
+    """A raw peer that has shaken hands with a listener of ours."""
+    reader, writer = await asyncio.open_connection(*place(address))
+    raw = Raw(reader, writer)
+    try:
+        await raw.say(encode(Version()))
+        assert await reader.readexactly(8) == encode(Version())
+        if request is not None:
+            await raw.say(encode(request))
+            raw.reply = decode(await reader.readexactly(16), stage=Stage.REPLY)
+        yield raw
+    finally:
+        await raw.close()

@@ -1,0 +1,391 @@
+"""Live links over connections that are lost, stalled, taken over or spoilt, and listeners that restart."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from tests.peers.relink_world import ANY, DEMO, QUICK, Heard, Proxy, live, raw_connector
+from tests.peers.world import Raw, place, run, until
+
+from wirelake.errors import ConnectFailed, ConnectionLost, DeliveryFailed
+from wirelake.peers.backoff import Backoff
+from wirelake.peers.relink import Endpoint, connect, serve
+from wirelake.protocols.relink.events import Ended, LinkLost, LinkShutdown, Opened, Outcome, Resumed
+from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.messages import Consumed, Message, Reply, Request, Version
+from wirelake.protocols.relink.options import Options
+from wirelake.protocols.relink.wire import encode
+
+CHAN = b"chan"
+FRETFUL = Options(ack_delay=0.01, barrier_delay=0.05, ping_interval=0.1, pong_timeout=0.2, handshake_timeout=0.5, jitter=0.0)
+
+
+def taking(seen: list[bytes]):
+    async def take(link):
+        async for message in link:
+            seen.append(message.body)
+
+    return take
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cut_anywhere_everything_arrives_once_and_in_order(seed):
+    """RELINK-32: connections lost after any number of bytes, again and again."""
+
+    async def main():
+        seen, heard, draw = [], Heard(), random.Random(seed)
+        async with serve(ANY, {DEMO: taking(seen)}, live=live()) as listener, Proxy(listener.address) as proxy:
+            async with connect(proxy.address, DEMO, live=live(heard), reconnect=QUICK) as link:
+                receipts = []
+                for round_number in range(10):
+                    before = proxy.connections
+                    proxy.cut_after = draw.randrange(1, 900)  # of at least 960 that are going to be sent
+                    for number in range(60 * round_number, 60 * round_number + 60):
+                        receipts.append(await link.channel(CHAN).post(b"%d" % number))
+                    await until(lambda before=before: proxy.connections > before and link.is_connected)
+                assert {await one for one in receipts} == {Outcome.CONSUMED}
+            assert proxy.connections == 11
+        assert seen == [b"%d" % number for number in range(600)]
+        assert len(heard.of(Opened)) == len(heard.of(Resumed)) + 1
+        assert all(one.resumed for one in heard.of(Opened)[1:])
+        assert heard.of(LinkLost) == []
+
+    run(main, seconds=60)
+
+
+def test_messages_wait_while_there_is_no_connection():
+    async def main():
+        seen, heard = [], Heard()
+        async with (
+            serve(ANY, {DEMO: taking(seen)}, live=live()) as listener,
+            Proxy(listener.address) as proxy,
+            connect(proxy.address, DEMO, live=live(heard), reconnect=Backoff(first=0.2, most=0.2)) as link,
+        ):
+            await link.channel(CHAN).send(b"one")
+            proxy.cut()
+            await until(lambda: not link.is_connected)
+            receipt = await link.channel(CHAN).post(b"two")
+            assert receipt.outcome is None
+            assert await receipt is Outcome.CONSUMED
+        assert seen == [b"one", b"two"]
+        assert heard.of(Resumed)[0].replayed == 1
+
+    run(main)
+
+
+def test_a_connection_that_stalls_is_replaced():
+    """RELINK-25: no pong in time; the listener may not have noticed, and the new connection takes the link over (RELINK-11)."""
+
+    async def main():
+        seen, heard = [], Heard()
+        async with (
+            serve(ANY, {DEMO: taking(seen)}, live=live()) as listener,
+            Proxy(listener.address) as proxy,
+            connect(proxy.address, DEMO, live=live(heard, FRETFUL), reconnect=QUICK) as link,
+        ):
+            await link.channel(CHAN).send(b"one")
+            proxy.stalls = True
+            receipt = await link.channel(CHAN).post(b"two")
+            await until(lambda: any(one.fault is Fault.PONG_TIMEOUT for one in heard.of(Ended)))
+            proxy.stalls = False
+            assert await receipt is Outcome.CONSUMED
+        assert seen == [b"one", b"two"]
+        assert heard.of(LinkLost) == []
+
+    run(main)
+
+
+def test_the_listener_restarts():
+    """RELINK-9, RELINK-10: another listener at the same place: every message of the lost link is told, and the connector goes on."""
+
+    async def main():
+        seen, heard = [], Heard()
+
+        async def deaf(link):
+            await asyncio.Event().wait()
+
+        async with serve(ANY, {DEMO: deaf}, live=live(close_timeout=0.05)) as listener:
+            address = listener.address
+            connector = connect(address, DEMO, live=live(heard), reconnect=QUICK)
+            link = await connector.__aenter__()
+            first, second = [await link.channel(CHAN).post(body) for body in (b"one", b"two")]
+            sending = asyncio.ensure_future(link.channel(CHAN).send(b"three"))
+            await until(lambda: len(listener.links) == 1 and next(iter(listener.links)).inbox.unconsumed == 3)
+        async with serve(address, {DEMO: taking(seen)}, live=live()):
+            assert await first is Outcome.UNKNOWN
+            assert await second is Outcome.UNKNOWN
+            with pytest.raises(DeliveryFailed) as failed:
+                await sending
+            assert failed.value.outcome is Outcome.UNKNOWN
+            await link.channel(CHAN).send(b"four")
+            await connector.__aexit__(None, None, None)
+        assert seen == [b"four"]
+        (lost,) = heard.of(LinkLost)
+        assert (lost.replaced, [one.parts for one in lost.unresolved]) == (True, [(b"one",), (b"two",), (b"three",)])
+
+    run(main)
+
+
+def test_require_old_link():
+    """RELINK-10: with `require_old_link` a lost link is not replaced: the connector stops and says so."""
+
+    async def main():
+        heard = Heard()
+        options = Options(ack_delay=0.01, require_old_link=True)
+        async with serve(ANY, {DEMO: taking([])}, live=live(close_timeout=0.05)) as listener:
+            address = listener.address
+            connector = connect(address, DEMO, live=live(heard, options), reconnect=QUICK)
+            link = await connector.__aenter__()
+            await link.channel(CHAN).send(b"fine")
+            listener.registry.links.clear()  # it forgot
+            receipt = await link.channel(CHAN).post(b"lost")
+            link._carrier.close("cut")
+            assert await receipt in (Outcome.UNKNOWN, Outcome.CONSUMED)
+            with pytest.raises(ConnectionLost, match="not known any more"):
+                await link.over()
+            with pytest.raises(ConnectionLost):
+                [message async for message in link]
+            await connector.__aexit__(None, None, None)
+        assert heard.of(LinkLost)[0].fault is Fault.LINK_LOST
+        assert len(heard.of(Opened)) == 1
+
+    run(main)
+
+
+def test_a_link_without_a_connection_expires():
+    """RELINK-24: the listener gives it up after its lifetime; its handler ends, and what was unresolved is told."""
+
+    async def main():
+        heard, ended = Heard(), asyncio.Event()
+
+        async def sending(link):
+            receipt = await link.channel(CHAN).post(b"nobody reads this")
+            assert await receipt is Outcome.UNKNOWN
+            with pytest.raises(ConnectionLost):
+                await link.over()
+            ended.set()
+
+        options = Options(link_lifetime=0.1)
+        async with serve(ANY, {DEMO: sending}, live=live(heard, options)) as listener:
+            async with raw_connector(listener.address, Request("demo", 4, 4)):
+                pass
+            await ended.wait()
+            await until(lambda: not listener.links)
+        assert heard.of(LinkLost)[0].fault is Fault.LINK_EXPIRED
+
+    run(main)
+
+
+def test_a_raw_peer_takes_a_link_over():
+    """RELINK-11: the last one wins, and the one before is closed at once, though no timer is due on it."""
+
+    async def main():
+        seen = []
+        quiet = live(options=Options(ping_interval=None), close_timeout=0.1)
+        async with (
+            serve(ANY, {DEMO: taking(seen)}, live=quiet) as listener,
+            raw_connector(listener.address, Request("demo", 4, 4)) as first,
+        ):
+            again = Request("demo", 4, 4, 0, first.reply.epoch, first.reply.link_id)
+            async with raw_connector(listener.address, again) as second:
+                assert second.reply == first.reply
+                assert await asyncio.wait_for(first.reader.read(), 5) == b""
+                await second.say(encode(Message((CHAN,), (b"one",))))
+                await until(lambda: seen == [b"one"])
+
+    run(main)
+
+
+def test_a_link_lost_in_the_middle_of_a_transaction():
+    """RELINK-28: nothing of it was processed, and what follows is not put on the new link by itself."""
+
+    async def main():
+        seen = []
+        money = Endpoint("money", 4, 4, connector_transactions=True)
+        async with serve(ANY, {money: taking(seen)}, live=live(close_timeout=0.05)) as listener:
+            address = listener.address
+            connector = connect(address, money, live=live(), reconnect=QUICK)
+            link = await connector.__aenter__()
+            block = link.channel(CHAN).transaction()
+            transaction = await block.__aenter__()
+            first = await transaction.post(b"half")
+        async with serve(address, {money: taking(seen)}, live=live()):
+            assert await first is Outcome.FAILED
+            await until(lambda: link.is_connected)
+            for act in (transaction.post(b"of it"), transaction.commit()):
+                with pytest.raises(DeliveryFailed) as failed:
+                    await act
+                assert failed.value.outcome is Outcome.FAILED
+            transaction.rollback()
+            await block.__aexit__(DeliveryFailed, failed.value, None)
+            await link.channel(CHAN).send(b"whole")
+            await connector.__aexit__(None, None, None)
+        assert seen == [b"whole"]
+
+    run(main)
+
+
+HOSTILE = [
+    b"\xe0" + bytes(7),
+    b"\x1d" + bytes(7),
+    b"\x61" + bytes(15),
+    bytes.fromhex("13000000ffffffff"),
+    bytes.fromhex("51016368616e0000ffffffffffffffff"),
+    bytes.fromhex("71006368616e0000ffffffff00000000"),
+    encode(Consumed((CHAN,), 7)),
+    bytes.fromhex("01006368616e0000"),
+]
+
+
+@pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.hex()[:16])
+def test_bad_input_ends_the_connection_and_nothing_else(data):
+    """RELINK-12, RELINK-24: terminated as ruled; what came before is kept, and the link can be taken up again."""
+
+    async def main():
+        seen = []
+        async with serve(ANY, {DEMO: taking(seen)}, live=live(close_timeout=0.1)) as listener:
+            async with raw_connector(listener.address, Request("demo", 4, 4)) as raw:
+                await raw.say(encode(Message((CHAN,), (b"kept",))), data)
+                if data == HOSTILE[6]:  # an acknowledgement for a channel nobody opened is ignored (RELINK-13)
+                    await raw.say(b"\xe0" + bytes(7))
+                await asyncio.wait_for(raw.reader.read(), 5)
+            again = Request("demo", 4, 4, 0, raw.reply.epoch, raw.reply.link_id)
+            async with raw_connector(listener.address, again) as raw:
+                assert raw.reply.link_id == again.link_id
+                statement = await raw.reader.readexactly(16 + 16 + 8)
+                assert statement.startswith(bytes.fromhex("0d006368616e000000000000"))
+                await raw.say(encode(Message((CHAN,), (b"next",))))
+                await until(lambda: seen == [b"kept", b"next"])
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        encode(Request("nobody", 4, 4)),
+        encode(Request("demo", 5, 4)),
+        encode(Request("demo", 4, 4, 1)),
+        encode(Request("demo", 4, 4, 0, 0, 1)),
+        encode(Request("demo", 4, 4, 0, 5, 1 << 63)),
+        b"\x02\xc3\x28\x04\x04" + bytes(19),
+    ],
+)
+def test_bad_requests_are_closed_without_a_reply(request_bytes):
+    """RELINK-3, RELINK-8, RELINK-9, RELINK-31."""
+
+    async def main():
+        async with serve(ANY, {DEMO: taking([])}, live=live()) as listener:
+            async with raw_connector(listener.address) as raw:
+                await raw.say(request_bytes)
+                assert await asyncio.wait_for(raw.reader.read(), 5) == b""
+            assert listener.links == {}
+
+    run(main)
+
+
+def test_half_a_handshake_times_out():
+    """RELINK-4: ten seconds for all of it, here less."""
+
+    async def main():
+        async with serve(ANY, {DEMO: taking([])}, live=live(options=FRETFUL)) as listener, raw_connector(listener.address) as raw:
+            await raw.say(encode(Request("demo", 4, 4))[:-1])
+            assert await asyncio.wait_for(raw.reader.read(), 5) == b""
+
+    run(main)
+
+
+def test_a_listener_that_speaks_nonsense():
+    """RELINK-5, RELINK-9, RELINK-10: a connector closes, and tries again only if it was told to."""
+
+    async def main():
+        replies = [b"\x07" + bytes(7), encode(Version()) + encode(Reply(0, 1)), encode(Version()) + encode(Reply(5, 0))]
+        replies += [encode(Version()) + encode(Reply(5, 1 << 63))]
+        for reply in replies:
+
+            async def nonsense(reader, writer, reply=reply):
+                raw = Raw(reader, writer)
+                await raw.say(reply)
+                await reader.read()
+                await raw.close()
+
+            server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+            address = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            with pytest.raises(ConnectFailed):
+                await connect(address, DEMO, live=live(), reconnect=None).__aenter__()
+            server.close()
+
+    run(main)
+
+
+def test_links_are_limited():
+    """RELINK-24, RELINK-33: links for each endpoint, and for each remote."""
+
+    async def main():
+        for options in (Options(max_links=1), Options(max_links_per_remote=1)):
+            async with (
+                serve(ANY, {DEMO: taking([])}, live=live(options=options, close_timeout=0.1)) as listener,
+                raw_connector(listener.address, Request("demo", 4, 4)),
+                raw_connector(listener.address) as second,
+            ):
+                await second.say(encode(Request("demo", 4, 4)))
+                assert await asyncio.wait_for(second.reader.read(), 5) == b""
+
+    run(main)
+
+
+def test_ping_while_disconnected_fails_at_once():
+    """RELINK-25: nothing is queued."""
+
+    async def main():
+        async with (
+            serve(ANY, {DEMO: taking([])}, live=live()) as listener,
+            Proxy(listener.address) as proxy,
+            connect(proxy.address, DEMO, live=live(), reconnect=Backoff(first=0.3, most=0.3)) as link,
+        ):
+            proxy.stalls = True
+            waiting = asyncio.ensure_future(link.ping())
+            await asyncio.sleep(0)
+            proxy.cut()
+            with pytest.raises(ConnectionLost):
+                await waiting
+            proxy.stalls = False
+            with pytest.raises(Exception, match="no connection"):
+                await link.ping()
+
+    run(main)
+
+
+def test_shutdown_survives_a_lost_connection():
+    """RELINK-23: shutdown is said again on the next connection; a link the other side has forgotten is a clean end."""
+
+    async def main():
+        heard = Heard()
+        endpoint = Endpoint("demo", 0, 0)
+        async with serve(ANY, {endpoint: taking([])}, live=live()) as listener, Proxy(listener.address) as proxy:
+            connector = connect(proxy.address, endpoint, live=live(heard), reconnect=QUICK)
+            link = await connector.__aenter__()
+            await link.channel().send(b"x")
+            proxy.cut()
+            closing = asyncio.ensure_future(link.close())
+            assert await closing
+            await connector.__aexit__(None, None, None)
+        assert len(heard.of(LinkShutdown)) == 1
+        assert heard.of(LinkLost) == []
+
+    run(main)
+
+
+def test_nobody_there():
+    async def main():
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        address = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server.close()
+        await server.wait_closed()
+        assert place(address)[1]
+        with pytest.raises(ConnectFailed, match="cannot connect"):
+            await connect(address, DEMO, live=live(), reconnect=Backoff(first=0.01, most=0.01, attempts=2)).__aenter__()
+
+    run(main)

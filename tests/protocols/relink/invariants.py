@@ -1,0 +1,71 @@
+"""What must hold of a link after every step, whatever happened to it."""
+
+from __future__ import annotations
+
+import itertools
+
+from wirelake.protocols.relink.incoming import Incoming
+from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.outgoing import Outgoing
+
+
+def check(link: Link) -> None:
+    """Hold a link to all of it."""
+    for channel, outgoing in link.outbox.channels.items():
+        assert channel == outgoing.channel
+        check_outgoing(outgoing, link.options.window)
+    unconsumed = 0
+    for channel, incoming in link.inbox.channels.items():
+        assert channel == incoming.channel
+        check_incoming(incoming, link.options.max_result_runs)
+        unconsumed += incoming.received - incoming.consumed
+    assert link.inbox.unconsumed == unconsumed <= link.options.max_unconsumed
+    assert not set(link.inbox.tombstones) & set(link.inbox.channels), "closed and open at once"
+    assert len(link.inbox.channels) <= link.options.max_channels
+    line = link.line
+    assert line.is_connected == (link.owner is not None)
+    assert line.is_talking <= line.is_connected, "messages without a connection"
+    assert not (line.is_talking and link.outbox.is_resuming), "RELINK-21: messages before resume"
+    assert line.is_connected or not line.output, "something to say and nobody to say it to"
+    assert 0 <= line.strikes < link.options.max_strikes
+    if link.has_said_shutdown:
+        assert link.outbox.is_drained, "RELINK-23: shutdown was said too early"
+
+
+def check_outgoing(one: Outgoing, window: int) -> None:
+    assert one.first - 1 <= one.consumed <= one.received <= one.sent <= one.last
+    assert one.outstanding <= window
+    assert len(one.payloads) == one.last - one.received
+    assert one.close_told <= one.closing
+    assert not one.close_told or one.sent == one.last, "close was said before all messages"
+    if not one.transactional:
+        assert not one.decisions
+        return
+    assert one.result <= one.consumed <= one.decided <= one.last
+    assert one.told <= one.decided
+    at = one.consumed
+    kinds = []
+    for last, commit in one.decisions:
+        assert last > at, "runs of decisions overlap"
+        at = last
+        kinds.append(commit)
+    assert at == max(one.decided, one.consumed)
+    assert all(kind != other for kind, other in itertools.pairwise(kinds)), "two runs that are one"
+    assert not one.closing or one.decided == one.last, "RELINK-29: closing with undecided messages"
+
+
+def check_incoming(one: Incoming, most_runs: int) -> None:
+    assert one.consumed <= one.received
+    assert one.told_consumed <= one.consumed
+    assert one.told_received <= one.received
+    assert not one.is_done, "closed was due"
+    assert all(one.consumed + 1 < number <= one.received for number in one._consumed_early)
+    if not one.transactional:
+        assert not one._states
+        assert not one.runs
+        return
+    assert sorted(one._states) == list(range(one.consumed + 1, one.received + 1))
+    assert sorted(one._held) == list(range(max(one.decided, one.consumed) + 1, one.received + 1))
+    assert len(one.runs) <= most_runs
+    assert all(run.last <= one.consumed for run in one.runs)
+    assert all(a.last < b.last for a, b in zip(one.runs, one.runs[1:], strict=False))

@@ -1,0 +1,355 @@
+"""Bytes to messages and back, objects for people, table rows, and the names of everything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.protocols.relink import speech
+
+from wirelake.errors import DecodeError, LocalProtocolError, UsageError
+from wirelake.protocols.kernel import FAULT, LENGTH, PARTS
+from wirelake.protocols.relink import messages as m
+from wirelake.protocols.relink.columns import SCHEMA, columns, readable
+from wirelake.protocols.relink.conversation import Speaker
+from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.notation import describe, parse
+from wirelake.protocols.relink.prologue import Prologue, sniff
+from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, Stage, scan
+from wirelake.protocols.relink.wire import buffer, decode, encode, message
+
+ids = st.lists(st.binary(min_size=2, max_size=2), min_size=1, max_size=4).map(tuple)
+sequences = st.one_of(st.none(), st.integers(0, m.LAST_SEQUENCE))
+multicast = st.booleans()
+packets = st.one_of(
+    st.sampled_from([m.Nop(), m.Ping(), m.Pong(), m.Resume(), m.Shutdown()]),
+    *(st.builds(kind, ids, sequences, multicast) for kind in (m.Commit, m.Rollback, m.Received, m.Consumed, m.Committed, m.Uncommitted)),
+    *(st.builds(kind, ids, multicast) for kind in (m.Close, m.Closed)),
+    st.builds(m.Message, ids, st.lists(st.binary(max_size=20), max_size=5).map(tuple), multicast, st.booleans(), st.booleans()),
+)
+handshakes = st.one_of(
+    st.builds(m.Version, st.integers(0, 255)),
+    st.builds(
+        m.Request,
+        st.text(max_size=60),
+        st.integers(0, 255),
+        st.integers(0, 255),
+        st.integers(0, 7),
+        st.integers(1, (1 << 64) - 1),
+        st.integers(0, m.LAST_LINK_ID),
+    ),
+    st.builds(m.Reply, st.integers(1, (1 << 64) - 1), st.integers(0, m.LAST_LINK_ID)),
+)
+STAGES = {m.Version: Stage.VERSION, m.Request: Stage.REQUEST, m.Reply: Stage.REPLY}
+
+
+def stage_of(said) -> Stage:
+    return STAGES.get(type(said), Stage.PACKETS)
+
+
+def forced(said):
+    """As it is on the wire: many ids are multicast, whatever was asked for."""
+    if getattr(said, "ids", None) is not None and len(said.ids) != 1:
+        return type(said)(**{**{name: getattr(said, name) for name in said.__struct_fields__}, "multicast": True})
+    return said
+
+
+@given(st.one_of(packets, handshakes))
+def test_encode_and_decode_are_each_others_inverse(said):
+    data = encode(said)
+    assert len(data) % 8 == 0
+    assert decode(data, stage=stage_of(said), sender_id_size=2, receiver_id_size=2) == forced(said)
+
+
+@given(st.one_of(packets, handshakes))
+def test_objects_for_people_go_both_ways(said):
+    data, stage = encode(said), stage_of(said)
+    row, parts = [0] * ROW_COLUMNS, [0] * (64 * PART_COLUMNS)
+    scan(data, 0, len(data), row, parts, DEFAULT_LIMITS.for_scan(stage, 2, 2))
+    described = describe(data, row, parts, base=100)
+    assert (described["offset"], described["length"], described["type"]) == (100, len(data), m.name_of(type(said)))
+    assert parse(described) == forced(said)
+    assert encode(parse(described)) == data
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        (m.Version(256), Fault.FIELD_OUT_OF_RANGE),
+        (m.Request("n" * 256), Fault.FIELD_OUT_OF_RANGE),
+        (m.Request("n", 256), Fault.FIELD_OUT_OF_RANGE),
+        (m.Request("n", 0, 0, 0, 1 << 64), Fault.FIELD_OUT_OF_RANGE),
+        (m.Reply(-1, 0), Fault.FIELD_OUT_OF_RANGE),
+        (m.Commit((b"a",), 1 << 32), Fault.FIELD_OUT_OF_RANGE),
+        (m.Commit((b"a", b"bb")), Fault.ID_SIZE_WRONG),
+        (m.Message((b"a" * 256,)), Fault.ID_SIZE_WRONG),
+    ],
+)
+def test_values_that_their_field_cannot_hold(said, fault):
+    with pytest.raises(LocalProtocolError) as wrong:
+        encode(said)
+    assert wrong.value.fault is fault
+
+
+@pytest.mark.parametrize(
+    ("data", "fault", "offset"),
+    [
+        (b"", Fault.MESSAGE_CUT, 0),
+        (b"\x20" + bytes(6), Fault.MESSAGE_CUT, 7),
+        (bytes(16), Fault.MESSAGE_CUT, 8),
+        (b"\xa0" + bytes(7), Fault.GENERAL_TYPE_UNKNOWN, 0),
+    ],
+)
+def test_what_is_not_one_packet(data, fault, offset):
+    with pytest.raises(DecodeError) as wrong:
+        decode(data)
+    assert (wrong.value.fault, wrong.value.offset) == (fault, offset)
+
+
+@pytest.mark.parametrize(
+    "given_",
+    [
+        {"type": "nothing"},
+        {"type": "version", "version": 256},
+        {"type": "version", "version": True},
+        {"type": "reply"},
+        {"type": "request", "endpoint": 5},
+        {"type": "request", "endpoint": "n" * 256},
+        {"type": "request", "require_old_link": 1},
+        {"type": "message", "ids": "00"},
+        {"type": "message", "ids": ["zz"]},
+        {"type": "consumed", "ids": [""], "sequence": 1 << 32},
+        {"type": "ping", "fault": "MESSAGE_CUT"},
+    ],
+)
+def test_objects_that_say_nothing(given_):
+    with pytest.raises(UsageError):
+        parse(given_)
+
+
+def test_what_is_wrong_is_described():
+    data = encode(m.Ping()) + b"\x1d" + bytes(7)
+    rows, parts = [0] * (ROW_COLUMNS * 4), [0] * (PART_COLUMNS * 1024)
+    scan(data, 0, len(data), rows, parts, DEFAULT_LIMITS.for_scan())
+    described = describe(data, rows[ROW_COLUMNS : 2 * ROW_COLUMNS], parts, base=16)
+    assert (described["fault"], described["clause"], described["offset"]) == ("FORMAT_UNKNOWN", "RELINK-12", 24)
+    data = speech.request(b"\xc3\x28")
+    scan(data, 0, len(data), rows, parts, DEFAULT_LIMITS.for_scan(Stage.REQUEST))
+    assert describe(data, rows[:ROW_COLUMNS], parts)["fault"] == "ENDPOINT_NOT_UTF8"
+    data = speech.request(b"demo", link=9)
+    scan(data, 0, len(data), rows, parts, DEFAULT_LIMITS.for_scan(Stage.REQUEST))
+    assert describe(data, rows[:ROW_COLUMNS], parts)["breach"] == "LINK_WITHOUT_EPOCH"
+    data = speech.message(parts=(b"x",), long=True, fill=1)
+    scan(data, 0, len(data), rows, parts, DEFAULT_LIMITS.for_scan())
+    assert describe(data, rows[:ROW_COLUMNS], parts)["tolerated"] == ["UNUSED_BITS_SET", "NOT_MINIMAL"]
+
+
+# A connection read from outside, as the lake reads it.
+
+
+def test_a_prologue_follows_both_directions():
+    """RELINK-7: the listener's packets cannot be read before the connector's request was; then each direction has its own sizes."""
+    prologue = Prologue()
+    said = {
+        Speaker.CONNECTOR: [m.Version(), m.Request("demo", 3, 1), m.Message((b"abc",), (b"x",)), m.Consumed((b"z",), 4)],
+        Speaker.LISTENER: [m.Version(), m.Reply(5, 6), m.Consumed((b"abc",), 4), m.Message((b"z",), (b"y",))],
+    }
+    assert prologue.id_sizes is None
+    heard: dict[Speaker, list[m.Said]] = {speaker: [] for speaker in Speaker}
+    for speaker, count in ((Speaker.LISTENER, 2), (Speaker.CONNECTOR, 4), (Speaker.LISTENER, 4)):
+        for one in said[speaker][len(heard[speaker]) : count]:
+            data, row, parts = encode(one), [0] * ROW_COLUMNS, [0] * (1024 * PART_COLUMNS)
+            limits = prologue.limits(speaker)
+            assert limits is not None
+            scan(data, 0, len(data), row, parts, limits)
+            assert row[FAULT] == 0
+            heard[speaker].append(one)
+            is_handshake = isinstance(one, m.Version | m.Request | m.Reply)
+            assert prologue.follow(speaker, data, row) == is_handshake
+        if speaker is Speaker.LISTENER and count == 2:
+            assert prologue.limits(Speaker.LISTENER) is None
+    assert prologue.id_sizes == (3, 1)
+    assert prologue.link == (5, 6)
+    assert Prologue(id_sizes=(1, 2), stage=Stage.PACKETS).limits(Speaker.LISTENER)[-2:] == (2, 1)
+
+
+@pytest.mark.parametrize("cut", [1, 8, 23, 32, 300, 10_000])
+@pytest.mark.parametrize("name", ["", "demo", "n" * 255])
+def test_runs_are_cut_where_another_way_of_reading_begins(name, cut):
+    """RELINK-7: as the lake walks runs: whatever runs a connection comes in, every byte is in one piece, and every packet is read right."""
+    forth = [m.Version(), m.Request(name, 3, 1), m.Message((b"abc",), (b"x",)), m.Consumed((b"z",), 4)]
+    back = [m.Version(), m.Reply(5, 6), m.Consumed((b"abc",), 4), m.Message((b"z",), (b"y",))]
+    prologue = Prologue()
+    for speaker, said in ((Speaker.CONNECTOR, forth), (Speaker.LISTENER, back)):
+        stream = b"".join(map(encode, said))
+        found, left, at = [], b"", 0
+        while at < len(stream):
+            run = np.frombuffer(left + stream[at : at + cut], np.uint8)
+            at += cut
+            place = 0
+            for limits, begin, stop in prologue.pieces(speaker, run, 0, len(run)):
+                assert begin == place
+                start, place = begin, stop
+                row, parts = [0] * ROW_COLUMNS, [0] * (1024 * PART_COLUMNS)
+                data = run.tobytes()
+                while scan(data, start, stop, row, parts, limits)[0]:
+                    found.append(message(data, row, parts))
+                    start += row[LENGTH]
+                left = data[start:stop]
+            assert place == len(run)
+        assert left == b""
+        assert found == said
+    listener = Prologue()
+    pieces = list(listener.pieces(Speaker.LISTENER, stream, 0, len(stream)))
+    assert [limits is None for limits, _, _ in pieces] == [False, False, True]
+    assert pieces[-1][1:] == (24, len(stream))
+
+
+def read(data: bytes, cut: int, **limits) -> list[m.Said]:
+    one = buffer(Limits(**limits))
+    pieces = [data[at : at + cut] for at in range(0, len(data), cut)]
+    said = [message(whole, row, parts) for piece in pieces for whole, rows, parts in one.feed(piece) for row in rows]
+    assert one.rest == b""
+    return said
+
+
+@pytest.mark.parametrize("cut", [1, 7, 8, 24, 1000])
+def test_bytes_of_one_direction_are_read_through_the_handshake(cut):
+    """RELINK-7: the connector's says both sizes; the listener's needs them said; without a handshake both do."""
+    forth = [m.Version(), m.Request("demo", 3, 1), m.Message((b"abc",), (b"x",)), m.Consumed((b"z",), 4)]
+    back = [m.Version(), m.Reply(5, 6), m.Consumed((b"abc",), 4), m.Message((b"z",), (b"y",))]
+    sizes = {"connector_id_size": 3, "listener_id_size": 1}
+    assert read(b"".join(map(encode, forth)), cut) == forth
+    assert read(b"".join(map(encode, back)), cut, speaks="listener", **sizes) == back
+    assert read(b"".join(map(encode, back[2:])), cut, speaks="listener", handshake=False, **sizes) == back[2:]
+    with pytest.raises(LocalProtocolError) as unknown:
+        read(b"".join(map(encode, back)), cut, speaks="listener")
+    assert unknown.value.fault is Fault.ID_SIZES_UNKNOWN
+    with pytest.raises(LocalProtocolError):
+        read(b"", cut, handshake=False)
+
+
+def test_limits_hold_for_what_is_written():
+    """RELINK-24."""
+    little = Limits(max_multicast=2, max_parts=2, max_part_size=3, max_message_size=4)
+    for said, fault in (
+        (m.Close((b"",) * 3), Fault.MULTICAST_OVER_LIMIT),
+        (m.Message((b"",), (b"",) * 3), Fault.PARTS_OVER_LIMIT),
+        (m.Message((b"",), (b"1234",)), Fault.PART_OVER_LIMIT),
+        (m.Message((b"",), (b"123", b"12")), Fault.MESSAGE_OVER_LIMIT),
+    ):
+        encode(said)
+        with pytest.raises(LocalProtocolError) as wrong:
+            encode(said, little)
+        assert wrong.value.fault is fault
+
+
+def test_streams_that_are_certainly_relink():
+    version = bytes(8)
+    assert sniff(version + speech.request())
+    assert sniff(version + speech.request(b"demo", (4, 0), 7, 5, 6) + b"more")
+    for other in (
+        b"",
+        version,
+        version * 4,
+        version + speech.request()[:-1],
+        b"\x01" + bytes(7) + speech.request(),
+        version + speech.request(b"\xff\xfe"),
+        version + speech.request(b"de\nmo"),
+        version + speech.request(flags=8),
+        version + speech.request(b"demo5", fill=1),
+        version + speech.request(link=1),
+        version + speech.request(epoch=1, link=1 << 63),
+        b"\x00\x00\x00\x0c\x00\x00\x00\x00\x01\x00\x00\x00",
+    ):
+        assert not sniff(other), other
+
+
+def table(said: list[tuple[Stage, bytes]], sizes: tuple[int, int]):
+    """Rows, parts and data of a mixed block."""
+    data = b"".join(one for _, one in said)
+    rows, parts, at = [], [], 0
+    for stage, one in said:
+        row, found = np.zeros(ROW_COLUMNS, np.int64), np.zeros(1100 * PART_COLUMNS, np.int64)
+        scan(data, at, at + len(one), row, found, DEFAULT_LIMITS.for_scan(stage, *sizes))
+        rows.append(row)
+        parts.append(found[: row[PARTS] * PART_COLUMNS].reshape(-1, PART_COLUMNS))
+        at += len(one)
+    return np.frombuffer(data, np.uint8), np.array(rows), np.concatenate(parts)
+
+
+def test_a_block_as_columns():
+    """Every field of the specification by its name, and the vocabulary all protocols share."""
+    packet = Stage.PACKETS
+    said = [
+        (Stage.VERSION, encode(m.Version(3))),
+        (Stage.REQUEST, encode(m.Request("ö", 2, 7, 5, 1 << 63, 9))),
+        (Stage.REPLY, encode(m.Reply(77, m.LAST_LINK_ID))),
+        (packet, encode(m.Ping())),
+        (packet, encode(m.Message((b"ab",), (b'{"a":', b"1}")))),
+        (packet, encode(m.Message((b"ab", b"cd", b"ab"), ()))),
+        (packet, encode(m.Consumed((b"ab",), 0xFFFFFFFF))),
+        (packet, encode(m.Uncommitted((b"ab",)))),
+        (packet, encode(m.Rollback((b"ab", b"cd"), 4))),
+        (packet, encode(m.Close((b"ab",)))),
+        (packet, encode(m.Shutdown())),
+        (packet, encode(m.Message((b"ab",), (b"x" * 70000, b""), long=True))),
+        (Stage.REQUEST, speech.request(b"\xff")),
+        (Stage.REPLY, speech.reply(0, 0)),
+    ]
+    data, rows, parts = table(said, (2, 2))
+    assert readable(rows).all()
+    made = columns(data, rows, parts, DEFAULT_LIMITS)
+    assert list(made.own) == SCHEMA.names
+    own = {name: column.to_pylist() for name, column in made.own.items()}
+    shared = {name: column.to_pylist() for name, column in made.shared.items()}
+    assert [len(column) for column in (*own.values(), *shared.values())] == [len(said)] * (len(own) + len(shared))
+    assert own["type_name"] == [
+        *("version", "request", "reply", "ping", "message", "message", "consumed", "uncommitted", "rollback", "close", "shutdown"),
+        *("message", "request", "reply"),
+    ]
+    assert shared["name"] == own["type_name"]
+    assert (
+        shared["kind"]
+        == [*["handshake"] * 3, "keepalive", "event", "event", "ack", "ack", "control", "control", "close", "event"] + ["handshake"] * 2
+    )
+    assert own["version"][:2] == [3, None]
+    assert [own[name][1] for name in ("endpoint", "connector_id_size", "listener_id_size")] == ["ö", 2, 7]
+    flags = ("connector_transactions", "listener_transactions", "require_old_link")
+    assert [own[name][1] for name in flags] == [True, False, True]
+    assert [(own["epoch"][index], own["link_id"][index]) for index in (1, 2, 3)] == [
+        (1 << 63, 9),
+        (77, m.LAST_LINK_ID),
+        (None, None),
+    ]
+    assert own["payload"][3:6] == [None, [b'{"a":', b"1}"], []]
+    assert own["channel_ids"][4:7] == [[b"ab"], [b"ab", b"cd", b"ab"], [b"ab"]]
+    assert own["channel_id_count"][3:6] == [None, 1, 3]
+    assert own["multicast"][3:6] == [None, False, True]
+    assert own["sequence"][5:9] == [None, 0xFFFFFFFF, None, 4]
+    assert own["format"][4:10] == [4, 4, 3, 1, 2, 0]
+    assert own["type"][:11] == [None, None, None, 1, None, None, 1, 3, 1, 2, 4]
+    assert (own["long"][11], own["large"][11], own["message_length"][11]) == (True, True, 2)
+    assert own["oddities"][11] == 2
+    assert own["fault"][-2:] == ["ENDPOINT_NOT_UTF8", "EPOCH_ZERO"]
+    assert shared["status"][-3:] == ["ok", "faulty", "faulty"]
+    assert shared["status"][7] == "error"
+    assert shared["subject"][3:7] == [None, "6162", None, "6162"]
+    assert shared["correlation_id"][6:9] == ["6162/4294967295", None, None]
+    assert (shared["body"][4], shared["body"][5], shared["body"][3]) == (b'{"a":1}', b"", None)
+    assert shared["body_json"][4:6] == ['{"a":1}', None]
+    assert columns(data, rows, parts, DEFAULT_LIMITS, json_bodies=False).shared["body_json"].null_count == len(said)
+
+
+def test_a_block_without_messages():
+    data, rows, parts = table([(Stage.PACKETS, encode(m.Ping()))], (0, 0))
+    made = columns(data, rows, parts, DEFAULT_LIMITS)
+    assert made.own["payload"].to_pylist() == [None]
+    assert made.shared["body"].to_pylist() == [None]
+
+
+def test_what_cannot_be_read_is_no_message():
+    data, rows, _ = table([(Stage.PACKETS, b"\xa0" + bytes(7)), (Stage.PACKETS, bytes(8))], (0, 0))
+    assert readable(rows).tolist() == [False, True]
+    assert len(data) == 16
