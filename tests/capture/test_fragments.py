@@ -87,6 +87,16 @@ def test_parts_that_are_too_far_apart_in_time_are_two_datagrams(tmp_path):
     assert accounts(blocks)["other", "incomplete datagram"] == 108
 
 
+def test_parts_that_are_too_far_apart_in_their_file_are_two_datagrams(tmp_path, monkeypatch):
+    monkeypatch.setattr(fragments, "REACH", 500)
+    first, second, third = PARTS["ipv4"]
+    other = ipv4("10.0.0.8", "10.0.0.9", bytes(30), protocol=1)
+    assert [data for *_, data in runs(read_parts(tmp_path, [first, second, *[other] * 4, third]))] == [BODY]
+    blocks = read_parts(tmp_path, [first, second, *[other] * 8, third])
+    assert runs(blocks) == []
+    assert accounts(blocks)["other", "incomplete datagram"] == 108
+
+
 def test_parts_of_two_datagrams_do_not_mix(tmp_path):
     other = fragment_v4(ipv4(CLIENT[0], SERVER[0], udp(40000, 5040, BODY[::-1]), protocol=17), [24, 64], 100)
     mixed = [part for pair in zip(PARTS["ipv4"], other, strict=True) for part in pair]

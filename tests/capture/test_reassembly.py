@@ -151,8 +151,11 @@ def test_what_was_cut_off_is_not_waited_for():
     place(half, 1000, b"abc")
     half.lose(1003, 7)
     assert place(half, 1010, b"next") == [(FRESH, b"next", 7)]
-    place(half, 1020, b"waits")
-    half.lose(1014, 6)  # something waits already: it may still be found
+    half.lose(1014, 2)
+    assert place(half, 1020, b"behind another gap") == []
+    assert [(bit.chunk, bit.missing) for bit in half.skip()] == [(b"behind another gap", 6)]
+    place(half, 1050, b"waits")
+    half.lose(1038, 6)  # something waits already: it may still be found
     assert half.is_waiting
 
 

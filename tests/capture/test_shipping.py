@@ -211,6 +211,26 @@ def test_splits_and_buckets_give_what_one_reader_gives(tmp_path, kind, seed):
         assert by_span(blocks, [source]) == {key: length for key, length in spans.items() if length}
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_looked_for_before_a_split_is_neither_lost_nor_counted_twice(tmp_path, monkeypatch, seed):
+    """The same with datagrams that are given up within a few packets, so that splits begin after and between."""
+    for name, value in (("fragments.REACH", 1500), ("shipping.REACH", 1500), ("splits.WARM", 12_000)):
+        monkeypatch.setattr(f"wirelake.capture.{name}", value)
+    dice = random.Random(seed)
+    path = tmp_path / "file"
+    path.write_bytes(pcap([(TS + n, frame) for n, frame in enumerate(busy(seed))]))
+    source = identify(path)
+    expected = list(read(source, ports=PORTS, sniff=lambda data: None))
+    assert books(expected)[0]["other", "incomplete datagram", "items"] > 5
+    for _ in range(6):
+        splits = cuts_of(source, [dice.randrange(source.size) for _ in range(dice.choice([5, 60]))])
+        blocks = shipped([source], [splits], 2)
+        assert spoken(blocks) == spoken(expected)
+        assert books(blocks) == books(expected)
+        spans = {(source.path, work.spans[-1].at): work.size for work in works(source, splits)}
+        assert by_span(blocks, [source]) == {key: length for key, length in spans.items() if length}
+
+
 def test_a_connection_goes_on_in_the_next_file(tmp_path):
     talk = Talk().open()
     text = random.Random(1).randbytes(3000)

@@ -7,6 +7,7 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.capture.build import (
     Talk,
@@ -22,6 +23,7 @@ from tests.capture.build import (
     simple_packet_block,
 )
 
+from wirelake.capture import pcap as pcap_room
 from wirelake.capture.blocks import Source
 from wirelake.capture.files import identify, open_source
 from wirelake.capture.reader import read, walk_split
@@ -163,6 +165,31 @@ def test_windows_do_not_change_what_is_found(tmp_path):
         expected = found(source)
         for window in (1, 100, 5000):
             assert [row[:2] for row in found(source, window=window)] == [row[:2] for row in expected], name
+
+
+@pytest.mark.parametrize("between", [b"", section() + interface(1)])
+def test_times_that_were_guessed_are_found_out_even_where_another_file_begins(tmp_path, between):
+    timeless = b"".join(simple_packet_block(frame(b"%d" % n)) for n in range(5))
+    raw = section() + interface(1) + packet_block(TS, frame(b"first")) + timeless + packet_block(TS + 99, frame(b"later"))
+    raw += pcap([(TS + 5, frame(b"x"))])
+    raw += between + (timeless if between else b"") + pcap([(TS + 6, frame(b"y"))])
+    path = tmp_path / "file"
+    path.write_bytes(raw)
+    source = identify(path)
+    expected = found(source)
+    assert TS in {row[6] for row in expected[3:8]}
+    for place in range(1, len(raw)):
+        for other in (place + 1, len(raw) - 1):
+            assert found(source, settle(source, claims_of(source, [place, other]))) == expected
+
+
+def test_a_search_does_not_believe_in_neighbours_years_apart(tmp_path):
+    state = np.zeros(pcap_room.STATE_SIZE, np.int64)
+    near = pcap([(TS + n * 10**9, frame(b"x")) for n in range(5)])
+    far = pcap([(TS + n * 10**13, frame(b"x")) for n in range(5)])
+    pcap_room.scan(near, 0, len(near), len(near), state, np.zeros((9, 8), np.int64))
+    assert pcap_room.find(near, 24, len(near), 0, state) == (24, 0)
+    assert pcap_room.find(far, 24, len(far), 0, state)[0] == -1
 
 
 def plain(count: int, kind: str) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from tests.capture.build import Talk, pcap
 
 from wirelake import protocols
+from wirelake.capture import stream as stream_room
 from wirelake.capture.reader import identify, read
 from wirelake.lake import decode
 from wirelake.lake.catalog import TABLES
@@ -105,8 +106,12 @@ def _end(made: list[bytes], number: int) -> int:
     return sum(map(len, made[: number + 2]))
 
 
-def test_a_message_that_many_gaps_hit_is_passed_over_to_its_end(tmp_path):
-    made = [encode(Hello()), encode(Data(body(0))), encode(Data(body(1, 5000))), encode(Data(body(2))), encode(Data(body(3)))]
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_message_that_many_gaps_hit_is_passed_over_to_its_end(tmp_path, monkeypatch, patient):
+    if not patient:
+        monkeypatch.setattr(stream_room, "MAX_AHEAD", 0)  # gaps are declared at once, and the message goes on in other blocks
+    tempting = body(1, 600) + b"".join(encode(Data(body(9, 90))) for _ in range(45))  # it looks like messages inside
+    made = [encode(Hello()), encode(Data(body(0))), encode(Data(tempting)), encode(Data(body(2))), encode(Data(body(3)))]
     stream = b"".join(made)
     first = sum(map(len, made[:2]))
     cuts = [first + 100, first + 500, first + 1000, first + 1500, first + 2000]
@@ -164,7 +169,7 @@ def test_random_losses_cost_what_they_hit_and_little_more(tmp_path, seed):
 @pytest.mark.parametrize("limit", [0, 300])
 def test_unfinished_messages_of_many_connections_are_let_go_when_too_many_wait(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(decode, "MAX_CARRIED", limit)
-    message = encode(Data(body(1, 600)))
+    message = encode(Data(body(1, 300) + encode(Data(body(9))) * 3))  # it looks like messages inside
     talks = []
     for port in range(1000, 1020):
         talk = Talk(("10.0.0.1", port)).open().say(0, encode(Hello()) + message[:250])
@@ -179,4 +184,5 @@ def test_unfinished_messages_of_many_connections_are_let_go_when_too_many_wait(t
     found = bodies(rows)
     assert found.count(2) == found.count(3) == 20  # what comes after a message that was let go is read
     assert found.count(1) <= (0 if limit == 0 else 2)
+    assert 9 not in found
     assert {row["reason"] for row in rows["quarantine"]} == {"MESSAGE_CUT", "GAP"}

@@ -1,6 +1,8 @@
-"""WebSockets in captures: payload out of frames, in both forms, against the frames of the library that peers use."""
+"""WebSockets in captures: payload out of frames, in both forms and cut anywhere, against the frames of the library that peers use."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
@@ -9,25 +11,32 @@ from hypothesis import strategies as st
 from tests.protocols.yamp import speech
 from websockets.frames import Frame, Opcode
 
-from wirelake.protocols.kernel import NO_ROOM, compiled
-from wirelake.protocols.websocket import COMPRESSED, INCOMPLETE, PIECE_COLUMNS, TEXT, UNKNOWN, inside, opening, unframe
+from wirelake.protocols.kernel import compiled
+from wirelake.protocols.websocket import FRAME, LOST, PAYLOAD, PHASE, STATE_COLUMNS, inside, opening, unframe
 from wirelake.protocols.yamp.scanner import sniff
 
 REQUEST = b"GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x\r\n\r\n"
 RESPONSE = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
 
 
-def unframed(data, start=0, *, rows=64):
-    """What comes out, plain and compiled: (payload, pieces, next offset, why)."""
-    out, pieces = bytearray(len(data)), [0] * (rows * PIECE_COLUMNS)
-    said = unframe(data, start, len(data), out, pieces)
-    fast, fast_pieces = np.zeros(len(data), np.uint8), np.zeros(rows * PIECE_COLUMNS, np.int64)
-    assert compiled(unframe)(np.frombuffer(data, np.uint8), start, len(data), fast, fast_pieces) == said
-    used, count, at, why = said
-    assert fast[:used].tobytes() == out[:used]
-    assert fast_pieces.tolist() == pieces
-    cells = [pieces[place : place + PIECE_COLUMNS] for place in range(0, count * PIECE_COLUMNS, PIECE_COLUMNS)]
-    return bytes(out[:used]), cells, at, why
+def unframed(data, cuts=(), phase=FRAME):
+    """What comes out of a direction that arrives in pieces, plain and compiled: (payload, where it was, where it stopped, the state)."""
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    plain, fast = bytearray(data), np.frombuffer(data, np.uint8).copy()
+    state, fast_state = [0] * STATE_COLUMNS, np.zeros(STATE_COLUMNS, np.int64)
+    state[PHASE] = fast_state[PHASE] = phase
+    found, at = [], 0
+    for start, stop in itertools.pairwise(edges):
+        spans, fast_spans = [0] * (2 * (stop - start)), np.zeros(2 * (stop - start), np.int64)
+        count, at = unframe(plain, start, stop, state, spans)
+        assert compiled(unframe)(fast, start, stop, fast_state, fast_spans) == (count, at)
+        assert fast_spans.tolist() == spans
+        found += [(spans[2 * one], spans[2 * one + 1]) for one in range(count)]
+        if at < stop:
+            break
+    assert fast_state.tolist() == state
+    assert fast.tobytes() == plain
+    return b"".join(bytes(plain[start:stop]) for start, stop in found), found, at, state
 
 
 def frame(data, opcode=Opcode.BINARY, *, fin=True, mask=False):
@@ -41,9 +50,9 @@ SAID = st.lists(
 
 
 @settings(max_examples=80)
-@given(SAID, st.integers(0, 300_000))
-def test_payload_comes_out_and_leads_back(said, cut):
-    data, payload = b"", b""
+@given(SAID, st.lists(st.integers(0, 200_000), max_size=8), st.booleans())
+def test_payload_comes_out_wherever_the_stream_is_cut(said, cuts, opens):
+    data, payload = REQUEST if opens else b"", b""
     for number, (size, mask, how) in enumerate(said):
         body = bytes((number + 1,)) * size
         if how == "ping":
@@ -54,50 +63,42 @@ def test_payload_comes_out_and_leads_back(said, cut):
         else:
             data += frame(body, mask=mask)
             payload += body
-    found, pieces, at, why = unframed(data)
-    assert (found, at, why) == (payload, len(data), INCOMPLETE)
-    assert [start for start, _, _ in pieces] == [sum(length for _, _, length in pieces[:place]) for place in range(len(pieces))]
-    partly, _, at, why = unframed(data[:cut])
-    assert (payload.startswith(partly), why) == (True, INCOMPLETE)
-    assert unframed(data, at)[0] == payload[len(partly) :]
+    found, spans, at, state = unframed(data, cuts, phase=0 if opens else FRAME)
+    assert (found, at) == (payload, len(data))
+    assert spans == sorted(spans)
+    assert state[PHASE] == FRAME
 
 
-def test_pieces_are_where_the_bytes_were():
-    data = REQUEST + frame(b"hello", mask=False) + frame(b"", mask=True) + frame(b"you", mask=True)
-    _, pieces, _, _ = unframed(data, len(REQUEST))
-    assert pieces == [[0, len(REQUEST) + 2, 5], [5, len(REQUEST) + 2 + 5 + 6 + 6, 3]]
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 200])
+def test_every_cut_of_a_short_conversation(size):
+    data = RESPONSE + frame(b"a" * size, mask=True) + frame(b"p", Opcode.PING) + frame(b"b" * size) + frame(b"", mask=True) + frame(b"end")
+    for cut in range(len(data)):
+        assert unframed(data, [cut], phase=0)[0] == b"a" * size + b"b" * size + b"end"
+    assert unframed(data, range(len(data)), phase=0)[0] == b"a" * size + b"b" * size + b"end"
+
+
+def test_payload_is_where_it_was():
+    data = REQUEST + frame(b"hello") + frame(b"", mask=True) + frame(b"you", mask=True)
+    _, spans, _, _ = unframed(data, phase=0)
+    start = len(REQUEST) + 2
+    assert spans == [(start, start + 5), (start + 5 + 6 + 6, start + 5 + 6 + 6 + 3)]
 
 
 @pytest.mark.parametrize(
-    ("bad", "why"),
-    [
-        (frame(b"x", Opcode.TEXT), TEXT),
-        (b"\xc2\x01x", COMPRESSED),
-        (b"\x92\x01x", COMPRESSED),
-        (b"\x83\x00", UNKNOWN),
-        (b"\x8b\x00", UNKNOWN),
-        (b"\x82\x7f" + b"\xff" * 8, UNKNOWN),
-        (b"\x82\x7f" + (1 << 40).to_bytes(8), INCOMPLETE),
-        (b"\x82", INCOMPLETE),
-        (b"\x82\x7e\x00", INCOMPLETE),
-        (b"\x82\x7f\x00", INCOMPLETE),
-        (b"\x82\x81mas", INCOMPLETE),
-    ],
+    "bad", [frame(b"x", Opcode.TEXT), b"\xc2\x01x", b"\x92\x01x", b"\x83\x01x", b"\x8b\x01x", b"\x82\x7f" + b"\xff" * 8]
 )
-def test_where_and_why_reading_stops(bad, why):
+def test_what_cannot_be_read_ends_it(bad):
     before = frame(b"before")
-    assert unframed(before + bad)[0::2] == (b"before", len(before))
-    assert unframed(before + bad)[3] == why
+    found, _, at, state = unframed(before + bad + frame(b"after"))
+    assert (found, state[PHASE]) == (b"before", LOST)
+    assert len(before) < at <= len(before) + len(bad)
+    assert unframed(before + bad, range(60))[0] == b"before"
 
 
-def test_tables_that_are_full_stop_it_and_lose_nothing():
-    data = frame(b"a") + frame(b"b") + frame(b"c")
-    found, at = b"", 0
-    while at < len(data):
-        more, _, at, why = unframed(data, at, rows=1)
-        found += more
-        assert why == (NO_ROOM if at < len(data) else INCOMPLETE)
-    assert found == b"abc"
+def test_a_frame_of_any_size_is_taken_as_it_comes():
+    head = b"\x82\x7f" + (1 << 40).to_bytes(8)
+    found, _, at, state = unframed(head + b"and so on")
+    assert (found, at, state[PHASE]) == (b"and so on", len(head) + 9, PAYLOAD)
 
 
 def test_the_opening_handshake():
@@ -109,6 +110,11 @@ def test_the_opening_handshake():
     assert opening(b"GET / HTTP/1.1\r\n\r\n") == 0
     assert opening(b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\n\r\n") == 0
     assert opening(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 5000 + b"\r\n") == 0
+
+
+def test_the_end_of_an_opening_handshake_is_found_among_its_likes():
+    for head in (b"\r\n\r\n", b"\r\r\n\r\n", b"\r\n\r\r\n\r\n", b"\n\r\nx\r\n\r\n", b"\r\n\n\r\n\r\n"):
+        assert unframed(head + frame(b"x"), phase=0)[0] == b"x"
 
 
 def test_yamp_is_found_inside():

@@ -30,22 +30,12 @@ class Known(msgspec.Struct, frozen=True):
     """The interfaces of the section, as they stand in memory."""
 
     def leads_to(self, other: Known) -> bool:
-        """Whether a reading that began with `other` would have been the same had it begun with this.
+        """Whether a walk that began with `other` found the same records as one that begins with this.
 
-        `other` is what was assumed at the beginning, `marked` at the end. A time carried over matters only if it was used.
+        A time carried over does not matter: it changes what records say, not where they are.
         """
-        if (self.layer, self.interfaces) != (other.layer, other.interfaces):
-            return False
-        if self.layer == Pcap.layer or other.state[pcapng.BORROWED]:
-            return self.state[: pcapng.BORROWED] == other.state[: pcapng.BORROWED]
-        return self.state[: pcapng.NOW] == other.state[: pcapng.NOW]
-
-    def marked(self, end: Known, *, is_same: bool) -> Known:
-        """What was assumed at the beginning of a reading, marked with what the reading made of it; `is_same` if it was of one container."""
-        if self.layer == Pcap.layer:
-            return self
-        borrowed = end.state[pcapng.BORROWED] if is_same else 1
-        return Known(self.layer, (*self.state[: pcapng.BORROWED], borrowed, 0), self.interfaces)
+        upto = len(self.state) if self.layer == Pcap.layer else pcapng.NOW
+        return (self.layer, self.state[:upto], self.interfaces) == (other.layer, other.state[:upto], other.interfaces)
 
     def following(self, before: Known | None) -> Known:
         """What is known at the end of a reading that began with `before`: a time carried through it is the one from before."""
@@ -110,7 +100,6 @@ class Pcapng:
 
     def __init__(self, known: Known | None = None) -> None:
         self._state = np.array(known.state if known else (0,) * pcapng.STATE_SIZE, np.int64)
-        self._state[pcapng.BORROWED] = 0
         self._state[pcapng.TOLD] = known is None  # what a beginning says of time is no guess
         self._interfaces = np.zeros((pcapng.MAX_INTERFACES, pcapng.INTERFACE_COLUMNS), np.int64)
         if known:

@@ -54,7 +54,6 @@ class Gathering:
         self._speaker = None
         for offset, chunk in parts:
             self.segment(flow, to_server, ts, offset, chunk)
-        self._speaker = None
 
     def event(self, flow: Flow, ts: int, offset: int, what: str, by: str) -> None:
         """Note something that happened to a flow."""

@@ -48,7 +48,6 @@ from wirelake.capture.records import (
 from wirelake.protocols.kernel import kernel
 
 __all__ = [
-    "BORROWED",
     "BYTE_ORDER_MAGIC",
     "INTERFACES",
     "INTERFACE_COLUMNS",
@@ -87,16 +86,14 @@ PACKET_OVERHEAD: Final = 32
 MAX_INTERFACES: Final = 4096
 """Interfaces remembered of one section; packets of further ones go to quarantine."""
 
-# What a scan remembers from window to window: first what it must know, then a time, then marks.
+# What a scan remembers from window to window: first what it must know, then a time, and whether that is known.
 BIG: Final = 0
 INTERFACES: Final = 1
 NOW: Final = 2
 """The last time seen: a simple packet block has none of its own."""
-BORROWED: Final = 3
-"""1 when a simple packet block took its time from before the first block that was scanned."""
-TOLD: Final = 4
-"""1 when a block that was scanned told a time."""
-STATE_SIZE: Final = 5
+TOLD: Final = 3
+"""1 when that time is known, and no guess of whoever began in the middle."""
+STATE_SIZE: Final = 4
 
 # One row per interface of the current section.
 IF_LINK: Final = 0
@@ -259,8 +256,6 @@ def scan(data: Any, start: int, stop: int, limit: int, state: Any, interfaces: A
                     if interfaces[0, IF_SNAP] > 0:
                         size = min(size, int(interfaces[0, IF_SNAP]))
                     if size <= length - 16:
-                        if state[TOLD] == 0:
-                            state[BORROWED] = 1
                         rows[count, KIND] = RECORD_PACKET
                         rows[count, DATA] = at + 12
                         rows[count, SIZE] = size

@@ -28,8 +28,9 @@ OPENING: Final = 1 << 20
 """Bytes at the start of a file in which the knowledge is looked for that a guess begins with."""
 
 
-WARM: Final = 2 * REACH
-"""How far before a split there may be parts of datagrams that it finishes."""
+WARM: Final = 4 * REACH
+"""How far before a split parts of datagrams are looked for that it may finish: further than they reach, because which part is the first
+of a datagram may depend on earlier ones of the same number."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ class Claim(msgspec.Struct, frozen=True):
     begin: int
     end: int
     before: Known | None
-    """What was assumed at the beginning, marked at the end (see `Known.leads_to`)."""
+    """What was assumed at the beginning."""
     after: Known | None
     warm: tuple[int, Known | None] = (0, None)
     """A place `WARM` bytes or more before the end, and what is known there; the beginning, if there is none."""
@@ -98,7 +99,7 @@ def claim(source: Source, stretch: Stretch, *, window: int = WINDOW, at: int | N
         for _ in walk.on(stretch.stop).steps():
             pass
         after = walk.container.known() if walk.container else None
-        return Claim(stretch, at, walk.at, known.marked(after, is_same=walk.is_same) if known and after else None, after, warm)
+        return Claim(stretch, at, walk.at, known, after, warm)
 
 
 def settle(source: Source, claims: Iterable[Claim], again: Callable[[Stretch, int, Known | None], Claim] | None = None) -> list[Split]:

@@ -59,8 +59,6 @@ class Walk:
     ) -> None:
         self.at = at
         self.container = container
-        self.is_same = True
-        """Whether all of it was one container."""
         self._path = path
         self._file = file
         self.stop = stop
@@ -86,7 +84,7 @@ class Walk:
                 base, self.at, want = self.at, self.at + used, self._window
                 yield Window(base, data, used, rows[:count], self.container.layer)
             elif end == OTHER_CONTAINER and self._recognise():
-                self.is_same = False
+                continue
             elif end > 0 and end > len(data) and not self._file.is_end(self.at + len(data)):
                 want = end  # one record longer than a window
             else:

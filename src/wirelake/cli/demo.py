@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def demo(out: Path, messages: int, fresh: bool) -> int:
         for old in (recordings, lake):
             shutil.rmtree(old, ignore_errors=True)
     recordings.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(level=logging.CRITICAL)  # the show has misbehaving peers in it; with --verbose one reads of them
     with Progress() as progress:
         progress.step("talking on loopback")
         files = asyncio.run(talk(recordings, messages, progress.at))

@@ -28,12 +28,14 @@ from wirelake.capture.blocks import (
     Flow,
     Source,
 )
+from wirelake.capture.tally import HEADERS
 from wirelake.lake import books, proofs
 from wirelake.lake.books import Books, Where
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.schema import TIME
 from wirelake.lake.streams import GAP, Carried, Speaker, Speech, clip, join, rounds
 from wirelake.lake.tables import connections, ledger, messages, quarantine
+from wirelake.lake.unwrapping import Unwrapper
 from wirelake.protocols.arrow import binary, names
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, compiled
 
@@ -77,6 +79,7 @@ class Decoder:
         self._carried: dict[Speaker, Carried] = {}
         self._agreed: dict[Speaker, str] = {}
         """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
+        self._unwrapper = Unwrapper()
         self._books = Books()
         self._seen: set[tuple[bytes, bytes]] = set()
         self._where = Where([], [])
@@ -126,11 +129,22 @@ class Decoder:
             streams = np.array([flow.observed_by == "wire" and flow.transport != "udp" for flow in block.flows])[runs[:, RUN_FLOW]]
             if not streams.all():
                 self._decode(protocol, block, Speech(data, runs[~streams], block.pieces), carry=False)
-            for turn in rounds(runs[streams]):
-                speech, passed = join(data, turn, block.pieces, block.flows, self._carried, self._where, *self._bearings(protocol))
+            mine, said = self._unwrapped(protocol, block, data, runs[streams])
+            for turn in rounds(said):
+                speech, passed = join(mine, turn, block.pieces, block.flows, self._carried, self._where, *self._bearings(protocol))
                 for one in passed:
                     self._spoil(one.flow, one.to_server, GAP, speech, one.start, one.stop - one.start)
                 self._decode(protocol, block, speech, carry=True)
+
+    def _unwrapped(self, protocol: str, block: Block, data: Array, runs: Array) -> tuple[Array, Array]:
+        """Runs of streams, taken out of what they travel in, and the bytes they lie in."""
+        if "websocket" not in getattr(protocols.room(protocol), "WRAPPINGS", ()):
+            return data, runs
+        found = self._unwrapper.unwrap(data, runs, block.flows)
+        self._books.spread(self._where, HEADERS, "websocket", block.pieces, found.wrapping[:, 0], found.wrapping[:, 1])
+        for one in found.lost:
+            self._spoil(one.flow, one.to_server, one.why, Speech(found.data, runs, block.pieces), one.start, one.stop - one.start)
+        return found.data, found.runs
 
     def _bearings(self, protocol: str) -> tuple[Callable[[Array, int], int], Callable[[Array], int]]:
         """How a room finds its way after a gap: where messages certainly begin, and how long the one at the start is."""
@@ -326,6 +340,8 @@ class Decoder:
         for speaker, left in list(self._carried.items()):
             if waiting <= limit:
                 break
+            if not len(left.data):
+                continue
             waiting -= len(left.data)
             _, need = self._bearings(left.flow.protocol)
             owed = 0 if left.is_lost else max(0, need(left.data) - len(left.data))
@@ -349,6 +365,7 @@ class Decoder:
             self._leave_unread(left, to_server)
         self._carried.clear()
         self._agreed.clear()
+        self._unwrapper.clear()
         self._seen.clear()
 
 

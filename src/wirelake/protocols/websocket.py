@@ -1,7 +1,7 @@
 """WebSockets (RFC 6455) as a capture shows them: where the opening handshake ends, and the bytes inside the frames that follow.
 
-For protocols that may travel inside: the payload of binary messages comes out as one stream, with pieces that lead back to where each
-part of it was. Live connections do not need this: a library speaks for them. It refuses to know what travels inside.
+For protocols that may travel inside: the payload of binary messages is unmasked where it stands, so that what leads back to the capture
+still does. Live connections do not need this: a library speaks for them. It refuses to know what travels inside.
 """
 
 from __future__ import annotations
@@ -9,105 +9,105 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from wirelake.protocols.kernel import NO_ROOM, kernel, u16
+from wirelake.protocols.kernel import kernel
 
-__all__ = [
-    "COMPRESSED",
-    "INCOMPLETE",
-    "PIECE_AT",
-    "PIECE_COLUMNS",
-    "PIECE_LENGTH",
-    "PIECE_START",
-    "TEXT",
-    "UNKNOWN",
-    "inside",
-    "opening",
-    "unframe",
-]
+__all__ = ["CONTROL", "FRAME", "LEFT", "LOST", "OPENING", "PAYLOAD", "PHASE", "STATE_COLUMNS", "TURN", "inside", "opening", "unframe"]
 
 LONGEST_HEAD: Final = 16 * 1024
 """Bytes of an opening handshake at most."""
+ENOUGH: Final = 1024
+"""Bytes of frames that are looked into to recognise what is inside."""
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0."""
 
-# A piece: part of the payload, in order.
-PIECE_START: Final = 0
-"""Where it lies in what came out."""
-PIECE_AT: Final = 1
-"""Where it was in the data."""
-PIECE_LENGTH: Final = 2
-PIECE_COLUMNS: Final = 3
+# What is known of one direction: a row of numbers that the kernel keeps up to date.
+PHASE: Final = 0
+LEFT: Final = 1
+"""Bytes of this frame's payload that are still to come."""
+MASKED: Final = 2
+"""1 if the payload is masked."""
+TURN: Final = 3
+"""Which byte of the mask is next."""
+GOT: Final = 4
+"""Bytes of the frame's header that are there; of the opening handshake, how much of its end was seen."""
+HEADER: Final = 5
+"""Where those bytes are kept, mask included."""
+LONGEST_HEADER: Final = 14
+STATE_COLUMNS: Final = HEADER + LONGEST_HEADER
 
-# Why reading stopped.
-INCOMPLETE: Final = 0
-"""The next frame is not all there, or there is none."""
-TEXT: Final = 1
-"""A text message: YAMP-14 and its like close on it."""
-COMPRESSED: Final = 2
-"""Reserved bits are set: an extension, as a rule compression, that is not undone here."""
-UNKNOWN: Final = 3
-"""A frame that RFC 6455 does not have, or one of 2^63 bytes and more."""
+# Phases.
+OPENING: Final = 0
+"""In the opening handshake, which is HTTP."""
+FRAME: Final = 1
+"""In the header of a frame."""
+PAYLOAD: Final = 2
+"""In the payload of a binary message."""
+CONTROL: Final = 3
+"""In the payload of a control frame."""
+LOST: Final = 4
+"""A text message, an extension that is not undone (compression), or a frame that RFC 6455 does not have: nothing more is read."""
 
-_CONTINUATION: Final = 0
 _TEXT: Final = 1
 _BINARY: Final = 2
 _CONTROL: Final = 8
 _LAST_CONTROL: Final = 10
+_CR: Final = 13
+_LF: Final = 10
 
 
 @kernel
-def unframe(data: Any, start: int, stop: int, out: Any, pieces: Any) -> tuple[int, int, int, int]:
-    """Walk whole frames in data[start:stop]; the payload of binary messages goes to `out`, unmasked, with one piece for each frame.
+def unframe(data: Any, start: int, stop: int, state: Any, spans: Any) -> tuple[int, int]:
+    """Go on with one direction: data[start:stop] is what comes next of it. Payload of binary messages is unmasked where it stands.
 
-    Returns (bytes written, pieces written, next offset, why): `why` is why it stopped there, or NO_ROOM if `out` or `pieces` are full.
-    Control frames are passed over. `out` must hold stop - start bytes.
+    Writes where payload begins and ends, two numbers each, and returns (how many such spans, where reading stopped): before `stop` if it
+    is lost. `spans` must hold one for each byte. Frames may be cut anywhere: `state` remembers.
     """
-    used, count, at = 0, 0, start
-    while True:
-        if stop - at < 2 or at < 0 or at > FARTHEST:
-            return used, count, at, INCOMPLETE
-        first, second = 0 + data[at], 0 + data[at + 1]
-        opcode, size, body = first & 0x0F, second & 0x7F, at + 2
-        if first & 0x70:
-            return used, count, at, COMPRESSED
-        if _BINARY < opcode < _CONTROL or opcode > _LAST_CONTROL:
-            return used, count, at, UNKNOWN
-        if opcode == _TEXT:
-            return used, count, at, TEXT
-        if size == 126:
-            if stop - at < 4:
-                return used, count, at, INCOMPLETE
-            size, body = u16(data, at + 2), at + 4
-        elif size == 127:
-            if stop - at < 10:
-                return used, count, at, INCOMPLETE
-            size, body = 0, at + 10
-            for place in range(at + 2, at + 10):
-                size = (size << 8) | (0 + data[place])
-                if size > FARTHEST:
-                    return used, count, at, UNKNOWN
-        mask = -1
-        if second & 0x80:
-            mask = body
-            body += 4
-        if stop - body < size:
-            return used, count, at, INCOMPLETE
-        if opcode < _CONTROL and size > 0:
-            if (count + 1) * PIECE_COLUMNS > len(pieces) or used + size > len(out):
-                return used, count, at, NO_ROOM
-            piece = count * PIECE_COLUMNS
-            pieces[piece + PIECE_START] = used
-            pieces[piece + PIECE_AT] = body
-            pieces[piece + PIECE_LENGTH] = size
-            if mask < 0:
-                for place in range(size):
-                    out[used + place] = data[body + place]
-            else:
-                for place in range(size):
-                    out[used + place] = data[body + place] ^ data[mask + (place & 3)]
-            count += 1
-            used += size
-        at = body + size
+    count, at = 0, start
+    while 0 <= at < stop and state[PHASE] != LOST:
+        if state[PHASE] == OPENING:
+            byte, seen = 0 + data[at], state[GOT]
+            state[GOT] = seen + 1 if byte == (_CR if seen % 2 == 0 else _LF) else (1 if byte == _CR else 0)
+            if state[GOT] == 4:
+                state[PHASE], state[GOT] = FRAME, 0
+            at += 1
+        elif state[PHASE] == FRAME:
+            state[HEADER + state[GOT]] = data[at]
+            state[GOT] += 1
+            at += 1
+            if state[GOT] >= 2:
+                size, masked = state[HEADER + 1] & 0x7F, state[HEADER + 1] >> 7
+                wide = 2 if size == 126 else 8 if size == 127 else 0
+                if state[GOT] == 2 + wide + 4 * masked:
+                    first = state[HEADER]
+                    opcode = first & 0x0F
+                    if wide:
+                        size = 0
+                        for place in range(HEADER + 2, HEADER + 2 + wide):
+                            size = FARTHEST if size >= FARTHEST else (size << 8) | state[place]
+                    for place in range(4 * masked):  # the mask, to where it is looked for
+                        state[HEADER + place] = state[HEADER + 2 + wide + place]
+                    state[LEFT], state[MASKED], state[TURN], state[GOT] = size, masked, 0, 0
+                    if first & 0x70 or opcode == _TEXT or _BINARY < opcode < _CONTROL or opcode > _LAST_CONTROL or size >= FARTHEST:
+                        state[PHASE] = LOST
+                    elif size:
+                        state[PHASE] = CONTROL if opcode >= _CONTROL else PAYLOAD
+        else:
+            size = min(state[LEFT], stop - at)
+            if state[PHASE] == PAYLOAD:
+                if state[MASKED]:
+                    for place in range(size):
+                        data[at + place] ^= state[HEADER + ((state[TURN] + place) & 3)]
+                if count and spans[2 * count - 1] == at:
+                    spans[2 * count - 1] = at + size
+                else:
+                    spans[2 * count], spans[2 * count + 1] = at, at + size
+                    count += 1
+            state[TURN] = (state[TURN] + size) & 3
+            state[LEFT] -= size
+            at += size
+            if state[LEFT] == 0:
+                state[PHASE] = FRAME
+    return count, at
 
 
 def opening(data: bytes) -> int:
@@ -128,6 +128,7 @@ def inside(data: bytes, sniff: Callable[[bytes], bool]) -> bool:
     start = opening(data)
     if not start:
         return False
-    out, pieces = bytearray(len(data)), [0] * (len(data) * PIECE_COLUMNS)
-    used, _, _, _ = unframe(data, start, len(data), out, pieces)
-    return sniff(bytes(out[:used]))
+    data = data[: start + ENOUGH]
+    whole, state, spans = bytearray(data), [0] * STATE_COLUMNS, [0] * (2 * len(data))
+    count, _ = unframe(whole, 0, len(whole), state, spans)
+    return sniff(b"".join(bytes(whole[spans[2 * one] : spans[2 * one + 1]]) for one in range(count)))

@@ -58,7 +58,7 @@ class Answering:
         except Exception as reason:
             self._failed(call, reason)
             return
-        if inspect.isawaitable(answer):
+        if hasattr(answer, "__await__"):
             self._calls[event.uid] = call
             self._work.answer(self._answer(call, answer), event.size)
         else:
@@ -99,32 +99,32 @@ class Answering:
     def _failed(self, call: Call, reason: Exception) -> None:
         """YAMP-40: what a handler raised, as an answer."""
         if isinstance(reason, RequestFailed):
-            self._finish(call, lambda: self._session.respond_error(call.uid, reason.body))
+            self._finish(call, self._session.respond_error, reason.body)
             return
         if isinstance(reason, RequestCancelled):
-            self._finish(call, lambda: self._session.respond_cancelled(call.uid))
+            self._finish(call, self._session.respond_cancelled)
             return
         log.warning("request %r from %s failed: %r", call.uri, self._peer.stream.remote, reason)
         if self._peer.live.on_failure is None:
-            self._finish(call, lambda: self._session.respond_failure(call.uid, "the request failed"))
+            self._finish(call, self._session.respond_failure, "the request failed")
             return
         try:
             body = self._peer.live.on_failure(call, reason)
         except Exception:
             log.exception("on_failure failed for request %r from %s", call.uri, self._peer.stream.remote)
-            self._finish(call, lambda: self._session.respond_failure(call.uid, "the request failed"))
+            self._finish(call, self._session.respond_failure, "the request failed")
         else:
-            self._finish(call, lambda: self._session.respond_error(call.uid, body))
+            self._finish(call, self._session.respond_error, body)
 
     def _respond(self, call: Call, body: Any) -> None:
-        self._finish(call, lambda: self._session.respond(call.uid, body))
+        self._finish(call, self._session.respond, body)
 
-    def _finish(self, call: Call, answer: Callable[[], None]) -> None:
+    def _finish(self, call: Call, answer: Callable[..., None], *body: Any) -> None:
         """Answer, if anybody still wants to hear it; an answer that cannot be sent is a failure that can."""
         if self._session.ended is not None or not self._session.is_serving(call.uid):
             return
         try:
-            answer()
+            answer(call.uid, *body)
         except WirelakeError as reason:  # for instance a body that the serializer refuses, or one over the size limit
             log.warning("request %r from %s cannot be answered: %s", call.uri, self._peer.stream.remote, reason)
             self._session.respond_failure(call.uid, "the answer cannot be sent")

@@ -21,6 +21,8 @@ __all__ = ["Ask"]
 class Ask:
     """`async for step in ask`, then `await ask.answer()`; leaving `async with ask` before that kills the request."""
 
+    __slots__ = ("_cancel", "_changed", "_discards", "_of", "_read", "_steps", "outcome", "uid", "uri")
+
     def __init__(
         self, uid: bytes, uri: str, outcome: asyncio.Future[Any], of: Any, cancel: Callable[[Ask, bool], bool], read: Callable[[int], None]
     ) -> None:

@@ -5,7 +5,6 @@ It refuses to know sessions: it is given what was heard, and where to leave work
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -68,7 +67,7 @@ class Attendance:
         except Exception:
             log.exception("a listener to %r failed for an event from %s", listener.pattern, heard.peer.stream.remote)
         else:
-            return result if inspect.isawaitable(result) else None
+            return result if hasattr(result, "__await__") else None
         return None
 
     async def _finish(self, slow: Awaitable[Any], heard: Heard) -> None:

@@ -2,7 +2,7 @@
 
 from wirelake.protocols.yamp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.messages import DEFAULT_PORT
+from wirelake.protocols.yamp.messages import DEFAULT_PORT, WRAPPINGS
 from wirelake.protocols.yamp.options import Limits, Options
 from wirelake.protocols.yamp.serializers import STANDARD, Registry, Serializer
 from wirelake.protocols.yamp.session import Session
@@ -13,6 +13,7 @@ __all__ = [
     "INITIAL",
     "STANDARD",
     "TRANSITIONS",
+    "WRAPPINGS",
     "Fault",
     "Limits",
     "Options",

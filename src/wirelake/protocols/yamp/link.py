@@ -41,6 +41,7 @@ class Link:
         self.options = options
         self.state = INITIAL
         self.ended: Ended | None = None
+        self._is_lossy = options.datagrams
         self._serializer: Serializer = options.serializers[options.serializer]
         self._buffer = buffer(options.limits)
         self._datagram = b""
@@ -198,11 +199,14 @@ class Link:
         return True
 
     def _say(self, said: Message) -> None:
-        data = encode(said, self.options.limits)
-        if self.options.datagrams and len(data) > self.options.max_datagram:
+        self._put(type(said), encode(said, self.options.limits))
+
+    def _put(self, kind: type[Message], data: bytes) -> None:
+        """Say a message that is written already, if it may be said."""
+        if self._is_lossy and len(data) > self.options.max_datagram:
             raise LocalProtocolError(Fault.DATAGRAM_TOO_LARGE, f"{len(data)} bytes, {self.options.max_datagram} fit")
-        if not self._advance(self.speaker, type(said)):
-            raise LocalProtocolError(refusal(self.state, self.speaker, type(said)))
+        if not self._advance(self.speaker, kind):
+            raise LocalProtocolError(refusal(self.state, self.speaker, kind))
         self._output.append(data)
         self.last_size = len(data)
 

@@ -14,6 +14,7 @@ __all__ = [
     "DEFAULT_PORT",
     "TYPES",
     "VERSION",
+    "WRAPPINGS",
     "Cancel",
     "Close",
     "CloseRedirect",
@@ -33,6 +34,9 @@ VERSION: Final = 1
 """YAMP-2: version 1.0 is the number 1."""
 DEFAULT_PORT: Final = None
 """YAMP-51: there is none; an address names its port."""
+
+WRAPPINGS: Final = ("websocket",)
+"""YAMP-14: what its bytes may travel inside."""
 
 
 class MessageType(IntEnum):

@@ -12,6 +12,7 @@ import msgspec
 
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, SHARED, START, kernel, u16, u32, walker
 from wirelake.protocols.utf8 import is_ascii, utf8
+from wirelake.protocols.websocket import inside
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import MessageType, ResponseType
 
@@ -242,7 +243,12 @@ walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a stream that begins like this is YAMP: a handshake of version 1 whose serializer is a plain word, or empty (YAMP-5)."""
+    """Whether a stream that begins like this is YAMP, as it is or inside a WebSocket (YAMP-14)."""
+    return _greets(data) or inside(data, _greets)
+
+
+def _greets(data: bytes) -> bool:
+    """Whether this is the beginning of a handshake of version 1 whose serializer is a plain word, or empty (YAMP-5)."""
     if data[:3] != b"\x00\x00\x01" or len(data) < HANDSHAKE_HEADER:
         return False
     end = HANDSHAKE_HEADER + data[3]

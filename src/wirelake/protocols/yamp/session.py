@@ -8,7 +8,7 @@ number of seconds, and random bytes come from `draw`.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.yamp.bodies import Undecodable, pack, pack_text, unpack
@@ -25,12 +25,16 @@ from wirelake.protocols.yamp.events import (
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.link import Link
-from wirelake.protocols.yamp.messages import Cancel, Event, Request, Response, ResponseType
+from wirelake.protocols.yamp.messages import Cancel, Event, MessageType, Request, Response, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.yamp.requests import Asked, Pending, Served, Taken
 from wirelake.protocols.yamp.uids import Draw
+from wirelake.protocols.yamp.wire import user
 
 __all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
+
+_TRUTHS: Final = {False: b"\x00", True: b"\x01"}
+_RESPONSES: Final = {kind: bytes((kind,)) for kind in ResponseType}
 
 
 class Session(Link):
@@ -82,13 +86,14 @@ class Session(Link):
     def send_packed(self, uri: str, body: bytes) -> None:
         """0x05 event, with a body that was packed before: for one event to many."""
         self._require_open()
-        self._say(Event(self._uids.next(), _checked(uri), body))
+        self._put(Event, user(MessageType.EVENT, self._uids.next(), _checked(uri), b"", body, self.options.limits))
 
     def request(self, uri: str, body: Any, now: float, *, timeout: float | None = None, progressive: bool = False) -> bytes:
         """0x06 request: ask, and return the uid that the answers will carry. Timeout: None is the connection's, infinity is none."""
         self._require_open()
         uid = self._uids.next()
-        self._say(Request(uid, _checked(uri), progressive, pack(self._serializer, body)))
+        body = pack(self._serializer, body)
+        self._put(Request, user(MessageType.REQUEST, uid, _checked(uri), _TRUTHS[progressive], body, self.options.limits))
         patience = self.options.request_timeout if timeout is None else timeout
         self._asked.ask(uid, Pending(uri, progressive, None if patience == math.inf else patience), now)
         return uid
@@ -128,7 +133,7 @@ class Session(Link):
         self._require_open()
         taken = self._served.get(request_uid)
         if taken.progressive:
-            self._say(Response(self._uids.next(), taken.uri, request_uid, ResponseType.PROGRESS, pack(self._serializer, body)))
+            self._say_response(taken.uri, request_uid, ResponseType.PROGRESS, pack(self._serializer, body))
         return taken.progressive
 
     # What the world does.
@@ -151,8 +156,12 @@ class Session(Link):
     def _answer(self, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
         self._require_open()
         uri = self._served.get(request_uid).uri  # YAMP-27
-        self._say(Response(self._uids.next(), uri, request_uid, response_type, body))
+        self._say_response(uri, request_uid, response_type, body)
         self._served.drop(request_uid)
+
+    def _say_response(self, uri: str, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
+        rest = request_uid + _RESPONSES[response_type]
+        self._put(Response, user(MessageType.RESPONSE, self._uids.next(), uri, rest, body, self.options.limits))
 
     def _take_event(self, said: Event, _: float) -> None:
         try:

@@ -55,6 +55,7 @@ __all__ = [
     "message",
     "scan",
     "sniff",
+    "user",
     "walk",
 ]
 
@@ -78,17 +79,28 @@ def _body(data: bytes, row: Sequence[int]) -> bytes:
     return data[row[BODY] : row[BODY] + row[BODY_LENGTH]]
 
 
-def _uid(data: bytes, row: Sequence[int]) -> bytes:
-    return data[row[START] + 1 : row[START] + 1 + UID_SIZE]
+def _event(data: bytes, row: Sequence[int]) -> Event:
+    uid, uri, body = row[START] + 1, row[URI], row[BODY]
+    return Event(data[uid : uid + UID_SIZE], data[uri : uri + row[URI_LENGTH]].decode(), data[body : body + row[BODY_LENGTH]])
 
 
-def _uri(data: bytes, row: Sequence[int]) -> str:
-    return data[row[URI] : row[URI] + row[URI_LENGTH]].decode()
+def _request(data: bytes, row: Sequence[int]) -> Request:
+    uid, uri, body = row[START] + 1, row[URI], row[BODY]
+    name = data[uri : uri + row[URI_LENGTH]].decode()
+    return Request(data[uid : uid + UID_SIZE], name, row[CODE] != 0, data[body : body + row[BODY_LENGTH]])  # YAMP-28
 
 
-def _request_uid(data: bytes, row: Sequence[int]) -> bytes:
-    at = row[URI] + row[URI_LENGTH]
-    return data[at : at + UID_SIZE]
+def _cancel(data: bytes, row: Sequence[int]) -> Cancel:
+    uid, uri = row[START] + 1, row[URI]
+    after = uri + row[URI_LENGTH]
+    return Cancel(data[uid : uid + UID_SIZE], data[uri:after].decode(), data[after : after + UID_SIZE], row[CODE] != 0)
+
+
+def _response(data: bytes, row: Sequence[int]) -> Response:
+    uid, uri, body = row[START] + 1, row[URI], row[BODY]
+    after = uri + row[URI_LENGTH]
+    content = data[body : body + row[BODY_LENGTH]]
+    return Response(data[uid : uid + UID_SIZE], data[uri:after].decode(), data[after : after + UID_SIZE], row[CODE], content)
 
 
 _BUILDERS: Final[dict[int, Callable[[bytes, Sequence[int]], Message]]] = {
@@ -97,12 +109,10 @@ _BUILDERS: Final[dict[int, Callable[[bytes, Sequence[int]], Message]]] = {
     MessageType.PONG: lambda data, row: Pong(_body(data, row)),
     MessageType.CLOSE: lambda data, row: Close(_body(data, row).decode(errors="replace")),  # YAMP-16
     MessageType.CLOSE_REDIRECT: lambda data, row: CloseRedirect(_body(data, row).decode()),
-    MessageType.EVENT: lambda data, row: Event(_uid(data, row), _uri(data, row), _body(data, row)),
-    MessageType.REQUEST: lambda data, row: Request(_uid(data, row), _uri(data, row), row[CODE] != 0, _body(data, row)),  # YAMP-28
-    MessageType.CANCEL: lambda data, row: Cancel(_uid(data, row), _uri(data, row), _request_uid(data, row), row[CODE] != 0),
-    MessageType.RESPONSE: lambda data, row: Response(
-        _uid(data, row), _uri(data, row), _request_uid(data, row), row[CODE], _body(data, row)
-    ),
+    MessageType.EVENT: _event,
+    MessageType.REQUEST: _request,
+    MessageType.CANCEL: _cancel,
+    MessageType.RESPONSE: _response,
 }
 
 
@@ -138,18 +148,24 @@ def _short(data: bytes) -> bytes:
     return len(data).to_bytes() + data
 
 
-def _user(kind: bytes, message: Event | Request | Cancel | Response, rest: bytes, body: bytes | None, limits: Limits) -> bytes:
-    """UserMessageHeader, what a message has of its own, and UserMessageBody, unless it has none."""
-    uri = message.uri.encode()
-    if len(uri) > LONGEST_STRING:  # YAMP-26: never wrap
-        raise LocalProtocolError(Fault.URI_SIZE, f"{len(uri)} bytes")
-    if len(message.uid) != UID_SIZE:
-        raise ValueError(f"a uid of {len(message.uid)} bytes")
+def user(kind: MessageType, uid: bytes, uri: str, rest: bytes, body: bytes | None, limits: Limits) -> bytes:
+    """UserMessageHeader, what a message has of its own, and UserMessageBody, unless it has none; raises LocalProtocolError.
+
+    What sessions say most often is written by this alone, without a message made for it first.
+    """
+    name = uri.encode()
+    if len(name) > LONGEST_STRING:  # YAMP-26: never wrap
+        raise LocalProtocolError(Fault.URI_SIZE, f"{len(name)} bytes")
+    if len(uid) != UID_SIZE:
+        raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"a uid of {len(uid)} bytes")
     if body is None:
-        return b"".join((kind, message.uid, len(uri).to_bytes(), uri, rest))
+        return b"".join((_OCTETS[kind], uid, _OCTETS[len(name)], name, rest))
     if len(body) > limits.max_body_size or len(body) > LARGEST_BODY:  # YAMP-43
         raise LocalProtocolError(Fault.BODY_OVER_LIMIT, f"{len(body)} bytes, limit {limits.max_body_size}")
-    return b"".join((kind, message.uid, len(uri).to_bytes(), uri, rest, len(body).to_bytes(4), body))
+    return b"".join((_OCTETS[kind], uid, _OCTETS[len(name)], name, rest, len(body).to_bytes(4), body))
+
+
+_OCTETS: Final = tuple(bytes((byte,)) for byte in range(256))
 
 
 def _reference(message: Cancel | Response, code: int) -> bytes:
@@ -174,8 +190,8 @@ _WRITERS: Final[dict[type[Message], Callable[[Any, Limits], bytes]]] = {
     Pong: lambda message, _: b"\x02" + _short(message.payload),
     Close: _close,
     CloseRedirect: _close_redirect,
-    Event: lambda message, limits: _user(b"\x05", message, b"", message.body, limits),
-    Request: lambda message, limits: _user(b"\x06", message, b"\x01" if message.progressive else b"\x00", message.body, limits),
-    Cancel: lambda message, limits: _user(b"\x07", message, _reference(message, 1 if message.kill else 0), None, limits),
-    Response: lambda message, limits: _user(b"\x08", message, _reference(message, message.response_type), message.body, limits),
+    Event: lambda one, limits: user(MessageType.EVENT, one.uid, one.uri, b"", one.body, limits),
+    Request: lambda one, limits: user(MessageType.REQUEST, one.uid, one.uri, _OCTETS[bool(one.progressive)], one.body, limits),
+    Cancel: lambda one, limits: user(MessageType.CANCEL, one.uid, one.uri, _reference(one, bool(one.kill)), None, limits),
+    Response: lambda one, limits: user(MessageType.RESPONSE, one.uid, one.uri, _reference(one, one.response_type), one.body, limits),
 }
