@@ -27,7 +27,7 @@ GOOD: Final = (Outcome.CONSUMED, Outcome.COMMITTED)
 class Receipt:
     """What becomes of one message: `await` it for the outcome."""
 
-    __slots__ = ("_waiter", "channel", "outcome", "sequence", "size")
+    __slots__ = ("channel", "outcome", "sequence", "size", "waiter")
 
     def __init__(self, channel: bytes, sequence: int, size: int) -> None:
         self.channel = channel
@@ -35,20 +35,20 @@ class Receipt:
         self.size = size
         self.outcome: Outcome | None = None
         """None so long as it is open."""
-        self._waiter: asyncio.Future[None] | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        """For whoever waits for the outcome."""
 
     def __await__(self) -> Generator[Any, None, Outcome]:
         while self.outcome is None:
-            if self._waiter is None:
-                self._waiter = asyncio.get_running_loop().create_future()
-            yield from asyncio.shield(self._waiter)
+            if self.waiter is None:
+                self.waiter = asyncio.get_running_loop().create_future()
+            yield from asyncio.shield(self.waiter)
         return self.outcome
 
-    def resolve(self, outcome: Outcome) -> None:
-        """For the link: this is what became of it."""
-        self.outcome = outcome
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def wake(self) -> None:
+        """For the channel: whoever waits may look."""
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
 
 class Channel:
@@ -139,10 +139,13 @@ class Channel:
     def resolve(self, count: int, outcome: Outcome) -> int:
         """The outcome of the oldest open messages; says how many bytes they were."""
         size = 0
+        take = self._pending.popleft
         for _ in range(count):
-            receipt = self._pending.popleft()
+            receipt = take()
             size += receipt.size
-            receipt.resolve(outcome)
+            receipt.outcome = outcome
+            if receipt.waiter is not None:
+                receipt.wake()
         return size
 
     def closed(self) -> None:

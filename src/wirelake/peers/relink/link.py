@@ -138,13 +138,10 @@ class Link:
 
     def consume(self, message: MessageReceived) -> None:
         """§3.1: a message was taken: the peer will hear of it. With transactions: it was processed."""
-        core = self.core
-        core.line.now = self._loop.time()
-        core.inbox.consume(message)
-        if self._is_held or core.inbox.is_shut:
+        inbox = self.core.inbox
+        is_news = inbox.consume(message)  # by the time of what was heard last: at worst it is acknowledged a little early
+        if is_news or self._is_held or inbox.is_shut:
             self._consumed()
-        elif self._carrier is not None:
-            self._carrier.driver.wake()
 
     def refuse(self, message: MessageReceived) -> None:
         """§3.2: a committed message could not be processed."""

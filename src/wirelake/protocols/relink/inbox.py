@@ -124,19 +124,25 @@ class Inbox:
 
     # What the application does.
 
-    def consume(self, message: MessageReceived) -> None:
-        """§3.1: a message was taken. Of a link that was lost since, nobody wants to know."""
+    def consume(self, message: MessageReceived) -> bool:
+        """§3.1: a message was taken; says whether there is something new to say or to wait for.
+
+        Of a link that was lost since, nobody wants to know.
+        """
         incoming = self.channels.get(message.channel)
         if incoming is None or incoming.incarnation != message.incarnation:
-            return
+            return False
         if self._transactional:
             self.settle(message, success=True)
-            return
+            return True
         before = incoming.consumed
-        if incoming.consume(message.sequence):
-            self.unconsumed -= incoming.consumed - before
-            if message.channel not in self._lazy or incoming.closing or incoming.consumed - incoming.told_consumed >= self._ack_every:
-                self._consumed(incoming)
+        if not incoming.consume(message.sequence):
+            return False
+        self.unconsumed -= incoming.consumed - before
+        if message.channel in self._lazy and not incoming.closing and incoming.consumed - incoming.told_consumed < self._ack_every:
+            return False  # it will be said with the others
+        self._consumed(incoming)
+        return True
 
     def settle(self, message: MessageReceived, *, success: bool) -> None:
         """§3.2: a committed message was processed, or could not be."""
