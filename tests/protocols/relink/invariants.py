@@ -20,6 +20,9 @@ def check(link: Link) -> None:
         check_incoming(incoming, link.options.max_result_runs)
         unconsumed += incoming.received - incoming.consumed
     assert link.inbox.unconsumed == unconsumed <= link.options.max_unconsumed
+    held = [parts for incoming in link.inbox.channels.values() for parts in incoming._held.values()]
+    assert link.inbox.undecided == len(held)
+    assert link.inbox._undecided_bytes == sum(len(part) for parts in held for part in parts) <= link.options.max_undecided_bytes
     assert not set(link.inbox.tombstones) & set(link.inbox.channels), "closed and open at once"
     assert len(link.inbox.channels) <= link.options.max_channels
     line = link.line

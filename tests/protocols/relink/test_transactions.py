@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.protocols.relink.linking import TX, A, post, say
+from tests.protocols.relink.linking import TX, A, B, post, say
 from tests.protocols.relink.pair import C, L, Pair
 
 from wirelake.errors import LocalProtocolError
@@ -127,6 +127,16 @@ def test_closing_rolls_back_what_is_undecided():
     assert say(other, L, Message((A,), (b"x",)), Close((A,))) is None
     assert other.out(L) == encode(Closed((A,)))
     assert other.delivered(L) == []
+
+
+def test_undecided_messages_are_limited_by_their_bytes():
+    """RELINK-24: nobody reads them before commit, so nobody can stop reading because of them; over the limit the connection ends."""
+    pair = Pair(TX, Options(ping_interval=None, max_undecided_bytes=100))
+    full = Message((A,), (b"x" * 60,)), Message((B,), (b"y" * 20, b"z" * 20))
+    assert say(pair, L, *full, Rollback((A,)), full[0]) is None
+    assert say(pair, L, Message((B,), (b"1",))) is Fault.UNDECIDED_OVER_LIMIT
+    assert pair.registry.links[7].inbox.channels[B].received == 0
+    assert pair.registry.links[7].inbox.undecided == 2
 
 
 def test_results_wait_when_too_many_runs_are_kept():

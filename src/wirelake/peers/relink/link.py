@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -69,6 +70,7 @@ class Link:
         self._rest = Inbound(self, automatic=live.automatic)
         self._outstanding = 0
         self._max_outstanding = live.max_outstanding
+        self._max_unconsumed = live.session.max_unconsumed
         self._unlooked = 0
         self._room = asyncio.Event()
         self._waiting = 0
@@ -113,9 +115,9 @@ class Link:
 
     async def multicast(self, ids: Sequence[bytes], *parts: bytes) -> list[Receipt]:
         """§2.3: one message on many channels, sent once; a receipt for each, in their order."""
-        for channel_id in dict.fromkeys(ids):
-            while self.is_full(channel_id) or self.core.outbox.room(channel_id) < ids.count(channel_id) <= self.live.session.window:
-                await self._wait_for_room()
+        needed = Counter(ids)
+        while self.is_heavy or any(self.core.outbox.room(one) < count <= self.live.session.window for one, count in needed.items()):
+            await self._wait_for_room()
         size = sum(map(len, parts))
         receipts = [Receipt(one, number, size) for one, number in zip(ids, self.core.multicast(ids, parts), strict=True)]
         for receipt in receipts:
@@ -357,7 +359,8 @@ class Link:
 
     @property
     def _unconsumed_too_much(self) -> bool:
-        return self.core.inbox.unconsumed * 2 >= self.live.session.max_unconsumed
+        # What is undecided waits for a decision behind it: to stop reading because of that would be to wait for ever.
+        return self.core.inbox.waiting * 2 >= self._max_unconsumed
 
     def _balance(self) -> None:
         """RELINK-17: stop reading while too much waits, go on when half of it is gone."""

@@ -74,6 +74,7 @@ class Fault(Faults):
     LINK_EXPIRED = 74
     LINKS_OVER_LIMIT = 75
     UNCONSUMED_OVER_LIMIT = 76
+    UNDECIDED_OVER_LIMIT = 77
 
     # What a caller may not ask for.
     WINDOW_FULL = 80
@@ -141,6 +142,7 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.LINK_EXPIRED: Rule("RELINK-24", "the link was without a connection for too long"),
     Fault.LINKS_OVER_LIMIT: Rule("RELINK-24", "more links than the limit"),
     Fault.UNCONSUMED_OVER_LIMIT: Rule("RELINK-17", "more unconsumed messages than the limit"),
+    Fault.UNDECIDED_OVER_LIMIT: Rule("RELINK-24", "more bytes of undecided messages than the limit"),
     Fault.WINDOW_FULL: Rule("RELINK-17", "too many messages are unconsumed"),
     Fault.FIELD_OUT_OF_RANGE: Rule("§2", "a value that its field cannot hold"),
     Fault.ID_SIZE_WRONG: Rule("RELINK-6", "a channel id of another size than agreed"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel
 from wirelake.protocols.relink.faults import Breach, Fault
-from wirelake.protocols.relink.incoming import Incoming, Run, Tombstone, retell
+from wirelake.protocols.relink.incoming import Decided, Incoming, Run, Tombstone, retell
 from wirelake.protocols.relink.line import Line
 from wirelake.protocols.relink.messages import Closed
 from wirelake.protocols.relink.options import Options
@@ -27,6 +27,9 @@ class Inbox:
         self.tombstones: dict[bytes, Tombstone] = {}
         self.unconsumed = 0
         """Messages received and neither consumed nor settled nor rolled back."""
+        self.undecided = 0
+        """Those of them that wait for commit or rollback."""
+        self._undecided_bytes = 0
         self.is_shut = False
         """§3.6: the peer opens no more channels."""
         self._line = line
@@ -52,7 +55,7 @@ class Inbox:
     @property
     def waiting(self) -> int:
         """Messages the application was given and has not consumed or settled."""
-        return self.unconsumed - sum(one.undecided for one in self.channels.values())
+        return self.unconsumed - self.undecided
 
     @property
     def barrier_deadline(self) -> float | None:
@@ -75,11 +78,10 @@ class Inbox:
             raise Breach(Fault.UNCONSUMED_OVER_LIMIT, f"limit {self._max_unconsumed}")
         if incoming is None:
             incoming = self._open(channel)
-        self.unconsumed += 1
         if self._transactional:
-            incoming.take(parts)
-            self._prompt[channel] = incoming
+            self._hold(incoming, parts)
         else:
+            self.unconsumed += 1
             incoming.received = number = incoming.received + 1
             self._line.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
         self._line.strikes = 0
@@ -99,8 +101,7 @@ class Inbox:
                 is_repeated = is_behind(incoming.decided + 1, sequence)
                 if channel not in self._owed or not is_repeated:
                     raise Breach(Fault.CHANNEL_CLOSING, "commit" if commit else "rollback")
-            for number, parts in incoming.decide(sequence, commit=commit):
-                self._line.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
+            self._decided(incoming, incoming.decide(sequence, commit=commit))
             self._advance(incoming)
         self._line.strikes = 0
 
@@ -115,7 +116,7 @@ class Inbox:
             elif incoming.closing:
                 raise Breach(Fault.CHANNEL_CLOSING, "close")
             else:
-                incoming.close()
+                self._decided(incoming, incoming.close())
                 self._line.events.append(PeerClosedChannel(channel))
                 if self._transactional:
                     self._advance(incoming)
@@ -223,6 +224,25 @@ class Inbox:
         self._line.incarnations += 1
         self.channels[channel] = incoming = Incoming(channel, self._line.incarnations, transactional=self._transactional)
         return incoming
+
+    def _hold(self, incoming: Incoming, parts: tuple[bytes, ...]) -> None:
+        """RELINK-27: nobody sees a message before commit; RELINK-24: there must be room for it so long."""
+        size = sum(map(len, parts))
+        if self._undecided_bytes + size > self._options.max_undecided_bytes:
+            raise Breach(Fault.UNDECIDED_OVER_LIMIT, f"limit {self._options.max_undecided_bytes}")
+        self.unconsumed += 1
+        self.undecided += 1
+        self._undecided_bytes += size
+        incoming.take(parts)
+        self._prompt[incoming.channel] = incoming
+
+    def _decided(self, incoming: Incoming, decided: list[Decided]) -> None:
+        """Committed messages are the application's; rolled back ones nobody's."""
+        for one in decided:
+            self.undecided -= 1
+            self._undecided_bytes -= sum(map(len, one.parts))
+            if one.is_committed:
+                self._line.events.append(MessageReceived(incoming.channel, one.number, one.parts, incoming.incarnation))
 
     def _advance(self, incoming: Incoming) -> None:
         """Results and rollbacks make messages done, in their order."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +16,7 @@ from wirelake.protocols.relink.messages import Closed, Committed, Consumed, Rece
 from wirelake.protocols.relink.sequence import is_behind, on_wire, reach
 from wirelake.protocols.relink.wire import encode
 
-__all__ = ["Incoming", "Run", "Tombstone", "retell", "tell_runs"]
+__all__ = ["Decided", "Incoming", "Run", "Tombstone", "retell", "tell_runs"]
 
 
 class Run(msgspec.Struct):
@@ -34,6 +35,14 @@ class Tombstone(msgspec.Struct):
     last: int
     runs: list[Run]
     barrier: int | None = None
+
+
+class Decided(NamedTuple):
+    """§3.2: a message about which the peer decided."""
+
+    number: int
+    parts: tuple[bytes, ...]
+    is_committed: bool
 
 
 class _State(Enum):
@@ -76,11 +85,6 @@ class Incoming:
         """RELINK-22: the peer closed it and everything was consumed."""
         return self.closing and self.consumed == self.received
 
-    @property
-    def undecided(self) -> int:
-        """§3.2: messages nobody has seen yet."""
-        return len(self._held)
-
     # What the peer says.
 
     def take(self, parts: tuple[bytes, ...]) -> int:
@@ -90,25 +94,22 @@ class Incoming:
         self._held[number] = parts
         return number
 
-    def decide(self, sequence: int | None, *, commit: bool) -> list[tuple[int, tuple[bytes, ...]]]:
-        """RELINK-26: the messages that are to be processed now. What is decided already is skipped: a repetition changes nothing."""
+    def decide(self, sequence: int | None, *, commit: bool) -> list[Decided]:
+        """RELINK-26: the messages that are decided now. What is decided already is skipped: a repetition changes nothing."""
         if is_behind(self.decided, sequence):
             return []
         last = reach(self.decided, sequence, self.received - self.decided, Fault.DECIDED_TOO_MUCH)
         found = []
         for number in range(self.decided + 1, last + 1):
-            parts = self._held.pop(number)
             self._states[number] = _State.COMMITTED if commit else _State.ROLLED_BACK
-            if commit:
-                found.append((number, parts))
+            found.append(Decided(number, self._held.pop(number), commit))
         self.decided = last
         return found
 
-    def close(self) -> None:
+    def close(self) -> list[Decided]:
         """§3.3, RELINK-29: no more messages; what is undecided is rolled back."""
         self.closing = True
-        if self.transactional:
-            self.decide(on_wire(self.received), commit=False)
+        return self.decide(on_wire(self.received), commit=False) if self.transactional else []
 
     # What the application does.
 

@@ -68,6 +68,8 @@ class Options(msgspec.Struct, frozen=True):
     max_unconsumed: int = 262_144
     """RELINK-17: unconsumed messages of the peer on all its channels, beyond which the connection is ended. A reader that stops reading
     well before that never gets here, unless a small packet repeats a message many times."""
+    max_undecided_bytes: int = 256 * 1024 * 1024
+    """RELINK-24: bytes of messages of the peer that wait for commit or rollback, beyond which the connection is ended."""
     max_channels: int = 65_536
     """RELINK-24: channels of the peer that may be open."""
     max_result_runs: int = 4096

@@ -5,6 +5,7 @@ It refuses to know sessions: they hand over what was said, and take away what is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from wirelake.errors import LocalProtocolError
@@ -81,13 +82,13 @@ class Outbox:
         if not ids or len(ids) > self._options.limits.max_multicast:
             raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, f"{len(ids)} channels")  # RELINK-19: never to nobody
         check(parts, self._options.limits)
-        for channel in dict.fromkeys(ids):
+        for channel, count in Counter(ids).items():
             outgoing = self.channels.get(channel)
             if outgoing is None:
                 self._check_open(channel)
             elif outgoing.closing:
                 raise LocalProtocolError(Fault.CHANNEL_CLOSING, channel.hex())
-            if ids.count(channel) > self.room(channel):
+            if count > self.room(channel):
                 raise LocalProtocolError(Fault.WINDOW_FULL, f"window {self._options.window}")
         numbers = []
         for channel in ids:
