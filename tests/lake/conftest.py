@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.lake.mesh import STORY
 from tests.lake.mesh import record as record_mesh
+from tests.lake.relink_talk import STORY as RELINK_STORY
+from tests.lake.relink_talk import record as record_relink
 from tests.lake.yamp_talk import record as record_yamp
 from tests.protocols.event_mesh.receiving import store
 
@@ -183,6 +185,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     record(folder / "cases.pcapng", CASES)
     record_middle(folder, MIDDLE_PORT)
     record_mesh(folder / "mesh.pcapng", STORY)
+    record_relink(folder / "relink.pcapng", RELINK_STORY)
     record_yamp(folder / "yamp.pcapng")
     (folder / "noise.pcap").write_bytes(b"not a capture at all" * 10)
     ingest(spark, folder / "lake", [folder], keys=store())

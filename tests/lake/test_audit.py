@@ -41,6 +41,7 @@ def rows_of(talks, ticks):
         for number, (speaker, name, fault) in enumerate(talk):
             yield {
                 "session_id": session.to_bytes(16, "big"),
+                "connection_id": session.to_bytes(16, "big"),
                 "message_id": bytes(8) + number.to_bytes(8, "big"),
                 # Several messages share a moment: what decides then is where they lie in the source.
                 "ts": START + timedelta(microseconds=number // ticks),
@@ -70,9 +71,9 @@ def test_the_auditor_agrees_with_the_table_on_random_conversations(spark):
             ]
             for index, talk in enumerate(talks)
         }
-        kinds = "session_id binary, milestones array<struct<ts:timestamp,message_id:binary,direction:string,name:string>>"
-        sessions = spark.createDataFrame(list(milestones.items()), kinds)
-        found = {(bytes(row.session_id), row.offset, row.rule) for row in forbidden(said, sessions, plan).collect()}
+        kinds = "connection_id binary, milestones array<struct<ts:timestamp,message_id:binary,direction:string,name:string>>"
+        courses = spark.createDataFrame(list(milestones.items()), kinds)
+        found = {(bytes(row.session_id), row.offset, row.rule) for row in forbidden(said, courses, plan).collect()}
         expected = {(index.to_bytes(16, "big"), number, rule) for index, talk in enumerate(talks) for number, rule in slowly(talk)}
         assert found == expected
     assert {rule for _, _, rule in expected} == {"HELLO_EXPECTED", "HELLO_REPEATED", "SPOKE_TOO_SOON", "SPOKE_AFTER_PARTING"}

@@ -26,7 +26,8 @@ def entry(offset: int, length: int, category: str, size: int, reason: str = "why
 
 def test_a_lake_that_is_well_is_found_well(lake, capsys):
     found = check_ledger(lake)
-    assert (found.sources, found.problems, found.gone) == (4, (), ())
+    assert found.sources > 3
+    assert (found.problems, found.gone) == ((), ())
     assert run(["check", str(lake), "--ledger"]) == 0
     assert f"adds up to {found.bytes:,} bytes" in capsys.readouterr().err
 

@@ -1,8 +1,8 @@
 """The auditor: replays a room's table of who may say what when over history, and finds every message that the table does not have.
 
-Few messages move a conversation on: those that change the state in some row of the table. Only they are folded, session by session, into
-intervals of known state; all other messages are then held against the interval they fall into, by a join. A forbidden message leaves
-the state as it is, as it does for a live session.
+Few messages move a conversation on: those that change the state in some row of the table. Only they are folded, connection by
+connection, into intervals of known state; all other messages are then held against the interval they fall into, by a join. A forbidden
+message leaves the state as it is, as it does for a live session.
 
 It refuses to know any protocol: a room's `conversation` module is the argument.
 """
@@ -92,10 +92,10 @@ _UNTIL: Final = "(said.ts < known.until.ts OR (said.ts = known.until.ts AND said
 _WITHIN: Final = f"(known.after IS NULL OR {_AFTER}) AND (known.until IS NULL OR {_UNTIL})"
 
 
-def intervals(sessions: DataFrame, talk: Conversation) -> DataFrame:
-    """One row per session and stretch of time in which its state did not change: (`after`, `until`], null where there is no bound.
+def intervals(courses: DataFrame, talk: Conversation) -> DataFrame:
+    """One row per connection and stretch of time in which its state did not change: (`after`, `until`], null where there is no bound.
 
-    `sessions` has a `session_id` and its `milestones`: an array of (ts, message_id, direction, name), in any order.
+    `courses` has a `connection_id` and its `milestones`: an array of (ts, message_id, direction, name), in any order.
     """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
@@ -119,7 +119,7 @@ def intervals(sessions: DataFrame, talk: Conversation) -> DataFrame:
         return sql.concat(walked["past"], sql.array(last))
 
     walk = sql.aggregate(sql.sort_array("milestones"), start, step, finish)
-    return sessions.select("session_id", walk.alias("intervals")).select("session_id", sql.inline("intervals"))
+    return courses.select("connection_id", walk.alias("intervals")).select("connection_id", sql.inline("intervals"))
 
 
 def odd(faults: Iterable[FaultLike]) -> dict[FaultLike, Column]:
@@ -138,17 +138,17 @@ def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Colum
     return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit(protocol)).select(*FINDING)
 
 
-def forbidden(messages: DataFrame, sessions: DataFrame, talk: Conversation) -> DataFrame:
-    """Every message of these sessions (see `intervals`) that the table does not have, with the rule it breaks.
+def forbidden(messages: DataFrame, courses: DataFrame, talk: Conversation) -> DataFrame:
+    """Every message of these connections (see `intervals`) that the table does not have, with the rule it breaks.
 
     A message that breaks a rule by itself moves the conversation on like any other, but is not reported a second time.
     """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    said, known = messages.where("fault IS NULL").alias("said"), intervals(sessions, talk).alias("known")
+    said, known = messages.where("fault IS NULL").alias("said"), intervals(courses, talk).alias("known")
     rule = _lookup(talk.refusals, "string", sql.col("known.state"), sql.col("said.direction"), sql.col("said.name"))
     return (
-        said.join(known, sql.expr(f"said.session_id = known.session_id AND {_WITHIN} AND ({_is_refused(talk)})"))
+        said.join(known, sql.expr(f"said.connection_id = known.connection_id AND {_WITHIN} AND ({_is_refused(talk)})"))
         .select("said.*", rule.alias("rule"))
         .select(*FINDING)
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -77,6 +78,8 @@ class Decoder:
         self._options = options
         self._keys = keys
         self._carried: dict[Speaker, Carried] = {}
+        self._prologues: dict[bytes, Any] = {}
+        """How far each connection of a protocol is whose way of being read its peers agree on."""
         self._agreed: dict[Speaker, str] = {}
         """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
         self._unwrapper = Unwrapper()
@@ -149,6 +152,8 @@ class Decoder:
     def _bearings(self, protocol: str) -> tuple[Callable[[Array, int], int], Callable[[Array], int]]:
         """How a room finds its way after a gap: where messages certainly begin, and how long the one at the start is."""
         shape, limits = protocols.columns(protocol), self._options.limits(protocol)
+        if hasattr(protocols.room(protocol), "Prologue"):  # after a gap nobody knows how far it is: nothing is certain
+            return (lambda data, _: len(data)), (lambda _: 0)
         search, scan = compiled(protocols.finder(protocol)), compiled(protocols.room(protocol).scan)
 
         def find(data: Array, start: int) -> int:
@@ -167,21 +172,48 @@ class Decoder:
             return
         room, shape = protocols.room(protocol), protocols.columns(protocol)
         limits = self._options.limits(protocol)
+        walk = compiled(room.walk)
         rows = np.zeros(ROWS * shape.ROW_COLUMNS, np.int64)
         parts = np.zeros((ROWS + limits.max_parts) * shape.PART_COLUMNS, np.int64)
         run_of = np.zeros(ROWS, np.int64)
-        starts, stops = np.ascontiguousarray(speech.runs[:, RUN_START]), np.ascontiguousarray(speech.runs[:, RUN_STOP])
-        ends = stops.copy()
-        walk = compiled(room.walk)
-        run, at = 0, int(starts[0])
-        while run < len(starts):
-            count, used, run, at = walk(speech.data, starts, stops, run, at, rows, run_of, parts, ends, limits.for_scan())
-            if count:
-                scanned = rows[: count * shape.ROW_COLUMNS].reshape(count, -1)
-                blocks = parts[: used * shape.PART_COLUMNS].reshape(-1, shape.PART_COLUMNS)
-                self._put(protocol, block, speech, scanned, blocks, run_of[:count])
-        for index in np.flatnonzero(ends < stops):
-            self._leave(protocol, block.flows, speech, int(index), int(ends[index]), carry=carry)
+        for given, starts, stops, whose in self._ways(room, limits, block.flows, speech):
+            ends = stops.copy()
+            run, at = 0, int(starts[0])
+            while run < len(starts):
+                count, used, run, at = walk(speech.data, starts, stops, run, at, rows, run_of, parts, ends, given)
+                if count:
+                    scanned = rows[: count * shape.ROW_COLUMNS].reshape(count, -1)
+                    blocks = parts[: used * shape.PART_COLUMNS].reshape(-1, shape.PART_COLUMNS)
+                    self._put(protocol, block, speech, scanned, blocks, whose[run_of[:count]])
+            for index in np.flatnonzero(ends < stops):
+                self._leave(protocol, block.flows, speech, int(whose[index]), int(ends[index]), carry=carry)
+
+    def _ways(
+        self, room: ModuleType, limits: Any, flows: list[Flow], speech: Speech
+    ) -> Iterator[tuple[tuple[int, ...], Array, Array, Array]]:
+        """The runs of a speech by how they are to be read: what the scanner is given, starts, stops, and which run each is of.
+
+        A room with a `Prologue` is read in ways that its connections agree on first; who opened the connection decides for both.
+        """
+        runs = speech.runs
+        if not hasattr(room, "Prologue"):
+            starts, stops = np.ascontiguousarray(runs[:, RUN_START]), np.ascontiguousarray(runs[:, RUN_STOP])
+            yield limits.for_scan(), starts, stops, np.arange(len(runs))
+            return
+        ways: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}
+        for index in np.argsort(-runs[:, RUN_TO_SERVER], kind="stable").tolist():
+            start, stop, number, to_server = runs[index, : RUN_TO_SERVER + 1].tolist()
+            flow = flows[number]
+            prologue = self._prologues.setdefault(flow.session_id, room.Prologue(limits))
+            speaker = room.Speaker.CLIENT if to_server else room.Speaker.SERVER
+            for given, begin, end in prologue.pieces(speaker, speech.data, start, stop):
+                if given is None:
+                    self._spoil(flow, to_server, room.Fault.ID_SIZES_UNKNOWN, speech, begin, end - begin)
+                else:
+                    ways.setdefault(given, []).append((begin, end, index))
+        for given, pieces in ways.items():
+            starts, stops, whose = np.array(pieces, np.int64).T.copy()
+            yield given, starts, stops, whose
 
     def _put(self, protocol: str, block: Block, speech: Speech, rows: Array, parts: Array, run_of: Array) -> None:
         """Messages to their tables, the rest to quarantine."""
@@ -205,7 +237,7 @@ class Decoder:
         )
         leading: dict[str, pa.Array] = {
             "message_id": _message_ids(self._where.sources, extent.numbers, extent.first),
-            "session_id": connection if made.sessions is None else pc.coalesce(made.sessions, connection.cast(pa.binary())),
+            "session_id": self._sessions(block.flows, connection, made.sessions),
             "connection_id": connection,
             "ts": pa.array(extent.ts, pa.int64()).cast(TIME),
             "direction": names(runs[:, RUN_TO_SERVER], DIRECTIONS),
@@ -220,6 +252,16 @@ class Decoder:
         shared = {"protocol": _constant(protocol, len(rows)), "size": pa.array(rows[:, LENGTH]), **leading, **made.shared}
         self._rows[messages.TABLE.name].append(_batch(messages.TABLE.schema, shared))
         self._rows[protocol].append(_batch(TABLES[protocol].schema, {**leading, **made.own}))
+
+    def _sessions(self, flows: list[Flow], connection: pa.DictionaryArray, made: pa.Array | None) -> pa.Array:
+        """Whose session each message belongs to: what the room says, or the link its connection carries, or the connection."""
+        if made is not None:
+            return pc.coalesce(made, connection.cast(pa.binary()))
+        links = [self._prologues[flow.session_id].session if flow.session_id in self._prologues else None for flow in flows]
+        if not any(links):
+            return connection
+        ids = pa.array([link or flow.session_id for link, flow in zip(links, flows, strict=True)], pa.binary())
+        return pa.DictionaryArray.from_arrays(connection.indices, ids)
 
     def _learnt(self, shape: Any, block: Block, speech: Speech, rows: Array, runs: Array, good: Array) -> dict[str, Any]:
         """What the columns of these rows depend on that was said before them, perhaps in an earlier block."""
@@ -365,6 +407,7 @@ class Decoder:
             self._leave_unread(left, to_server)
         self._carried.clear()
         self._agreed.clear()
+        self._prologues.clear()
         self._unwrapper.clear()
         self._seen.clear()
 

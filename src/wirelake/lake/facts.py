@@ -5,15 +5,14 @@ and what happened is first brought together by connection, and then by session.
 
 It is not a table of the lake: the gold job computes it once and hands it to whoever asks for it.
 
-It refuses to judge, and to know protocols beyond which of their messages are milestones.
+It refuses to judge, and to know protocols beyond what their sessions are.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from wirelake.lake.audit import conversation, is_milestone
-from wirelake.lake.rulebook import NODE, ROOMS, SESSION_IS, SILENCE
+from wirelake.lake.rulebook import LINK, NODE, SESSION_IS, SILENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -67,11 +66,15 @@ def _talks(connections: DataFrame, messages: DataFrame) -> DataFrame:
     A connection without a message is a session of its own, unless its protocol has none without somebody who speaks. A node is where it
     first spoke, which is its own endpoint and not that of a relay; it has no server, and what becomes of connections is not its fate.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
+    from pyspark.sql import functions as sql  # noqa: PLC0415
 
     joined = _said(messages).join(_happened(connections), ["connection_id", "protocol"], "full")
-    elsewhere = [name for name, what in SESSION_IS.items() if what is not None]
     is_node = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == NODE])
+    is_link = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == LINK])
+    # What was said before the link was agreed on belongs to it, too.
+    link = sql.max(sql.when(sql.col("session_id") != sql.col("connection_id"), sql.col("session_id")))
+    agreed = sql.when(is_link, link.over(Window.partitionBy("connection_id")))
     speaks_as_client = sql.col("messages_to_server") > 0
     ends = {
         name: sql.when(is_node & ~speaks_as_client, sql.col(f"first.server_{name}")).otherwise(sql.col(f"first.client_{name}"))
@@ -85,8 +88,8 @@ def _talks(connections: DataFrame, messages: DataFrame) -> DataFrame:
         *(sql.col(f"first.{name}").alias(name) for name in ("known_by", "observed_by")),
     )
     return (
-        joined.where(sql.col("session_id").isNotNull() | ~sql.col("protocol").isin(elsewhere))
-        .withColumn("session_id", sql.coalesce("session_id", "connection_id"))
+        joined.where(sql.col("session_id").isNotNull() | ~is_node)
+        .withColumn("session_id", sql.coalesce(agreed, "session_id", "connection_id"))
         .withColumn("first", first)
         .withColumns({name: sql.when(~is_node, sql.col(name)) for name in ("opened", "closed", "reset", "last_happened")})
     )
@@ -103,7 +106,7 @@ def _sessions(talks: DataFrame) -> DataFrame:
             sql.min("first").alias("first"),
             sql.min("opened").alias("opened"),
             last.alias("last"),
-            sql.count("connection_id").alias("connections"),
+            sql.countDistinct("connection_id").alias("connections"),
             sql.least(sql.min("first.ts"), sql.min("first_said")).alias("first_seen"),
             sql.greatest(sql.max("last_happened"), sql.max("last_said")).alias("last_seen"),
             sql.min("first_said").alias("first_said"),
@@ -142,22 +145,14 @@ def _by_protocol(values: dict[str, float]) -> Column:
     return said
 
 
-def _steps(messages: DataFrame) -> DataFrame:
-    """The few messages that move conversations on, and the first of them that was a parting."""
+def _partings(messages: DataFrame) -> DataFrame:
+    """Who was the first to part, and how."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    is_step = " OR ".join(f"(protocol = '{name}' AND ({is_milestone(conversation(room.conversation))}))" for name, room in ROOMS.items())
     how = sql.when(sql.col("kind") == "error", "error").otherwise("bye")
     by = sql.when(sql.col("direction") == "to_server", "client").otherwise("server")
     parting = sql.struct("ts", "message_id", how.alias("how"), by.alias("by"))
-    return (
-        messages.where(f"{is_step} OR kind IN ('error', 'close')")
-        .groupBy("session_id")
-        .agg(
-            sql.collect_list(sql.when(sql.expr(is_step), sql.struct("ts", "message_id", "direction", "name"))).alias("milestones"),
-            sql.min(sql.when(sql.col("kind").isin("error", "close"), parting)).alias("parting"),
-        )
-    )
+    return messages.where("kind IN ('error', 'close')").groupBy("session_id").agg(sql.min(parting).alias("parting"))
 
 
 def _spoilt(quarantine: DataFrame) -> DataFrame:
@@ -182,15 +177,13 @@ def build(connections: DataFrame, messages: DataFrame, quarantine: DataFrame) ->
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     waited = (sql.unix_micros("newest") - sql.unix_micros("last_seen")) / 1e6
-    no_milestones = sql.array().cast("array<struct<ts:timestamp,message_id:binary,direction:string,name:string>>")
     began = sql.col("opened").isNotNull() | sql.coalesce(
         sql.least("client_greeted", "server_greeted") == sql.col("first_said"), sql.lit(False)
     )
     return (
         _sessions(_talks(connections, messages))
-        .join(_steps(messages), "session_id", "left")
+        .join(_partings(messages), "session_id", "left")
         .join(_spoilt(quarantine), "session_id", "left")
-        .withColumn("milestones", sql.coalesce("milestones", no_milestones))
         .withColumn("spoilt_by", sql.coalesce("spoilt_by", sql.array().cast("array<string>")))
         .join(_silences(messages), "session_id", "left")
         .withColumn("newest", sql.max("last_seen").over(Window.partitionBy("protocol")))

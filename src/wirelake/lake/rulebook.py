@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from wirelake.errors import FaultLike
 from wirelake.lake.rules import emp as emp_rules
 from wirelake.lake.rules import event_mesh as event_mesh_rules
+from wirelake.lake.rules import relink as relink_rules
 from wirelake.lake.rules import yamp as yamp_rules
 from wirelake.protocols.emp import conversation as emp_conversation
 from wirelake.protocols.emp.faults import Fault as EmpFault
 from wirelake.protocols.event_mesh import conversation as event_mesh_conversation
 from wirelake.protocols.event_mesh.faults import Fault as EventMeshFault
+from wirelake.protocols.relink import conversation as relink_conversation
+from wirelake.protocols.relink.faults import Fault as RelinkFault
 from wirelake.protocols.yamp import conversation as yamp_conversation
 from wirelake.protocols.yamp.faults import Fault as YampFault
 
@@ -69,6 +72,7 @@ ROOMS: Final = {
         NODE,
         event_mesh_rules.SILENCE_SECONDS,
     ),
+    "relink": Room(relink_conversation, RelinkFault, relink_rules.by_fields, relink_rules.guards, relink_rules.greetings, LINK),
     "yamp": Room(yamp_conversation, YampFault, yamp_rules.by_fields, yamp_rules.guards, yamp_rules.greetings),
 }
 """Protocol, which is also the name of its table -> its room."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INPUTS", "TABLE", "build"]
 
-INPUTS: Final = ("messages", "quarantine", "paired", "facts", *ROOMS)
+INPUTS: Final = ("messages", "quarantine", "paired", "facts", "courses", *ROOMS)
 
 TABLE: Final = Table(
     "violations",
@@ -70,7 +70,9 @@ def unreadable(quarantine: DataFrame) -> DataFrame:
     )
 
 
-def build(messages: DataFrame, quarantine: DataFrame, paired: DataFrame, facts: DataFrame, **rooms: DataFrame) -> DataFrame:
+def build(
+    messages: DataFrame, quarantine: DataFrame, paired: DataFrame, facts: DataFrame, courses: DataFrame, **rooms: DataFrame
+) -> DataFrame:
     """All findings, with what the rulebook says of each and whether the session ended on it."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
@@ -80,7 +82,8 @@ def build(messages: DataFrame, quarantine: DataFrame, paired: DataFrame, facts: 
         room, is_its_own = ROOMS[protocol], sql.col("protocol") == protocol
         said, sessions = messages.where(is_its_own), facts.where(is_its_own)
         certain.append(room.by_fields(own))
-        by_absence += [forbidden(said, sessions, conversation(room.conversation)), *room.guards(said, paired.where(is_its_own), sessions)]
+        by_absence.append(forbidden(said, courses.where(is_its_own), conversation(room.conversation)))
+        by_absence += room.guards(said, paired.where(is_its_own), sessions)
 
     def together(findings: list[DataFrame], needs_whole: bool) -> DataFrame:
         return reduce(lambda left, right: left.unionByName(right), findings).withColumn("needs_whole", sql.lit(needs_whole))

@@ -7,6 +7,7 @@ said is allowed.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -40,6 +41,14 @@ class Prologue:
         """The connector's and the listener's channel id size, once known; a connector knows them from the start."""
         self.link: tuple[int, int] | None = None
         """The epoch and the link id the listener agreed to, once it did: what makes several connections one link."""
+
+    @property
+    def session(self) -> bytes | None:
+        """16 bytes that name the link in tables, whatever connection it is on; None while there is none."""
+        if self.link is None or not self.link[1]:
+            return None
+        said = b"".join(number.to_bytes(8, "big") for number in self.link)
+        return hashlib.blake2b(said, digest_size=16, person=b"relink link").digest()
 
     def limits(self, speaker: Speaker) -> tuple[int, ...] | None:
         """What the scanner is to be given for what this one says next; None: that cannot be read yet."""

@@ -1,0 +1,134 @@
+"""Deliveries of Relink: every message on a channel, numbered as its link numbers it, with what came of it. A step to `exchanges`.
+
+Numbers are implicit on the wire: the first message of a channel is 0, each one more; after a reconnection its sender begins behind what
+the other side says it received (RELINK-14, RELINK-21). A message that was sent again has the number it had, so it is told from a new
+one. Acknowledgements cover all up to a number, or just the next (RELINK-15); the first that covers a message resolves it.
+
+Numbers that wrap at 2^32 are not followed. It refuses to judge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["INPUTS", "build"]
+
+INPUTS: Final = ("relink",)
+
+_NOTHING: Final = (1 << 32) - 1
+"""RELINK-15: the sequence number that means that there is none yet."""
+_WORDS: Final = {
+    "message": "message",
+    "consumed": "consumed",
+    "committed": "result",
+    "uncommitted": "result",
+    "commit": "decision",
+    "rollback": "decision",
+    "closed": "closed",
+    "received": "received",
+}
+"""What is said of a channel -> which cursor it moves."""
+_CHANNEL: Final = "session_id, sender, channel"
+_ORDER: Final = "ORDER BY ts, message_id, place"
+
+
+def _said(relink: DataFrame) -> DataFrame:
+    """One row for each channel that something is said of: who sends on it, and which life of the channel it is.
+
+    A channel lives again with the first message after `closed`; that may be said more than once (RELINK-22).
+    """
+    words = ", ".join(f"'{word}'" for word in _WORDS)
+    cursors = " ".join(f"WHEN '{word}' THEN '{cursor}'" for word, cursor in _WORDS.items())
+    exploded = relink.where(f"type_name IN ({words}) AND fault IS NULL").selectExpr(
+        *("session_id", "connection_id", "ts", "message_id", "direction", "type_name", "size"),
+        f"CASE type_name {cursors} END AS cursor",
+        "IF((direction = 'to_server') = (type_name IN ('message', 'commit', 'rollback')), 'client', 'server') AS sender",
+        f"IF(sequence = {_NOTHING}, -1, sequence) AS sequence",
+        "posexplode(channel_ids) AS (place, id)",
+    )
+    lives = exploded.withColumn("channel", exploded["id"]).drop("id")
+    turn = f"lag(IF(cursor IN ('message', 'closed'), cursor, NULL)) IGNORE NULLS OVER (PARTITION BY {_CHANNEL} {_ORDER})"
+    return lives.selectExpr("*", f"cursor = 'message' AND coalesce({turn}, '') = 'closed' AS reopens").selectExpr(
+        "*",
+        f"count_if(reopens) OVER (PARTITION BY {_CHANNEL} {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS life",
+    )
+
+
+def _firsts(relink: DataFrame, said: DataFrame) -> DataFrame:
+    """RELINK-20, RELINK-21: where a sender begins on a connection that resumes a link: behind what it was told before `resume`."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    resumed = (
+        relink.where("type_name = 'resume'")
+        .groupBy("connection_id", "direction")
+        .agg(sql.min(sql.struct("ts", "message_id")).alias("then"))
+    )
+    told = said.where("cursor = 'received' AND sequence IS NOT NULL").join(resumed, ["connection_id", "direction"])
+    return (
+        told.where("struct(ts, message_id) < then")
+        .groupBy("connection_id", "sender", "channel", "life")
+        .agg((sql.max("sequence") + 1).alias("first"))
+    )
+
+
+def _messages(said: DataFrame, firsts: DataFrame) -> DataFrame:
+    """Every message with its number, once, however often it was sent."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    keys = ["connection_id", "sender", "channel", "life"]
+    place = f"row_number() OVER (PARTITION BY connection_id, {_CHANNEL}, life {_ORDER})"
+    sent = sql.min(sql.struct("ts", "message_id", "place", "size"))
+    return (
+        said.where("cursor = 'message'")
+        .join(firsts, keys, "left")
+        .selectExpr("*", f"coalesce(first, 0) + {place} - 1 AS number")
+        .groupBy("session_id", "sender", "channel", "life", "number")
+        .agg(sent.alias("sent"), sql.count("*").cast("int").alias("attempts"))
+    )
+
+
+def _covered(said: DataFrame, cursor: str) -> DataFrame:
+    """RELINK-15: from which number up to which each word of one cursor reaches; one that says no number means the next."""
+    within = f"PARTITION BY {_CHANNEL}, life"
+    told = said.where(f"cursor = '{cursor}'").selectExpr(
+        "*", f"count(sequence) OVER ({within} {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS since"
+    )
+    again = f"{within}, since {_ORDER}"
+    reached = f"IF(since = 0, -1, first_value(sequence) OVER ({again}) - 1) + row_number() OVER ({again})"
+    return (
+        told.selectExpr("*", f"{reached} AS last")
+        .selectExpr("*", f"coalesce(lag(last) OVER ({within} {_ORDER}), -1) AS before")
+        .where("last > before")
+        .selectExpr("session_id", "sender", "channel", "life", "before", "last", "struct(ts, message_id, size, type_name AS word) AS told")
+    )
+
+
+def build(relink: DataFrame) -> DataFrame:
+    """Every message of every channel of every link: when it was first sent, how often, and the first word that resolves it."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    said = _said(relink)
+    messages = _messages(said, _firsts(relink, said))
+    keys = ["session_id", "sender", "channel", "life"]
+    for cursor in ("result", "consumed", "decision"):
+        covered = _covered(said, cursor).withColumnRenamed("told", cursor)
+        reaches = (sql.col("number") > sql.col("before")) & (sql.col("number") <= sql.col("last"))
+        found = messages.select(*keys, "number").join(covered, keys).where(reaches)
+        first = found.groupBy(*keys, "number").agg(sql.min(cursor).alias(cursor))
+        messages = messages.join(first, [*keys, "number"], "left")
+    rolled_back = sql.coalesce(sql.col("decision.word") == "rollback", sql.lit(False))
+    return messages.select(
+        "session_id",
+        sql.lit("relink").alias("protocol"),
+        sql.col("sender").alias("requested_by"),
+        sql.concat_ws("/", sql.lower(sql.hex("channel")), sql.col("number").cast("string")).alias("correlation_id"),
+        sql.lower(sql.hex("channel")).alias("subject"),
+        "sent",
+        sql.coalesce("result", "consumed").alias("answer"),
+        "attempts",
+        rolled_back.alias("cancelled"),
+        sql.when(rolled_back, "rolled back").otherwise(sql.coalesce("result.word", "consumed.word")).alias("outcome"),
+    )
