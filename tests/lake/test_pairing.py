@@ -3,7 +3,8 @@
 import random
 from datetime import UTC, datetime, timedelta
 
-from wirelake.lake import delta, pairing
+from wirelake.lake import deliveries, delta, pairing
+from wirelake.lake.catalog import table
 from wirelake.lake.tables import exchanges, messages
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -73,4 +74,5 @@ def test_pairing_agrees_with_a_plain_loop(spark):
     assert found == expected
     assert {what[0] for what in expected.values()} == {"opens", "repeats", "unmatched"}
     assert {what[3] for what in expected.values()} == {True, False}
-    assert exchanges.build(paired).count() == sum(what[0] != "unmatched" for what in expected.values())
+    nothing = deliveries.build(spark.createDataFrame([], delta.spark_schema(table("relink"))))
+    assert exchanges.build(paired, nothing).count() == sum(what[0] != "unmatched" for what in expected.values())

@@ -24,7 +24,7 @@ INPUTS: Final = ("paired", "deliveries")
 
 TABLE: Final = Table(
     "exchanges",
-    ("request_message_id",),
+    ("request_message_id", "correlation_id"),
     pa.schema(
         [
             SESSION,
