@@ -50,6 +50,8 @@ class Proxy:
         """Bytes from the connector, from now on, after which its connection is lost, once."""
         self.stalls = False
         """Connections stay open and nothing passes."""
+        self.refuses = False
+        """Connections are lost as soon as they are made."""
         self.connections = 0
         self.writers: set[asyncio.StreamWriter] = set()
 
@@ -72,6 +74,9 @@ class Proxy:
         self.writers.clear()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuses:
+            writer.transport.abort()
+            return
         self.connections += 1
         task = asyncio.current_task()
         assert task is not None

@@ -61,13 +61,15 @@ def test_messages_wait_while_there_is_no_connection():
         async with (
             serve(ANY, {DEMO: taking(seen)}, live=live()) as listener,
             Proxy(listener.address) as proxy,
-            connect(proxy.address, DEMO, live=live(heard), reconnect=Backoff(first=0.2, most=0.2)) as link,
+            connect(proxy.address, DEMO, live=live(heard), reconnect=QUICK) as link,
         ):
             await link.channel(CHAN).send(b"one")
+            proxy.refuses = True
             proxy.cut()
             await until(lambda: not link.is_connected)
             receipt = await link.channel(CHAN).post(b"two")
             assert receipt.outcome is None
+            proxy.refuses = False
             assert await receipt is Outcome.CONSUMED
         assert seen == [b"one", b"two"]
         assert heard.of(Resumed)[0].replayed == 1

@@ -60,7 +60,7 @@ def test_a_recorded_link_is_read_back_through_its_handshakes(tmp_path, monkeypat
         ):
             await link.channel(b"chan").send(b"one")
             proxy.cut()
-            await until(lambda: not link.is_connected)
+            await until(lambda: proxy.connections == 2)
             await link.channel(b"chan").send(b"two", b"parts")
 
     with Recorder(path) as recorder:
