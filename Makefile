@@ -42,7 +42,8 @@ demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this mach
 test: $(VENV)/.test  ## Run all tests
 	@$(BIN)/python -m pytest
 
-soak: $(VENV)/.test  ## Run 20,000 seeds of two Relink links in a hostile network (SEEDS, FIRST)
+soak: $(VENV)/.test  ## Run the long proofs, and 20,000 seeds of two Relink links in a hostile network (SEEDS, FIRST)
+	@$(BIN)/python -m pytest -m long
 	@$(BIN)/python -m tests.protocols.relink.simulation $(or $(FIRST),0) --seeds $(or $(SEEDS),20000)
 
 oracles: $(VENV)/.test  ## Hold the reader to what capinfos and tshark say of 984 captures, and to 10,000 mutations of them
