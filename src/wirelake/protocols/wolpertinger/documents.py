@@ -15,7 +15,7 @@ import msgspec
 
 from wirelake.errors import RemoteProtocolError
 from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Message, Response
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.reading import ROOTS, message
 from wirelake.protocols.wolpertinger.tree import NAMESPACE, DocumentLimits, Element, read
 from wirelake.protocols.wolpertinger.values import PRIMITIVES, Value, guid

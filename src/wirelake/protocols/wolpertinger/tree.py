@@ -14,7 +14,7 @@ from xml.parsers import expat
 import msgspec
 
 from wirelake.errors import RemoteProtocolError
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 
 __all__ = ["NAMESPACE", "DocumentLimits", "Element", "read"]
 

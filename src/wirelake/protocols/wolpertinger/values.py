@@ -27,7 +27,7 @@ from uuid import UUID
 import msgspec
 
 from wirelake.errors import LocalProtocolError, RemoteProtocolError
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 
 if TYPE_CHECKING:
     from wirelake.protocols.wolpertinger.calls import Call, Error, Response
