@@ -25,10 +25,10 @@ __all__ = [
     "Ended",
     "Ending",
     "ErrorReceived",
-    "Event",
     "Failure",
     "Noticed",
     "PeerUnavailable",
+    "SessionEvent",
     "Step",
     "TrustAwarded",
     "TrustChanged",
@@ -187,7 +187,7 @@ class Ended(msgspec.Struct, frozen=True):
         return SessionClosed(f"{who} closed the session{': ' + self.detail if self.detail else ''}")
 
 
-Event = (
+SessionEvent = (
     CallReturned
     | CallDone
     | CallFailed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wirelake.protocols.buffer import Buffer, Frames
-from wirelake.protocols.kernel import FAULT, KIND, LENGTH, active, array, table
+from wirelake.protocols.kernel import KIND, LENGTH, active, array, table
 from wirelake.protocols.wolpertinger.messages import TextKind
 from wirelake.protocols.wolpertinger.scanner import ODD_PAYLOAD, ODDITIES, PART_COLUMNS, PAYLOAD, PAYLOAD_LENGTH, ROW_COLUMNS, Limits, scan
 

@@ -9,11 +9,13 @@ import msgspec
 
 from wirelake.protocols.rates import Buckets
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.wolpertinger.tree import DocumentLimits
 
 __all__ = ["DEFAULT_OPTIONS", "HIGHEST_TRUST", "Limits", "Method", "Options"]
 
 HIGHEST_TRUST: Final = 4
 """Trust levels are 0 to 4."""
+DEFAULT_DOCUMENT_LIMITS: Final = DocumentLimits()
 
 
 class Method(msgspec.Struct, frozen=True):
@@ -31,6 +33,8 @@ class Options(msgspec.Struct, frozen=True):
     """What a session may be told; every limit and every timer has its name here. Times are seconds."""
 
     limits: Limits = DEFAULT_LIMITS
+    documents: DocumentLimits = DEFAULT_DOCUMENT_LIMITS
+    """WOLP-17: what a document may cost."""
     compress: bool = False
     """Compression: whether payloads are sent as gzip."""
     fragment_size: int = 30_500

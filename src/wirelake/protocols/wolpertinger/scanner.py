@@ -91,18 +91,18 @@ def _word(text: str) -> int:
     return int.from_bytes(text.encode().ljust(8, b"\x00"))
 
 
-MESSAGE_: Final = _word("message_")
-ID: Final = _word("id")
-RESULT_: Final = _word("result")
-GZIP_: Final = _word("gzip")
-ENCRYPTI: Final = _word("encrypti")
-ON: Final = _word("on")
-SECURE: Final = _word("secure")
-SIGNATUR: Final = _word("signatur")
-E: Final = _word("e")
-FRAGMENT: Final = _word("fragment")
-_INDEX: Final = _word("_index")
-_COUNT: Final = _word("_count")
+WORD_MESSAGE: Final = _word("message_")
+WORD_ID: Final = _word("id")
+WORD_RESULT: Final = _word("result")
+WORD_GZIP: Final = _word("gzip")
+WORD_ENCRYPTI: Final = _word("encrypti")
+WORD_ON: Final = _word("on")
+WORD_SECURE: Final = _word("secure")
+WORD_SIGNATUR: Final = _word("signatur")
+WORD_E: Final = _word("e")
+WORD_FRAGMENT: Final = _word("fragment")
+WORD_INDEX: Final = _word("_index")
+WORD_COUNT: Final = _word("_count")
 
 # What a pair of metadata is about; as bits, so that a repeated key is seen.
 IS_ID: Final = 1
@@ -153,9 +153,8 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
     max_text, max_fragments, lines = limits
     count, at = 0, start
     while (count + 1) * ROW_COLUMNS <= len(rows):
-        if at >= stop or at < 0 or at > FARTHEST:
-            if lines or count:
-                return count, 0, at, 0
+        if (at >= stop and lines) or at < 0 or at > FARTHEST:
+            return count, 0, at, 0
         most = at + max_text
         seen, fault, fault_at, weak, weak_at, odd = 0, 0, at, 0, at, 0
         message_id, result, gzip, encryption, index, total = -1, -1, -1, 0, -1, -1
@@ -273,21 +272,21 @@ def _pair(data: Any, begin: int, end: int) -> tuple[int, int, int, int, int]:
             second |= letter << (8 * (15 - place + begin))
     what = 0
     if colon - begin <= 16:
-        if first == MESSAGE_ and second == ID:
+        if first == WORD_MESSAGE and second == WORD_ID:
             what = IS_ID
-        elif first == RESULT_ and second == 0:
+        elif first == WORD_RESULT and second == 0:
             what = IS_RESULT
-        elif first == GZIP_ and second == 0:
+        elif first == WORD_GZIP and second == 0:
             what = IS_GZIP
-        elif first == ENCRYPTI and second == ON:
+        elif first == WORD_ENCRYPTI and second == WORD_ON:
             what = IS_ENCRYPTION
-        elif first == SECURE and second == 0:  # WOLP-5
+        elif first == WORD_SECURE and second == 0:  # WOLP-5
             what, odd = IS_ENCRYPTION, odd | ODD_ALIAS
-        elif first == FRAGMENT and second == _INDEX:
+        elif first == WORD_FRAGMENT and second == WORD_INDEX:
             what = IS_INDEX
-        elif first == FRAGMENT and second == _COUNT:
+        elif first == WORD_FRAGMENT and second == WORD_COUNT:
             what = IS_COUNT
-        elif first == SIGNATUR and second == E:
+        elif first == WORD_SIGNATUR and second == WORD_E:
             return IS_SIGNATURE, colon + 1, odd, Fault.SIGNATURE_REFUSED.value, begin  # WOLP-5
     if what == 0:
         return 0, end, odd, Fault.KEY_UNKNOWN.value, begin
@@ -342,7 +341,17 @@ def _write(rows: Any, row: int, start: int, length: int, kind: int, fault: int, 
 
 @kernel
 def _write_fields(
-    rows: Any, row: int, message_id: int, result: int, gzip: int, encryption: int, index: int, total: int, payload: int, length: int, odd: int
+    rows: Any,
+    row: int,
+    message_id: int,
+    result: int,
+    gzip: int,
+    encryption: int,
+    index: int,
+    total: int,
+    payload: int,
+    length: int,
+    odd: int,
 ) -> None:
     rows[row + MESSAGE_ID] = message_id
     rows[row + RESULT] = result
@@ -367,7 +376,9 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)
 """`scan` over many runs, with `find` where a run goes wrong: see `kernel.walker`."""
 
-_BEGINNING: Final = re.compile(rb"(?:message_id|fragment_index|fragment_count|result|gzip):\d{1,10};|(?:encryption|secure):aes;", re.IGNORECASE)
+_BEGINNING: Final = re.compile(
+    rb"(?:message_id|fragment_index|fragment_count|result|gzip):\d{1,10};|(?:encryption|secure):aes;", re.IGNORECASE
+)
 
 
 def sniff(data: bytes) -> bool:

@@ -39,8 +39,8 @@ from wirelake.protocols.wolpertinger.scanner import (
 )
 
 __all__ = [
-    "DEFAULT_LIMITS",
     "BLANKS",
+    "DEFAULT_LIMITS",
     "Keys",
     "Limits",
     "Sealed",
@@ -84,7 +84,7 @@ class Keys(msgspec.Struct, frozen=True):
     @property
     def cipher(self) -> Cipher[CBC]:
         """AES-256-CBC."""
-        return Cipher(AES(self.key), CBC(self.iv))  # noqa: S305 - what the specification says
+        return Cipher(AES(self.key), CBC(self.iv))
 
 
 class Sealed(msgspec.Struct, frozen=True):
