@@ -178,10 +178,13 @@ class SnapshotInfo(msgspec.Struct, frozen=True, tag="SnapshotInfo"):
     time: DateTime
 
 
-Value: TypeAlias = (
-    "bool | int | float | str | DateTime | datetime | UUID | tuple[Value, ...] | list[Value] | ClientInfo | DirectoryObject | FileObject"
-    " | Permission | MountInfo | SnapshotInfo | Call | Response | Error"
-)
+if TYPE_CHECKING:
+    Value: TypeAlias = (
+        "bool | int | float | str | DateTime | datetime | UUID | tuple[Value, ...] | list[Value] | ClientInfo | DirectoryObject"
+        " | FileObject | Permission | MountInfo | SnapshotInfo | Call | Response | Error"
+    )
+else:
+    Value = Any
 """What a parameter or a response may be; see the table above."""
 
 _RANGES: Final[dict[type[_Integer], tuple[DataType, int, int]]] = {
