@@ -12,7 +12,7 @@ from tests.protocols.wolpertinger.papers import VECTORS
 from wirelake.errors import RemoteProtocolError
 from wirelake.protocols.wolpertinger import agreement
 from wirelake.protocols.wolpertinger.agreement import Curve
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 
 AUTH = {vector["name"]: vector for vector in VECTORS if vector["layer"] == "auth"}
 CURVES = {Curve.P256: ec.SECP256R1(), Curve.P384: ec.SECP384R1(), Curve.P521: ec.SECP521R1()}

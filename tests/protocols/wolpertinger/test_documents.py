@@ -29,8 +29,8 @@ from tests.protocols.wolpertinger.papers import (
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Response, error_name
-from wirelake.protocols.wolpertinger.document_faults import Fault
 from wirelake.protocols.wolpertinger.documents import DocumentLimits, Rejected, _short, decode, encode
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.reading import message
 from wirelake.protocols.wolpertinger.tree import read
 from wirelake.protocols.wolpertinger.values import (

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.protocols.wolpertinger.papers import COMPONENT, ID, LOWER, call, held, rejected, response
 
 from wirelake.protocols.wolpertinger.calls import Call, Error
-from wirelake.protocols.wolpertinger.document_faults import Fault
 from wirelake.protocols.wolpertinger.documents import DocumentLimits, Rejected, decode, encode
+from wirelake.protocols.wolpertinger.faults import Fault
 
 MEBIBYTE = 1 << 20
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))

@@ -10,8 +10,8 @@ from tests.protocols.wolpertinger.test_documents import CALLS_OF_ANOTHER_SHAPE, 
 
 from wirelake.protocols.wolpertinger import schemas
 from wirelake.protocols.wolpertinger.calls import Call, ErrorCode
-from wirelake.protocols.wolpertinger.document_faults import Fault
 from wirelake.protocols.wolpertinger.documents import Rejected, decode, encode
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.values import DataType
 
 OF_VALUES = {Fault.VALUE_INVALID, Fault.COMPLEX_INVALID, Fault.TYPE_UNSUPPORTED}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wirelake.errors import LocalProtocolError, RemoteProtocolError
 from wirelake.protocols.wolpertinger.calls import Call, Error, Response, type_of
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.values import (
     LONGEST_TOKEN,
     PRIMITIVES,
