@@ -85,8 +85,7 @@ class Unconfirmed:
 class Remembered:
     """Messages that were delivered: a message with the same id and content is the same message, sent again."""
 
-    def __init__(self, life: float, capacity: int) -> None:
-        self._life = life
+    def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._known: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
 
@@ -104,10 +103,10 @@ class Remembered:
         known = self._known.get(message_id)
         return known is not None and known[0] == digest and now < known[1]
 
-    def add(self, message_id: int, digest: bytes, now: float) -> None:
-        """It was delivered; what is too old, or too much, is forgotten."""
+    def add(self, message_id: int, digest: bytes, now: float, life: float) -> None:
+        """It was delivered, and may come again for so long; what is too old, or too much, is forgotten."""
         self._known.pop(message_id, None)
-        self._known[message_id] = (digest, now + self._life)
+        self._known[message_id] = (digest, now + life)
         while len(self._known) > self._capacity or next(iter(self._known.values()))[1] <= now:
             self._known.popitem(last=False)
 

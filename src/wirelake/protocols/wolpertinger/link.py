@@ -75,7 +75,7 @@ class Link:
         self.keys = keys
         """What is sent is encrypted with these, and what comes is opened with them."""
         self._unconfirmed = Unconfirmed(options.confirm_timeout, options.retries)
-        self._remembered = Remembered(options.remember_time, options.max_remembered)
+        self._remembered = Remembered(options.max_remembered)
         characters = -(-options.limits.max_reassembled_size // 3) * 4
         self._assembly = Assembly(options.fragment_timeout, characters, options.max_incomplete)
         self._output: list[bytes] = []
@@ -195,9 +195,9 @@ class Link:
             if (code := joined.rule.result) is not None:
                 self._result(code, said.message_id)
         elif joined is not None:
-            self._take(joined, now)
+            self._take(joined, now, said.fragment_count or 1)
 
-    def _take(self, said: Envelope, now: float) -> None:
+    def _take(self, said: Envelope, now: float, pieces: int = 1) -> None:
         """A whole message: known again, or opened and confirmed (WOLP-10)."""
         digest = self._remembered.digest(said)
         if self._remembered.holds(said.message_id, digest, now):
@@ -213,6 +213,9 @@ class Link:
             return
         if any(blank in said.payload for blank in BLANKS):
             self._outcomes.append(Noticed(Fault.PAYLOAD_BLANKS))
-        self._remembered.add(said.message_id, digest, now)
+        # A message of many pieces is sent again so late that five minutes are not enough.
+        options = self.options
+        life = max(options.remember_time, options.confirm_timeout * pieces * (options.retries + 1))
+        self._remembered.add(said.message_id, digest, now, life)
         self._result(ResultCode.SUCCESS, said.message_id)
         self._outcomes.append(Delivered(said.message_id, payload, said.encryption is not Encryption.NONE))
