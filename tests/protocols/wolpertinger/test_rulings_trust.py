@@ -271,3 +271,17 @@ def test_wolp_28_a_notice_that_comes_again_does_not_reset_again():
     say(one, Response("Authentication", call.call_id, True), 8)
     assert say(one, notice, 7) == [b"result:0;message_id:7;"]
     assert one.standing == Standing(1, 1)
+
+
+def test_wolp_28_a_reset_forgets_what_was_sent_and_what_was_delivered():
+    one = session()
+    one.call("Sample", "Echo", ("hi",), 0.0)
+    void = Call("Sample", "Void", CALL_ID)
+    say(one, void, 7)
+    one.reset(0.0)
+    (notice,) = one.messages()
+    one.events()
+    one.tick(20.0)
+    assert one.messages() == [notice]
+    say(one, void, 7, now=20.0)
+    assert [type(event) for event in one.events()] == [CallReceived]

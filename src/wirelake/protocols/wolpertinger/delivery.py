@@ -61,15 +61,16 @@ class Unconfirmed:
         self._due.drop(message_id)
         return self._sent.pop(message_id, None) is not None
 
-    def expire(self, now: float) -> tuple[list[bytes], list[int]]:
-        """Time passed: texts to send again, and messages that are given up."""
+    def expire(self, now: float, *, listening: bool = True) -> tuple[list[bytes], list[int]]:
+        """Time passed: texts to send again, and messages that are given up. Who does not listen cannot know, and goes on waiting."""
         again: list[bytes] = []
         lost = []
         for message_id in self._due.take(now):
             sent = self._sent[message_id]
-            if sent.retries:
-                sent.retries -= 1
-                again += sent.texts
+            if sent.retries or not listening:
+                if listening:
+                    sent.retries -= 1
+                    again += sent.texts
                 self._due.set(message_id, now + sent.timeout)
             else:
                 del self._sent[message_id]

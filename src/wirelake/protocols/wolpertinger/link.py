@@ -139,9 +139,9 @@ class Link:
         else:
             self._take_piece(said, now)
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, *, listening: bool = True) -> None:
         """Time passed: messages are sent again or given up (WOLP-10), and so are incomplete ones (WOLP-9)."""
-        again, lost = self._unconfirmed.expire(now)
+        again, lost = self._unconfirmed.expire(now, listening=listening)
         self._output += again
         self._outcomes += [Undelivered(message_id, ResultCode.TIMEOUT) for message_id in lost]
         self._outcomes += [Noticed(Fault.FRAGMENTS_TIMED_OUT, f"message {message_id}") for message_id in self._assembly.expire(now)]
