@@ -255,3 +255,13 @@ def test_wolp_12_each_layer_answers_for_itself():
     assert replies[0] == b"result:0;message_id:1;"
     assert codes(replies[1:]) == [302]
     assert reply_to("message_id:1;!") == [b"result:5;message_id:1;"]
+
+
+def test_wolp_10_a_message_of_many_pieces_has_so_many_times_the_time():
+    one = session(CLIENT, fragment_size=100)
+    one.call("Sample", "Echo", ("hi",), 0.0)
+    texts = one.messages()
+    assert len(texts) > 1
+    assert one.deadline == 20.0 * len(texts)
+    one.tick(20.0 * len(texts))
+    assert one.messages() == texts

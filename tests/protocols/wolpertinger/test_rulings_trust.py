@@ -172,7 +172,7 @@ def test_wolp_25_users_prove_their_passwords_whatever_the_case_of_their_names():
     pair = Pair(server={"password_of": {"joe": SESAME}.get})
     pair.client.authenticate(4, 0.0, user="JOE", password=SESAME)
     assert pair.talk().events(CLIENT, Authenticated) == [Authenticated(4)]
-    assert (pair.server.standing.granted, pair.server.standing.held) == (4, 2)
+    assert (pair.server.standing.granted, pair.server.standing.held, pair.server.standing.user) == (4, 2, "joe")
     for user, password in (("joe", "wrong"), ("jim", SESAME), ("jim", "")):
         pair = Pair(server={"password_of": {"joe": SESAME}.get})
         pair.client.authenticate(4, 0.0, user=user, password=password)

@@ -162,9 +162,17 @@ class Session(Speech):
             if before is State.ENCRYPTED and self.state is not before:  # WOLP-22: the peer has reset
                 self._reset(now, here=False, fault=Fault.CLEAR_WHEN_ENCRYPTED, reason=delivered.message_id)
         else:
-            self._events.append(Noticed(said.fault, said.detail))
-            if (answer := said.answer) is not None:  # WOLP-16
-                self._post(answer, now)
+            self._take_unreadable(said, now)
+
+    def _take_unreadable(self, said: Rejected, now: float) -> None:
+        """WOLP-16: a document that is refused is answered, if it may be; a call that it would have answered need not wait any longer."""
+        self._events.append(Noticed(said.fault, said.detail))
+        if (answer := said.answer) is not None:
+            self._post(answer, now)
+        is_call = said.root not in ("RemoteMethodResponse", "RemoteError")
+        pending = None if is_call or said.call_id is None else self._asked.take(said.call_id)
+        if pending is not None:
+            self._failed(pending, CallFailed(pending.call_id, Failure.UNREADABLE), now)
 
     def _forbid(self, said: Call | Response | Error | Rejected, fault: Fault, now: float) -> None:
         """WOLP-22: an unencrypted message where there must be none: 202, unless it is an error, and then a reset."""
