@@ -21,6 +21,7 @@ from wirelake.transports.xmpp import Login, Xmpp, XmppStream, bare, connect, lis
 from wirelake.transports.xmpp_login import MAX_WAITING
 
 OPTIONS = Xmpp(password=PASSWORD)
+WRONG = "mellon"
 
 
 def target(text):
@@ -119,7 +120,7 @@ def test_a_wrong_password_is_told_and_never_shown(server, tls, tmp_path, caplog)
     (tmp_path / "password").write_text("mellon\nnot this line\n")
 
     async def main():
-        for options in (Xmpp(password="mellon"), Xmpp(password_file=tmp_path / "password")):
+        for options in (Xmpp(password=WRONG), Xmpp(password_file=tmp_path / "password")):
             with pytest.raises(OSError, match="refuses the account or its password"):
                 await login(target(server.account("alice")), options, tls)
             assert "mellon" not in repr(options)
@@ -171,9 +172,8 @@ def test_a_listener_that_loses_its_login_logs_in_again(server, tls, monkeypatch)
             first = listener._login
             met = listener.stream("carol@localhost")
             first._client.transport.abort()
-            with pytest.raises(OSError, match="closed|lost|abort"):
-                while True:
-                    await met.receive()
+            with pytest.raises(OSError, match="the server closed the connection"):
+                await met.receive()
             await met.close()
             await until(lambda: listener._login not in (None, first))
             one = await connect(target(server.account("alice", "bob")), OPTIONS, tls)
@@ -205,7 +205,7 @@ def test_somebody_who_does_not_speak_xmpp_costs_the_login_timeout():
         gone = asyncio.Event()
         other = await asyncio.start_server(mute, "127.0.0.1", 0)
         place = other.sockets[0].getsockname()[:2]
-        with pytest.raises(OSError, match="no login in 0.2 s"):
+        with pytest.raises(OSError, match=r"no login in 0\.2 s"):
             await login(target("xmpp://alice@localhost"), Xmpp(server=place, login_timeout=0.2), client_context())
         await gone.wait()
         other.close()
