@@ -58,12 +58,14 @@ def _level_flags(command: F) -> F:
 
 @click.command("wolpertinger")
 @click.argument("address", default="tcp://127.0.0.1:8844")
+@click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help="Certificate authorities to trust, for xmpp://.")
 @click.option("--users", "users", type=click.Path(path_type=Path), help="A file of lines NAME:PASSWORD, for level 4.")
 @_secret_flags
 @server_flags
 def serve(
     address: str,
     users: Path | None,
+    ca_file: Path | None,
     cluster_key: Path | None,
     xmpp_password: Path | None,
     xmpp_server: str | None,
@@ -83,6 +85,7 @@ def serve(
     """
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// needs --cert")
+    is_login = address.startswith(f"{XMPP}://")
     use_compiled()
     options = _options(cluster_key, users)
 
@@ -93,7 +96,7 @@ def serve(
         with recording(record, "wolpertinger") as recorder:
             told = None if quiet else _show_call
             live = wolpertinger.Live(session=options, recorder=recorder, on_call=told, on_event=None if quiet else _show_event)
-            tls = None if cert is None else server_context(cert, key)
+            tls = server_context(cert, key) if cert is not None else client_context(ca_file=ca_file) if is_login else None
             async with wolpertinger.serve(address, Demo, live=live, tls=tls, login=_login(xmpp_password, xmpp_server)) as server:
                 say(f"listening at {server.address}; Ctrl-C ends it")
                 await until_told()

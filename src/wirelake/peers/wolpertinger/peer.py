@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from wirelake.errors import RequestTimeout, SessionClosed, WirelakeError
+from wirelake.errors import RequestFailed, RequestTimeout, SessionClosed, WirelakeError
 from wirelake.peers.driver import Driver
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.peers.wolpertinger.answering import Answering
@@ -32,9 +32,10 @@ from wirelake.protocols.wolpertinger.events import (
     CallReturned,
     Ended,
     ErrorReceived,
+    Event,
+    Failure,
     Noticed,
     PeerUnavailable,
-    SessionEvent,
     TrustAwarded,
     TrustChanged,
     WasReset,
@@ -107,7 +108,7 @@ class Peer:
         self._authenticating: asyncio.Future[int] | None = None
         self._opened: asyncio.Future[int] = self._loop.create_future()
         self._last = self._loop.time()
-        self._handlers: dict[type[SessionEvent], Callable[[Any], None]] = {
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
             CallReceived: self._answering.take,
             CallReturned: self._calling.returned,
             CallDone: self._calling.done,
@@ -246,7 +247,7 @@ class Peer:
     def _reason(self) -> WirelakeError:
         return self.ended.reason() if self.ended is not None else SessionClosed("the session is going on")
 
-    def _handle(self, event: SessionEvent) -> None:
+    def _handle(self, event: Event) -> None:
         self._last = self._loop.time()
         if (handler := self._handlers.get(type(event))) is not None:
             handler(event)
@@ -264,7 +265,7 @@ class Peer:
             self._authenticating.set_exception(_refusal(event))
 
     def _on_reset(self, event: WasReset) -> None:
-        log.info("the connection with %s was reset: %s", self.stream.remote, event.why or "by us" if event.here else "by the peer")
+        log.info("the connection with %s was reset by %s", self.stream.remote, "us" if event.here else "the peer")
         self._work.cancel_answering()
 
     def _on_notice(self, event: Noticed) -> None:
@@ -282,7 +283,11 @@ class Peer:
 
 
 def _refusal(event: AuthenticationFailed) -> WirelakeError:
-    raise NotImplementedError
+    """Why a step failed, as what it was: an error of the peer, silence, or a refusal."""
+    text = f"{event.step.value} failed: {event.fault.text}{f' ({event.why.value})' if event.why else ''}"
+    if event.why in (Failure.TIMEOUT, Failure.UNDELIVERED):
+        return RequestTimeout(text)
+    return RequestFailed(event.code, text)
 
 
 def _options(stream: Stream, live: Live, offers: tuple[Offer, ...]) -> Options:
