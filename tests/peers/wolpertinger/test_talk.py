@@ -279,7 +279,7 @@ from wirelake.peers.wolpertinger.showcase import Demo
 
 async def main():
     async with serve("tcp://127.0.0.1:0", Demo) as server, connect(server.address) as peer:
-        print(await peer.Demo.Add(1, 2))
+        print(int(await peer.Demo.Add(1, 2)))
 
 asyncio.run(main())
 """

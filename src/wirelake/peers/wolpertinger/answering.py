@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from wirelake.errors import RequestFailed, WirelakeError
 from wirelake.peers.driver import Driver
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from wirelake.peers.wolpertinger.peer import Peer
 
 __all__ = ["Answering", "Desk"]
+
+_CODES: Final = frozenset(ErrorCode)
 
 log = logging.getLogger("wirelake.wolpertinger")
 
@@ -110,8 +112,8 @@ class Answering:
 
     def _failed(self, event: CallReceived, reason: Exception) -> None:
         """WOLP-20: what a method raised, as an answer: RequestFailed with a code, or anything else as 100."""
-        if isinstance(reason, RequestFailed) and isinstance(reason.body, int):
-            self._fail(event, reason.body)
+        if isinstance(reason, RequestFailed) and reason.body in _CODES:  # WOLP-15: no others are sent
+            self._fail(event, ErrorCode(reason.body))
             return
         log.warning("%s.%s from %s failed: %r", event.component, event.method, self._peer.stream.remote, reason)
         self._fail(event, ErrorCode.UNSPECIFIED)

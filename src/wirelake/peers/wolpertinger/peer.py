@@ -32,7 +32,7 @@ from wirelake.protocols.wolpertinger.events import (
     CallReturned,
     Ended,
     ErrorReceived,
-    Event,
+    SessionEvent,
     Failure,
     Noticed,
     PeerUnavailable,
@@ -108,7 +108,7 @@ class Peer:
         self._authenticating: asyncio.Future[int] | None = None
         self._opened: asyncio.Future[int] = self._loop.create_future()
         self._last = self._loop.time()
-        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+        self._handlers: dict[type[SessionEvent], Callable[[Any], None]] = {
             CallReceived: self._answering.take,
             CallReturned: self._calling.returned,
             CallDone: self._calling.done,
@@ -247,7 +247,7 @@ class Peer:
     def _reason(self) -> WirelakeError:
         return self.ended.reason() if self.ended is not None else SessionClosed("the session is going on")
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: SessionEvent) -> None:
         self._last = self._loop.time()
         if (handler := self._handlers.get(type(event))) is not None:
             handler(event)
