@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from wirelake.errors import RemoteProtocolError
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 
 __all__ = [
     "IV_SIZE",

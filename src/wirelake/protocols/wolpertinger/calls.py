@@ -6,14 +6,12 @@ It refuses to know XML and states. Codes that the enum does not name survive as 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from wirelake.protocols.wolpertinger.values import Value
+from wirelake.protocols.wolpertinger.values import DataType, Value, written
 
-__all__ = ["Call", "Error", "ErrorCode", "Message", "Response", "error_name"]
+__all__ = ["Call", "Error", "ErrorCode", "Message", "Response", "error_name", "type_of"]
 
 
 class ErrorCode(IntEnum):
@@ -73,3 +71,14 @@ def error_name(code: int) -> str | None:
     except ValueError:
         return None
     return "".join(word.capitalize() for word in words) + "Error"
+
+
+def type_of(value: Value) -> DataType | None:
+    """WOLP-18: the data type a value is of, or would be sent as; None if no type holds it."""
+    primitive = written(value)
+    if primitive is not None:
+        return primitive[0]
+    if isinstance(value, (tuple, list)):
+        return DataType.LIST
+    name = type(value).__struct_config__.tag if isinstance(value, msgspec.Struct) else None
+    return DataType(f"{name[0].lower()}{name[1:]}") if isinstance(name, str) else None

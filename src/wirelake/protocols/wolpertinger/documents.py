@@ -15,7 +15,7 @@ import msgspec
 
 from wirelake.errors import RemoteProtocolError
 from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Message, Response
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.reading import ROOTS, message
 from wirelake.protocols.wolpertinger.tree import NAMESPACE, DocumentLimits, Element, read
 from wirelake.protocols.wolpertinger.values import PRIMITIVES, Value, guid
@@ -145,7 +145,7 @@ def _replaced(found: re.Match[str]) -> str:
     return _ENTITIES[found[1]]
 
 
-_ROOT: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*+:)?(RemoteMethodCall|RemoteMethodResponse|RemoteError)[\s/>]")
+_ROOT: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*+:)?(RemoteMethodCall|RemoteMethodResponse|RemoteError)(?:[\s/>]|\Z)")
 _NAME: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*+:)?ComponentName>([^<&]{0,256})</")
 _ID: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*+:)?CallId>([0-9A-Fa-f-]{36})</")
 _LOOKED_AT: Final = 4096

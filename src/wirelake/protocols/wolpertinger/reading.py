@@ -11,7 +11,7 @@ from uuid import UUID
 
 from wirelake.errors import RemoteProtocolError
 from wirelake.protocols.wolpertinger.calls import Call, Error, Message, Response
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.tree import Element
 from wirelake.protocols.wolpertinger.values import (
     BLANKS,

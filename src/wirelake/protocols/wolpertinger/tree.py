@@ -14,7 +14,7 @@ from xml.parsers import expat
 import msgspec
 
 from wirelake.errors import RemoteProtocolError
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 
 __all__ = ["NAMESPACE", "DocumentLimits", "Element", "read"]
 
@@ -51,6 +51,8 @@ def read(data: bytes, limits: DocumentLimits) -> Element:
     """The root of a document; raises RemoteProtocolError if it is none, or too much."""
     if len(data) > limits.max_size:
         raise RemoteProtocolError(Fault.DOCUMENT_OVER_LIMIT, f"{len(data)} bytes")
+    if b"\0" in data:  # Expat takes zeros for UTF-16, whatever it is told
+        raise RemoteProtocolError(Fault.XML_INVALID, f"a zero at byte {data.index(0)}")
     builder = _Builder(limits)
     parser = expat.ParserCreate("utf-8", _BETWEEN)
     parser.buffer_text = True

@@ -27,7 +27,7 @@ from uuid import UUID
 import msgspec
 
 from wirelake.errors import LocalProtocolError, RemoteProtocolError
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 
 if TYPE_CHECKING:
     from wirelake.protocols.wolpertinger.calls import Call, Error, Response
@@ -178,10 +178,13 @@ class SnapshotInfo(msgspec.Struct, frozen=True, tag="SnapshotInfo"):
     time: DateTime
 
 
-Value: TypeAlias = (
-    "bool | int | float | str | DateTime | datetime | UUID | tuple[Value, ...] | list[Value] | ClientInfo | DirectoryObject | FileObject"
-    " | Permission | MountInfo | SnapshotInfo | Call | Response | Error"
-)
+if TYPE_CHECKING:
+    Value: TypeAlias = (
+        "bool | int | float | str | DateTime | datetime | UUID | tuple[Value, ...] | list[Value] | ClientInfo | DirectoryObject"
+        " | FileObject | Permission | MountInfo | SnapshotInfo | Call | Response | Error"
+    )
+else:
+    Value = Any
 """What a parameter or a response may be; see the table above."""
 
 _RANGES: Final[dict[type[_Integer], tuple[DataType, int, int]]] = {

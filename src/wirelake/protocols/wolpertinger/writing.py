@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Message, Response
-from wirelake.protocols.wolpertinger.document_faults import Fault
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.tree import NAMESPACE
 from wirelake.protocols.wolpertinger.values import (
     ClientInfo,
