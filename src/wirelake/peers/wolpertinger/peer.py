@@ -96,6 +96,7 @@ class Peer:
             stall_timeout=live.stall_timeout,
             max_unsent=live.max_unsent,
             record=self._record,
+            gather=True,
         )
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()

@@ -94,7 +94,7 @@ class Authentication:
     def __init__(self, options: Options, draw: Draw) -> None:
         self._options = options
         self._draw = draw
-        self._attempts = options.attempts or Buckets(_RATE, _BURST, 1)
+        self._attempts = Buckets(_RATE, _BURST, 1) if options.attempts is None else options.attempts
         self._tokens: dict[Step, tuple[bytes, float]] = {}
         self._goal: _Goal | None = None
         self._offer: tuple[agreement.PrivateKey, bytes] | None = None
