@@ -196,7 +196,8 @@ class Driver:
                 self._push()
         if gather and self._session.ended is None:
             self.wake()  # only now: whoever the events have woken speaks first
-        elif gather:
+            return
+        if gather:
             self._push()
         if self._session.ended is not None:
             for wait in self._waits:

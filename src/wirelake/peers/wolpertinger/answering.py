@@ -112,8 +112,8 @@ class Answering:
 
     def _failed(self, event: CallReceived, reason: Exception) -> None:
         """WOLP-20: what a method raised, as an answer: RequestFailed with a code, or anything else as 100."""
-        if isinstance(reason, RequestFailed) and reason.body in _CODES:  # WOLP-15: no others are sent
-            self._fail(event, ErrorCode(reason.body))
+        if isinstance(reason, RequestFailed) and isinstance(reason.body, int) and reason.body in _CODES:  # WOLP-15: no others are sent
+            self._fail(event, reason.body)
             return
         log.warning("%s.%s from %s failed: %r", event.component, event.method, self._peer.stream.remote, reason)
         self._fail(event, ErrorCode.UNSPECIFIED)

@@ -25,17 +25,18 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 
 from wirelake.errors import UsageError
-from wirelake.protocols.wolpertinger.options import Method
-from wirelake.protocols.wolpertinger.values import DateTime, Int32, Int64, UInt64, from_datetime, to_datetime
+from wirelake.protocols.wolpertinger.options import HIGHEST_TRUST, Method
+from wirelake.protocols.wolpertinger.values import DateTime, Int32, Int64, UInt64, to_datetime
 
 __all__ = ["Declared", "Misfit", "Offer", "declared", "method", "methods_of", "name_of", "unfit"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-HIGHEST_TRUST: Final = 4
-"""WOLP-20: what a method wants that says nothing."""
+Fitter = Callable[[Any], Any]
+"""A parameter as it came -> as the method wants it; raises Misfit."""
 _MARK: Final = "__wolpertinger__"
 _NUMBERS: Final = (Int32, Int64, UInt64)
+_SENT_AS: Final = (*_NUMBERS, float)
 
 
 class Misfit(Exception):
@@ -58,6 +59,8 @@ class Declared(msgspec.Struct, frozen=True):
     """In Python."""
     kinds: tuple[Any, ...]
     """The annotations of its parameters."""
+    fitters: tuple[Fitter, ...]
+    """What makes each of them fit."""
     required: int
     """Parameters without a default."""
     kind: Any
@@ -73,13 +76,11 @@ class Declared(msgspec.Struct, frozen=True):
         """What the method is called with; raises Misfit if there are too many, too few, or one of another type."""
         if not self.required <= len(parameters) <= len(self.kinds):
             raise Misfit(f"{self.name} takes {len(self.kinds)} parameters, not {len(parameters)}")
-        return [_fit(given, kind) for given, kind in zip(parameters, self.kinds, strict=False)]
+        return [fit(given) for fit, given in zip(self.fitters, parameters, strict=False)]
 
     def answer(self, value: Any) -> Any:
         """What it returned, as the type it promised: an `int` where `Int64` stands is sent as that."""
-        if self.kind in _NUMBERS and type(value) is int or (self.kind is float and type(value) is int):
-            return self.kind(value)
-        return value
+        return unfit(value, self.kind)
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -157,39 +158,54 @@ def _declare(component: type, attribute: str, function: Callable[..., Any], mark
             raise UsageError(f"{where} does not say what {one.name!r} is: annotate it, with object for anything")
     required = sum(one.default is one.empty for one in parameters)
     kind = None if hints["return"] is type(None) else hints["return"]
-    return Declared(mark.name, attribute, tuple(hints[one.name] for one in parameters), required, kind, mark.trust)
+    kinds = tuple(hints[one.name] for one in parameters)
+    return Declared(mark.name, attribute, kinds, tuple(map(_fitter, kinds)), required, kind, mark.trust)
 
 
-def _fit(given: Any, kind: Any) -> Any:
-    """A parameter as the annotation wants it: exactly that type; `int` takes all whole numbers."""
-    origin = typing.get_origin(kind)
+def _fitter(kind: Any) -> Fitter:
+    """What makes a parameter as an annotation wants it: exactly that type; `int` takes all whole numbers."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind in (Any, object):
-        return given
+        return lambda given: given
     if origin in (typing.Union, types.UnionType):
-        for one in typing.get_args(kind):
+        return _either(kind, [_fitter(one) for one in inner])
+    if (origin or kind) in (list, tuple):
+        return _all_of(kind, origin or kind, _fitter(next(iter(inner), object)))
+    taken = {int: _NUMBERS, datetime: (DateTime,)}.get(kind, (kind,))
+
+    def fit(given: Any) -> Any:
+        if type(given) not in taken:
+            raise _misfit(given, kind)
+        return given
+
+    return (lambda given: to_datetime(fit(given))) if kind is datetime else fit
+
+
+def _either(kind: Any, fitters: list[Fitter]) -> Fitter:
+    def fit(given: Any) -> Any:
+        for one in fitters:
             try:
-                return _fit(given, one)
+                return one(given)
             except Misfit:
                 continue
-    elif kind is int:
-        if isinstance(given, int) and not isinstance(given, bool):
-            return given
-    elif kind is datetime:
-        if type(given) is DateTime:
-            return to_datetime(given)
-    elif (origin or kind) in (list, tuple):
-        if isinstance(given, tuple | list):
-            of = next(iter(typing.get_args(kind)), object)
-            return (origin or kind)(_fit(one, of) for one in given)
-    elif type(given) is kind:
-        return given
-    raise Misfit(f"{type(given).__name__} instead of {getattr(kind, '__name__', kind)}")
+        raise _misfit(given, kind)
+
+    return fit
+
+
+def _all_of(kind: Any, make: Callable[[Iterable[Any]], Any], fitter: Fitter) -> Fitter:
+    def fit(given: Any) -> Any:
+        if not isinstance(given, tuple):
+            raise _misfit(given, kind)
+        return make(fitter(one) for one in given)
+
+    return fit
+
+
+def _misfit(given: Any, kind: Any) -> Misfit:
+    return Misfit(f"{type(given).__name__} instead of {getattr(kind, '__name__', kind)}")
 
 
 def unfit(given: Any, kind: Any) -> Any:
-    """A parameter of ours as the annotation of the peer's method wants it."""
-    if kind in _NUMBERS and type(given) is int or (kind is float and type(given) is int):
-        return kind(given)
-    if isinstance(given, datetime):
-        return from_datetime(given)
-    return given
+    """What is sent where this type stands: an `int` becomes the number that was promised."""
+    return kind(given) if type(given) is int and kind in _SENT_AS else given

@@ -167,7 +167,8 @@ class Peer:
             raise self._reason()
         while self._authenticating is not None:  # one after the other
             await asyncio.wait([self._authenticating])
-        waiting = self._authenticating = self._loop.create_future()
+        waiting: asyncio.Future[int] = self._loop.create_future()
+        self._authenticating = waiting
         try:
             self._session.authenticate(level, self._driver.now, user=user, password=password)
             self._driver.wake()
