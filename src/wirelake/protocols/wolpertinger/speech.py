@@ -6,12 +6,12 @@ It refuses to know what the peer says: `session.py` does. See there for how it i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from wirelake.errors import LocalProtocolError, SessionClosed
 from wirelake.protocols.wolpertinger import documents
 from wirelake.protocols.wolpertinger.authentication import Authentication, Draw
-from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Response
+from wirelake.protocols.wolpertinger.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.conversation import CORE, INITIAL, TRANSITIONS, Speaker, State, refusal, utterance
 from wirelake.protocols.wolpertinger.events import Ended, SessionEvent, Step
 from wirelake.protocols.wolpertinger.faults import Fault
@@ -23,8 +23,6 @@ from wirelake.protocols.wolpertinger.values import Value
 from wirelake.protocols.wolpertinger.wire import buffer
 
 __all__ = ["Speech"]
-
-_CODES: Final = frozenset(ErrorCode)
 
 
 class Speech:
@@ -130,7 +128,7 @@ class Speech:
         component = self._served.component_of(call_id)
         if component is None or self.ended is not None:
             return False
-        self._post(_error(component, code, call_id), now)
+        self._post(Error(component, code, call_id), now)
         self._served.finish(call_id)
         return True
 
@@ -141,7 +139,7 @@ class Speech:
     def send_error(self, component: str, code: int, now: float) -> None:
         """RemoteError: tell the peer of an error that no call of it caused."""
         self._require_open()
-        self._post(_error(component, code, None), now)
+        self._post(Error(component, code), now)
 
     # Inside: saying.
 
@@ -209,9 +207,3 @@ class Speech:
     def _require_open(self) -> None:
         if self.ended is not None:
             raise SessionClosed(str(self.ended.reason()))
-
-
-def _error(component: str, code: int, call_id: str | None) -> Error:
-    if code not in _CODES:  # WOLP-15
-        raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"ErrorCode {code}")
-    return Error(component, code, call_id)
