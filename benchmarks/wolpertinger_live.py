@@ -1,8 +1,8 @@
 """wolpertinger calls over lines of TCP, beside Python's own XML-RPC client and server.
 
-Both call `Add(int, int)` and check every sum; client and server are processes of their own. One caller waits for each answer; 64 callers call
-at the same time. wolpertinger has one connection and confirms every message (four lines a call); XML-RPC has a kept-alive connection and
-two threads for each caller, because that is how it serves several.
+Both call `Add(int, int)` and check every sum; client and server are processes of their own. One caller waits for each answer; 64 callers
+call at the same time. wolpertinger has one connection and confirms every message (four lines a call); XML-RPC has a kept-alive connection
+and two threads for each caller, because that is how it serves several.
 
 Goal: at least 1.5 times XML-RPC, with 1 caller and with 64.
 """

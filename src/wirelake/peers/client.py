@@ -167,6 +167,9 @@ class Client(Generic[P]):
             return ConnectFailed(f"cannot connect to {self.target}: no answer in {self._connect_timeout:g} s")
         except OSError as reason:
             return ConnectFailed(f"cannot connect to {self.target}: {plain(reason)}")
+        except UsageError as reason:  # for instance a library that is not installed
+            self._closing = True
+            return reason
         self._peer = peer = self._make(stream)
         try:
             async with asyncio.TaskGroup() as group:

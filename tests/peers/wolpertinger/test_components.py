@@ -106,7 +106,9 @@ def test_parameters_fit_their_annotation_exactly(kind, fits, misfits):
     it.__annotations__["a"] = kind
     (one,) = methods_of(type("Made", (), {"it": method(trust=0)(it)})).values()
     for given in fits:
-        assert list(one.fit([given])[0] if isinstance(given, tuple) else one.fit([given])) == list(given if isinstance(given, tuple) else [given])
+        assert list(one.fit([given])[0] if isinstance(given, tuple) else one.fit([given])) == list(
+            given if isinstance(given, tuple) else [given]
+        )
     for given in misfits:
         with pytest.raises(Misfit):
             one.fit([given])

@@ -7,7 +7,7 @@ import contextlib
 import random
 
 import pytest
-from tests.peers.wolpertinger.world import ANY, CALL_ID, Raw, Shop, called, failed, line, raw_client, raw_server
+from tests.peers.wolpertinger.world import ANY, CALL_ID, Raw, called, failed, line, raw_client, raw_server
 from tests.peers.world import log_of, run, until
 
 from wirelake.errors import ConnectionLost, RequestFailed
@@ -174,7 +174,12 @@ def test_noise_never_takes_a_server_down(seed):
             b"result:0;message_id:1;\n",
             line(3, called("Core", "SendResetNotice")),
             line(4, called("Authentication", "EstablishConnection")),
-            line(5, called("Authentication", "KeyExchange", '<object type="string">RUNLNUIAAAA=</object>', '<object type="string">AA==</object>')),
+            line(
+                5,
+                called(
+                    "Authentication", "KeyExchange", '<object type="string">RUNLNUIAAAA=</object>', '<object type="string">AA==</object>'
+                ),
+            ),
             line(6, b"\x1f\x8b", gzip=2),
             line(7, "<x/>", fragment_index=0, fragment_count=2),
         ]

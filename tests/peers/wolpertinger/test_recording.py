@@ -16,10 +16,10 @@ def lines_of(path):
     """The lines of a recording, by direction."""
     said = {True: [], False: []}
     for block in read(identify(path), ports=protocols.ports(), sniff=protocols.sniff):
-        for run in block.runs:
-            text = bytes(block.data[run[RUN_START] : run[RUN_STOP]])
+        for one in block.runs:
+            text = bytes(block.data[one[RUN_START] : one[RUN_STOP]])
             assert text.endswith(b"\n"), "a record holds whole lines"
-            said[bool(run[RUN_TO_SERVER])] += text.splitlines()
+            said[bool(one[RUN_TO_SERVER])] += text.splitlines()
     return said
 
 

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import subprocess
 import sys
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -14,9 +15,12 @@ from tests.peers.wolpertinger.world import ANY, Shop, two_peers
 from tests.peers.world import log_of, run, until
 
 from wirelake.errors import ConnectFailed, LocalProtocolError, RequestFailed, SessionClosed, UsageError
-from wirelake.peers.wolpertinger import Live, Offer, connect, method, serve
+from wirelake.peers.backoff import Backoff
+from wirelake.peers.wolpertinger import Live, Offer, Xmpp, connect, method, serve
 from wirelake.peers.wolpertinger.showcase import Demo
 from wirelake.protocols.wolpertinger.values import DateTime, Int64, Permission, UInt64
+
+ONE = Int64(1)
 
 
 async def converse(peer, other):
@@ -108,7 +112,7 @@ def test_values_of_every_type_come_back_as_they_are():
 
     class Clock:
         @method(trust=0)
-        def Later(self, when: datetime.datetime, seconds: float, count: Int64 = Int64(1)) -> datetime.datetime:  # noqa: N802
+        def Later(self, when: datetime.datetime, seconds: float, count: Int64 = ONE) -> datetime.datetime:  # noqa: N802
             assert type(count) is Int64
             return when + datetime.timedelta(seconds=seconds * count)
 
@@ -268,6 +272,16 @@ def test_addresses_that_say_too_much_or_too_little(contexts):
             connect(address, tls=contexts[1])
     with pytest.raises(UsageError, match="TLS"):
         serve("tls://a:1")
+
+
+def test_what_only_connecting_shows_to_be_wrong_is_said_as_it_is():
+    async def main():
+        for options in ({}, {"reconnect": Backoff()}):
+            with pytest.raises(UsageError, match="cannot read the password from nowhere"):
+                async with connect("xmpp://me@localhost/you@localhost", login=Xmpp(password_file=Path("nowhere")), **options):
+                    pass
+
+    run(main)
 
 
 LEAN = """

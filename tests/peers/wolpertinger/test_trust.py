@@ -168,17 +168,19 @@ def test_a_reset_takes_all_trust_and_the_connection_lives_on():
 
 def test_plain_text_after_encryption_is_answered_with_202_and_a_reset():
     async def main():
-        async with serve(ANY, Shop, live=Live(session=SERVER)) as server:
-            async with connect(server.address, live=Live(authenticate=2)) as peer:
-                (other,) = server.peers
-                async with peer.subscribe("*") as happenings:
-                    peer.stream.send(line(77, called("Shop", "Level1")))  # behind the session's back
-                    seen = [(await anext(happenings)).event for _ in range(2)]
-                    while not isinstance(seen[-1], WasReset):
-                        seen.append((await anext(happenings)).event)
-                assert [event.code for event in seen if isinstance(event, ErrorReceived)] == [202]
-                await until(lambda: other.standing.granted == 0)
-                assert await peer.Shop.testMethod1("x", False) == "x"
+        async with (
+            serve(ANY, Shop, live=Live(session=SERVER)) as server,
+            connect(server.address, live=Live(authenticate=2)) as peer,
+        ):
+            (other,) = server.peers
+            async with peer.subscribe("*") as happenings:
+                peer.stream.send(line(77, called("Shop", "Level1")))  # behind the session's back
+                seen = [(await anext(happenings)).event for _ in range(2)]
+                while not isinstance(seen[-1], WasReset):
+                    seen.append((await anext(happenings)).event)
+            assert [event.code for event in seen if isinstance(event, ErrorReceived)] == [202]
+            await until(lambda: other.standing.granted == 0)
+            assert await peer.Shop.testMethod1("x", False) == "x"
 
     run(main)
 

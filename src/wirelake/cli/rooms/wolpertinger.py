@@ -35,8 +35,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _secret_flags(command: F) -> F:
     """What both sides may know."""
     for option in (
-        click.option("--cluster-key", "cluster_key", type=click.Path(path_type=Path), help="A file with the cluster's key in hex, for level 3."),
-        click.option("--xmpp-password", "xmpp_password", type=click.Path(path_type=Path), help="A file with the password of the XMPP account."),
+        click.option(
+            "--cluster-key", "cluster_key", type=click.Path(path_type=Path), help="A file with the cluster's key in hex, for level 3."
+        ),
+        click.option(
+            "--xmpp-password", "xmpp_password", type=click.Path(path_type=Path), help="A file with the password of the XMPP account."
+        ),
         click.option("--xmpp-server", "xmpp_server", metavar="HOST:PORT", help="Where the XMPP server is, instead of what DNS says."),
     ):
         command = option(command)
@@ -49,7 +53,12 @@ def _level_flags(command: F) -> F:
         click.option("--password", "password", type=click.Path(path_type=Path), help="A file with the user's password, for level 4."),
         click.option("--user", "user", default="", help="A user's name, for level 4."),
         click.option(
-            "--level", "level", type=click.IntRange(0, 4), default=0, show_default=True, help="Trust to reach first: 1 connected, 2 encrypted, 3, 4."
+            "--level",
+            "level",
+            type=click.IntRange(0, 4),
+            default=0,
+            show_default=True,
+            help="Trust to reach first: 1 connected, 2 encrypted, 3, 4.",
         ),
     ):
         command = option(command)
@@ -111,7 +120,9 @@ def serve(
 @click.argument("name", metavar="COMPONENT.METHOD")
 @click.argument("parameters", nargs=-1)
 @click.option("--void", "void", is_flag=True, help="The method returns nothing: be content with its delivery.")
-@click.option("--timeout", "timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for the response; 30 unless given.")
+@click.option(
+    "--timeout", "timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for the response; 30 unless given."
+)
 @_level_flags
 @_secret_flags
 @connection_flags
@@ -153,17 +164,22 @@ def listen(address: str, count: int | None, **told: Any) -> int:
     """
 
     async def hear() -> None:
-        async with _connected(address, **told) as peer, peer.subscribe() as events, asyncio.TaskGroup() as group:
-            say(f"connected to {address}; Ctrl-C ends it")
-            stopped = group.create_task(until_told())
-            stopped.add_done_callback(lambda _: events.close())
-            seen = 0
-            async for happened in events:
-                _show_event(peer, happened.event)
+        seen, enough = 0, asyncio.Event()
+
+        def show(peer: Peer, event: Any) -> None:
+            nonlocal seen
+            if not enough.is_set():
+                _show_event(peer, event)
                 seen += 1
                 if seen == count:
-                    break
-            stopped.cancel()
+                    enough.set()
+
+        async with _connected(address, on_event=show, **told) as peer, asyncio.TaskGroup() as group:
+            say(f"connected to {address}; Ctrl-C ends it")
+            waiting = [group.create_task(until_told()), group.create_task(enough.wait()), group.create_task(peer.over())]
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for one in waiting:
+                one.cancel()
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 
@@ -184,13 +200,14 @@ async def _connected(
     ca_file: Path | None,
     insecure: bool,
     record: Path | None,
+    on_event: Callable[[Peer, Any], None] | None = None,
 ) -> AsyncIterator[Peer]:
     """A connected peer, as far authenticated as told, recorded if a file was named."""
     from wirelake.peers.wolpertinger import Live, connect  # noqa: PLC0415 - only who talks pays for it
 
     if level == 4 and (not user or password is None):
         raise UsageError("--level 4 needs --user and --password")
-    if level >= 3 and cluster_key is None and level != 4:
+    if level == 3 and cluster_key is None:
         raise UsageError("--level 3 needs --cluster-key")
     wants_tls = address.partition("://")[0] in (*ENCRYPTED, XMPP)
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
@@ -198,6 +215,7 @@ async def _connected(
         live: Live = Live(
             session=_options(cluster_key, None),
             recorder=recorder,
+            on_event=on_event,
             authenticate=level,
             user=user,
             password="" if password is None else _line(password),

@@ -9,8 +9,8 @@ class Weather:
     def Report(self, place: str, degrees: float) -> None: ...
 ```
 
-`-> None` is a method without a response; anything else is a function (WOLP-19). A method that declares no trust wants 4 (WOLP-20). Component
-names are found in any case, method names as they are spelled. It refuses to know sessions and peers.
+`-> None` is a method without a response; anything else is a function (WOLP-19). A method that declares no trust wants 4 (WOLP-20).
+Component names are found in any case, method names as they are spelled. It refuses to know sessions and peers.
 """
 
 from __future__ import annotations

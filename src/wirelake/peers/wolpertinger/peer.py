@@ -32,10 +32,10 @@ from wirelake.protocols.wolpertinger.events import (
     CallReturned,
     Ended,
     ErrorReceived,
-    SessionEvent,
     Failure,
     Noticed,
     PeerUnavailable,
+    SessionEvent,
     TrustAwarded,
     TrustChanged,
     WasReset,
@@ -50,7 +50,14 @@ __all__ = ["Happened", "Peer"]
 
 log = logging.getLogger("wirelake.wolpertinger")
 
-NAMES = {ErrorReceived: "error", TrustChanged: "trust", TrustAwarded: "award", WasReset: "reset", PeerUnavailable: "unavailable", Noticed: "notice"}
+NAMES = {
+    ErrorReceived: "error",
+    TrustChanged: "trust",
+    TrustAwarded: "award",
+    WasReset: "reset",
+    PeerUnavailable: "unavailable",
+    Noticed: "notice",
+}
 """What a subscriber may ask for."""
 
 
