@@ -198,3 +198,34 @@ def test_wolp_29_a_line_over_the_limit_ends_the_session_before_it_ends():
     assert one.ended.fault is Fault.TEXT_OVER_LIMIT
     one.receive_text("message_id:1;", 0.0)
     assert one.messages() == []
+
+
+def test_who_does_not_read_for_a_while_blames_nobody():
+    one = session(CLIENT)
+    confirmed, unconfirmed = (one.call("Sample", "Echo", ("hi",), 0.0) for _ in range(2))
+    one.receive_text("result:0;message_id:1;", 0.0)
+    one.messages()
+    one.pause()
+    for now in range(1, 200):
+        one.tick(float(now))
+    assert (one.messages(), one.events(), one.pending) == ([], [], 2)
+    one.resume(200.0)
+    one.tick(229.9)
+    assert one.events() == []
+    one.tick(230.0)
+    assert one.events() == [CallFailed(confirmed, Failure.TIMEOUT)]
+    assert len(one.messages()) == 1
+    one.tick(1000.0), one.tick(2000.0)
+    assert one.events()[-1] == CallFailed(unconfirmed, Failure.UNDELIVERED)
+
+
+@pytest.mark.parametrize("answer", [Response("Sample", CALL_ID, True), Error("Sample", 303, CALL_ID)])
+def test_wolp_16_a_call_whose_answer_cannot_be_read_fails_at_once(answer):
+    one = session(CLIENT)
+    call_id = one.call("Sample", "Echo", ("hi",), 0.0)
+    one.messages()
+    document = documents.encode(answer).replace(CALL_ID.encode(), call_id.encode())
+    replies = say(one, document.replace(b"boolean", b"nonsense").replace(b"303", b"many"))
+    assert codes(replies) == ([301] if isinstance(answer, Response) else [])
+    assert [event for event in one.events() if not isinstance(event, Noticed)] == [CallFailed(call_id, Failure.UNREADABLE)]
+    assert one.pending == 0

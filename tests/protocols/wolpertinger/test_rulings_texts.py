@@ -215,6 +215,17 @@ def test_wolp_10_after_five_minutes_a_message_is_a_new_one():
         one.done(CALL_ID)
 
 
+def test_wolp_10_a_message_of_many_pieces_is_known_for_as_long_as_it_may_be_sent_again():
+    pair = Pair({"fragment_size": 10}, {"fragment_size": 10})
+    pair.client.call("Sample", "Void", (), 0.0, returns=False)
+    texts = pair.client.messages()
+    assert len(texts) > 15
+    for now, delivered in ((0.0, 1), (20.0 * len(texts), 0), (40.0 * len(texts), 0)):
+        for text in texts:
+            pair.server.receive_text(text, now)
+        assert len([event for event in pair.server.events() if isinstance(event, CallReceived)]) == delivered
+
+
 def test_wolp_10_establishing_a_connection_forgets_what_was_delivered():
     one = session()
     void, establish = Call("Sample", "Void", CALL_ID), Call("Authentication", "EstablishConnection", CALL_ID)
@@ -244,3 +255,13 @@ def test_wolp_12_each_layer_answers_for_itself():
     assert replies[0] == b"result:0;message_id:1;"
     assert codes(replies[1:]) == [302]
     assert reply_to("message_id:1;!") == [b"result:5;message_id:1;"]
+
+
+def test_wolp_10_a_message_of_many_pieces_has_so_many_times_the_time():
+    one = session(CLIENT, fragment_size=100)
+    one.call("Sample", "Echo", ("hi",), 0.0)
+    texts = one.messages()
+    assert len(texts) > 1
+    assert one.deadline == 20.0 * len(texts)
+    one.tick(20.0 * len(texts))
+    assert one.messages() == texts

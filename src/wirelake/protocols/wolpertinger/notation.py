@@ -84,8 +84,10 @@ def described_value(value: Value) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, bool | str | int):
+    if isinstance(value, bool | str):
         return value
+    if isinstance(value, int):
+        return int(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else {math.inf: "INF", -math.inf: "-INF"}.get(value, "NaN")
     if isinstance(value, DateTime):
@@ -109,7 +111,7 @@ def _inner(value: Any) -> Any:
 def parse(given: dict[str, Any]) -> Message:
     """The text an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over.
 
-    What a message carries is `document`, or else `payload`, in hex, or else `base64`, as it stands on the wire.
+    What a message carries is `base64`, as it stands on the wire, or else `payload`, in hex, or else `document`.
     """
     if "fault" in given:
         raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
@@ -142,7 +144,7 @@ _OPTIONAL: Final = ("gzip", "fragment_index", "fragment_count")
 
 
 def _payload(given: dict[str, Any]) -> bytes:
-    if "document" in given:
+    if "document" in given and "payload" not in given:
         try:
             return documents.encode(_document(given["document"]))
         except LocalProtocolError as reason:
