@@ -210,7 +210,7 @@ class Link:
             self._outcomes.append(Noticed(fault, f"message {said.message_id}"))
             self._result(cast(int, fault.rule.result), said.message_id)
             return
-        if any(blank in said.payload for blank in BLANKS):
+        if said.payload.translate(None, BLANKS) != said.payload:
             self._outcomes.append(Noticed(Fault.PAYLOAD_BLANKS))
         # A message of many pieces is sent again so late that five minutes are not enough.
         options = self.options
