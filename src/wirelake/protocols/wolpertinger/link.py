@@ -84,8 +84,8 @@ class Link:
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next."""
-        timers = (self._unconfirmed.deadline, self._assembly.deadline)
-        return min((timer for timer in timers if timer is not None), default=None)
+        unconfirmed, incomplete = self._unconfirmed.deadline, self._assembly.deadline
+        return incomplete if unconfirmed is None else unconfirmed if incomplete is None else min(unconfirmed, incomplete)
 
     @property
     def unconfirmed(self) -> int:
@@ -123,9 +123,8 @@ class Link:
 
     def receive(self, data: bytes, row: list[int], now: float) -> None:
         """One text of the peer, as the scanner read it."""
-        for bit, oddity in _ODD.items():
-            if row[ODDITIES] & bit:
-                self._outcomes.append(Noticed(oddity))
+        if row[ODDITIES]:
+            self._outcomes += [Noticed(oddity) for bit, oddity in _ODD.items() if row[ODDITIES] & bit]
         if row[FAULT] in UNREADABLE:
             self._refuse(row, Fault(row[FAULT]), now)
             return
@@ -211,7 +210,7 @@ class Link:
             self._outcomes.append(Noticed(fault, f"message {said.message_id}"))
             self._result(cast(int, fault.rule.result), said.message_id)
             return
-        if any(blank in said.payload for blank in BLANKS):
+        if said.payload.translate(None, BLANKS) != said.payload:
             self._outcomes.append(Noticed(Fault.PAYLOAD_BLANKS))
         # A message of many pieces is sent again so late that five minutes are not enough.
         options = self.options
