@@ -163,8 +163,8 @@ class Peer:
     async def call(self, component: str, name: str, *parameters: Any, returns: bool = True, timeout: float | None = None) -> Any:
         """RemoteMethodCall: wait for the response, or for the delivery of a call that has none (WOLP-19).
 
-        Raises RequestFailed with the code of a RemoteError, RequestTimeout, DeliveryFailed, RequestCancelled after a reset, or what ended
-        the session. Cancelling gives the call up here; the peer is not told.
+        Raises RequestFailed with the code of a RemoteError, RequestTimeout, DeliveryFailed, RemoteProtocolError for a response that
+        cannot be read, RequestCancelled after a reset, or what ended the session. Cancelling gives the call up here; the peer is not told.
         """
         return await self._calling.call(component, name, parameters, returns=returns, timeout=timeout)
 
