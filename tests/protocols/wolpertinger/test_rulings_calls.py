@@ -196,8 +196,8 @@ def test_wolp_29_a_line_over_the_limit_ends_the_session_before_it_ends():
     one.receive(b"A", 0.0)
     assert isinstance(one.events()[-1], Ended)
     assert one.ended.fault is Fault.TEXT_OVER_LIMIT
-    one.receive_text("message_id:1;", 0.0)
-    assert one.messages() == []
+    one.receive_text("message_id:2;", 0.0)
+    assert one.messages() == [b"result:5;message_id:1;"]
 
 
 def test_who_does_not_read_for_a_while_blames_nobody():
@@ -229,3 +229,18 @@ def test_wolp_16_a_call_whose_answer_cannot_be_read_fails_at_once(answer):
     assert codes(replies) == ([301] if isinstance(answer, Response) else [])
     assert [event for event in one.events() if not isinstance(event, Noticed)] == [CallFailed(call_id, Failure.UNREADABLE)]
     assert one.pending == 0
+
+
+def test_wolp_29_the_sender_of_a_text_over_the_limit_is_told_if_its_id_comes_in_time():
+    for text, told in (
+        (b"message_id:7;" + b"A" * 100, [b"result:5;message_id:7;"]),
+        (b"foo:" + b"A" * 100 + b";message_id:7;", []),
+        (b"result:0;message_id:7;" + b"A" * 100, []),
+    ):
+        one = session(limits=Limits(max_text_size=100))
+        one.receive_text(text, 0.0)
+        assert one.messages() == told
+        assert one.ended is None
+        one.receive(text, 0.0)
+        assert one.messages() == told
+        assert one.ended is not None

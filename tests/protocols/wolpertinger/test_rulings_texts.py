@@ -163,6 +163,15 @@ def test_wolp_8_every_wrong_padding_gives_the_same_result_and_the_same_events():
     assert seen == {((b"result:4;message_id:3;",), (Fault.ENCRYPTION_FAILED,))}
 
 
+def test_wolp_8_padding_is_looked_at_as_a_whole():
+    for last in range(256):
+        encryptor = KEYS.cipher.encryptor()
+        block = encryptor.update(bytes(15) + bytes((last,))) + encryptor.finalize()
+        one = session(standing=TRUSTED)
+        one.receive_text(b"message_id:3;encryption:aes;" + base64.b64encode(block), 0.0)
+        assert one.messages()[0] == (b"result:0;message_id:3;" if last == 1 else b"result:4;message_id:3;")
+
+
 def test_wolp_9_a_long_message_is_split_into_nearly_equal_pieces_and_confirmed_once():
     pair = Pair({"fragment_size": 100}, {"fragment_size": 100})
     call_id = pair.client.call("Sample", "Echo", ("x" * 1000,), 0.0)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.protocols.wolpertinger.twin import row_of
+from tests.protocols.wolpertinger import twin
 
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, SHARED, START, compiled
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
-from wirelake.protocols.wolpertinger.lines import measure
+from wirelake.protocols.wolpertinger.lines import measure, row_of
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, Limits, find, scan, sniff, walk
 from wirelake.protocols.wolpertinger.wire import buffer
 
@@ -56,9 +56,9 @@ def lines_of(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[list[list[in
 
 def check(text: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
     row = plain(text, limits)
-    assert [row[KIND], row[FAULT], *row[SHARED:]] == row_of(text, limits), text
+    assert [row[KIND], row[FAULT], *row[SHARED:]] == twin.row_of(text, limits), text
     assert fast(text, limits) == row
-    assert measure(text, 0, len(text), limits) == row
+    assert measure(text, 0, len(text), limits) == row_of(text, 0, len(text), limits) == row
     assert 0 <= row[FAULT_AT] <= len(text)
     assert (row[START], row[LENGTH]) == (0, len(text))
     if b"\n" not in text and len(text) <= limits.max_text_size:

@@ -25,7 +25,9 @@ NUMBERS = {
 def row_of(text: bytes, limits: Limits) -> list[int]:
     """The columns of a text behind the shared ones, with kind and fault in front; where exactly a fault lies is left out."""
     if len(text) > limits.max_text_size:
-        return [-1, Fault.TEXT_OVER_LIMIT, -1, -1, -1, 0, -1, -1, len(text), 0, 0]
+        begun = text[: limits.max_text_size + 1].rpartition(b";")[0] + b";"
+        kind, _, message_id, *_ = row_of(begun, Limits(max_text_size=len(begun))) if begun != b";" else [-1, 0, -1]
+        return [2 if kind == 2 else -1, Fault.TEXT_OVER_LIMIT, message_id, -1, -1, 0, -1, -1, len(text), 0, 0]
     *pairs, payload = text.split(b";")
     values: dict[str, int] = {}
     seen: set[str] = set()

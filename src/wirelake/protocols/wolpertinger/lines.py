@@ -11,12 +11,25 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from wirelake.protocols.buffer import Buffer, Frames
 from wirelake.protocols.kernel import KIND, LENGTH, active, array, table
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import Encryption, TextKind
-from wirelake.protocols.wolpertinger.scanner import ODD_PAYLOAD, ODDITIES, PART_COLUMNS, PAYLOAD, PAYLOAD_LENGTH, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.wolpertinger.scanner import (
+    MESSAGE_ID,
+    ODD_PAYLOAD,
+    ODDITIES,
+    PART_COLUMNS,
+    PAYLOAD,
+    PAYLOAD_LENGTH,
+    ROW_COLUMNS,
+    Limits,
+    scan,
+)
 
-__all__ = ["Lines", "common", "measure"]
+__all__ = ["Lines", "common", "measure", "row_of"]
 
 _COMMON: Final = re.compile(rb"(?:message_id:([0-9]{1,9});(encryption:aes;)?|result:([0-5]);message_id:([0-9]{1,9});)")
 
@@ -81,7 +94,7 @@ class Lines(Buffer):
         rows, at = [], 0
         looked = before if last >= 0 else len(whole)
         while (end := whole.find(b"\n", max(at, looked))) >= 0 or len(whole) - at > self._all_limits.max_text_size:
-            row = measure(whole, at, len(whole) if end < 0 else end, self._all_limits)
+            row = row_of(whole, at, len(whole) if end < 0 else end, self._all_limits)
             self.lost = end < 0 or end - at > self._all_limits.max_text_size
             rows.append(row)
             if self.lost:  # WOLP-29: its end is not worth waiting for
@@ -92,3 +105,16 @@ class Lines(Buffer):
         self._keep(whole, at, 0)
         if rows:
             yield whole, rows, []
+
+
+def row_of(data: bytes, start: int, stop: int, limits: Limits) -> list[int]:
+    """What `measure` gives; of a text over the limit only the metadata is walked through, because anybody can send one."""
+    most = start + limits.max_text_size
+    if stop <= most:
+        return measure(data, start, stop, limits)
+    cut = data.rfind(b";", start, most + 1) + 1 or start
+    begun = measure(data, start, cut, msgspec.structs.replace(limits, max_text_size=limits.max_text_size + 1))
+    row = [start, stop - start, -1, Fault.TEXT_OVER_LIMIT.value, most, 0, 0, begun[MESSAGE_ID], -1, -1, 0, -1, -1, stop, 0, 0]
+    if begun[KIND] == TextKind.RESULT:
+        row[KIND] = begun[KIND]
+    return row

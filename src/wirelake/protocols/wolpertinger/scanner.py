@@ -201,8 +201,9 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
             begin = end + 1
         if end > most:  # WOLP-29
             row = count * ROW_COLUMNS
-            _write(rows, row, at, stop - at, -1, Fault.TEXT_OVER_LIMIT.value, most)
-            _write_fields(rows, row, -1, -1, -1, 0, -1, -1, stop, 0, 0)
+            kind = TextKind.RESULT.value if seen & IS_RESULT else -1
+            _write(rows, row, at, stop - at, kind, Fault.TEXT_OVER_LIMIT.value, most)
+            _write_fields(rows, row, message_id, -1, -1, 0, -1, -1, stop, 0, 0)
             return count + 1, 0, at, 0
         if lines and end >= stop:
             return count, 0, at, 0

@@ -38,7 +38,7 @@ from wirelake.protocols.wolpertinger.events import (
 )
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.inflight import Pending
-from wirelake.protocols.wolpertinger.lines import measure
+from wirelake.protocols.wolpertinger.lines import row_of
 from wirelake.protocols.wolpertinger.link import Confirmed, Delivered, Piece, Undelivered
 from wirelake.protocols.wolpertinger.messages import ResultCode
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS, Options
@@ -102,7 +102,7 @@ class Session(Speech):
         """One whole text, from a transport that keeps them apart. Whatever it is, this does not raise."""
         data = text.encode(errors="replace") if isinstance(text, str) else text
         if self.ended is None:
-            self._hear(data, measure(data, 0, len(data), self.options.limits), now)
+            self._hear(data, row_of(data, 0, len(data), self.options.limits), now)
 
     def receive_eof(self, now: float) -> None:  # noqa: ARG002 - every input of a session carries the time
         """The peer closed the connection."""
