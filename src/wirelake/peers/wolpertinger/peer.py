@@ -22,6 +22,7 @@ from wirelake.peers.wolpertinger.components import Offer, declared, methods_of, 
 from wirelake.peers.wolpertinger.live import DEFAULT_LIVE, Live
 from wirelake.peers.wolpertinger.remote import Remote, TypedRemote
 from wirelake.peers.workload import Workload
+from wirelake.protocols.wolpertinger.calls import ErrorCode
 from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.events import (
     Authenticated,
@@ -173,23 +174,21 @@ class Peer:
     async def authenticate(self, level: int, *, user: str = "", password: str = "") -> int:
         """WOLP-22 to WOLP-26: go as far as this level; raises RequestFailed if the peer does not let us."""
         async with self._steps:
-            if self._session.ended is not None:
-                raise self._reason()
-            waiting: asyncio.Future[int] = self._loop.create_future()
-            self._authenticating = waiting
             try:
-                self._session.authenticate(level, self._driver.now, user=user, password=password)
-                self._driver.wake()
                 async with asyncio.timeout(self.live.authentication_timeout):
-                    return await waiting
+                    try:
+                        return await self._authenticate(level, user, password)
+                    except RequestFailed as reason:
+                        if reason.body != ErrorCode.ENCRYPTION:
+                            raise
+                    # WOLP-22: over XMPP it may still hold keys of a session that is gone; it has just forgotten them.
+                    return await self._authenticate(level, user, password)
             except (TimeoutError, asyncio.CancelledError) as reason:  # half of it is nothing to rely on
                 if self._session.ended is None:
                     self.reset()
                 if isinstance(reason, asyncio.CancelledError):
                     raise
                 raise RequestTimeout(f"no authentication in {self.live.authentication_timeout:g} s") from None
-            finally:
-                self._authenticating = None
 
     def send_error(self, component: str, code: int) -> None:
         """RemoteError that answers no call."""
@@ -246,6 +245,17 @@ class Peer:
         else:
             if not self._opened.done():
                 self._opened.set_result(reached)
+
+    async def _authenticate(self, level: int, user: str, password: str) -> int:
+        if self._session.ended is not None:
+            raise self._reason()
+        self._authenticating = waiting = self._loop.create_future()
+        try:
+            self._session.authenticate(level, self._driver.now, user=user, password=password)
+            self._driver.wake()
+            return int(await waiting)
+        finally:
+            self._authenticating = None
 
     async def _watch_idle(self) -> None:
         """Over XMPP nobody is seen to leave."""
