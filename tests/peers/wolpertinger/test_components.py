@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from wirelake.errors import UsageError
-from wirelake.peers.wolpertinger import Offer, method
+from wirelake.peers.wolpertinger import Offer, connect, method, serve
 from wirelake.peers.wolpertinger.components import Misfit, declared, methods_of, name_of
 from wirelake.peers.wolpertinger.showcase import Demo
 from wirelake.protocols.wolpertinger.values import Int32, Int64, UInt64
@@ -79,6 +79,9 @@ def test_classes_without_methods_and_names_that_clash_are_refused():
 
     with pytest.raises(UsageError, match="two methods 'A'"):
         methods_of(Twice)
+    for make in (connect, serve):
+        with pytest.raises(UsageError, match="two methods 'A'"):
+            make("tcp://127.0.0.1:1", Twice)
     for level in (-1, 5):
         with pytest.raises(UsageError, match="0 to 4"):
             method(trust=level)

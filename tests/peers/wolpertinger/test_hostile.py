@@ -10,9 +10,11 @@ import pytest
 from tests.peers.wolpertinger.world import ANY, CALL_ID, Raw, called, failed, line, raw_client, raw_server
 from tests.peers.world import log_of, run, until
 
-from wirelake.errors import ConnectionLost, RequestFailed
+from wirelake.errors import ConnectionLost, RemoteProtocolError, RequestFailed, WirelakeError
 from wirelake.peers.wolpertinger import Live, connect, method, serve
+from wirelake.peers.wolpertinger.calling import _ENDINGS
 from wirelake.peers.wolpertinger.showcase import Demo
+from wirelake.protocols.wolpertinger.events import CallFailed, Failure
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.options import Limits, Options
 
@@ -215,6 +217,33 @@ def test_a_client_survives_a_server_that_answers_nonsense():
             assert peer.noticed
 
     run(main)
+
+
+def test_a_response_that_cannot_be_read_fails_its_call():
+    async def main():
+        async def mad(raw: Raw):
+            call_id = (await raw.message()).of("CallId")
+            await raw.say(
+                line(
+                    1,
+                    f"<RemoteMethodResponse><ComponentName>Demo</ComponentName><CallId>{call_id}</CallId>"
+                    '<ResponseValue><object type="int32">many</object></ResponseValue></RemoteMethodResponse>',
+                )
+            )
+            while await raw.message() is not None:
+                pass
+
+        async with raw_server(mad) as address, connect(address) as peer:
+            with pytest.raises(RemoteProtocolError, match=r"the response to Demo\.Add cannot be read") as caught:
+                await peer.Demo.Add(1, 2)
+            assert caught.value.fault is Fault.ANSWER_WRONG
+
+    run(main)
+
+
+def test_every_way_a_call_can_fail_has_its_error():
+    for why in Failure:
+        assert why is Failure.ENDED or isinstance(_ENDINGS[why]("Demo.Add", CallFailed(CALL_ID, why, 5)), WirelakeError)
 
 
 def test_a_connection_that_breaks_fails_every_call_with_the_reason():

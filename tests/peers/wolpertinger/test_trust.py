@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.peers.wolpertinger.world import ANY, KEY, SERVER, USERS, Raw, Shop, called, failed, line, raw_client, raw_server, two_peers
-from tests.peers.world import run, until
+from tests.peers.world import log_of, run, until
 
 from wirelake.errors import ConnectFailed, RequestCancelled, RequestFailed, RequestTimeout
 from wirelake.peers.wolpertinger import Live, connect, method, serve
@@ -222,6 +222,66 @@ def test_a_peer_that_refuses_with_an_error_is_told_with_its_code():
                 async with connect(address, live=Live(authenticate=2)):
                     pass
             assert caught.value.__cause__.body == 200
+
+    run(main)
+
+
+def test_hooks_that_fail_let_nobody_in_and_take_nothing_down():
+    async def main():
+        def broken(*_):
+            raise ValueError("broken")
+
+        def strict(_, name, __):
+            if name == "Shop.Notes":
+                raise RequestFailed(201)
+
+        live = Live(admit=broken, on_event=broken, on_call=strict)
+        with log_of("wirelake.wolpertinger") as lines:
+            async with serve(ANY, Shop, live=live) as server, connect(server.address) as peer:
+                with pytest.raises(RequestFailed, match="EstablishConnection"):
+                    await peer.authenticate(1)
+                with pytest.raises(RequestFailed) as caught:
+                    await peer.Shop.Notes()
+                assert caught.value.body == 201
+                peer.send_error("Shop", 100)
+                assert await peer.Shop.testMethod1("x", False) == "x"
+        assert any("admit failed" in one for one in lines)
+        assert any("on_event failed" in one for one in lines)
+
+    run(main)
+
+
+def test_an_authentication_that_is_cancelled_is_taken_back_and_another_may_begin():
+    async def main():
+        asked, heard = asyncio.Event(), []
+
+        async def answers_the_second(raw: Raw):
+            while (one := await raw.message()) is not None:
+                heard.append(one.of("MethodName"))
+                asked.set()
+                if heard.count("EstablishConnection") == 2:
+                    response = (
+                        f"<RemoteMethodResponse><ComponentName>Authentication</ComponentName><CallId>{one.of('CallId')}</CallId>"
+                        '<ResponseValue><object type="boolean">true</object></ResponseValue></RemoteMethodResponse>'
+                    )
+                    await raw.say(line(1, response))
+
+        async with raw_server(answers_the_second) as address, connect(address) as peer:
+            trying = asyncio.ensure_future(peer.authenticate(1))
+            await asked.wait()
+            trying.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await trying
+            assert await peer.authenticate(1) == 1
+            assert heard == ["EstablishConnection", "SendResetNotice", "EstablishConnection"]
+
+    run(main)
+
+
+def test_one_authentication_waits_for_the_other():
+    async def main():
+        async with two_peers(OURS, THEIRS) as (one, _):
+            assert await asyncio.gather(one.authenticate(2), one.authenticate(3)) == [2, 3]
 
     run(main)
 

@@ -7,7 +7,7 @@ from tests.peers.wolpertinger.world import KEY, SERVER, Shop
 from tests.peers.world import run, until
 from tests.transports.prosody import PASSWORD, needs_prosody, running
 
-from wirelake.errors import ConnectFailed, RequestFailed, SessionClosed, UsageError
+from wirelake.errors import ConnectFailed, ConnectionLost, RequestFailed, SessionClosed, UsageError
 from wirelake.peers.wolpertinger import Live, Xmpp, connect, serve
 from wirelake.peers.wolpertinger.showcase import Demo
 from wirelake.protocols.wolpertinger.options import Options
@@ -48,6 +48,20 @@ def test_one_account_serves_many_each_with_its_own_trust(xmpp, tls):
             (other,) = (peer for peer in server.peers if peer.stream.remote[0] == "alice@localhost")
             assert await other.Demo.Add(1, 2) == 3
             assert alice.stream.kind == "xmpp"
+
+    run(main)
+
+
+def test_who_comes_back_without_having_said_goodbye_is_let_in_again(xmpp, tls):
+    async def main():
+        trusted = Live(session=Options(cluster_key=KEY), authenticate=3)
+        async with serve(xmpp.account("bob"), Shop, live=Live(session=SERVER), tls=tls, login=LOGIN) as server:
+            for _ in range(2):
+                async with connect(xmpp.account("alice", "bob"), live=trusted, tls=tls, login=LOGIN) as alice:
+                    assert await alice.Shop.Level3() == 3
+                    alice.stream.abort()
+                    assert isinstance(await alice.over(), ConnectionLost)
+            assert server.accepted == 1, "it is the same conversation to the server"
 
     run(main)
 

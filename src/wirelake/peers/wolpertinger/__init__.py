@@ -24,7 +24,7 @@ from wirelake.errors import ConnectFailed, UsageError
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.server import Server
-from wirelake.peers.wolpertinger.components import Offer, method
+from wirelake.peers.wolpertinger.components import Offer, declared, method, offers
 from wirelake.peers.wolpertinger.live import DEFAULT_LIVE, Live
 from wirelake.peers.wolpertinger.peer import Happened, Peer
 from wirelake.peers.wolpertinger.remote import Remote
@@ -146,4 +146,7 @@ def serve(
 
 
 def _offering(live: Live, components: tuple[type | Offer, ...]) -> Live:
-    return msgspec.structs.replace(live, components=(*live.components, *components)) if components else live
+    """All that is offered; raises UsageError now if something is declared wrongly, not when the first peer comes."""
+    live = msgspec.structs.replace(live, components=(*live.components, *components))
+    declared(offers(live.components))
+    return live

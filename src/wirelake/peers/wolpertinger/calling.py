@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from wirelake.errors import DeliveryFailed, RequestCancelled, RequestFailed, RequestTimeout, WirelakeError
+from wirelake.errors import DeliveryFailed, RemoteProtocolError, RequestCancelled, RequestFailed, RequestTimeout, WirelakeError
 from wirelake.peers.driver import Driver
 from wirelake.protocols.wolpertinger.calls import error_name
 from wirelake.protocols.wolpertinger.events import CallDone, CallFailed, CallReturned, Failure
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.session import Session
 
 __all__ = ["Calling"]
@@ -76,5 +77,6 @@ _ENDINGS: Final[dict[Failure, Callable[[str, CallFailed], WirelakeError]]] = {
     Failure.TIMEOUT: lambda name, _: RequestTimeout(f"no response to {name} in time"),
     Failure.REFUSED: lambda name, event: DeliveryFailed(event.code, f"{name} was refused with result {event.code}: {event.text}"),
     Failure.UNDELIVERED: lambda name, event: DeliveryFailed(event.code, f"{name} was not delivered: the peer confirms nothing"),
+    Failure.UNREADABLE: lambda name, _: RemoteProtocolError(Fault.ANSWER_WRONG, f"the response to {name} cannot be read"),
     Failure.RESET: lambda name, _: RequestCancelled(f"the connection was reset before {name} was answered"),
 }

@@ -20,6 +20,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, TypeVar, overload
 
 import msgspec
@@ -28,7 +29,7 @@ from wirelake.errors import UsageError
 from wirelake.protocols.wolpertinger.options import HIGHEST_TRUST, Method
 from wirelake.protocols.wolpertinger.values import DateTime, Int32, Int64, UInt64, to_datetime
 
-__all__ = ["Declared", "Misfit", "Offer", "declared", "method", "methods_of", "name_of", "unfit"]
+__all__ = ["Declared", "Misfit", "Offer", "declared", "method", "methods_of", "name_of", "offers", "unfit"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,6 +119,7 @@ def name_of(component: type) -> str:
     return str(getattr(component, "component", component.__name__))
 
 
+@cache
 def methods_of(component: type) -> dict[str, Declared]:
     """The methods a class offers, by their name on the wire; raises UsageError for a declaration that says too little."""
     found: dict[str, Declared] = {}
@@ -131,6 +133,11 @@ def methods_of(component: type) -> dict[str, Declared]:
     if not found:
         raise UsageError(f"{component.__name__} offers nothing: mark its methods with @method")
     return found
+
+
+def offers(components: Iterable[type | Offer]) -> tuple[Offer, ...]:
+    """Components, each as an offer."""
+    return tuple(one if isinstance(one, Offer) else Offer(one) for one in components)
 
 
 def declared(offers: Iterable[Offer]) -> dict[str, dict[str, Method]]:

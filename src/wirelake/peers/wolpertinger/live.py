@@ -38,11 +38,11 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     on_event: Callable[[Peer, Any], None] | None = None
     """Hears what else happens: errors that answer no call, trust that changes, resets, faults that are tolerated."""
     on_call: Callable[[Peer, str, tuple[Any, ...]], None] | None = None
-    """Sees every call before its method does: the peer, `Component.Method`, the parameters."""
+    """Sees every call before its method does: the peer, `Component.Method`, the parameters. It may refuse with RequestFailed(201)."""
     max_calls: int = 512
     """Calls of ours on their way; above that callers wait."""
     max_in_flight: int = 256
-    """Calls of the peer being worked on; above that nothing more is read."""
+    """Calls of the peer being worked on; above that nothing more is read, also no answer to a call of ours."""
     max_held: int = 32 * 1024 * 1024
     """Bytes of calls that are worked on; above that nothing more is read."""
     max_inbox: int = 1024

@@ -18,10 +18,11 @@ from wirelake.peers.driver import Driver
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.peers.wolpertinger.answering import Answering
 from wirelake.peers.wolpertinger.calling import Calling
-from wirelake.peers.wolpertinger.components import Offer, declared, methods_of, name_of
+from wirelake.peers.wolpertinger.components import Offer, declared, methods_of, name_of, offers
 from wirelake.peers.wolpertinger.live import DEFAULT_LIVE, Live
 from wirelake.peers.wolpertinger.remote import Remote, TypedRemote
 from wirelake.peers.workload import Workload
+from wirelake.protocols.wolpertinger.calls import ErrorCode
 from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.events import (
     Authenticated,
@@ -84,8 +85,8 @@ class Peer:
         self.live = live
         self.noticed: dict[Fault, int] = {}
         """How often each tolerated rule was broken."""
-        offers = tuple(one if isinstance(one, Offer) else Offer(one) for one in live.components)
-        self._session = Session(speaker, _options(stream, live, offers), draw=os.urandom)
+        offered = offers(live.components)
+        self._session = Session(speaker, _options(stream, live, offered), draw=os.urandom)
         self._record = None
         if live.recorder is not None:
             self._record = live.recorder.connection(
@@ -111,9 +112,11 @@ class Peer:
             self._driver.hold, self._driver.go_on, max_tasks=live.max_in_flight, max_waiting=live.max_inbox, max_bytes=live.max_held
         )
         self._calling = Calling(self._session, self._driver, self._reason, live.max_calls)
-        self._answering = Answering(self, self._session, self._driver, self._work, offers)
+        self._answering = Answering(self, self._session, self._driver, self._work, offered)
         self._subscriptions: Subscriptions[Happened] = Subscriptions(live.max_inbox)
         self._authenticating: asyncio.Future[int] | None = None
+        self._steps = asyncio.Lock()
+        """One authentication after the other."""
         self._opened: asyncio.Future[int] = self._loop.create_future()
         self._last = self._loop.time()
         self._handlers: dict[type[SessionEvent], Callable[[Any], None]] = {
@@ -163,30 +166,29 @@ class Peer:
     async def call(self, component: str, name: str, *parameters: Any, returns: bool = True, timeout: float | None = None) -> Any:
         """RemoteMethodCall: wait for the response, or for the delivery of a call that has none (WOLP-19).
 
-        Raises RequestFailed with the code of a RemoteError, RequestTimeout, DeliveryFailed, RequestCancelled after a reset, or what ended
-        the session. Cancelling gives the call up here; the peer is not told.
+        Raises RequestFailed with the code of a RemoteError, RequestTimeout, DeliveryFailed, RemoteProtocolError for a response that
+        cannot be read, RequestCancelled after a reset, or what ended the session. Cancelling gives the call up here; the peer is not told.
         """
         return await self._calling.call(component, name, parameters, returns=returns, timeout=timeout)
 
     async def authenticate(self, level: int, *, user: str = "", password: str = "") -> int:
         """WOLP-22 to WOLP-26: go as far as this level; raises RequestFailed if the peer does not let us."""
-        if self._session.ended is not None:
-            raise self._reason()
-        while self._authenticating is not None:  # one after the other
-            await asyncio.wait([self._authenticating])
-        waiting: asyncio.Future[int] = self._loop.create_future()
-        self._authenticating = waiting
-        try:
-            self._session.authenticate(level, self._driver.now, user=user, password=password)
-            self._driver.wake()
-            async with asyncio.timeout(self.live.authentication_timeout):
-                return await waiting
-        except TimeoutError:
-            self._session.reset(self._driver.now)
-            self._driver.wake()
-            raise RequestTimeout(f"no authentication in {self.live.authentication_timeout:g} s") from None
-        finally:
-            self._authenticating = None
+        async with self._steps:
+            try:
+                async with asyncio.timeout(self.live.authentication_timeout):
+                    try:
+                        return await self._authenticate(level, user, password)
+                    except RequestFailed as reason:
+                        if reason.body != ErrorCode.ENCRYPTION:
+                            raise
+                    # WOLP-22: over XMPP it may still hold keys of a session that is gone; it has just forgotten them.
+                    return await self._authenticate(level, user, password)
+            except (TimeoutError, asyncio.CancelledError) as reason:  # half of it is nothing to rely on
+                if self._session.ended is None:
+                    self.reset()
+                if isinstance(reason, asyncio.CancelledError):
+                    raise
+                raise RequestTimeout(f"no authentication in {self.live.authentication_timeout:g} s") from None
 
     def send_error(self, component: str, code: int) -> None:
         """RemoteError that answers no call."""
@@ -244,6 +246,17 @@ class Peer:
             if not self._opened.done():
                 self._opened.set_result(reached)
 
+    async def _authenticate(self, level: int, user: str, password: str) -> int:
+        if self._session.ended is not None:
+            raise self._reason()
+        self._authenticating = waiting = self._loop.create_future()
+        try:
+            self._session.authenticate(level, self._driver.now, user=user, password=password)
+            self._driver.wake()
+            return int(await waiting)
+        finally:
+            self._authenticating = None
+
     async def _watch_idle(self) -> None:
         """Over XMPP nobody is seen to leave."""
         limit = self.live.idle_timeout
@@ -263,7 +276,10 @@ class Peer:
         if (name := NAMES.get(type(event))) is not None:
             self._subscriptions.deliver(name, Happened(name, event))
             if self.live.on_event is not None:
-                self.live.on_event(self, event)
+                try:
+                    self.live.on_event(self, event)
+                except Exception:
+                    log.exception("on_event failed for %s from %s", name, self.stream.remote)
 
     def _on_authenticated(self, event: Authenticated) -> None:
         if self._authenticating is not None and not self._authenticating.done():
@@ -299,8 +315,14 @@ def _refusal(event: AuthenticationFailed) -> WirelakeError:
     return RequestFailed(event.code, text)
 
 
-def _options(stream: Stream, live: Live, offers: tuple[Offer, ...]) -> Options:
+def _options(stream: Stream, live: Live, offered: tuple[Offer, ...]) -> Options:
     """The session's options for one peer: what is offered, and whether this address is let in."""
     host = stream.remote[0]
-    admit = live.session.admit if live.admit is None else live.admit(host)
-    return msgspec.structs.replace(live.session, components=declared(offers), admit=admit, attempts=live.attempts, source=host)
+    admit = live.session.admit
+    if live.admit is not None:
+        try:
+            admit = live.admit(host)
+        except Exception:
+            log.exception("admit failed for %s: it is not let in", host)
+            admit = False
+    return msgspec.structs.replace(live.session, components=declared(offered), admit=admit, attempts=live.attempts, source=host)
