@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from wirelake.capture.blocks import Source
 from wirelake.capture.reader import identify
 from wirelake.capture.splits import Claim
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import delta, gold, journal, planning
+from wirelake.lake import delta, gold, journal, planning, snapshot
 from wirelake.lake.catalog import SILVER, TABLES
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.listing import expand
@@ -122,6 +123,7 @@ def ingest(
         progress(Progress("recover", "looking for unfinished work"))
         for table in TABLES.values():
             delta.create(root, table)
+        snapshot.begin(root)
         resumed = recover(root)
         progress(Progress("plan", f"looking at {len(found)} files"))
         plan = _plan(root, found)
@@ -133,6 +135,9 @@ def ingest(
         built = gold.refresh(
             spark, root, late_seconds, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
         )
+        snapshot.publish(root)
+        for table in TABLES.values():
+            snapshot.sweep(root, table)
     return IngestResult(
         batch=batch,
         files=len(plan.fresh),
@@ -160,7 +165,7 @@ def _run(
     from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
-    journal.begin(lake, batch, sources)
+    begun = journal.begin(lake, batch, sources, uuid.uuid4().hex)
     spark.dataSource.register(writer.sink_with(keys))
     context = spark.sparkContext
 
@@ -170,7 +175,7 @@ def _run(
     try:
         with _plainly(lake), _watched(spark, progress):
             plan = planning.plan(sources, claims, context.defaultParallelism)
-            told = {"lake": str(lake), "batch": str(batch), "decode": _json(options), "ports": _json(ports)}
+            told = {"lake": str(lake), "batch": str(batch), "attempt": begun.attempt, "decode": _json(options), "ports": _json(ports)}
             source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
     except BaseException:
         recover(lake)
