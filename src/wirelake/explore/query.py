@@ -43,7 +43,7 @@ def opened(lake: Path, seen: Snapshot | None = None) -> Iterator[duckdb.DuckDBPy
         reachable: list[str] = []
         for table in TABLES.values():
             files = seen.files(table)
-            delta.relation(connection, lake, table, files).create_view(table.name)
+            delta.relation(connection, seen.lake, table, files).create_view(table.name)
             reachable += map(str, files)
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET allowed_paths = $1", [reachable])

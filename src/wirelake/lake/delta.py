@@ -89,13 +89,20 @@ def _delta_schema(table: Table) -> DeltaSchema:
 
 
 def create(lake: Path, table: Table) -> None:
-    """Make an empty table with its schema and comments, unless it exists."""
-    if _open(lake, table) is not None:
+    """Make an empty table with its schema and comments, unless it exists; one with other columns is an error."""
+    opened = _open(lake, table)
+    if opened is not None:
+        _check_columns(lake, table, opened)
         return
     at = folder(lake, table)
     at.mkdir(parents=True, exist_ok=True)
     with _blame(lake, table):
         DeltaTable.create(at, _delta_schema(table), name=table.name, description=table.doc)
+
+
+def _check_columns(lake: Path, table: Table, opened: DeltaTable) -> None:
+    if opened.schema() != _delta_schema(table):
+        raise LakeError(f"table {table.name} of {lake} has other columns than this version of wirelake writes: use a new lake folder")
 
 
 def version(lake: Path, table: Table) -> int | None:
@@ -118,8 +125,6 @@ def _commit(lake: Path, table: Table, added: Sequence[File], number: int, mode: 
     there = opened.transaction_version(_APP)
     if there is not None and (there > number or (there == number and not again)):
         return False
-    if opened.schema() != _delta_schema(table):
-        raise LakeError(f"table {table.name} of {lake} has other columns than this version of wirelake writes: use a new lake folder")
     now = time.time_ns() // 1_000_000
     actions: list[Any] = [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in added]
     with _blame(lake, table):

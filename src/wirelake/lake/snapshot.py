@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ import msgspec
 from wirelake.errors import LakeError
 from wirelake.lake import delta, journal
 from wirelake.lake.catalog import TABLES
+from wirelake.lake.listing import lake_folder
 from wirelake.lake.schema import Table
 
 if TYPE_CHECKING:
@@ -73,14 +75,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         return delta.frame(spark, self.lake, table, self.files(table))
 
 
-def current(lake: Path) -> Snapshot:
+def current(lake: str | PathLike[str]) -> Snapshot:
     """What a reader sees now. Raises LakeError if there is no lake."""
-    if not journal.check(lake):
+    root = lake_folder(lake)
+    if not journal.check(root):
         raise LakeError(f"{lake} is not a lake: make one with `wirelake ingest`")
-    published = _read(lake)
+    published = _read(root)
     if published is None:  # nothing was ever published as a whole: there are no tables yet, or an older wirelake wrote them
-        return Snapshot(lake, 0, dict.fromkeys(TABLES))
-    return Snapshot(lake, published.number, dict(published.versions))
+        return Snapshot(root, 0, dict.fromkeys(TABLES))
+    return Snapshot(root, published.number, dict(published.versions))
 
 
 def begin(lake: Path) -> None:
@@ -110,7 +113,10 @@ def _read(lake: Path) -> _Published | None:
 
 
 def sweep(lake: Path, table: Table, *, patience: float = READERS_SECONDS) -> int:
-    """Remove files of a table that have not counted for so many seconds, neither now nor for readers; says how many."""
+    """Remove files of a table that have not counted for so many seconds, neither now nor for readers; says how many.
+
+    Only while nobody writes files of this table that are to count later.
+    """
     note = f"{_UNCOUNTED}/{table.name}.json"
     content = journal.read(lake, note)
     known = msgspec.json.decode(content, type=dict[str, float]) if content else {}
