@@ -101,9 +101,8 @@ class Driver:
 
 @dataclass
 class Scene:
-    """Two sets of captures, a lake that has the first, and what a reader sees before and after the second."""
+    """A lake that has some captures, others, and what a reader sees before and after these."""
 
-    first: list[Path]
     second: list[Path]
     lake: Path
     before: dict[str, str]
@@ -117,15 +116,16 @@ def scene(folder: Path) -> Scene:
     folder.mkdir(parents=True, exist_ok=True)
     some = {name: CASES[name] for name in ("plain", "unanswered", "spoke after bye", "still open")}
     first = [record(folder / "first.pcapng", some)]
-    second = [record(folder / "second.pcapng", some, 30_000), record_yamp(folder / "yamp.pcapng") or folder / "yamp.pcapng"]
-    record_mesh(folder / "mesh.pcapng", STORY)
-    second.append(folder / "mesh.pcapng")
+    second = [folder / name for name in ("second.pcapng", "yamp.pcapng", "mesh.pcapng")]
+    record(second[0], some, 30_000)
+    record_yamp(second[1])
+    record_mesh(second[2], STORY)
     quiet = folder / "quiet"
     _run(quiet, first)
     shutil.copytree(quiet, folder / "lake")
     before = hashes(quiet)
     spans = _run(quiet, second)
-    return Scene(first, second, folder / "lake", before, hashes(quiet), spans)
+    return Scene(second, folder / "lake", before, hashes(quiet), spans)
 
 
 def _run(lake: Path, paths: list[Path]) -> dict[str, float]:

@@ -177,6 +177,21 @@ def test_what_is_left_of_a_dead_ingest_cannot_publish_into_the_next_one(lake, re
     assert delta.files(lake, MESSAGES) == []
 
 
+def test_what_is_left_of_a_dead_ingest_does_not_take_away_what_another_one_published_for_it(lake, recorded, tmp_path, monkeypatch):
+    source = recorded(tmp_path / "a.pcapng", TALK)
+    journal.begin(lake, 1, [identify(source)])
+    left = TableWriter(lake, 1, DecodeOptions())
+    message = left.write(iter(blocks(source)))
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "append", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            left.commit([message])
+    assert recovery.recover(lake) is True
+    left.abort([message])
+    assert all(path.exists() for path in delta.files(lake, MESSAGES))
+    assert delta.dataset(lake, MESSAGES).count_rows() == 4
+
+
 def test_recovery_waits_for_whoever_is_publishing(lake, add):
     over = threading.Event()
 

@@ -115,15 +115,18 @@ class TableWriter(DataSourceArrowWriter):
         publish(self._lake, journal.prepare(self._lake, files))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task failed, or the books did not balance: leave no file behind, unless the batch was already being published."""
-        begun = self._pending()
-        if begun is not None and begun.files is not None:
-            return
-        folders = {table.name: delta.folder(self._lake, table) for table in SILVER}
-        for message in messages:
-            if isinstance(message, Written):
-                for name, file in message.files.items():
-                    (folders[name] / file.path).unlink(missing_ok=True)
+        """A task failed, or the books did not balance: leave no file behind, but for those that are published or will be."""
+        with journal.fenced(self._lake):
+            begun = self._pending()
+            if begun is not None and begun.files is not None:
+                return
+            counted = {table.name: set(delta.files(self._lake, table)) for table in SILVER}
+            for message in messages:
+                if isinstance(message, Written):
+                    for name, file in message.files.items():
+                        path = self._lake / name / file.path
+                        if path not in counted[name]:
+                            path.unlink(missing_ok=True)
 
 
 class TableSink(DataSource):
