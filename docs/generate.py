@@ -21,6 +21,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.main import COMMANDS, app
+from wirelake.lake import tuning
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.schema import Table, comment
 from wirelake.protocols.faults import Severity
@@ -72,6 +73,30 @@ def _table(table: Table) -> str:
 
 def _type(text: str) -> str:
     return text.replace("|", "\\|") if len(text) < 40 else text.split("<", 1)[0] + "<…>"
+
+
+def spark() -> str:
+    """The settings of a Spark session, each with its reason."""
+    parts = ["# How Spark is started\n", NOTE]
+    parts.append(
+        "`wirelake ingest` and `wirelake demo` start Spark, and `wirelake.lake.session` does in Python; nothing else does. Where it runs\n"
+        "is said with `--master` (`local[*]` unless told otherwise, or what `spark-submit` says). Every setting below can be said\n"
+        "otherwise with `--conf NAME=VALUE`, with `session(conf={…})`, or on the command line of `spark-submit`; any other, too.\n"
+    )
+    groups = (
+        ("In every session, also in one of a Spark Connect server", tuning.SESSION),
+        ("In every Spark that is started here", tuning.EVERYWHERE),
+        ("On this machine (`local…`)", tuning.LOCAL),
+        ("On a cluster", tuning.CLUSTER),
+        ("On this machine, and on a cluster whose master is on loopback", tuning.LOOPBACK),
+    )
+    for title, group in groups:
+        parts += [f"## {title}\n", "| setting | value | why |", "|---|---|---|"]
+        parts += [f"| `{one.name}` | {one.shown or f'`{one.value}`'} | {one.why} |" for one in group]
+        parts.append("")
+    parts.append("For little data, `wirelake.lake.spark.BRISK` makes the virtual machine compile in a hurry:\n")
+    parts += [f"`{name}={value}`" for name, value in tuning.BRISK.items()]
+    return "\n".join(parts) + "\n"
 
 
 def page(protocol: str) -> str:
@@ -126,7 +151,12 @@ def _attribute_docs(kind: type) -> dict[str, str]:
     return said
 
 
-PAGES = {"cli.md": cli, "tables.md": tables, **{f"{protocols.spelling(name)}.md": partial(page, name) for name in protocols.ROOMS}}
+PAGES = {
+    "cli.md": cli,
+    "tables.md": tables,
+    "spark.md": spark,
+    **{f"{protocols.spelling(name)}.md": partial(page, name) for name in protocols.ROOMS},
+}
 
 
 def main() -> int:

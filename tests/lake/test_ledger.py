@@ -122,5 +122,5 @@ def test_tables_and_ledger_must_agree(lake, tmp_path, table, change, complaint):
 
 def test_no_lake_and_no_question_are_errors(tmp_path, capsys):
     assert run(["check", str(tmp_path), "--ledger"]) == 1
-    assert "no lake" in capsys.readouterr().err
+    assert "is not a lake" in capsys.readouterr().err
     assert run(["check", str(tmp_path)]) == 64

@@ -1,5 +1,6 @@
 """Finding a Java, planning partitions, and what Spark work must not cost anybody else."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 from wirelake.capture.blocks import Source
 from wirelake.capture.shipping import works
 from wirelake.errors import LakeError
-from wirelake.lake import java
+from wirelake.lake import java, tuning
 from wirelake.lake.source import PARTITION_BYTES, share
+from wirelake.lake.spark import session
 
 
 def fake_java(folder, version):
@@ -90,3 +92,38 @@ def test_spark_runs_this_interpreter_in_utc_and_leaves_nothing_in_the_folder(spa
     assert spark.sparkContext.pythonExec == sys.executable
     assert spark.conf.get("spark.driver.host") == "127.0.0.1"
     assert not ({path.name for path in Path.cwd().iterdir()} & {"spark-warehouse", "metastore_db", "derby.log"})
+
+
+def test_settings_depend_on_where_spark_runs_and_each_says_why(tmp_path):
+    local, near, far = (tuning.settings(master, tmp_path) for master in ("local[2]", "spark://127.0.0.1:7077", "spark://head:7077"))
+    assert local["spark.pyspark.python"] == sys.executable
+    assert "spark.local.dir" in local
+    assert "spark.local.dir" not in near
+    assert (near["spark.driver.host"], "spark.driver.host" in far) == ("127.0.0.1", False)
+    assert far["spark.executorEnv.NUMBA_CACHE_DIR"] == "numba-cache"
+    for one in (*tuning.SESSION, *tuning.EVERYWHERE, *tuning.LOCAL, *tuning.CLUSTER, *tuning.LOOPBACK):
+        assert one.why.endswith((".", ").")), one.name
+        assert isinstance(one.value, str) or one.shown, one.name
+
+
+def test_the_interpreter_of_executors_may_lie_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/there/bin/python")
+    assert tuning.settings("spark://head:7077", tmp_path)["spark.pyspark.python"] == "/opt/there/bin/python"
+    assert tuning.settings("local[*]", tmp_path)["spark.pyspark.python"] == sys.executable
+
+
+def test_a_setting_that_somebody_says_wins_over_ours(spark, tmp_path):
+    assert tuning.settings("local[2]", tmp_path)["spark.sql.shuffle.partitions"] != "2"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.sql.parquet.compression.codec") == "zstd"
+
+
+def test_a_connect_server_that_is_not_there_is_told_at_once(monkeypatch):
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    with socket.socket() as bound:  # and nobody listens
+        bound.bind(("127.0.0.1", 0))
+        address = f"sc://127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(LakeError, match=f"no Spark Connect server at {address}: Connection refused"):
+            session(address)

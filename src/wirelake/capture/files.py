@@ -18,7 +18,18 @@ from typing import Any, Final, Protocol, Self
 from wirelake.capture.blocks import Source
 from wirelake.errors import CaptureError
 
-__all__ = ["PACKED", "Bytes", "Packed", "find_elsewhere", "identify", "is_elsewhere", "is_packed", "open_source", "read_range"]
+__all__ = [
+    "PACKED",
+    "Bytes",
+    "Packed",
+    "find_elsewhere",
+    "identify",
+    "is_elsewhere",
+    "is_packed",
+    "local_path",
+    "open_source",
+    "read_range",
+]
 
 IDENTIFYING: Final = 64 << 10
 """Bytes at each end of a file that go into its id."""
@@ -51,7 +62,7 @@ def _scheme(path: str) -> str:
     return "" if found is None or found[1] == "file" else found[1]
 
 
-def _local(path: str) -> str:
+def local_path(path: str) -> str:
     """A local path without the scheme Spark writes before it."""
     return re.sub(r"^file:/+", "/", path)
 
@@ -64,7 +75,7 @@ class _Local:
 
     def __enter__(self) -> Self:
         try:
-            self._descriptor = os.open(_local(self._source.path), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            self._descriptor = os.open(local_path(self._source.path), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
             raise _unreadable(self._source.path, 0, error) from error
         return self
@@ -274,7 +285,7 @@ def read_range(source: Source, at: int, size: int) -> bytes:
 def identify(path: str | os.PathLike[str]) -> Source:
     """Name a file by its content: its size, and its first and last bytes. A file that cannot be read raises CaptureError."""
     place = os.fspath(path)
-    place = place if _scheme(place) else str(Path(_local(place)).absolute())
+    place = place if _scheme(place) else str(Path(local_path(place)).absolute())
     try:
         if _scheme(place):
             system, there = _reach(place)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from wirelake.cli.exits import ExitCode
+from wirelake.cli.flags import spark_flags, spark_settings
 from wirelake.cli.ingest import run_ingest, tell
 from wirelake.cli.progress import Progress
 from wirelake.cli.report import show_summary
@@ -34,7 +35,8 @@ __all__ = ["demo"]
     "-n", "--messages", "messages", type=click.IntRange(min=100), default=20_000, show_default=True, help="About how many requests to make."
 )
 @click.option("--fresh/--no-fresh", "fresh", default=True, help="Begin with an empty lake; --no-fresh adds to the one that is there.")
-def demo(out: Path, messages: int, fresh: bool) -> int:
+@spark_flags
+def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[str, ...]) -> int:
     """Let real peers talk on loopback, record them, ingest the recordings with Spark, and write a report.
 
 
@@ -46,6 +48,7 @@ def demo(out: Path, messages: int, fresh: bool) -> int:
         from wirelake.peers.demo import KEYS, talk  # noqa: PLC0415
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    settings = spark_settings(conf)
     recordings, lake = out / "recordings", out / "lake"
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file: name a folder with --out")
@@ -57,7 +60,7 @@ def demo(out: Path, messages: int, fresh: bool) -> int:
     with Progress() as progress:
         progress.step("talking on loopback")
         files = asyncio.run(talk(recordings, messages, progress.at))
-    result = run_ingest(lake, [str(file) for file in files], keys=trust_file.load(recordings / KEYS))
+    result = run_ingest(lake, [str(file) for file in files], master=master, conf=settings, keys=trust_file.load(recordings / KEYS))
     tell(result, lake)
     page = write_report(lake, out / "report.html")
     show_summary(lake)

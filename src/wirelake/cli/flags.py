@@ -13,7 +13,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.errors import UsageError
 
-__all__ = ["connection_flags", "limits_of", "seconds_of", "server_flags", "set_flag", "settings_of"]
+__all__ = ["connection_flags", "limits_of", "seconds_of", "server_flags", "set_flag", "settings_of", "spark_flags", "spark_settings"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,3 +86,27 @@ def connection_flags(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def spark_flags(command: F) -> F:
+    """Where Spark runs, and how it is set."""
+    master = "The Spark master; local[*] unless spark-submit says otherwise."
+    for option in (
+        click.option(
+            "--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting (see docs/spark.md); give it more than once."
+        ),
+        click.option("--master", "master", help=master),
+    ):
+        command = option(command)
+    return command
+
+
+def spark_settings(given: Iterable[str]) -> dict[str, str]:
+    """What people said with --conf."""
+    settings = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--conf {text}: write it as name=value")
+        settings[name] = value
+    return settings

@@ -10,7 +10,7 @@ import click
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import settings_of
+from wirelake.cli.flags import settings_of, spark_flags, spark_settings
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
@@ -30,8 +30,7 @@ __all__ = ["ingest", "run_ingest"]
 @click.option(
     "--keys", "keys", type=click.Path(path_type=Path), help="Verify packets with this file of keys (see `wirelake keys`), old ones too."
 )
-@click.option("--master", "master", default="local[*]", show_default=True, help="The Spark master.")
-@click.option("--conf", "conf", multiple=True, help="A Spark setting, as name=value; give it more than once.")
+@spark_flags
 @click.option(
     "--set",
     "settings",
@@ -47,7 +46,7 @@ def ingest(
     paths: tuple[str, ...],
     port: tuple[str, ...],
     keys: Path | None,
-    master: str,
+    master: str | None,
     conf: tuple[str, ...],
     settings: tuple[str, ...],
     late: float,
@@ -70,7 +69,9 @@ def ingest(
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
     options = DecodeOptions(_limits(settings))
-    result = run_ingest(lake, list(paths), master=master, conf=_settings(conf), ports=_ports(port), options=options, late=late, keys=store)
+    result = run_ingest(
+        lake, list(paths), master=master, conf=spark_settings(conf), ports=_ports(port), options=options, late=late, keys=store
+    )
     tell(result, lake)
     return ExitCode.FAILED if result.changed else ExitCode.OK
 
@@ -79,7 +80,7 @@ def run_ingest(
     lake: Path,
     paths: list[str],
     *,
-    master: str = "local[*]",
+    master: str | None = None,
     conf: dict[str, str] | None = None,
     ports: dict[int, str] | None = None,
     options: object = None,
@@ -93,9 +94,10 @@ def run_ingest(
 
     expand(paths)  # a wrong path is told before Spark starts
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
-    say(f"Java: {java.find()}")
+    if not spark.is_submitted():
+        say(f"Java: {java.find()}")
     with Progress() as progress:
-        progress.step(f"starting Spark ({master})")
+        progress.step(f"starting Spark ({master or ('spark-submit' if spark.is_submitted() else spark.LOCAL_MASTER)})")
         session = spark.session(master, conf)
 
         def follow(step: object) -> None:
@@ -142,13 +144,3 @@ def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
             raise UsageError(f"--port {text}: write it as {protocols.ROOMS[0]}=6000")
         chosen[int(number)] = protocols.named(name)
     return chosen
-
-
-def _settings(given: tuple[str, ...]) -> dict[str, str]:
-    settings = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"--conf {text}: write it as name=value")
-        settings[name] = value
-    return settings

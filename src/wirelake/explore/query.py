@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from wirelake.lake.snapshot import Snapshot
+
 __all__ = ["opened", "query"]
 
 _EXPLAIN: Final = re.compile(r"\s*explain\s+(?:analyze\s+)?(?:\([^)]*\)\s*)?", re.IGNORECASE)
@@ -29,20 +31,20 @@ _OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
 
 
 @contextmanager
-def opened(lake: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with a view for every table of the lake, as of now; it reaches no other file and no network."""
+def opened(lake: Path, seen: Snapshot | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with a view for every table, as of the last whole batch or of a snapshot; it reaches no other file and no network."""
     import duckdb  # noqa: PLC0415 - only questions pay for it
 
-    from wirelake.lake import delta, journal  # noqa: PLC0415 - brings Delta Lake
+    from wirelake.lake import delta, snapshot  # noqa: PLC0415 - brings Delta Lake
     from wirelake.lake.catalog import TABLES  # noqa: PLC0415
 
-    if not journal.check(lake):
-        raise LakeError(f"{lake} is not a lake: make one with `wirelake ingest`")
+    seen = seen or snapshot.current(lake)
     with duckdb.connect(config=_OFFLINE) as connection:
         reachable: list[str] = []
         for table in TABLES.values():
-            delta.relation(connection, lake, table).create_view(table.name)
-            reachable += map(str, delta.files(lake, table))
+            files = seen.files(table)
+            delta.relation(connection, seen.lake, table, files).create_view(table.name)
+            reachable += map(str, files)
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET allowed_paths = $1", [reachable])
         connection.execute("SET enable_external_access = false")

@@ -221,16 +221,18 @@ def headline(lake: Path) -> Headline:
 
 def survey(lake: Path) -> Survey:
     """Ask everything the report says."""
-    from wirelake.lake import delta, gold  # noqa: PLC0415 - brings Delta Lake
-    from wirelake.lake.catalog import TABLES  # noqa: PLC0415
+    from wirelake.lake import snapshot  # noqa: PLC0415 - brings Delta Lake
+    from wirelake.lake.catalog import GOLD, TABLES  # noqa: PLC0415
     from wirelake.lake.tables import ledger  # noqa: PLC0415
 
-    with opened(lake) as connection:
+    seen = snapshot.current(lake)
+    batch = seen.batch(ledger.TABLE)
+    with opened(lake, seen) as connection:
         first = _headline(connection)
         return Survey(
             lake=str(lake.absolute()),
-            batch=delta.batch(lake, ledger.TABLE),
-            stale=[table.name for table in gold.stale(lake)],
+            batch=batch,
+            stale=[table.name for table in GOLD if seen.batch(table) != batch],
             headline=first,
             timeline=_timeline(connection, first),
             latency=_latency(connection),

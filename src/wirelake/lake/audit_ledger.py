@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from wirelake.capture.blocks import Source
 from wirelake.capture.files import identify, is_elsewhere
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import delta, journal
+from wirelake.lake import snapshot
 from wirelake.lake.books import balance
+from wirelake.lake.snapshot import Snapshot
 from wirelake.lake.tables import ledger, messages, quarantine
 
 __all__ = ["Checked", "check_ledger"]
@@ -35,12 +36,11 @@ class Checked(msgspec.Struct, frozen=True):
 
 def check_ledger(lake: Path) -> Checked:
     """Check the ledger of a lake; raises LakeError when there is no lake."""
-    if not journal.check(lake):
-        raise LakeError(f"{lake}: this is no lake")
-    books = delta.dataset(lake, ledger.TABLE).to_table()
+    seen = snapshot.current(lake)
+    books = seen.dataset(ledger.TABLE).to_table()
     known = books.group_by(["source", "source_id", "source_size"]).aggregate([])
     sources = [Source(row["source"], row["source_id"], row["source_size"]) for row in known.to_pylist()]
-    problems = [*_sums(books, sources), *_tables(lake, books)]
+    problems = [*_sums(books, sources), *_tables(seen, books)]
     gone = []
     for source in sources:
         told = _as_it_lies(source)
@@ -66,10 +66,10 @@ def _sums(books: pa.Table, sources: list[Source]) -> list[str]:
     return problems
 
 
-def _tables(lake: Path, books: pa.Table) -> list[str]:
+def _tables(seen: Snapshot, books: pa.Table) -> list[str]:
     """Whether `messages` and `quarantine` hold as many rows and bytes as the ledger says, in all and of each protocol."""
     problems = []
-    rows = delta.dataset(lake, messages.TABLE).to_table(columns=["protocol", "size"])
+    rows = seen.dataset(messages.TABLE).to_table(columns=["protocol", "size"])
     held = _by(rows.group_by("protocol").aggregate([("size", "sum"), ([], "count_all")]), "protocol", "size_sum", "count_all")
     said = books.filter(pc.equal(books["category"], "message")).group_by("reason").aggregate([("bytes", "sum"), ("items", "sum")])
     told = _by(said, "reason", "bytes_sum", "items_sum")
@@ -77,7 +77,7 @@ def _tables(lake: Path, books: pa.Table) -> list[str]:
         if held.get(protocol) != told.get(protocol):
             (size, count), (bytes_told, items_told) = held.get(protocol, (0, 0)), told.get(protocol, (0, 0))
             problems.append(f"messages has {count} messages of {protocol} with {size} bytes, the ledger {items_told} with {bytes_told}")
-    raw = delta.dataset(lake, quarantine.TABLE).to_table(columns=["raw"])
+    raw = seen.dataset(quarantine.TABLE).to_table(columns=["raw"])
     kept = pc.sum(pc.binary_length(raw["raw"])).as_py() or 0
     missing = pc.sum(books.filter(pc.equal(books["category"], "quarantine"))["bytes"]).as_py() or 0
     if kept != missing:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -44,6 +44,7 @@ __all__ = [
     "replace",
     "spark_schema",
     "sweep",
+    "uncounted",
     "version",
 ]
 
@@ -74,13 +75,13 @@ def _blame(lake: Path, table: Table) -> Iterator[None]:
         raise LakeError(f"table {table.name} of {lake}: {' '.join(str(error).split())}") from error
 
 
-def _open(lake: Path, table: Table) -> DeltaTable | None:
-    """The table's newest snapshot; None if there is no such table yet."""
+def _open(lake: Path, table: Table, as_of: int | None = None) -> DeltaTable | None:
+    """The table as of one of its versions, or as it is now; None if there is no such table yet."""
     at = folder(lake, table)
     if not (at / "_delta_log").is_dir():
         return None
     with _blame(lake, table):
-        return DeltaTable(at)
+        return DeltaTable(at, version=as_of)
 
 
 def _delta_schema(table: Table) -> DeltaSchema:
@@ -88,13 +89,20 @@ def _delta_schema(table: Table) -> DeltaSchema:
 
 
 def create(lake: Path, table: Table) -> None:
-    """Make an empty table with its schema and comments, unless it exists."""
-    if _open(lake, table) is not None:
+    """Make an empty table with its schema and comments, unless it exists; one with other columns is an error."""
+    opened = _open(lake, table)
+    if opened is not None:
+        _check_columns(lake, table, opened)
         return
     at = folder(lake, table)
     at.mkdir(parents=True, exist_ok=True)
     with _blame(lake, table):
         DeltaTable.create(at, _delta_schema(table), name=table.name, description=table.doc)
+
+
+def _check_columns(lake: Path, table: Table, opened: DeltaTable) -> None:
+    if opened.schema() != _delta_schema(table):
+        raise LakeError(f"table {table.name} of {lake} has other columns than this version of wirelake writes: use a new lake folder")
 
 
 def version(lake: Path, table: Table) -> int | None:
@@ -103,9 +111,9 @@ def version(lake: Path, table: Table) -> int | None:
     return None if opened is None else opened.version()
 
 
-def batch(lake: Path, table: Table) -> int | None:
-    """The number of the newest batch in the table; None if it has none."""
-    opened = _open(lake, table)
+def batch(lake: Path, table: Table, as_of: int | None = None) -> int | None:
+    """The number of the newest batch in the table, or in one of its versions; None if it has none."""
+    opened = _open(lake, table, as_of)
     return None if opened is None else opened.transaction_version(_APP)
 
 
@@ -117,8 +125,6 @@ def _commit(lake: Path, table: Table, added: Sequence[File], number: int, mode: 
     there = opened.transaction_version(_APP)
     if there is not None and (there > number or (there == number and not again)):
         return False
-    if opened.schema() != _delta_schema(table):
-        raise LakeError(f"table {table.name} of {lake} has other columns than this version of wirelake writes: use a new lake folder")
     now = time.time_ns() // 1_000_000
     actions: list[Any] = [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in added]
     with _blame(lake, table):
@@ -144,9 +150,9 @@ def replace(lake: Path, table: Table, added: Sequence[File], number: int, *, aga
     return _commit(lake, table, added, number, "overwrite", again=again)
 
 
-def files(lake: Path, table: Table) -> list[Path]:
-    """The Parquet files that count, in the order of their names."""
-    opened = _open(lake, table)
+def files(lake: Path, table: Table, as_of: int | None = None) -> list[Path]:
+    """The Parquet files that count, now or as of a version, in the order of their names."""
+    opened = _open(lake, table, as_of)
     if opened is None:
         return []
     # The log's own relative paths, not URIs: what quoting a URI needs is nobody's business here.
@@ -154,13 +160,19 @@ def files(lake: Path, table: Table) -> list[Path]:
     return sorted(folder(lake, table) / path for path in paths)
 
 
-def sweep(lake: Path, table: Table, keep: Sequence[Path] = ()) -> int:
-    """Remove Parquet files that no transaction ever counted or counts any more, but for those in `keep`; says how many."""
+def uncounted(lake: Path, table: Table) -> list[Path]:
+    """Parquet files in the table's folder that no transaction ever counted, or none counts any more."""
     at = folder(lake, table)
-    wanted = {*files(lake, table), *keep}
+    counted = set(files(lake, table))
+    return [found for found in [*at.glob("*.parquet"), *at.glob("batch-*/*.parquet")] if found not in counted]
+
+
+def sweep(lake: Path, table: Table, keep: Collection[Path] = ()) -> int:
+    """Remove the files that do not count, but for those in `keep`; says how many."""
+    at = folder(lake, table)
     removed = 0
-    for found in [*at.glob("*.parquet"), *at.glob("batch-*/*.parquet")]:
-        if found not in wanted:
+    for found in uncounted(lake, table):
+        if found not in keep:
             found.unlink(missing_ok=True)
             removed += 1
     for found in at.glob("batch-*"):
@@ -176,29 +188,31 @@ def spark_schema(table: Table) -> StructType:
     return StructType.fromJson(json.loads(_delta_schema(table).to_json()))
 
 
-def frame(spark: SparkSession, lake: Path, table: Table) -> DataFrame:
-    """The table as a Spark DataFrame; empty if it is empty or not there."""
+def frame(spark: SparkSession, lake: Path, table: Table, some: Sequence[Path] | None = None) -> DataFrame:
+    """The table, or some of its files, as a Spark DataFrame; empty if it is empty or not there."""
     schema = spark_schema(table)
-    paths = [f"file://{path.absolute()}" for path in files(lake, table)]
+    paths = [f"file://{path.absolute()}" for path in (files(lake, table) if some is None else some)]
     if not paths:
         return spark.createDataFrame([], schema)
     # These are names, not patterns: a lake in a folder called `a[b]` is as good as any.
     return spark.read.schema(schema).option("__globPaths__", "false").parquet(*paths)
 
 
-def dataset(lake: Path, table: Table) -> pads.Dataset:
-    """The table as a pyarrow dataset with the schema of record; empty if it is empty or not there."""
+def dataset(lake: Path, table: Table, some: Sequence[Path] | None = None) -> pads.Dataset:
+    """The table, or some of its files, as a pyarrow dataset with the schema of record; empty if it is empty or not there."""
     import pyarrow.dataset as pads  # noqa: PLC0415 - most of a second
 
-    paths = [str(path) for path in files(lake, table)]
+    paths = [str(path) for path in (files(lake, table) if some is None else some)]
     if not paths:
         return pads.dataset(table.schema.empty_table())
     return pads.dataset(paths, schema=table.schema, format="parquet")
 
 
-def relation(connection: duckdb.DuckDBPyConnection, lake: Path, table: Table) -> duckdb.DuckDBPyRelation:
-    """The table as a DuckDB relation; empty if it is empty or not there."""
-    paths = [str(path) for path in files(lake, table)]
+def relation(
+    connection: duckdb.DuckDBPyConnection, lake: Path, table: Table, some: Sequence[Path] | None = None
+) -> duckdb.DuckDBPyRelation:
+    """The table, or some of its files, as a DuckDB relation; empty if it is empty or not there."""
+    paths = [str(path) for path in (files(lake, table) if some is None else some)]
     if not paths:
         return connection.from_arrow(table.schema.empty_table())
     return connection.read_parquet(paths)

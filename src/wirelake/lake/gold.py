@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
-from wirelake.lake import courses, deliveries, delta, facts, pairing
+from wirelake.lake import courses, deliveries, delta, facts, pairing, snapshot
 from wirelake.lake.catalog import GOLD
 from wirelake.lake.catalog import table as table_named
 from wirelake.lake.delta import File
@@ -72,10 +72,8 @@ def refresh(
             tell(table.name)
             build = _BUILDERS[table.name]
             extra = told.get(table.name, {})
-            still_read = delta.files(lake, table)
             delta.replace(lake, table, _write(build.build(**frames(build.INPUTS), **extra), lake, table, newest), newest, again=True)
-            # Whoever reads the contents of a moment ago may finish; what is older than that goes.
-            delta.sweep(lake, table, keep=still_read)
+            snapshot.sweep(lake, table)
     finally:
         steps["facts"].unpersist()
     return [table.name for table in old]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,11 +24,12 @@ from wirelake.capture.blocks import Source
 from wirelake.capture.reader import identify
 from wirelake.capture.splits import Claim
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import delta, gold, journal, planning
+from wirelake.lake import delta, gold, journal, planning, snapshot
 from wirelake.lake.catalog import SILVER, TABLES
 from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.listing import expand
+from wirelake.lake.listing import expand, lake_folder
 from wirelake.lake.recovery import recover
+from wirelake.lake.spark import is_connect, suited
 from wirelake.lake.tables import ledger
 from wirelake.lake.tables.exchanges import LATE_SECONDS
 
@@ -115,13 +117,14 @@ def ingest(
     `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
     """
     started = time.monotonic()
-    root = Path(lake).absolute()
+    root = lake_folder(lake)
     found = expand(paths)
     journal.initialise(root)
-    with journal.locked(root):
+    with journal.locked(root), suited(spark):
         progress(Progress("recover", "looking for unfinished work"))
         for table in TABLES.values():
             delta.create(root, table)
+        snapshot.begin(root)
         resumed = recover(root)
         progress(Progress("plan", f"looking at {len(found)} files"))
         plan = _plan(root, found)
@@ -133,6 +136,9 @@ def ingest(
         built = gold.refresh(
             spark, root, late_seconds, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
         )
+        snapshot.publish(root)
+        for table in SILVER:
+            snapshot.sweep(root, table)
     return IngestResult(
         batch=batch,
         files=len(plan.fresh),
@@ -160,21 +166,28 @@ def _run(
     from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
-    journal.begin(lake, batch, sources)
+    begun = journal.begin(lake, batch, sources, uuid.uuid4().hex)
     spark.dataSource.register(writer.sink_with(keys))
-    context = spark.sparkContext
+    context = None if is_connect(spark) else spark.sparkContext
 
     def claims(cuts: list[planning.Cut]) -> list[Claim]:
+        if context is None:  # a Connect client has no tasks of its own making: it looks itself
+            return list(map(planning.claim_here, cuts))
         return context.parallelize(cuts, len(cuts)).map(planning.claim_here).collect()
 
+    spark.addTag(begun.attempt)
     try:
         with _plainly(lake), _watched(spark, progress):
-            plan = planning.plan(sources, claims, context.defaultParallelism)
-            told = {"lake": str(lake), "batch": str(batch), "decode": _json(options), "ports": _json(ports)}
+            plan = planning.plan(sources, claims, context.defaultParallelism if context else 1)
+            told = {"lake": str(lake), "batch": str(batch), "attempt": begun.attempt, "decode": _json(options), "ports": _json(ports)}
             source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):  # Spark has heard of nothing: its tasks would go on
+            spark.interruptTag(begun.attempt)
         recover(lake)
         raise
+    finally:
+        spark.removeTag(begun.attempt)
     published = journal.pending(lake)
     journal.done(lake)
     files = (published.files if published else None) or {}
@@ -212,7 +225,11 @@ def _plainly(lake: Path) -> Iterator[None]:
 
 @contextmanager
 def _watched(spark: SparkSession, progress: Callable[[Progress], None]) -> Iterator[None]:
-    """Report finished tasks while the job runs."""
+    """Report finished tasks while the job runs; a Connect client hears of none."""
+    progress(Progress("decode", "reading and decoding"))
+    if is_connect(spark):
+        yield
+        return
     over = threading.Event()
     tracker = spark.sparkContext.statusTracker()
 
@@ -225,7 +242,6 @@ def _watched(spark: SparkSession, progress: Callable[[Progress], None]) -> Itera
                     progress(now)
                     told = now
 
-    progress(Progress("decode", "reading and decoding"))
     watcher = threading.Thread(target=watch, name="wirelake-progress", daemon=True)
     watcher.start()
     try:

@@ -5,6 +5,10 @@ files are there, the ledger adds up, and their names are written down. *Done*: e
 ingest that died before the second step has published nothing, and its files are swept away; one that died after it is finished from
 the record, without its sources and without Spark, and tables that have the batch already are left alone.
 
+Spark may outlive the ingest that started it, and publishes in a process of its own. So every attempt at a batch has a name, and who
+publishes or gives up a batch holds the fence: what is left of a dead ingest either finishes before the next one looks, or finds its
+batch gone.
+
 It refuses to know how files are made, and which tables there are beyond their names.
 """
 
@@ -23,12 +27,14 @@ from wirelake.capture.blocks import Source
 from wirelake.errors import LakeError
 from wirelake.lake.delta import File
 
-__all__ = ["FORMAT", "Pending", "begin", "check", "done", "initialise", "locked", "pending", "prepare"]
+__all__ = ["FOLDER", "FORMAT", "Pending", "begin", "check", "done", "fenced", "initialise", "locked", "pending", "prepare", "read", "write"]
 
 FORMAT: Final = 1
 """The version of the lake's layout that this code reads and writes."""
 
-_FOLDER: Final = "_wirelake"
+FOLDER: Final = "_wirelake"
+"""Beside the tables: what is written down about the lake itself."""
+_PENDING: Final = "pending.json"
 
 
 class _Format(msgspec.Struct):
@@ -40,6 +46,8 @@ class Pending(msgspec.Struct, frozen=True):
 
     batch: int
     sources: list[Source]
+    attempt: str = ""
+    """Which attempt it is: numbers of batches that were given up are used again."""
     files: dict[str, list[File]] | None = None
     """Table name -> the files to publish; None until the batch is prepared."""
 
@@ -63,10 +71,24 @@ def _sync(folder: Path) -> None:
         os.close(descriptor)
 
 
+def write(lake: Path, name: str, content: bytes) -> None:
+    """Write something down about a lake, in one step."""
+    (lake / FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
+    _write(lake / FOLDER / name, content)
+
+
+def read(lake: Path, name: str) -> bytes | None:
+    """What was written down under a name; None if nothing was."""
+    try:
+        return (lake / FOLDER / name).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
 def check(lake: Path) -> bool:
     """Whether there is a lake here that this code understands; one it does not understand is an error."""
     try:
-        content = (lake / _FOLDER / "format.json").read_bytes()
+        content = (lake / FOLDER / "format.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
@@ -74,7 +96,7 @@ def check(lake: Path) -> bool:
     try:
         found = msgspec.json.decode(content, type=_Format).version
     except msgspec.DecodeError as error:
-        raise LakeError(f"{lake} is damaged: {_FOLDER}/format.json does not say which version of a lake it is") from error
+        raise LakeError(f"{lake} is damaged: {FOLDER}/format.json does not say which version of a lake it is") from error
     if found > FORMAT:
         raise LakeError(f"{lake} was made by a newer wirelake (lake format {found}, this one reads up to {FORMAT}): upgrade wirelake")
     return True
@@ -87,8 +109,8 @@ def initialise(lake: Path) -> None:
     if lake.exists() and not lake.is_dir():
         raise LakeError(f"{lake} is a file: a lake is a folder")
     try:
-        (lake / _FOLDER).mkdir(parents=True, exist_ok=True)
-        _write(lake / _FOLDER / "format.json", msgspec.json.encode(_Format(FORMAT)))
+        (lake / FOLDER).mkdir(parents=True, exist_ok=True)
+        _write(lake / FOLDER / "format.json", msgspec.json.encode(_Format(FORMAT)))
     except OSError as error:
         raise LakeError(f"{lake} cannot be made a lake: {error.strerror}") from error
 
@@ -96,7 +118,7 @@ def initialise(lake: Path) -> None:
 @contextmanager
 def locked(lake: Path) -> Iterator[None]:
     """Hold the lake for writing; a second writer is refused at once."""
-    path = lake / _FOLDER / "lock"
+    path = lake / FOLDER / "lock"
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,10 +135,18 @@ def locked(lake: Path) -> Iterator[None]:
             file.truncate(0)
 
 
-def begin(lake: Path, batch: int, sources: list[Source]) -> Pending:
+@contextmanager
+def fenced(lake: Path) -> Iterator[None]:
+    """Nobody else publishes or gives up a batch meanwhile; waits until whoever does is done, which takes no longer than a few commits."""
+    with (lake / FOLDER / "fence").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def begin(lake: Path, batch: int, sources: list[Source], attempt: str = "") -> Pending:
     """First step: write down what is going to be read."""
-    begun = Pending(batch, sources)
-    _write(lake / _FOLDER / "pending.json", msgspec.json.encode(begun))
+    begun = Pending(batch, sources, attempt)
+    write(lake, _PENDING, msgspec.json.encode(begun))
     return begun
 
 
@@ -126,23 +156,22 @@ def prepare(lake: Path, files: dict[str, list[File]]) -> Pending:
     if begun is None:
         raise LakeError(f"{lake}: no batch is under way")
     prepared = msgspec.structs.replace(begun, files=files)
-    _write(lake / _FOLDER / "pending.json", msgspec.json.encode(prepared))
+    write(lake, _PENDING, msgspec.json.encode(prepared))
     return prepared
 
 
 def pending(lake: Path) -> Pending | None:
     """The batch that is under way, or that an ingest left behind when it died."""
-    try:
-        content = (lake / _FOLDER / "pending.json").read_bytes()
-    except FileNotFoundError:
+    content = read(lake, _PENDING)
+    if content is None:
         return None
     try:
         return msgspec.json.decode(content, type=Pending)
     except msgspec.DecodeError as error:
-        raise LakeError(f"{lake} is damaged: {_FOLDER}/pending.json cannot be read: {error}") from error
+        raise LakeError(f"{lake} is damaged: {FOLDER}/{_PENDING} cannot be read: {error}") from error
 
 
 def done(lake: Path) -> None:
     """Last step, also for a batch that is given up before it was prepared."""
-    (lake / _FOLDER / "pending.json").unlink(missing_ok=True)
-    _sync(lake / _FOLDER)
+    (lake / FOLDER / _PENDING).unlink(missing_ok=True)
+    _sync(lake / FOLDER)

@@ -11,15 +11,22 @@ from os import PathLike, fspath
 from pathlib import Path, PurePath
 from typing import Final
 
-from wirelake.capture.files import find_elsewhere, is_elsewhere
+from wirelake.capture.files import find_elsewhere, is_elsewhere, local_path
 from wirelake.errors import LakeError
 
-__all__ = ["PACKED_SUFFIXES", "SUFFIXES", "expand"]
+__all__ = ["PACKED_SUFFIXES", "SUFFIXES", "expand", "lake_folder"]
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
 """What counts as a capture in a folder; a file that is named outright is taken as it is."""
 PACKED_SUFFIXES: Final = (".gz", ".zst")
 """What may come after it."""
+
+
+def lake_folder(lake: str | PathLike[str]) -> Path:
+    """The folder of a lake, from a path or a `file:` URI; what is not mounted as a folder cannot be one."""
+    if is_elsewhere(fspath(lake)):
+        raise LakeError(f"{fspath(lake)}: a lake is a folder that driver and executors share; mount it, and name it by its path")
+    return Path(local_path(fspath(lake))).absolute()
 
 
 def _is_capture(name: str) -> bool:
@@ -36,7 +43,7 @@ def expand(paths: Iterable[str | PathLike[str]]) -> list[str]:
 
 
 def _here(given: str | PathLike[str]) -> list[Path]:
-    path = Path(given)
+    path = Path(local_path(fspath(given)))
     if path.is_dir():
         matches = sorted(inside for inside in path.rglob("*") if _is_capture(inside.name) and inside.is_file())
         if not matches:
@@ -44,7 +51,7 @@ def _here(given: str | PathLike[str]) -> list[Path]:
     elif path.exists():
         matches = [path]
     else:
-        matches = sorted(Path(match) for match in glob.glob(str(given), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
+        matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
         if not matches:
             raise LakeError(f"{given}: no such file, folder or pattern")
     return [match.absolute() for match in matches]

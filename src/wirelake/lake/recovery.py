@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wirelake.lake import delta, journal
+from wirelake.lake import delta, journal, snapshot
 from wirelake.lake.catalog import SILVER
 
 __all__ = ["publish", "recover"]
@@ -22,12 +22,14 @@ def publish(lake: Path, prepared: journal.Pending) -> None:
 
 def recover(lake: Path) -> bool:
     """Finish a batch that was prepared, sweep away one that was not; says whether there was one to finish."""
-    left = journal.pending(lake)
-    if left is None:
-        return False
-    if left.files is not None:
-        publish(lake, left)
-    journal.done(lake)
+    with journal.fenced(lake):
+        left = journal.pending(lake)
+        if left is None:
+            return False
+        if left.files is not None:
+            publish(lake, left)
+        journal.done(lake)
+    read = snapshot.current(lake)
     for table in SILVER:
-        delta.sweep(lake, table)
+        delta.sweep(lake, table, read.files(table))
     return left.files is not None

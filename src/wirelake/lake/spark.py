@@ -11,66 +11,53 @@ import atexit
 import os
 import shutil
 import signal
-import sys
+import socket
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from wirelake.errors import LakeError
-from wirelake.lake import java
+from wirelake.lake import java, tuning
+from wirelake.lake.tuning import BRISK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BATCH_BYTES", "BATCH_ROWS", "BRISK", "session"]
+__all__ = ["BRISK", "LOCAL_MASTER", "is_connect", "is_submitted", "session", "suited"]
 
-BATCH_ROWS: Final = 10_000
-"""Rows in one Arrow batch between Spark and Python; larger ones gain nothing."""
-BATCH_BYTES: Final = 16 * 1024 * 1024
-"""Bytes in one Arrow batch: a block is one row of about 8 MiB, so this, not the number of rows, is what bounds a batch of blocks."""
-
-BRISK: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For `conf`, when there is little data: the virtual machine compiles in a hurry. Gold tables of a hundred messages took half the CPU
-the first time; those of a million took 30 % less the first time and 15 % more the second (one run each, on a busy machine)."""
-
-_GIB: Final = 1024**3
-_LEAST_MEMORY: Final = 1 * _GIB
-_MOST_MEMORY: Final = 4 * _GIB
+LOCAL_MASTER: Final = "local[*]"
+"""Where Spark runs unless somebody says otherwise: in this process' own virtual machine, on all cores."""
+CONNECT_PORT: Final = 15002
+"""Where a Spark Connect server listens unless its address says otherwise."""
+CONNECT_SECONDS: Final = 10.0
 
 
-def _memory() -> str:
-    """A quarter of the machine for the local virtual machine, within reason: Python and the page cache want the rest."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return f"{min(max(physical // 4, _LEAST_MEMORY), _MOST_MEMORY) // (1024 * 1024)}m"
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process: then the virtual machine runs already, and has its settings."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _settings(master: str, scratch: Path) -> dict[str, str]:
-    """What a session is started with; `conf` of `session` may override any of it."""
-    settings = {
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-    }
-    if master.startswith("local"):
-        settings |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.memory": _memory(),
-            "spark.local.dir": str(scratch / "local"),
-            # Two hundred partitions of a small table are two hundred times nothing; adaptive execution merges what is left over.
-            "spark.sql.shuffle.partitions": str(max(4, 2 * (os.cpu_count() or 1))),
-        }
-    return settings
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is a client of a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+@contextmanager
+def suited(spark: SparkSession) -> Iterator[None]:
+    """A session that somebody else started writes times as the lake wants them, and is as it was afterwards."""
+    before = {name: spark.conf.get(name) for name in tuning.NEEDED}
+    for name, value in tuning.NEEDED.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, was in before.items():
+            if was is not None:
+                spark.conf.set(name, was)
 
 
 def _complaint(log: Path) -> str:
@@ -83,8 +70,12 @@ def _complaint(log: Path) -> str:
     return f": {(blamed or lines)[0]}" if lines else ""
 
 
-def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """The Spark session of this process, started if there is none."""
+def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The Spark session of this process, started if there is none.
+
+    It is started with what `tuning.py` says, but for what `conf` or, under `spark-submit`, its options say. A master `sc://host:port` is a
+    Spark Connect server.
+    """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
     except ImportError as error:
@@ -92,30 +83,68 @@ def session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> 
 
     if (running := SparkSession.getActiveSession()) is not None:
         return running
+    if master and master.startswith("sc://"):
+        return _connect(master, conf or {})
 
-    chosen = java.find()
     scratch = Path(tempfile.mkdtemp(prefix="wirelake-spark-"))
-    log = scratch / "spark.log"
-    environment = {
-        "JAVA_HOME": str(java.home(chosen, scratch / "java", log)),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-    if master.startswith("local"):
-        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ.update(environment)
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    told = dict(conf or {}) | ({"spark.master": master} if master else {})
+    if is_submitted():
+        return _start(_submitted() | told, scratch, "with spark-submit", scratch / "spark.log")
+    told.setdefault("spark.master", LOCAL_MASTER)
+    chosen, log = java.find(), scratch / "spark.log"
+    os.environ["JAVA_HOME"] = str(java.home(chosen, scratch / "java", log))
+    return _start(told, scratch, f"with {chosen}", log)
 
+
+def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:
+    """A client of a Spark Connect server, which was started with settings of its own: only what a session may change is set."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    target = urlsplit(address)
+    try:  # the client itself would try again for minutes
+        socket.create_connection((target.hostname or "", target.port or CONNECT_PORT), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise LakeError(f"no Spark Connect server at {address}: {error.strerror or error}") from error
+    try:
+        started = SparkSession.builder.remote(address).getOrCreate()
+        for name, value in ({one.name: str(one.value) for one in tuning.SESSION} | dict(conf)).items():
+            started.conf.set(name, value)
+    except ImportError as error:
+        raise LakeError(f"Spark Connect needs {error.name or 'grpcio'}: run `pip install 'wirelake[connect]'`") from error
+    except PySparkException as error:
+        raise LakeError(f"the Spark Connect server at {address} does not do as asked: {str(error).strip().splitlines()[0]}") from error
+    return started
+
+
+def _submitted() -> dict[str, str]:
+    """What `spark-submit` was told."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    SparkContext._ensure_initialized()  # there is no public way to ask the virtual machine before there is a context
+    return dict(SparkConf().getAll())
+
+
+def _start(told: dict[str, str], scratch: Path, how: str, log: Path) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    master = told.get("spark.master", LOCAL_MASTER)
+    chosen = tuning.settings(master, scratch) | told
+    os.environ["PYSPARK_PYTHON"] = chosen["spark.pyspark.python"]
+    os.environ["PYSPARK_DRIVER_PYTHON"] = chosen["spark.pyspark.driver.python"]
+    if chosen.get("spark.driver.bindAddress") == "127.0.0.1":
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     before = signal.getsignal(signal.SIGINT)
     builder = SparkSession.builder.master(master).appName("wirelake")
-    for key, value in (_settings(master, scratch) | dict(conf or {})).items():
-        builder = builder.config(key, value)
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
     try:
         started = builder.getOrCreate()
     except Exception as error:  # whatever it was, the user needs one line, and `from` keeps the rest
-        raise LakeError(f"Spark did not start on {master} with {chosen}{_complaint(log) or f': {error}'} (log: {log})") from error
+        raise LakeError(f"Spark did not start on {master} {how}{_complaint(log) or f': {error}'} (log: {log})") from error
     started.sparkContext.setLogLevel("WARN")
     if threading.current_thread() is threading.main_thread():
         # PySpark's own handler talks to the virtual machine in the middle of a call to it, which fails; Ctrl-C is for the caller.
         signal.signal(signal.SIGINT, before)
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     return started

@@ -53,10 +53,17 @@ class TableWriter(DataSourceArrowWriter):
     """Decodes and writes in tasks, publishes on the driver."""
 
     def __init__(
-        self, lake: Path, batch: int, options: DecodeOptions, keys: TrustStore | None = None, ports: dict[int, str] | None = None
+        self,
+        lake: Path,
+        batch: int,
+        options: DecodeOptions,
+        keys: TrustStore | None = None,
+        ports: dict[int, str] | None = None,
+        attempt: str = "",
     ) -> None:
         self._lake = lake
         self._batch = batch
+        self._attempt = attempt
         self._options = options
         self._ports = ports or {}
         self._keys = keys
@@ -83,9 +90,17 @@ class TableWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks are done: check the books, then publish."""
-        written = [message for message in messages if isinstance(message, Written)]
+        with journal.fenced(self._lake):
+            self._publish([message for message in messages if isinstance(message, Written)])
+
+    def _pending(self) -> journal.Pending | None:
+        """The batch under way, if it is ours: an ingest may have died since, and another one begun."""
         begun = journal.pending(self._lake)
-        if begun is None or begun.batch != self._batch:
+        return begun if begun is not None and (begun.batch, begun.attempt) == (self._batch, self._attempt) else None
+
+    def _publish(self, written: list[Written]) -> None:
+        begun = self._pending()
+        if begun is None:
             raise LakeError(f"{self._lake}: batch {self._batch} is not the one under way")
         files: dict[str, list[File]] = {table.name: [] for table in SILVER}
         for message in written:
@@ -100,19 +115,22 @@ class TableWriter(DataSourceArrowWriter):
         publish(self._lake, journal.prepare(self._lake, files))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task failed, or the books did not balance: leave no file behind, unless the batch was already being published."""
-        begun = journal.pending(self._lake)
-        if begun is not None and begun.batch == self._batch and begun.files is not None:
-            return
-        folders = {table.name: delta.folder(self._lake, table) for table in SILVER}
-        for message in messages:
-            if isinstance(message, Written):
-                for name, file in message.files.items():
-                    (folders[name] / file.path).unlink(missing_ok=True)
+        """A task failed, or the books did not balance: leave no file behind, but for those that are published or will be."""
+        with journal.fenced(self._lake):
+            begun = self._pending()
+            if begun is not None and begun.files is not None:
+                return
+            counted = {table.name: set(delta.files(self._lake, table)) for table in SILVER}
+            for message in messages:
+                if isinstance(message, Written):
+                    for name, file in message.files.items():
+                        path = self._lake / name / file.path
+                        if path not in counted[name]:
+                            path.unlink(missing_ok=True)
 
 
 class TableSink(DataSource):
-    """`df.write.format("wirelake.tables")`; options `lake` (folder), `batch` (number), `decode` (`DecodeOptions`) and `ports` as JSON."""
+    """`df.write.format("wirelake.tables")`; options `lake`, `batch` and its `attempt`, `decode` (`DecodeOptions`) and `ports` as JSON."""
 
     keys: TrustStore | None = None
 
@@ -127,7 +145,7 @@ class TableSink(DataSource):
             raise LakeError("silver tables only grow: write with mode append")
         options = msgspec.json.decode(self.options["decode"], type=DecodeOptions)
         ports = msgspec.json.decode(self.options["ports"], type=dict[int, str])
-        return TableWriter(Path(self.options["lake"]), int(self.options["batch"]), options, self.keys, ports)
+        return TableWriter(Path(self.options["lake"]), int(self.options["batch"]), options, self.keys, ports, self.options["attempt"])
 
 
 def sink_with(trusted: TrustStore | None) -> type[TableSink]:

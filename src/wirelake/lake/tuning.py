@@ -1,0 +1,151 @@
+"""What a Spark session is started with, as data: each setting with its reason. `docs/spark.md` is made from this.
+
+Whoever calls may say otherwise for each of them: `--conf NAME=VALUE` on the command line, `conf` of `session` in Python.
+
+It refuses to know tables and captures, and to start anything.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+__all__ = [
+    "BATCH_BYTES",
+    "BATCH_ROWS",
+    "BRISK",
+    "CLUSTER",
+    "EVERYWHERE",
+    "LOCAL",
+    "LOOPBACK",
+    "NEEDED",
+    "SESSION",
+    "Setting",
+    "is_local",
+    "settings",
+]
+
+BATCH_ROWS: Final = 10_000
+"""Rows in one Arrow batch between Spark and Python; larger ones gain nothing."""
+BATCH_BYTES: Final = 16 * 1024 * 1024
+"""Bytes in one Arrow batch: a block is one row of about 8 MiB, so this, not the number of rows, is what bounds a batch of blocks."""
+
+BRISK: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For `conf`, when there is little data: the virtual machine compiles in a hurry. Gold tables of a hundred messages took half the CPU
+the first time; those of a million took 30 % less the first time and 15 % more the second (one run each, on a busy machine)."""
+
+_GIB: Final = 1024**3
+_LEAST_MEMORY: Final = 1 * _GIB
+_MOST_MEMORY: Final = 4 * _GIB
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting, its value, and why."""
+
+    name: str
+    value: str | Callable[[Path], str]
+    """Or how it is found out, given the session's scratch folder."""
+    why: str
+    shown: str = ""
+    """What the value is called on paper, if it is found out."""
+
+
+def _memory(_: Path) -> str:
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{min(max(physical // 4, _LEAST_MEMORY), _MOST_MEMORY) // (1024 * 1024)}m"
+
+
+def _partitions(_: Path) -> str:
+    return str(max(4, 2 * (os.cpu_count() or 1)))
+
+
+SESSION: Final = (
+    Setting("spark.sql.session.timeZone", "UTC", "Every time in the lake is UTC, wherever the driver is."),
+    Setting("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS", "Times are microseconds, as Delta Lake wants them."),
+    Setting("spark.sql.parquet.compression.codec", "zstd", "Gold tables are small and read often: half the bytes of snappy."),
+    Setting(
+        "spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_ROWS), "Rows in one batch between Spark and Python; more gain nothing."
+    ),
+    Setting(
+        "spark.sql.execution.arrow.maxBytesPerBatch",
+        str(BATCH_BYTES),
+        "A block is one row of about 8 MiB: this, not the number of rows, bounds a batch of blocks.",
+    ),
+)
+"""For every session, also one of a Spark Connect server."""
+
+NEEDED: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""What a session must have while it writes tables, whoever started it."""
+
+EVERYWHERE: Final = (
+    Setting("spark.pyspark.driver.python", lambda _: sys.executable, "Not the first one on the PATH.", "this interpreter"),
+    Setting("spark.ui.enabled", "false", "Its web server costs start-up time. Turn it on to look into a job."),
+    Setting("spark.ui.showConsoleProgress", "false", "Wirelake shows its own progress."),
+    Setting("spark.sql.catalogImplementation", "in-memory", "No metastore: a table is a folder."),
+    Setting(
+        "spark.sql.warehouse.dir", lambda scratch: (scratch / "warehouse").as_uri(), "Nothing is left in the working folder.", "scratch"
+    ),
+)
+"""For every master."""
+
+LOOPBACK: Final = (
+    Setting("spark.driver.host", "127.0.0.1", "Nobody else needs to reach this Spark."),
+    Setting("spark.driver.bindAddress", "127.0.0.1", "And nobody else can."),
+)
+"""For `local`, and for a cluster whose master is on loopback."""
+
+LOCAL: Final = (
+    Setting("spark.pyspark.python", lambda _: sys.executable, "Tasks run in it, too.", "this interpreter"),
+    Setting(
+        "spark.driver.memory",
+        _memory,
+        "Python decodes outside the virtual machine, and the page cache wants memory, too.",
+        "a quarter of the machine, 1 to 4 GiB",
+    ),
+    Setting("spark.local.dir", lambda scratch: str(scratch / "local"), "What is shuffled goes away with the session.", "scratch"),
+    Setting(
+        "spark.sql.shuffle.partitions",
+        _partitions,
+        "Two hundred partitions of a small table are two hundred times nothing; adaptive execution merges what is left over.",
+        "twice the cores, at least 4",
+    ),
+)
+"""For `local` only."""
+
+CLUSTER: Final = (
+    Setting(
+        "spark.pyspark.python",
+        lambda _: os.environ.get("PYSPARK_PYTHON") or sys.executable,
+        "Executors run an interpreter at the same place; where theirs lies elsewhere, say so (see [cluster.md](cluster.md)).",
+        "`PYSPARK_PYTHON`, else this interpreter",
+    ),
+    Setting(
+        "spark.executorEnv.NUMBA_CACHE_DIR",
+        "numba-cache",
+        "Compiled scanners are kept in the executor's working folder: a home may not be writable. One that lasts saves compiling again.",
+    ),
+    Setting(
+        "spark.executor.memoryOverheadFactor",
+        "0.4",
+        "Decoding happens beside the virtual machine, and YARN and Kubernetes count that against the container.",
+    ),
+)
+"""For any master but `local`."""
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run in the driver."""
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def settings(master: str, scratch: Path) -> dict[str, str]:
+    """Name -> value, for a master."""
+    chosen = [*SESSION, *EVERYWHERE, *(LOCAL if is_local(master) else CLUSTER)]
+    if is_local(master) or any(f"//{host}:" in master for host in ("127.0.0.1", "localhost")):
+        chosen += LOOPBACK
+    return {one.name: one.value if isinstance(one.value, str) else one.value(scratch) for one in chosen}

@@ -1,0 +1,24 @@
+"""What a lake says, as one hash for each table: over all rows and columns, in an order that does not depend on how they were written."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from wirelake.lake import snapshot
+from wirelake.lake.catalog import TABLES
+from wirelake.lake.snapshot import Snapshot
+
+LEFT_OUT = frozenset({"runs"})
+"""Tables that tell of runs, not of captures."""
+
+
+def hashes(lake: Path, seen: Snapshot | None = None) -> dict[str, str]:
+    """Table name -> hash of its rows, as a reader sees them now or saw them in a snapshot."""
+    seen = seen or snapshot.current(lake)
+    found = {}
+    for name, table in TABLES.items():
+        if name not in LEFT_OUT:
+            rows = sorted(repr(sorted(row.items())) for row in seen.dataset(table).to_table().to_pylist())
+            found[name] = hashlib.sha256("\n".join([*table.schema.names, *rows]).encode()).hexdigest()
+    return found

@@ -1,0 +1,17 @@
+"""Exactly once: an ingest that is killed anywhere and done again leaves what one quiet ingest leaves. `make soak` runs more schedules."""
+
+import pytest
+from tests.lake.kills import run, scene
+
+pytestmark = pytest.mark.timeout(600)  # every schedule starts Spark two or three times
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory):
+    return scene(tmp_path_factory.mktemp("kills"))
+
+
+# Between them: Spark dies with its driver or lives on, while it decodes and while it builds, once and twice.
+@pytest.mark.parametrize("seed", [3, 7, 21])
+def test_whatever_is_killed_when_the_lake_comes_out_the_same(quiet, tmp_path, seed):
+    print(run(quiet, seed, tmp_path))
