@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.capture.blocks import PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
+from wirelake.capture.blocks import OFFSET_MASK, PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
 from wirelake.errors import LakeError
 from wirelake.lake.tables import ledger
 
-__all__ = ["OFFSET_MASK", "Books", "Entry", "Extent", "Where", "balance", "merge", "rows"]
+__all__ = ["Books", "Entry", "Extent", "Where", "balance", "merge", "rows"]
 
 Array = np.ndarray[Any, Any]
-
-OFFSET_MASK: Final = (1 << SOURCE_SHIFT) - 1
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -113,10 +111,12 @@ class Books:
             number = 0 if len(spans) == 1 else bisect_right(spans, at, key=lambda span: span.at) - 1
             self._add(where, number, category, reason, size, items)
 
-    def spread(self, where: Where, category: str, reason: str, pieces: Array, starts: Array, lengths: Array) -> None:
-        """Account for messages of a speech, each where its bytes are."""
+    def spread(
+        self, where: Where, category: str, reason: str, pieces: Array, starts: Array, lengths: Array, *, counted: bool = True
+    ) -> None:
+        """Account for messages of a speech, each where its bytes are; where it is chance how many there are, they are not counted."""
         if len(where.spans) == 1:
-            self._add(where, 0, category, reason, int(lengths.sum()), len(lengths))
+            self._add(where, 0, category, reason, int(lengths.sum()), len(lengths) * counted)
             return
         begins = np.array([span.at for span in where.spans])
         spans = np.searchsorted(begins, pieces[:, PIECE_OFFSET], side="right") - 1
@@ -126,7 +126,7 @@ class Books:
         whole = changes[head] == changes[tail]
         sums, items = np.zeros(len(begins), np.int64), np.zeros(len(begins), np.int64)
         np.add.at(sums, spans[head[whole]], lengths[whole])
-        np.add.at(items, spans[head], 1)
+        np.add.at(items, spans[head], int(counted))
         for index in np.flatnonzero(~whole):
             inside = slice(int(head[index]), int(tail[index]) + 1)
             edges = np.append(np.maximum(pieces[inside, PIECE_START], starts[index]), starts[index] + lengths[index])
