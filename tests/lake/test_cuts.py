@@ -15,7 +15,8 @@ from tests.protocols.test_websocket import REQUEST, RESPONSE, frame
 from tests.protocols.yamp import speech as yamp
 
 from wirelake import protocols
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 from wirelake.capture.recording import Recorder
 from wirelake.lake.catalog import SILVER, TABLES
 from wirelake.lake.decode import DecodeOptions, Decoder

@@ -93,7 +93,8 @@ def test_a_serializer_is_known_in_the_next_block_to_whoever_greeted_with_it(tmp_
     from tests.protocols.yamp import speech
 
     from wirelake import protocols
-    from wirelake.capture.reader import identify, read
+    from wirelake.capture.identity import identify
+    from wirelake.capture.reader import read
     from wirelake.capture.recording import Recorder
     from wirelake.lake.decode import DecodeOptions, Decoder
 

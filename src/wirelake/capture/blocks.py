@@ -93,6 +93,8 @@ class Span(msgspec.Struct, frozen=True):
     at: int
     """Where it begins; see `place`."""
     length: int
+    mark: bytes = b""
+    """What the last bytes before its end say, where somebody may want to know; see `identity.py`."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from wirelake.capture.containers import restore
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import Bytes, open_source
 from wirelake.capture.fragments import REACH
+from wirelake.capture.identity import mark
 from wirelake.capture.parcels import Packer, Parcel
 from wirelake.capture.reader import account_packing, account_records, walk_split
 from wirelake.capture.recorded import Recorded
@@ -73,6 +74,7 @@ def works(source: Source, splits: list[Split], rank: int = 0) -> list[Work]:
     splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
     spans = [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]
+    spans[-1] = msgspec.structs.replace(spans[-1], mark=mark(source, source.size))
     made = []
     for number, split in enumerate(splits):
         near = number

@@ -30,7 +30,8 @@ from pyspark.sql.types import StructType
 
 from wirelake import protocols
 from wirelake.capture.blocks import Flow
-from wirelake.capture.files import identify, open_source
+from wirelake.capture.files import open_source
+from wirelake.capture.identity import identify
 from wirelake.capture.interest import EVERYTHING, Interest
 from wirelake.capture.packets import (
     ACKNOWLEDGED,

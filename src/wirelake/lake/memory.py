@@ -122,7 +122,7 @@ class Memory:
         there = {span.at for span in self.spans}
         for span in spans:
             if moved(span.at) not in there:
-                insort(self.spans, Span(moved(span.at), span.length), key=lambda one: one.at)
+                insort(self.spans, msgspec.structs.replace(span, at=moved(span.at)), key=lambda one: one.at)
         if (numbers == np.arange(len(numbers))).all():
             return block
         return Block(
@@ -148,7 +148,9 @@ class Memory:
         numbers[kept] = np.arange(len(kept))
         self.sources = [self.sources[number] for number in kept.tolist()]
         old = [self.spans[number] for number in spans]
-        self.spans = [Span(int(numbers[one.at >> SOURCE_SHIFT]) << SOURCE_SHIFT | one.at & OFFSET_MASK, one.length) for one in old]
+        self.spans = [
+            msgspec.structs.replace(one, at=int(numbers[one.at >> SOURCE_SHIFT]) << SOURCE_SHIFT | one.at & OFFSET_MASK) for one in old
+        ]
         for waits in self._waiting():
             waits.pieces = _moved(waits.pieces, numbers)
 

@@ -10,7 +10,7 @@ It refuses to know what is in packets, and who runs the tasks: a function that c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +25,7 @@ from wirelake.capture.records import KIND, LINK, RECORD_PACKET, TS
 from wirelake.capture.shipping import Work, works
 from wirelake.capture.splits import Claim, Split, Stretch, claim, cut, settle
 from wirelake.capture.tally import Tally
-from wirelake.capture.walking import Spoilt, Walk, Window
+from wirelake.capture.walking import EVERYTHING, Spoilt, Walk, Window
 from wirelake.lake.reading import remembers
 from wirelake.protocols.kernel import use_compiled
 
@@ -86,23 +86,48 @@ def _stands_alone(source: Source, step: Window, packets: np.ndarray[Any, Any]) -
     return block is None or not any(remembers(flow.protocol) for flow in block.flows)
 
 
+def _rest(at: int, told: Claim) -> Split:
+    """What comes after a place, given what walking up to it told; what was unfinished there has been given up."""
+    return Split(at, EVERYTHING, told.after, (at, told.after))
+
+
 def claim_here(one: Cut) -> Claim:
     """Walk a stretch in this process."""
     use_compiled()
     return claim(one.source, one.stretch)
 
 
-def plan(sources: Iterable[Source], claims: Callable[[list[Cut]], list[Claim]], parallelism: int, split_bytes: int = SPLIT_BYTES) -> Plan:
-    """Who reads what; `claims` has stretches walked, wherever that is best done."""
+def plan(
+    sources: Iterable[Source],
+    claims: Callable[[list[Cut]], list[Claim]],
+    parallelism: int,
+    split_bytes: int = SPLIT_BYTES,
+    *,
+    read: Mapping[bytes, int] | None = None,
+) -> Plan:
+    """Who reads what; `claims` has stretches walked, wherever that is best done. What was `read` of a source before is not read again."""
+    before = read or {}
     looks = sorted(map(_look, sources), key=lambda look: (look.begins, look.source.path))
-    stretches = [Cut(look.source, one) for look in looks if look.source.size >= 2 * split_bytes for one in cut(look.source, split_bytes)]
+    stretches = [
+        Cut(look.source, one)
+        for look in looks
+        for one in (
+            [Stretch(0, before[look.source.id])]
+            if look.source.id in before
+            else cut(look.source, split_bytes)
+            if look.source.size >= 2 * split_bytes
+            else []
+        )
+    ]
     claimed: dict[bytes, list[Claim]] = {}
     for one, told in zip(stretches, claims(stretches) if stretches else [], strict=True):
         claimed.setdefault(one.source.id, []).append(told)
     direct: list[Work] = []
     dealt: list[Work] = []
     for rank, look in enumerate(looks):
-        splits: list[Split] = settle(look.source, claimed.get(look.source.id, ()))
+        claimed_of = claimed.get(look.source.id, [])
+        begun = before.get(look.source.id)
+        splits = settle(look.source, claimed_of) if begun is None else [_rest(begun, claimed_of[0])]
         (direct if look.stands_alone else dealt).extend(works(look.source, splits, rank))
     size = sum(work.size for work in dealt)
     buckets = max(size // BUCKET_BYTES, min(parallelism, size // SMALL_BYTES), 1)
