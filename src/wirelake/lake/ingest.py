@@ -21,16 +21,16 @@ import msgspec
 
 from wirelake import protocols
 from wirelake.capture.blocks import Source
-from wirelake.capture.reader import identify
+from wirelake.capture.identity import Known, identify, mark
 from wirelake.capture.splits import Claim
 from wirelake.errors import CaptureError, LakeError
 from wirelake.lake import delta, gold, journal, planning, snapshot
 from wirelake.lake.catalog import SILVER, TABLES
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.listing import expand, lake_folder
+from wirelake.lake.positions import positions
 from wirelake.lake.recovery import recover
 from wirelake.lake.spark import is_connect, suited
-from wirelake.lake.tables import ledger
 from wirelake.lake.tables.exchanges import LATE_SECONDS
 
 if TYPE_CHECKING:
@@ -79,24 +79,26 @@ class IngestResult(msgspec.Struct, frozen=True):
 
 class _Plan(msgspec.Struct):
     fresh: list[Source] = []
+    read: dict[bytes, int] = {}
+    """How far those of them were read before that have grown since."""
     skipped: list[str] = []
     changed: list[str] = []
 
 
 def _plan(lake: Path, paths: Iterable[str]) -> _Plan:
     """Sort files by what the ledger says of them: content counts, not names."""
-    rows = delta.dataset(lake, ledger.TABLE).to_table(columns=["source", "source_id", "source_size"])
-    known = set(zip(rows["source_id"].to_pylist(), rows["source_size"].to_pylist(), strict=True))
-    names = set(rows["source"].to_pylist())
+    known = positions(lake)
     plan = _Plan()
-    for source in map(identify, paths):
-        if (source.id, source.size) in known:
-            plan.skipped.append(source.path)
-        elif source.path in names:
-            plan.changed.append(source.path)
+    for found in map(identify, paths):
+        told = known.place(found)
+        if told.is_other:
+            plan.changed.append(found.path)
+        elif told.is_known and told.end == found.size:
+            plan.skipped.append(found.path)
         else:
-            known.add((source.id, source.size))
-            plan.fresh.append(source)
+            plan.fresh.append(told.source)
+            plan.read |= {told.source.id: told.end} if told.end else {}
+            known.add(Known(told.source, found.size, mark(found, found.size)))
     return plan
 
 
@@ -130,7 +132,7 @@ def ingest(
         plan = _plan(root, found)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         if plan.fresh:
-            batch, counts = _run(spark, root, plan.fresh, options or DecodeOptions(), dict(ports or protocols.ports()), keys, progress)
+            batch, counts = _run(spark, root, plan, options or DecodeOptions(), dict(ports or protocols.ports()), keys, progress)
         total = len(gold.stale(root, keys))
         steps = iter(range(total))
         built = gold.refresh(
@@ -142,7 +144,7 @@ def ingest(
     return IngestResult(
         batch=batch,
         files=len(plan.fresh),
-        bytes=sum(source.size for source in plan.fresh),
+        bytes=sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh),
         messages=counts["messages"],
         quarantined=counts["quarantine"],
         skipped=tuple(plan.skipped),
@@ -156,7 +158,7 @@ def ingest(
 def _run(
     spark: SparkSession,
     lake: Path,
-    sources: list[Source],
+    todo: _Plan,
     options: DecodeOptions,
     ports: dict[int, str],
     keys: TrustStore | None,
@@ -166,7 +168,7 @@ def _run(
     from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
-    begun = journal.begin(lake, batch, sources, uuid.uuid4().hex)
+    begun = journal.begin(lake, batch, todo.fresh, todo.read, uuid.uuid4().hex)
     spark.dataSource.register(writer.sink_with(keys))
     context = None if is_connect(spark) else spark.sparkContext
 
@@ -178,7 +180,7 @@ def _run(
     spark.addTag(begun.attempt)
     try:
         with _plainly(lake), _watched(spark, progress):
-            plan = planning.plan(sources, claims, context.defaultParallelism if context else 1)
+            plan = planning.plan(todo.fresh, claims, context.defaultParallelism if context else 1, read=todo.read)
             told = {"lake": str(lake), "batch": str(batch), "attempt": begun.attempt, "decode": _json(options), "ports": _json(ports)}
             source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
     except BaseException as error:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -29,7 +29,7 @@ from wirelake.lake.delta import File
 
 __all__ = ["FOLDER", "FORMAT", "Pending", "begin", "check", "done", "fenced", "initialise", "locked", "pending", "prepare", "read", "write"]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the lake's layout that this code reads and writes."""
 
 FOLDER: Final = "_wirelake"
@@ -48,8 +48,14 @@ class Pending(msgspec.Struct, frozen=True):
     sources: list[Source]
     attempt: str = ""
     """Which attempt it is: numbers of batches that were given up are used again."""
+    read: list[int] = []
+    """How far each source was read before; none if none was."""
     files: dict[str, list[File]] | None = None
     """Table name -> the files to publish; None until the batch is prepared."""
+
+    def begins(self) -> dict[bytes, int]:
+        """Source id -> where reading goes on."""
+        return {source.id: at for source, at in zip(self.sources, self.read, strict=False)}
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -98,7 +104,12 @@ def check(lake: Path) -> bool:
     except msgspec.DecodeError as error:
         raise LakeError(f"{lake} is damaged: {FOLDER}/format.json does not say which version of a lake it is") from error
     if found > FORMAT:
-        raise LakeError(f"{lake} was made by a newer wirelake (lake format {found}, this one reads up to {FORMAT}): upgrade wirelake")
+        raise LakeError(f"{lake} was made by a newer wirelake (lake format {found}, this one reads {FORMAT}): upgrade wirelake")
+    if found < FORMAT:
+        raise LakeError(
+            f"{lake} was made by an older wirelake (lake format {found}, this one reads {FORMAT}), which knew files in another way: "
+            "ingest its sources into a new folder, or go on with the older version"
+        )
     return True
 
 
@@ -143,9 +154,9 @@ def fenced(lake: Path) -> Iterator[None]:
         yield
 
 
-def begin(lake: Path, batch: int, sources: list[Source], attempt: str = "") -> Pending:
-    """First step: write down what is going to be read."""
-    begun = Pending(batch, sources, attempt)
+def begin(lake: Path, batch: int, sources: list[Source], read: Mapping[bytes, int] | None = None, attempt: str = "") -> Pending:
+    """First step: write down what is going to be read, and how far it was read before."""
+    begun = Pending(batch, sources, attempt, [(read or {}).get(source.id, 0) for source in sources])
     write(lake, _PENDING, msgspec.json.encode(begun))
     return begun
 
