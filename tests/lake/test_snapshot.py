@@ -6,7 +6,7 @@ import pytest
 from tests.lake.hashing import hashes
 from tests.lake.test_ingest import TALK, blocks, fresh_lake
 
-from wirelake.capture.reader import identify
+from wirelake.capture.identity import identify
 from wirelake.errors import LakeError
 from wirelake.explore.query import query
 from wirelake.lake import delta, journal, recovery, snapshot

@@ -7,7 +7,8 @@ from tests.peers.world import run
 
 from wirelake import protocols
 from wirelake.capture.blocks import RUN_START, RUN_STOP, RUN_TO_SERVER
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 from wirelake.capture.recording import Recorder
 from wirelake.peers.wolpertinger import Live, connect, serve
 
