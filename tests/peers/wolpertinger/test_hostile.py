@@ -149,7 +149,8 @@ def test_a_flood_of_calls_is_read_no_faster_than_it_is_worked_on():
                 await may.wait()
                 return True
 
-        async with serve(ANY, Slow, live=Live(max_in_flight=10)) as server, raw_client(server.address) as raw:
+        live = Live(max_in_flight=10, session=Options(max_calls=1_000_000))
+        async with serve(ANY, Slow, live=live) as server, raw_client(server.address) as raw:
             flood = b"".join(
                 line(number, called("Slow", "Wait", call_id=f"00000000-0000-0000-0000-{number:012}")) for number in range(1, 20_000)
             )

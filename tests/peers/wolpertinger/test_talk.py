@@ -141,12 +141,43 @@ def test_large_values_travel_in_fragments():
     run(main)
 
 
-def test_many_at_the_same_time_and_more_than_may_be_on_their_way():
+def test_many_at_the_same_time_and_no_more_than_may_be_on_their_way():
     async def main():
-        live = Live(max_calls=16)
-        async with serve(ANY, Shop) as server, connect(server.address, live=live) as peer:
-            answers = await asyncio.gather(*(peer.Shop.Slowly(f"{number:04}") for number in range(300)))
-            assert answers == [f"{number:04}"[::-1] for number in range(300)]
+        now, most = 0, 0
+
+        class Busy:
+            @method(trust=0)
+            async def Work(self, number: int) -> int:  # noqa: N802
+                nonlocal now, most
+                now += 1
+                most = max(most, now)
+                await asyncio.sleep(0.001)
+                now -= 1
+                return number
+
+        async with serve(ANY, Busy) as server, connect(server.address, live=Live(max_calls=16)) as peer:
+            assert await asyncio.gather(*(peer.Busy.Work(number) for number in range(300))) == list(range(300))
+        assert 1 < most <= 16
+
+    run(main)
+
+
+def test_a_confirmation_travels_with_what_is_said_next():
+    async def main():
+        async with two_peers(Live(), Live(components=(Demo, Shop))) as ends:
+            peer, writes = ends[0], [0, 0]
+            for place, end in enumerate(ends):
+
+                def send(data, place=place, plain=end.stream.send):
+                    writes[place] += 1
+                    plain(data)
+
+                end.stream.send = send
+            for number in range(20):
+                assert await peer.Demo.Add(number, 1) == number + 1
+                assert await peer.Shop.Slowly("ab") == "ba"
+            assert writes[0] == 40, "a result goes with the next call"
+            assert writes[1] <= 62, "a result goes with the response, unless that takes a turn more"
 
     run(main)
 
@@ -188,6 +219,7 @@ def test_what_is_called_while_the_caller_gives_up_is_forgotten():
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
+            assert peer._session.pending == 0
             may.set()
             assert await peer.Demo.Add(1, 2) == 3
 

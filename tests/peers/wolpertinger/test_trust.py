@@ -17,6 +17,7 @@ from wirelake.protocols.wolpertinger.options import Options
 ADA = {"user": "Ada", "password": USERS["ada"]}
 OURS = Live(session=Options(cluster_key=KEY), components=(Shop,))
 THEIRS = Live(session=SERVER, components=(Shop,))
+THEIRS_ALONE = Live(session=SERVER)
 
 
 async def levels(peer):
@@ -136,15 +137,29 @@ def test_guesses_are_counted_over_all_connections_of_an_address():
     run(main)
 
 
+def test_a_server_counts_guesses_unless_it_is_told_how():
+    async def main():
+        async with serve(ANY, Shop, live=THEIRS_ALONE) as server, connect(server.address) as one, connect(server.address) as two:
+            for peer in (one, two):
+                assert await peer.Shop.testMethod1("x", False) == "x"
+            (attempts,) = {id(peer.live.attempts) for peer in server.peers}
+            assert attempts != id(None)
+
+    run(main)
+
+
 def test_a_reset_takes_all_trust_and_the_connection_lives_on():
     async def main():
-        begun = asyncio.Event()
+        begun, stopped = asyncio.Event(), asyncio.Event()
 
         class Slow:
             @method(trust=0)
             async def Wait(self) -> bool:  # noqa: N802
                 begun.set()
-                await asyncio.Event().wait()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    stopped.set()
                 return True
 
         live = Live(session=SERVER, components=(Shop, Slow))
@@ -158,6 +173,7 @@ def test_a_reset_takes_all_trust_and_the_connection_lives_on():
             happened = await anext(resets)
             assert isinstance(happened.event, WasReset)
             assert not happened.event.here
+            await stopped.wait()
             assert (one.standing.held, two.standing.granted, two.standing.encrypted) == (0, 0, False)
             assert await levels(one) == [0]
             await one.authenticate(3)
