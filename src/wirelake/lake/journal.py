@@ -20,10 +20,26 @@ from typing import Final
 import msgspec
 
 from wirelake.capture.blocks import Source
+from wirelake.capture.following import Offset
 from wirelake.errors import LakeError
 from wirelake.lake.delta import File
 
-__all__ = ["FORMAT", "Pending", "begin", "check", "done", "initialise", "locked", "pending", "prepare"]
+__all__ = [
+    "FORMAT",
+    "Following",
+    "Pending",
+    "Waiting",
+    "begin",
+    "check",
+    "done",
+    "following",
+    "initialise",
+    "locked",
+    "memories",
+    "pending",
+    "prepare",
+    "remember",
+]
 
 FORMAT: Final = 2
 """The version of the lake's layout that this code reads and writes."""
@@ -35,6 +51,26 @@ class _Format(msgspec.Struct):
     version: int
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """Bytes of a span that were read and wait for what comes next."""
+
+    source: Source
+    offset: int
+    length: int
+    bytes: int
+
+
+class Following(msgspec.Struct, frozen=True):
+    """What following a folder goes on with: it is published with the rows that led to it."""
+
+    offset: Offset
+    buckets: int
+    """Connections are dealt into so many buckets, each with a memory of its own."""
+    memories: dict[str, str] = {}
+    """Bucket -> the file in which its memory is."""
+    waiting: list[Waiting] = []
+
+
 class Pending(msgspec.Struct, frozen=True):
     """The batch that is under way."""
 
@@ -44,6 +80,8 @@ class Pending(msgspec.Struct, frozen=True):
     """How far each source was read before; none if none was."""
     files: dict[str, list[File]] | None = None
     """Table name -> the files to publish; None until the batch is prepared."""
+    following: Following | None = None
+    """What following goes on with when they are published, if this is a portion of it."""
 
     def begins(self) -> dict[bytes, int]:
         """Source id -> where reading goes on."""
@@ -131,12 +169,12 @@ def begin(lake: Path, batch: int, sources: list[Source], read: Mapping[bytes, in
     return begun
 
 
-def prepare(lake: Path, files: dict[str, list[File]]) -> Pending:
+def prepare(lake: Path, files: dict[str, list[File]], following: Following | None = None) -> Pending:
     """Second step: write down what is going to be published. From here on the batch will be finished, whatever happens."""
     begun = pending(lake)
     if begun is None:
         raise LakeError(f"{lake}: no batch is under way")
-    prepared = msgspec.structs.replace(begun, files=files)
+    prepared = msgspec.structs.replace(begun, files=files, following=following)
     _write(lake / _FOLDER / "pending.json", msgspec.json.encode(prepared))
     return prepared
 
@@ -151,6 +189,32 @@ def pending(lake: Path) -> Pending | None:
         return msgspec.json.decode(content, type=Pending)
     except msgspec.DecodeError as error:
         raise LakeError(f"{lake} is damaged: {_FOLDER}/pending.json cannot be read: {error}") from error
+
+
+def remember(lake: Path, following: Following) -> None:
+    """Go on from here from now on; memories that are not of it are removed."""
+    _write(lake / _FOLDER / "following.json", msgspec.json.encode(following))
+    kept = set(following.memories.values())
+    for path in memories(lake).glob("*"):
+        if path.name not in kept:
+            path.unlink(missing_ok=True)
+
+
+def following(lake: Path) -> Following | None:
+    """What following goes on with; None if nothing was ever followed."""
+    try:
+        content = (lake / _FOLDER / "following.json").read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(content, type=Following)
+    except msgspec.DecodeError as error:
+        raise LakeError(f"{lake} is damaged: {_FOLDER}/following.json cannot be read: {error}") from error
+
+
+def memories(lake: Path) -> Path:
+    """The folder of memories."""
+    return lake / _FOLDER / "memory"
 
 
 def done(lake: Path) -> None:
