@@ -129,6 +129,8 @@ class FlowEvent(msgspec.Struct, frozen=True):
     by: str
     """`client`, `server`, or empty when that is not known."""
     detail: str = ""
+    after: int = 0
+    """How far the block's data was when it happened."""
 
 
 class Account(msgspec.Struct, frozen=True):

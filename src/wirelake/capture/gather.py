@@ -57,7 +57,7 @@ class Gathering:
 
     def event(self, flow: Flow, ts: int, offset: int, what: str, by: str) -> None:
         """Note something that happened to a flow."""
-        self._events.append(FlowEvent(self._flows.setdefault(flow, len(self._flows)), ts, offset, what, by))
+        self._events.append(FlowEvent(self._flows.setdefault(flow, len(self._flows)), ts, offset, what, by, after=self._size))
 
     def take(self, source: Source) -> Block | None:
         """What was gathered as a block, leaving nothing; None when there was nothing."""

@@ -17,10 +17,10 @@ import msgspec
 
 from wirelake.capture.blocks import Source
 from wirelake.capture.files import Bytes, Packed, measure, open_plain, open_source
-from wirelake.capture.records import KIND, LENGTH, RECORD_PACKET, START
+from wirelake.capture.records import KIND, LENGTH, RECORD_PACKET, START, TS
 from wirelake.capture.walking import Spoilt, Walk
 
-__all__ = ["BEGINNING", "Known", "Place", "identify", "mark", "namesake", "place"]
+__all__ = ["BEGINNING", "Beginning", "Known", "Place", "beginning", "identify", "mark", "namesake", "place"]
 
 BEGINNING: Final = 64 << 10
 """Bytes at the start of a file that are looked at for its first packet, and at each end of one that has none there."""
@@ -50,16 +50,23 @@ def identify(path: str | os.PathLike[str]) -> Source:
     """Name a file by its beginning, or by its content if it has none; one that cannot be read raises CaptureError."""
     name, size = measure(path)
     source = Source(name, b"", size)
-    with open_plain(source) as plain:
-        beginning = _beginning(source)
-        if beginning is None:
-            first, last = plain.window(0, BEGINNING), plain.window(max(0, size - BEGINNING), BEGINNING)
-            beginning = size.to_bytes(8, "big") + first + last
-    return Source(name, blake2b(beginning, digest_size=_ID_SIZE).digest(), size)
+    if begins := beginning(source):
+        told = begins.data
+    else:
+        with open_plain(source) as plain:
+            told = size.to_bytes(8, "big") + plain.window(0, BEGINNING) + plain.window(max(0, size - BEGINNING), BEGINNING)
+    return Source(name, blake2b(told, digest_size=_ID_SIZE).digest(), size)
 
 
-def _beginning(source: Source) -> bytes | None:
-    """Everything up to the end of the first packet; None if there is none near the start."""
+class Beginning(msgspec.Struct, frozen=True):
+    """Everything of a capture up to the end of its first packet, and the time of that."""
+
+    data: bytes
+    ts: int
+
+
+def beginning(source: Source) -> Beginning | None:
+    """How a file begins; None if it is packed, or has no packet near its start."""
     with open_source(source) as file:
         if isinstance(file, Packed):
             return None
@@ -70,7 +77,7 @@ def _beginning(source: Source) -> bytes | None:
             packets = step.rows[step.rows[:, KIND] == RECORD_PACKET]
             if len(packets):
                 end = step.base + int(packets[0, START] + packets[0, LENGTH])
-                return file.window(0, min(end, 2 * BEGINNING))
+                return Beginning(file.window(0, min(end, 2 * BEGINNING)), int(packets[0, TS]))
     return None
 
 

@@ -60,7 +60,7 @@ def walk_split(source: Source, file: Bytes, split: Split | None, window: int = W
     if split is None:
         return Walk(source.path, file, window=window)
     container = restore(split.known) if split.known else None
-    return Walk(source.path, file, at=split.begin, stop=split.end, container=container, window=window)
+    return Walk(source.path, file, at=split.begin, stop=split.end, container=container, window=window, growing=split.growing)
 
 
 def account_records(step: Window, tally: Tally) -> np.ndarray[Any, Any]:

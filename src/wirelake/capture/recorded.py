@@ -152,7 +152,8 @@ class Recorded:
         happened = np.array([bool(m.event) and m.flow is not None for m in meanings], np.bool_)[numbers]
         for record, number in zip(records[happened].tolist(), numbers[happened].tolist(), strict=True):
             meaning = meanings[number]
-            events.append(FlowEvent(int(flow_of[number]), record[TS], base + record[START], meaning.event, meaning.by, meaning.detail))
+            told = (meaning.event, meaning.by, meaning.detail, record[START])
+            events.append(FlowEvent(int(flow_of[number]), record[TS], base + record[START], *told))
         return Block(source, memoryview(window)[:used], runs, pieces, list(flows), events)
 
     def _meaning(self, tags: bytes) -> Meaning:

@@ -39,6 +39,7 @@ from wirelake.capture.records import KIND, LINK, RECORD_PACKET
 from wirelake.capture.splits import Split
 from wirelake.capture.tally import Tally
 from wirelake.capture.walking import EVERYTHING, WINDOW, Spoilt, Walk
+from wirelake.errors import CaptureError
 
 __all__ = ["Dealt", "Work", "deal", "ship", "works"]
 
@@ -118,6 +119,8 @@ def ship(
                 if not exported.all():
                     yield from packer.window(step.base, step.data, packets[~exported])
             yield from _complete(work, block, tally)
+        if walk.at != split.end and split.growing:
+            raise CaptureError(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
         packer.finish(walk.at, is_last=work.is_last)
         account_packing(file, tally)
         yield from _complete(work, None, tally, always=True)
@@ -143,7 +146,14 @@ def deal(block: Block, dealt: Collection[str], buckets: int) -> tuple[Block, dic
         mine = block.pieces[of_runs == bucket]  # one record is one run and one piece
         pieces[:, PIECE_START], pieces[:, PIECE_OFFSET], pieces[:, PIECE_TS] = runs[:, RUN_START], mine[:, PIECE_OFFSET], mine[:, PIECE_TS]
         chunks = [data[start:stop] for start, stop in old[:, : RUN_STOP + 1].tolist()]
-        events = [msgspec.structs.replace(one, flow=int(numbers[one.flow])) for one in block.events if targets[one.flow] == bucket]
+        sizes = np.concatenate(([0], runs[:, RUN_STOP]))
+        events = [
+            msgspec.structs.replace(
+                one, flow=int(numbers[one.flow]), after=int(sizes[np.searchsorted(old[:, RUN_START], one.after, side="left")])
+            )
+            for one in block.events
+            if targets[one.flow] == bucket
+        ]
         body = np.concatenate(chunks).tobytes() if chunks else b""
         sent[bucket] = Block(block.source, body, runs, pieces, [block.flows[flow] for flow in flows.tolist()], events, spans=block.spans)
     stays = of_runs < 0

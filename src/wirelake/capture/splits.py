@@ -42,6 +42,8 @@ class Split(msgspec.Struct, frozen=True):
     """None at the start of the source."""
     warm: tuple[int, Known | None] = (0, None)
     """A place some way before the beginning, and what is known there: where to look for what is not finished at the beginning."""
+    growing: bool = False
+    """Whether more of the source may come: then it ends exactly where it was found to."""
 
 
 class Stretch(msgspec.Struct, frozen=True):

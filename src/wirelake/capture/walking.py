@@ -2,7 +2,7 @@
 
 Where records stop making sense, it looks for the next place where they certainly begin (`Container.find`), and gives what lies between as
 spoilt. A walk ends before the first record that begins at or after its end: the next walk begins there. The same source gives the same
-records whatever the size of windows.
+records whatever the size of windows. A source that is still growing is walked as far as nothing that may come can change what is found.
 
 It refuses to know containers, packets, and what becomes of records.
 """
@@ -55,7 +55,15 @@ class Walk:
     """One walk over one source; `at` is where it is, `container` what it reads."""
 
     def __init__(
-        self, path: str, file: Bytes, *, at: int = 0, stop: int = EVERYTHING, container: Container | None = None, window: int = WINDOW
+        self,
+        path: str,
+        file: Bytes,
+        *,
+        at: int = 0,
+        stop: int = EVERYTHING,
+        container: Container | None = None,
+        window: int = WINDOW,
+        growing: bool = False,
     ) -> None:
         self.at = at
         self.container = container
@@ -63,6 +71,7 @@ class Walk:
         self._file = file
         self.stop = stop
         self._window = window
+        self._growing = growing
 
     def on(self, stop: int) -> Walk:
         """Go on to another end."""
@@ -72,7 +81,8 @@ class Walk:
     def steps(self) -> Iterator[Window | Spoilt]:
         """Everything from `at` to the end, in order and without holes."""
         if self.container is None and not self._recognise():
-            yield from self._rest()
+            if not self._growing:
+                yield from self._rest()
             return
         rows = np.empty((ROWS, RECORD_COLUMNS), np.int64)
         want = self._window
@@ -87,6 +97,8 @@ class Walk:
                 continue
             elif end > 0 and end > len(data) and not self._file.is_end(self.at + len(data)):
                 want = end  # one record longer than a window
+            elif self._growing and (end > 0 or not self._is_decidable()):
+                return  # the rest of it may come yet
             else:
                 yield from self._skip(self.container, FAULTS.get(end, CUT_SHORT))
 
@@ -109,15 +121,19 @@ class Walk:
         first = 1
         while True:
             data = self._file.window(self.at, 2 * LOOK_AHEAD)
-            is_end = self._file.is_end(self.at + len(data))
+            is_end = self._file.is_end(self.at + len(data)) and not self._growing
             place, decided = container.find(array(data), first, is_end)
             used = place if place >= 0 else decided
             if used:
                 base, self.at = self.at, self.at + used
                 yield Spoilt(base, data[:used], container.layer, reason)
-            if place >= 0 or is_end:
+            if place >= 0 or is_end or (self._growing and not self._is_decidable()):
                 return
             first = 0
+
+    def _is_decidable(self) -> bool:
+        """Whether there is as much to look at as is looked at together."""
+        return not self._file.is_end(self.at + 2 * LOOK_AHEAD - 1)
 
 
 def begin(file: Bytes, at: int, container: Container) -> int | None:

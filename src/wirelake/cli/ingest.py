@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import settings_of, spark_flags, spark_settings
+from wirelake.cli.following import run_follow
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
@@ -41,7 +43,33 @@ __all__ = ["ingest", "run_ingest"]
 @click.option(
     "--late", "late", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds after which an answer counts as late."
 )
+@click.option("--follow", "folder", type=click.Path(path_type=Path), help="Read the captures of this folder as they grow, until Ctrl-C.")
+@click.option("--once", "once", is_flag=True, help="With --follow: read what is there, as if nothing more came, and stop.")
+@click.option(
+    "--every", "every", type=click.FloatRange(min=0), default=1.0, show_default=True, help="With --follow: seconds between two looks."
+)
+@click.option("--max-files", "max_files", type=click.IntRange(min=0), default=0, help="With --follow: files read at a time; 0 is no limit.")
+@click.option("--max-bytes", "max_bytes", type=click.IntRange(min=0), default=0, help="With --follow: bytes read at a time; 0 is no limit.")
+@click.option(
+    "--settle",
+    "settle",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="With --follow: seconds without a change after which nothing more is expected of a file.",
+)
+@click.option(
+    "--gold-every",
+    "gold_every",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="With --follow: seconds between two times that gold tables are brought up to date; 0: only at the end.",
+)
+@click.pass_context
 def ingest(
+    context: click.Context,
+    /,
     lake: Path,
     paths: tuple[str, ...],
     port: tuple[str, ...],
@@ -50,6 +78,8 @@ def ingest(
     conf: tuple[str, ...],
     settings: tuple[str, ...],
     late: float,
+    folder: Path | None,
+    **how: float,
 ) -> int:
     """Read captures and recordings into the tables of a lake, with Spark.
 
@@ -59,19 +89,29 @@ def ingest(
            here, or elsewhere if fsspec reaches it (s3://…).
 
     What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone. With
-    --keys all packets in the lake are judged anew, and PATHS may be left out.
+    --keys all packets in the lake are judged anew, and PATHS may be left out. With --follow there are no PATHS: files of that folder are
+    read as they grow, come and go.
     """
-    if not paths and keys is None:
-        raise UsageError("name captures to read, or keys to verify with")
+    said = [name for name in how if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if folder is None and said:
+        raise UsageError(f"--{said[0].replace('_', '-')} says how to follow a folder: name it with --follow")
+    if folder is not None and paths:
+        raise UsageError("either captures to read or a folder to --follow")
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"--follow {folder}: there is no such folder")
+    if folder is None and not paths and keys is None:
+        raise UsageError("name captures to read, or a folder to --follow, or keys to verify with")
     store = None if keys is None else trust_file.load(keys)
     try:
         from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
     options = DecodeOptions(_limits(settings))
-    result = run_ingest(
-        lake, list(paths), master=master, conf=spark_settings(conf), ports=_ports(port), options=options, late=late, keys=store
-    )
+    told = {"conf": spark_settings(conf), "ports": _ports(port), "options": options, "late": late, "keys": store}
+    if folder is not None:
+        run_follow(lake, folder, how, master=master, **told)  # type: ignore[arg-type]  # the same names
+        return ExitCode.OK
+    result = run_ingest(lake, list(paths), master=master, **told)  # type: ignore[arg-type]  # the same names
     tell(result, lake)
     return ExitCode.FAILED if result.changed else ExitCode.OK
 

@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from wirelake.capture.blocks import OFFSET_MASK, PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
+from wirelake.capture.shipping import Work
 from wirelake.errors import LakeError
+from wirelake.lake.journal import Waiting
 from wirelake.lake.tables import ledger
 
-__all__ = ["Books", "Entry", "Extent", "Where", "balance", "merge", "rows"]
+__all__ = ["Books", "Entry", "Extent", "Where", "balance", "merge", "rows", "weigh"]
 
 Array = np.ndarray[Any, Any]
 
@@ -185,13 +187,51 @@ def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
 
 def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.RecordBatch:
     """The books of many tasks as one, of the batch of this number: rows of the same place and kind become one row."""
-    keys = [name for name in ledger.TABLE.schema.names if name not in ("bytes", "items")]
-    books = pa.Table.from_batches(batches, schema=ledger.TABLE.schema).group_by(keys).aggregate([("bytes", "sum"), ("items", "sum")])
-    books = books.rename_columns([name.removesuffix("_sum") for name in books.column_names])
-    books = books.drop_columns("batch").append_column("batch", pa.array([number] * len(books), pa.int64()))
+    keys = [name for name in ledger.TABLE.grain if name != "batch"]
+    # Of a source that grew, tasks may know different sizes, and only some the mark.
+    told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("mark", "max"), ("bytes", "sum"), ("items", "sum")]
+    books = pa.Table.from_batches(batches, schema=ledger.TABLE.schema).group_by(keys).aggregate(told)
+    books = books.rename_columns([name.removesuffix("_sum").removesuffix("_max") for name in books.column_names])
+    books = books.append_column("batch", pa.array([number] * len(books), pa.int64()))
     books = books.select(ledger.TABLE.schema.names)
     books = books.cast(ledger.TABLE.schema).sort_by([("source", "ascending"), ("offset", "ascending"), ("category", "ascending")])
     return books.combine_chunks().to_batches()[0] if len(books) else rows([])
+
+
+def weigh(works: Iterable[Work], books: pa.RecordBatch, before: Iterable[Waiting]) -> tuple[list[Entry], list[Waiting]]:
+    """What of the spans that were read waits for what comes next, as entries that make each span add up; and all that waits now.
+
+    A span that waited is accounted for by what was found of it since, less what no longer waits. Else LakeError.
+    """
+    found: dict[tuple[bytes, int], int] = {}
+    for row in books.select(["source_id", "offset", "bytes"]).to_pylist():
+        key = (row["source_id"], row["offset"])
+        found[key] = found.get(key, 0) + row["bytes"]
+    entries, waiting = [], []
+    marks = {(work.source.id, work.spans[-1].at): work.spans[-1].mark for work in works}
+    owed = [
+        Waiting(work.source, work.spans[-1].at, work.spans[-1].length, work.spans[-1].length) for work in works if work.spans[-1].length
+    ]
+    fresh = {(one.source.id, one.offset) for one in owed}
+    for one in (*owed, *before):
+        key = (one.source.id, one.offset)
+        told = found.pop(key, 0)
+        left = one.bytes - told
+        if left < 0 or (told and key not in fresh and not one.bytes):
+            raise LakeError(
+                f"{one.source.path}: the ledger accounts for {-left} bytes too many at byte {one.offset}; nothing was published"
+            )
+        change = left if key in fresh else -told
+        if change:
+            mark = marks.get(key, b"")
+            entries.append(Entry(one.source, one.offset, one.length, "waiting", "for what comes next", mark, change, 0))
+        if left:
+            waiting.append(Waiting(one.source, one.offset, one.length, left))
+    if strange := [key for key, told in found.items() if told]:
+        raise LakeError(
+            f"the ledger speaks of a source that was not read ({strange[0][0].hex()}, byte {strange[0][1]}); nothing was published"
+        )
+    return entries, waiting
 
 
 def balance(sources: Iterable[Source], books: pa.RecordBatch, begins: Mapping[bytes, int] | None = None) -> None:

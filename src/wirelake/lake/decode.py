@@ -256,16 +256,18 @@ class Decoder:
             self._add(connections.TABLE.name, rows.connected(self._where, noted))
 
     def _first_seen(self, block: Block) -> Iterator[tuple[int, int, int]]:
-        """(flow, time, place) of every flow of a block, once for each source: where it is first seen, by its bytes or by what happened."""
+        """(flow, time, place) of every flow of a block, once for each source: what came first of it, bytes or something that happened."""
         flows = np.array([event.flow for event in block.events], np.int64)
         times = np.array([event.ts for event in block.events], np.int64)
         places = np.array([event.offset for event in block.events], np.int64)
+        came = np.array([event.after for event in block.events], np.int64)
         if len(block.runs):
             run_of = np.searchsorted(block.runs[:, RUN_START], block.pieces[:, PIECE_START], side="right") - 1
             flows = np.concatenate((block.runs[run_of, RUN_FLOW], flows))
             times = np.concatenate((block.pieces[:, PIECE_TS], times))
             places = np.concatenate((block.pieces[:, PIECE_OFFSET], places))
-        order = np.argsort(places, kind="stable")
+            came = np.concatenate((block.pieces[:, PIECE_START] + 0.5, came))
+        order = np.argsort(came, kind="stable")
         sources = self._where.sources
         _, firsts = np.unique((flows * len(sources) + (places >> SOURCE_SHIFT))[order], return_index=True)
         for index in order[np.sort(firsts)].tolist():

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from wirelake.protocols.event_mesh.trust import TrustStore
 
-__all__ = ["IngestResult", "Progress", "ingest"]
+__all__ = ["IngestResult", "Progress", "ingest", "plainly"]
 
 _POLL_SECONDS: Final = 0.25
 
@@ -179,7 +179,7 @@ def _run(
 
     spark.addTag(begun.attempt)
     try:
-        with _plainly(lake), _watched(spark, progress):
+        with plainly(lake), _watched(spark, progress):
             plan = planning.plan(todo.fresh, claims, context.defaultParallelism if context else 1, read=todo.read)
             told = {"lake": str(lake), "batch": str(batch), "attempt": begun.attempt, "decode": _json(options), "ports": _json(ports)}
             source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
@@ -209,7 +209,7 @@ _PYTHONS: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTI
 
 
 @contextmanager
-def _plainly(lake: Path) -> Iterator[None]:
+def plainly(lake: Path) -> Iterator[None]:
     """Say what went wrong in one line, whatever Spark wrapped around it."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
 

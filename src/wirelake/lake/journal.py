@@ -19,15 +19,35 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from wirelake.capture.blocks import Source
+from wirelake.capture.following import Offset
 from wirelake.errors import LakeError
 from wirelake.lake.delta import File
 
-__all__ = ["FOLDER", "FORMAT", "Pending", "begin", "check", "done", "fenced", "initialise", "locked", "pending", "prepare", "read", "write"]
+__all__ = [
+    "FOLDER",
+    "FORMAT",
+    "Following",
+    "Pending",
+    "Waiting",
+    "begin",
+    "check",
+    "done",
+    "fenced",
+    "following",
+    "initialise",
+    "locked",
+    "memories",
+    "pending",
+    "prepare",
+    "read",
+    "remember",
+    "write",
+]
 
 FORMAT: Final = 2
 """The version of the lake's layout that this code reads and writes."""
@@ -35,10 +55,32 @@ FORMAT: Final = 2
 FOLDER: Final = "_wirelake"
 """Beside the tables: what is written down about the lake itself."""
 _PENDING: Final = "pending.json"
+_FOLLOWING: Final = "following.json"
+_Kind = TypeVar("_Kind")
 
 
 class _Format(msgspec.Struct):
     version: int
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Bytes of a span that were read and wait for what comes next."""
+
+    source: Source
+    offset: int
+    length: int
+    bytes: int
+
+
+class Following(msgspec.Struct, frozen=True):
+    """What following a folder goes on with: it is published with the rows that led to it."""
+
+    offset: Offset
+    buckets: int
+    """Connections are dealt into so many buckets, each with a memory of its own."""
+    memories: dict[str, str] = {}
+    """Bucket -> the file in which its memory is."""
+    waiting: list[Waiting] = []
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -52,6 +94,8 @@ class Pending(msgspec.Struct, frozen=True):
     """How far each source was read before; none if none was."""
     files: dict[str, list[File]] | None = None
     """Table name -> the files to publish; None until the batch is prepared."""
+    following: Following | None = None
+    """What following goes on with when they are published, if this is a portion of it."""
 
     def begins(self) -> dict[bytes, int]:
         """Source id -> where reading goes on."""
@@ -161,25 +205,48 @@ def begin(lake: Path, batch: int, sources: list[Source], read: Mapping[bytes, in
     return begun
 
 
-def prepare(lake: Path, files: dict[str, list[File]]) -> Pending:
+def prepare(lake: Path, files: dict[str, list[File]], following: Following | None = None) -> Pending:
     """Second step: write down what is going to be published. From here on the batch will be finished, whatever happens."""
     begun = pending(lake)
     if begun is None:
         raise LakeError(f"{lake}: no batch is under way")
-    prepared = msgspec.structs.replace(begun, files=files)
+    prepared = msgspec.structs.replace(begun, files=files, following=following)
     write(lake, _PENDING, msgspec.json.encode(prepared))
     return prepared
 
 
 def pending(lake: Path) -> Pending | None:
     """The batch that is under way, or that an ingest left behind when it died."""
-    content = read(lake, _PENDING)
+    return _known(lake, _PENDING, Pending)
+
+
+def _known(lake: Path, name: str, kind: type[_Kind]) -> _Kind | None:
+    content = read(lake, name)
     if content is None:
         return None
     try:
-        return msgspec.json.decode(content, type=Pending)
+        return msgspec.json.decode(content, type=kind)
     except msgspec.DecodeError as error:
-        raise LakeError(f"{lake} is damaged: {FOLDER}/{_PENDING} cannot be read: {error}") from error
+        raise LakeError(f"{lake} is damaged: {FOLDER}/{name} cannot be read: {error}") from error
+
+
+def remember(lake: Path, following: Following) -> None:
+    """Go on from here from now on; memories that are not of it are removed."""
+    write(lake, _FOLLOWING, msgspec.json.encode(following))
+    kept = set(following.memories.values())
+    for path in memories(lake).glob("*"):
+        if path.name not in kept:
+            path.unlink(missing_ok=True)
+
+
+def following(lake: Path) -> Following | None:
+    """What following goes on with; None if nothing was ever followed."""
+    return _known(lake, _FOLLOWING, Following)
+
+
+def memories(lake: Path) -> Path:
+    """The folder of memories."""
+    return lake / FOLDER / "memory"
 
 
 def done(lake: Path) -> None:

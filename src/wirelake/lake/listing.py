@@ -14,7 +14,7 @@ from typing import Final
 from wirelake.capture.files import find_elsewhere, is_elsewhere, local_path
 from wirelake.errors import LakeError
 
-__all__ = ["PACKED_SUFFIXES", "SUFFIXES", "expand", "lake_folder"]
+__all__ = ["PACKED_SUFFIXES", "SUFFIXES", "captures", "expand", "lake_folder"]
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
 """What counts as a capture in a folder; a file that is named outright is taken as it is."""
@@ -40,6 +40,11 @@ def expand(paths: Iterable[str | PathLike[str]]) -> list[str]:
     for given in paths:
         found.update(dict.fromkeys(_elsewhere(fspath(given)) if is_elsewhere(fspath(given)) else map(str, _here(given))))
     return list(found)
+
+
+def captures(folder: Path) -> list[str]:
+    """The captures in a local folder and below, which may be none."""
+    return sorted(str(inside.absolute()) for inside in folder.rglob("*") if _is_capture(inside.name) and inside.is_file())
 
 
 def _here(given: str | PathLike[str]) -> list[Path]:

@@ -14,10 +14,15 @@ __all__ = ["publish", "recover"]
 
 
 def publish(lake: Path, prepared: journal.Pending) -> None:
-    """Make every table count the files of a prepared batch, the ledger last; tables that do already are left alone."""
+    """Make every table count the files of a prepared batch, the ledger last; tables that do already are left alone.
+
+    What following goes on with comes after them: until then it goes on from where it was, and finds the batch pending.
+    """
     for table in SILVER:
         if added := (prepared.files or {}).get(table.name):
             delta.append(lake, table, added, prepared.batch)
+    if prepared.following is not None:
+        journal.remember(lake, prepared.following)
 
 
 def recover(lake: Path) -> bool:

@@ -27,7 +27,6 @@ from wirelake.capture.parcels import Parcel
 from wirelake.capture.shipments import SCHEMA, to_batches
 from wirelake.capture.shipping import Dealt, Work, ship
 from wirelake.lake.planning import Plan
-from wirelake.lake.reading import remembers
 from wirelake.protocols.kernel import use_compiled
 
 __all__ = ["FORMAT", "PARTITION_BYTES", "BlockReader", "BlockSource", "Share", "blocks", "share"]
@@ -90,8 +89,7 @@ class BlockReader(DataSourceReader):
 
     def _items(self, work: Work) -> Iterator[Parcel | Dealt | Block]:
         if self._buckets:
-            dealt = frozenset(filter(remembers, protocols.ROOMS))
-            return ship(work, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS, dealt=dealt)
+            return ship(work, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS, dealt=protocols.ROOMS)
         return reader.read(work.source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS, split=work.split)
 
 

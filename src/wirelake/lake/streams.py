@@ -159,6 +159,8 @@ class Listener:
             unknown = self._why if one.missing < 0 and one.missing != UNREADABLE else why
             self._directions[speaker] = msgspec.structs.replace(fresh, mode=DEAD, why=unknown)
         elif one.missing < 0:  # segments do begin with messages more often than not
+            if left is not None:  # another connection had the same name
+                self._set_aside(left, GAP)
             self._directions[speaker] = msgspec.structs.replace(fresh, mode=SEARCHING, why=GAP, is_hopeful=True)
         elif left is None:
             self._directions[speaker] = self._after(fresh, -1)
@@ -199,8 +201,11 @@ class Listener:
         while todo:
             ready = [item for item in todo if self._is_reading(item, speech, ended=ended)]
             todo = []
-            for given, same in groupby(sorted(ready, key=lambda item: item.direction.given), key=lambda item: item.direction.given):
-                todo += self._read(list(same), speech, given)
+            alike: dict[tuple[int, ...], list[_Item]] = {}
+            for item in ready:
+                alike.setdefault(item.direction.given, []).append(item)
+            for given, same in alike.items():
+                todo += self._read(same, speech, given)
         for item in items:
             self._keep(item, speech)
 

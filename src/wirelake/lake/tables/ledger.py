@@ -28,7 +28,8 @@ TABLE: Final = Table(
             column(
                 "category",
                 pa.string(),
-                "`container` (the capture format's own), `headers` (below the protocol), `other` (not ours), `message` or `quarantine`.",
+                "`container` (the capture format's own), `headers` (below the protocol), `other` (not ours), `message` or `quarantine`; "
+                "while a folder is followed also `waiting`, and with a minus what does not wait any more.",
             ),
             column("reason", pa.string(), "What within the category; for `message` the protocol."),
             column("bytes", pa.int64(), "Bytes of the stretch that went there."),

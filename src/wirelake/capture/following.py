@@ -1,0 +1,225 @@
+"""Following: files of a folder that grow, come and go, and how far each was read.
+
+A position is what must be known to read a file on from where reading stopped. Only whole records are read while a file may grow; when it
+has been quiet for a while, or somebody says that nothing more comes, the rest of it is read as what it is. Files are read in the order of
+their first packets, so that a connection that goes on in the next file is read in its order.
+
+It refuses to know who reads, and what becomes of what was read.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from wirelake.capture import identity
+from wirelake.capture.blocks import Source, Span
+from wirelake.capture.containers import Known as Container
+from wirelake.capture.containers import restore
+from wirelake.capture.files import is_packed, open_plain, open_source
+from wirelake.capture.fragments import REACH
+from wirelake.capture.identity import Known
+from wirelake.capture.shipping import Work
+from wirelake.capture.splits import WARM, Split
+from wirelake.capture.walking import EVERYTHING, WINDOW, Walk
+from wirelake.errors import CaptureError
+
+__all__ = ["Follower", "Limits", "Offset", "Position", "portions"]
+
+
+class Position(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far one file was read."""
+
+    path: str
+    id: bytes
+    begins: int
+    """When its first packet was seen, microseconds since 1970; 0 if it has none."""
+    base: tuple[int, Container | None] = (0, None)
+    """Where following it began, and what is known there: what comes before was read by others."""
+    at: int = 0
+    size: int = 0
+    """Bytes in it when it was looked at."""
+    mark: bytes = b""
+    known: Container | None = None
+    """What a reader knows here."""
+    warm: tuple[int, Container | None] = (0, None)
+    """A place well before, and what is known there; see `Split`."""
+    near: tuple[int, Container | None] = (0, None)
+    """One that will be well before soon."""
+    spans: tuple[int, ...] = ()
+    """Where portions began that parts of datagrams may be of."""
+    is_over: bool = False
+    """Whether it was read to its end, whole records or not."""
+    is_quiet: bool = False
+    """Whether nothing more was expected of it."""
+
+
+class Offset(msgspec.Struct, frozen=True):
+    """How far all files were read."""
+
+    files: tuple[Position, ...] = ()
+    settled: int = 0
+    """How often everything was quiet, so that nothing needed to wait any more."""
+    is_open: bool = False
+    """Whether something was read since."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much is read at a time; 0 is no limit."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+class Follower:
+    """Looks at files, again and again."""
+
+    def __init__(self, known: Iterable[Known] = (), *, settle: float = 0.0, now: Callable[[], float] = time.time) -> None:
+        self._known = {one.source.id: one for one in known}
+        self._settle = settle
+        """Seconds without a change after which a file is over."""
+        self._now = now
+        self._looks: dict[str, tuple[tuple[int, int, int], Position | None]] = {}
+        """Path -> what it looked like, and what it was then."""
+
+    def latest(self, start: Offset, paths: Iterable[str], limits: Limits) -> Offset:
+        """How far reading can go from here."""
+        names = list(paths)
+        places = {one.id: one for one in start.files}
+        found = [one for path in names if (one := self._look(path, places)) is not None]
+        found = list({one.id: one for one in found}.values())
+        found.sort(key=lambda one: (one.begins, one.path))
+        # The last one first: who writes the next file has finished the one before.
+        sizes = {one.id: told for one in reversed(found) if (told := _measure(one.path)) is not None}
+        files, left, count = [], limits.bytes or EVERYTHING, limits.files or EVERYTHING
+        for one in found:
+            moved = one
+            if one.id in sizes and left > 0 and count > 0:
+                size, changed = sizes[one.id]
+                moved = self._advance(one, size, left, is_over=self._now() - changed >= self._settle)
+            left -= moved.at - one.at
+            count -= moved.at > one.at
+            files.append(moved)
+        was_read = any(one.at > (places[one.id].at if one.id in places else one.base[0]) for one in files)
+        self._known |= {one.id: _as_known(one) for one in files if one.at}
+        is_open = start.is_open or was_read
+        is_quiet = all(one.is_over and sizes.get(one.id, (one.at, 0))[0] <= one.at for one in files)
+        if is_open and is_quiet:
+            return Offset(tuple(files), start.settled + 1)
+        return Offset(tuple(files), start.settled, is_open)
+
+    def _look(self, path: str, places: dict[bytes, Position]) -> Position | None:
+        """What a file is; None while nobody can tell."""
+        told = _measure(path)
+        if told is None:
+            return None
+        size, changed = told
+        looks = (os.stat(path).st_ino, size, int(changed * 1e9)) if os.path.exists(path) else (0, 0, 0)  # noqa: PTH110, PTH116 - as given
+        before = self._looks.get(path)
+        if before is not None and before[0] == looks and before[1] is not None:
+            return places.get(before[1].id, before[1])
+        try:
+            made = self._identify(path, places, is_quiet=self._now() - changed >= self._settle)
+        except CaptureError:  # it is gone again
+            return None
+        self._looks[path] = (looks, made)
+        return made
+
+    def _identify(self, path: str, places: dict[bytes, Position], *, is_quiet: bool) -> Position | None:
+        source = identity.identify(path)
+        begins = identity.beginning(source)
+        known = self._known | {one.id: _as_known(one) for one in places.values() if one.at}
+        by_path: dict[str, list[Known]] = {}
+        for one in known.values():
+            by_path.setdefault(one.source.path, []).append(one)
+        told = identity.place(source, by_path, known)
+        if begins is None and not is_quiet and not told.end:
+            return None  # it is not known yet by what
+        if told.source.id in places:
+            return msgspec.structs.replace(places[told.source.id], path=source.path)
+        here = (told.end, _walked(source, told.end)) if told.end else (0, None)
+        mark = identity.mark(source, told.end) if told.end else b""
+        return Position(source.path, told.source.id, begins.ts if begins else 0, here, *_at(here, told.end, mark))
+
+    def _advance(self, one: Position, size: int, limit: int, *, is_over: bool) -> Position:
+        """Read on as far as whole records go, or to the end of what is over."""
+        if size <= one.at:
+            here = (one.at, one.known)
+            return msgspec.structs.replace(one, is_over=True, is_quiet=True, warm=here, near=here, spans=()) if is_over else one
+        source = Source(one.path, one.id, size)
+        try:
+            end, container = self._walk(one, source, limit, is_over=is_over)
+            if end == one.at:
+                return one
+            mark = identity.mark(source, end)
+        except CaptureError:  # it is gone, or was cut: what it is now is found out by the next look
+            return one
+        here = (end, container.following(one.known) if container else None)
+        if is_over and end >= size:
+            over = Position(one.path, one.id, one.begins, one.base, *_at(here, size, mark))
+            return msgspec.structs.replace(over, is_over=True, is_quiet=True)
+        warm, near = (one.near, here) if one.near[0] <= end - WARM else (one.warm, one.near)
+        starts = (*one.spans, one.at)
+        first = max((number for number, at in enumerate(starts) if at <= end - REACH), default=0)
+        return Position(one.path, one.id, one.begins, one.base, end, size, mark, here[1], warm, near, starts[first:], is_quiet=is_over)
+
+    def _walk(self, one: Position, source: Source, limit: int, *, is_over: bool) -> tuple[int, Container | None]:
+        """How far reading goes, and what is known there."""
+        with open_plain(source) as plain:
+            is_whole = bool(is_packed(plain.window(0, 4))) or (one.begins == 0 and one.at == 0)
+        if is_whole:  # it cannot be read from its middle
+            return (source.size if is_over else one.at), None
+        with open_source(source) as file:
+            begin = restore(one.known) if one.known else None
+            walk = Walk(one.path, file, at=one.at, stop=one.at + limit, container=begin, window=WINDOW, growing=not is_over)
+            for _ in walk.steps():
+                pass
+        return walk.at, walk.container.known() if walk.container else None
+
+
+def _at(here: tuple[int, Container | None], size: int, mark: bytes) -> tuple[Any, ...]:
+    """The rest of a position of which nothing before is needed any more."""
+    return here[0], size, mark, here[1], here, here
+
+
+def _as_known(one: Position) -> Known:
+    return Known(Source(one.path, one.id, one.at), one.at, one.mark)
+
+
+def _measure(path: str) -> tuple[int, float] | None:
+    """Bytes in a file, and when it was changed last; None if it is gone."""
+    try:
+        told = os.stat(path)  # noqa: PTH116 - as given
+    except OSError:
+        return None
+    return told.st_size, told.st_mtime
+
+
+def _walked(source: Source, end: int) -> Container | None:
+    """What a reader knows at a place of a file, by reading up to it."""
+    with open_source(source) as file:
+        walk = Walk(source.path, file, stop=end)
+        for _ in walk.steps():
+            pass
+    return walk.container.known() if walk.container else None
+
+
+def portions(start: Offset, end: Offset) -> list[Work]:
+    """What is to be read to get from one offset to another."""
+    before = {one.id: one for one in start.files}
+    works = []
+    for rank, one in enumerate(end.files):
+        fresh = Position(one.path, one.id, one.begins, one.base, *_at(one.base, one.base[0], b""))
+        old = before.get(one.id, fresh)
+        if one.at < old.at or (one.at == old.at and one.is_over == old.is_over):
+            continue
+        starts = [*old.spans, old.at]
+        spans = [Span(at, stop - at) for at, stop in zip(starts, [*starts[1:], one.at], strict=True)]
+        spans[-1] = msgspec.structs.replace(spans[-1], mark=one.mark)
+        split = Split(old.at, EVERYTHING if one.is_over else one.at, old.known, old.warm, growing=not one.is_quiet)
+        works.append(Work(Source(one.path, one.id, one.size), split, spans, one.is_over, rank))
+    return works

@@ -1,0 +1,154 @@
+"""Following through Spark: however a folder grows and following is interrupted, the lake has what one ingest would have put there."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.lake.following import PORTS, contents, files, story
+
+from wirelake.errors import LakeError
+from wirelake.lake import delta, journal
+from wirelake.lake.audit_ledger import check_ledger
+from wirelake.lake.catalog import GOLD, table
+from wirelake.lake.follow import FollowOptions, follow
+from wirelake.lake.ingest import ingest
+
+BRISK = FollowOptions(every=0.05, settle=10**9, gold_every=0)
+ONCE = FollowOptions(every=0.05, gold_every=0, once=True)
+
+
+class Following:
+    """A folder that is followed in a thread, until the block ends."""
+
+    def __init__(self, spark, lake: Path, folder: Path, options: FollowOptions = BRISK) -> None:
+        self.stop = threading.Event()
+        self.portions: list = []
+        self.failure: BaseException | None = None
+        self.result = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, args=(spark, lake, folder, options))
+
+    def _run(self, spark, lake, folder, options) -> None:
+        try:
+            self.result = follow(spark, lake, folder, options, ports=PORTS, stop=self.stop, tell=self._tell)
+        except BaseException as error:
+            self.failure = error
+        with self._changed:
+            self._changed.notify_all()
+
+    def _tell(self, portion, now) -> None:
+        with self._changed:
+            self.portions.append(portion)
+            self._changed.notify_all()
+
+    def has(self, size: int, seconds: float = 120) -> None:
+        """Wait until so many bytes have been read."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: self.failure or sum(one.bytes for one in self.portions) >= size, seconds)
+        if self.failure:
+            raise self.failure
+        assert done, f"only {sum(one.bytes for one in self.portions)} of {size} bytes after {seconds} seconds"
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self._thread.join()
+        if self.failure:
+            raise self.failure
+
+
+@pytest.fixture(scope="module")
+def expected(spark, tmp_path_factory):
+    """A story in three captures, and what one ingest makes of it."""
+    folder = tmp_path_factory.mktemp("follow")
+    (folder / "in").mkdir()
+    parts = files(story(1), 3)
+    for number, part in enumerate(parts):
+        (folder / "in" / f"{number}.pcap").write_bytes(part)
+    ingest(spark, folder / "lake", [folder / "in"], ports=PORTS)
+    for number in range(len(parts)):
+        (folder / "in" / f"{number}.pcap").unlink()
+    return folder / "in", parts, contents(folder / "lake")
+
+
+def test_a_folder_that_grows_while_it_is_followed_gives_what_one_ingest_gives(spark, expected, tmp_path):
+    folder, parts, hashes = expected
+    dice, lake = random.Random(1), tmp_path / "lake"
+    written = 0
+    with Following(spark, lake, folder) as following:
+        for number, part in enumerate(parts):
+            at = 0
+            while at < len(part):
+                stop = min(len(part), at + dice.choice([200, 20_000, 100_000]))
+                with (folder / f"{number}.pcap").open("ab") as file:
+                    file.write(part[at:stop])
+                written += stop - at
+                at = stop
+                if dice.random() < 0.3 and at == len(part):
+                    following.has(written)
+        following.has(written)
+    assert following.result.portions > 1
+    waits = delta.dataset(lake, table("ledger")).to_table().to_pylist()
+    assert any(row["category"] == "waiting" for row in waits)  # connections that are not over
+    assert contents(lake) != hashes
+    result = follow(spark, lake, folder, ONCE, ports=PORTS)  # goes on where the other stopped, and gives up what waits
+    assert (result.portions, result.bytes) == (1, 0)
+    assert contents(lake) == hashes
+    assert check_ledger(lake).problems == ()
+    newest = delta.batch(lake, table("ledger"))
+    assert {delta.batch(lake, each) for each in GOLD} == {newest}
+    again = follow(spark, lake, folder, ONCE, ports=PORTS)
+    assert again.portions == 0
+    assert ingest(spark, lake, [folder], ports=PORTS).files == 0
+
+
+def test_limits_are_honoured(spark, expected, tmp_path):
+    folder, parts, hashes = expected
+    for number, part in enumerate(parts):
+        (folder / f"{number}.pcap").write_bytes(part)
+    lake, told = tmp_path / "lake", []
+    limited = FollowOptions(every=0.0, gold_every=0, once=True, max_bytes=sum(map(len, parts)) // 6, max_files=1)
+    follow(spark, lake, folder, limited, ports=PORTS, tell=lambda portion, _: told.append(portion))
+    assert len(told) >= 6
+    assert max(one.sources for one in told) == 1
+    assert max(one.bytes for one in told) <= limited.max_bytes + 70_000
+    assert contents(lake) == hashes
+
+
+def test_a_file_that_goes_away_is_told_and_the_rest_is_read(spark, tmp_path, monkeypatch):
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    parts = files(story(2, 1), 2)
+    for number, part in enumerate(parts):
+        (folder / f"{number}.pcap").write_bytes(part)
+    from wirelake.lake import follow as room
+
+    read, gone = room.read_portion, []
+
+    def vanish(*given):
+        if not gone:
+            gone.append((folder / "0.pcap").unlink())
+        return read(*given)
+
+    monkeypatch.setattr(room, "read_portion", vanish)
+    result = follow(spark, lake, folder, ONCE, ports=PORTS)
+    assert [("0.pcap" in text, "cannot read" in text) for text in result.lost] == [(True, True)]
+    assert {Path(row["source"]).name for row in delta.dataset(lake, table("ledger")).to_table().to_pylist()} == {"1.pcap"}
+    assert check_ledger(lake).problems == ()
+
+
+def test_what_cannot_be_followed_is_told(spark, tmp_path):
+    with pytest.raises(LakeError, match="only a folder"):
+        follow(spark, tmp_path / "lake", tmp_path / "nowhere")
+    (tmp_path / "in").mkdir()
+    assert follow(spark, tmp_path / "lake", tmp_path / "in", ONCE).portions == 0  # nothing there yet is fine
+    with journal.locked(tmp_path / "lake"), pytest.raises(LakeError, match="being written by process"):
+        follow(spark, tmp_path / "lake", tmp_path / "in", ONCE)
+    assert time.time() > 0

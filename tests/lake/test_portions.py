@@ -1,0 +1,247 @@
+"""Portions without Spark: however files grow, are read and are interrupted, the silver tables get what one ingest would give them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.lake.following import PORTS, contents, files, story
+
+from wirelake import protocols
+from wirelake.capture.following import Follower, Limits, Offset, portions
+from wirelake.capture.identity import beginning, identify
+from wirelake.capture.recording import Recorder
+from wirelake.errors import LakeError
+from wirelake.lake import delta, journal, planning, recovery
+from wirelake.lake.audit_ledger import check_ledger
+from wirelake.lake.catalog import TABLES
+from wirelake.lake.decode import DecodeOptions
+from wirelake.lake.follow_source import FollowReader, Settling
+from wirelake.lake.journal import Following
+from wirelake.lake.portion import read_portion
+from wirelake.lake.recovery import recover
+from wirelake.lake.source import BlockReader, share
+from wirelake.lake.writer import TableWriter
+
+BUCKETS = 3
+
+
+@pytest.fixture(autouse=True)
+def _fast(_same_kernels, monkeypatch):
+    monkeypatch.setattr("wirelake.protocols.kernel._use_compiled", True)
+
+
+def lake_at(path: Path) -> Path:
+    journal.initialise(path)
+    for each in TABLES.values():
+        delta.create(path, each)
+    return path
+
+
+class Shipments:
+    """What Spark does with shipments: dealt, sorted, given to one task for each bucket."""
+
+    def __init__(self, batches) -> None:
+        self.rows = [(batch.slice(row, 1)) for batch in batches for row in range(batch.num_rows)]
+
+    def __getitem__(self, name):
+        return name
+
+    def repartitionById(self, count, _column):  # noqa: N802 - Spark's name
+        assert all(row.column("bucket")[0].as_py() < count for row in self.rows)
+        return self
+
+    def sortWithinPartitions(self, *names):  # noqa: N802 - Spark's name
+        self.rows.sort(key=lambda row: tuple(row.column(name)[0].as_py() for name in names))
+        return self
+
+    def mapInArrow(self, task, _schema):  # noqa: N802 - Spark's name
+        buckets: dict[int, list[pa.RecordBatch]] = {}
+        for row in self.rows:
+            buckets.setdefault(row.column("bucket")[0].as_py(), []).append(row)
+        self.told = [row for mine in buckets.values() for batch in task(iter(mine)) for row in batch.to_pylist()]
+        return self
+
+    def collect(self):
+        return self.told
+
+
+def ingested(lake: Path, paths: list[Path]) -> dict[str, str]:
+    """What one ingest makes of files, dealt among tasks as Spark would."""
+    plan = planning.plan([identify(path) for path in paths], lambda cuts: list(map(planning.claim_here, cuts)), 1)
+    writer = TableWriter(lake_at(lake), 1, DecodeOptions(), None, PORTS)
+    journal.begin(lake, 1, [identify(path) for path in paths])
+    told = []
+    for works, buckets in ((plan.direct, 0), (plan.dealt, BUCKETS)):
+        reader = BlockReader(works, PORTS, buckets)
+        shipped = Shipments(batch for one in share(works) for batch in reader.read(one))
+        if not buckets:
+            told.append(writer.write(iter(shipped.rows)))
+            continue
+        shipped.sortWithinPartitions("rank", "place")
+        for bucket in range(buckets):
+            told.append(writer.write(row for row in shipped.rows if row.column("bucket")[0].as_py() == bucket))
+    writer.commit(told)
+    journal.done(lake)
+    return contents(lake)
+
+
+class Reader:
+    """Follows files into a lake; a new one goes on from what the lake has."""
+
+    def __init__(self, lake: Path, folder: Path, settle: float = 10**12) -> None:
+        self.lake, self.folder, self.settle = lake, folder, settle
+        recover(lake)
+        self.at = journal.following(lake) or Following(Offset(), BUCKETS)
+        self.batch = max(delta.batch(lake, each) or 0 for each in TABLES.values())
+        self.follower = Follower((), settle=settle)
+
+    def step(self, limits: Limits | None = None) -> bool:
+        paths = sorted(str(path) for path in self.folder.iterdir())
+        end = self.follower.latest(self.at.offset, paths, limits or Limits())
+        found = read_portion(self._shipped(end), self.lake, self.batch + 1, self.at, end, DecodeOptions(), PORTS)
+        if found is None:
+            return False
+        portion, self.at = found
+        self.batch = portion.batch
+        return True
+
+    def _shipped(self, end: Offset) -> Shipments:
+        reader = BlockReader([], PORTS, BUCKETS)
+        made = [batch for one in share(portions(self.at.offset, end)) for batch in reader.read(one)]
+        if end.settled > self.at.offset.settled:
+            settling = FollowReader.__new__(FollowReader)
+            settling._buckets = BUCKETS
+            made += settling.read(Settling())
+        return Shipments(made)
+
+
+def recorded(path: Path, seed: int) -> list[bytes]:
+    """The bytes of recordings of rooms that are read by what was said before, which go on from file to file."""
+    from tests.lake.test_cuts import conversation
+
+    dice = random.Random(seed)
+    ticks = iter(range(10**18, 2 * 10**18, 10**6))
+    with Recorder(path / "r.pcapng", max_bytes=20_000, clock=ticks.__next__, new_id=lambda: dice.randbytes(8)) as recorder:
+        talks = []
+        for number, room in enumerate(("emp", "yamp", "relink") * 2):
+            talk = recorder.connection(protocol=room, role="client", local=("127.0.0.1", 1000 + number), remote=("127.0.0.1", 1))
+            talks.append((talk, list(conversation(room, dice)[1:])))
+        while talks:
+            talk, left = dice.choice(talks)
+            side = dice.randrange(2)
+            chunk, left[side] = left[side][:400], left[side][400:]
+            if chunk:
+                (talk.received if side else talk.sent)(chunk)
+            if not any(left):
+                talk.closed("eof")
+                talks.remove((talk, left))
+    made = sorted(path.iterdir(), key=lambda one: beginning(identify(one)).ts)
+    out = [one.read_bytes() for one in made]
+    for one in made:
+        one.unlink()
+    return out
+
+
+def grow(dice: random.Random, reader: Reader, parts: list[bytes], interrupted=lambda reader: reader) -> Reader:
+    """Write files bit by bit while they are read."""
+    for number, part in enumerate(parts):
+        at = 0
+        while at < len(part):
+            stop = min(len(part), at + dice.choice([50, 2000, 8000, 30_000]))
+            with (reader.folder / f"{number:03d}.pcap").open("ab") as file:
+                file.write(part[at:stop])
+            at = stop
+            if dice.random() < 0.5:
+                reader = interrupted(reader)
+                reader.step(Limits(dice.choice([0, 1]), dice.choice([0, 0, 5000])))
+    reader = Reader(reader.lake, reader.folder, settle=-1)
+    while reader.step(Limits(0, dice.choice([0, 100_000]))):
+        pass
+    return reader
+
+
+@pytest.mark.parametrize("kind", ["capture", "recording"])
+@pytest.mark.parametrize("seed", range(3))
+def test_portions_of_any_size_give_what_one_ingest_gives(tmp_path, kind, seed):
+    dice, folder = random.Random(seed), tmp_path / "in"
+    folder.mkdir()
+    parts = files(story(seed), 3) if kind == "capture" else recorded(folder, seed)
+    assert len(parts) > 1
+    reader = grow(dice, Reader(lake_at(tmp_path / "lake"), folder), parts)
+    found = contents(tmp_path / "lake")
+    assert reader.at.waiting == []
+    assert found == ingested(tmp_path / "other", sorted(folder.iterdir()))
+    assert check_ledger(tmp_path / "lake").problems == ()
+    assert reader.batch > 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_portion_that_is_interrupted_anywhere_is_there_once(tmp_path, monkeypatch, seed):
+    """The plug is pulled between any two steps of publishing; whoever comes next goes on from what the lake says."""
+    dice, folder = random.Random(seed), tmp_path / "in"
+    folder.mkdir()
+    real = {"append": delta.append, "remember": journal.remember, "prepare": journal.prepare, "done": journal.done}
+    pulled = []
+
+    class Pulled(BaseException):
+        pass
+
+    def pull(name):
+        def perhaps(*given):
+            if dice.random() < 0.3 and len(pulled) < 25:
+                pulled.append(name)
+                if dice.random() < 0.5:
+                    real[name](*given)
+                raise Pulled
+            return real[name](*given)
+
+        return perhaps
+
+    def interrupted(reader: Reader) -> Reader:
+        with monkeypatch.context() as patch:
+            patch.setattr(recovery, "recover", lambda _: False)  # nobody is left to do that
+            patch.setattr("wirelake.lake.portion.recover", lambda _: False)
+            patch.setattr(delta, "append", pull("append"))
+            for name in ("remember", "prepare", "done"):
+                patch.setattr(journal, name, pull(name))
+            try:
+                reader.step()
+            except Pulled:
+                while True:
+                    try:
+                        return Reader(reader.lake, reader.folder)
+                    except Pulled:
+                        continue
+        return reader
+
+    grow(dice, Reader(lake_at(tmp_path / "lake"), folder), files(story(seed + 10), 2), interrupted)
+    assert pulled
+    assert contents(tmp_path / "lake") == ingested(tmp_path / "other", sorted(folder.iterdir()))
+    assert check_ledger(tmp_path / "lake").problems == ()
+    kept = {path.name for path in journal.memories(tmp_path / "lake").iterdir()}
+    assert kept == set(journal.following(tmp_path / "lake").memories.values())
+
+
+def test_a_memory_that_is_gone_is_told(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    parts = files(story(4), 2)
+    (folder / "0.pcap").write_bytes(parts[0])
+    reader = Reader(lake_at(tmp_path / "lake"), folder)
+    assert reader.step()
+    for path in journal.memories(tmp_path / "lake").iterdir():
+        path.unlink()
+    (folder / "1.pcap").write_bytes(parts[1])
+    with pytest.raises(LakeError, match=r"is damaged: .* of its memories cannot be read"):
+        reader.step()
+    assert journal.pending(tmp_path / "lake") is None
+
+
+def test_every_room_that_remembers_is_dealt_by_connection():
+    from wirelake.lake.reading import remembers
+
+    assert {name for name in protocols.ROOMS if remembers(name)} >= {"relink", "yamp"}
+    assert not remembers("emp")
