@@ -40,7 +40,10 @@ __all__ = ["ingest", "run_ingest"]
     help="A limit of a protocol, as emp.max_message_size=1000.",
 )
 @click.option(
-    "--late", "late", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds after which an answer counts as late."
+    "--late",
+    "late",
+    type=click.FloatRange(min=0),
+    help="Seconds after which an answer counts as late, 30 if not given: settled when the lake is made.",
 )
 def ingest(
     lake: Path,
@@ -50,7 +53,7 @@ def ingest(
     master: str,
     conf: tuple[str, ...],
     settings: tuple[str, ...],
-    late: float,
+    late: float | None,
 ) -> int:
     """Read captures and recordings into the tables of a lake, with Spark.
 
@@ -83,7 +86,7 @@ def run_ingest(
     conf: dict[str, str] | None = None,
     ports: dict[int, str] | None = None,
     options: object = None,
-    late: float = 30.0,
+    late: float | None = None,
     keys: TrustStore | None = None,
 ) -> IngestResult:
     """Start Spark and ingest, with progress on the terminal."""

@@ -8,9 +8,10 @@ It refuses to know what is in the tables, and which batch is next.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from wirelake.errors import LakeError
 from wirelake.lake.schema import Table
@@ -37,11 +38,16 @@ __all__ = [
     "batch",
     "create",
     "dataset",
+    "drop_outdated",
+    "entries",
+    "exchange",
     "files",
+    "files_by_batch",
     "folder",
     "frame",
+    "frame_of",
     "relation",
-    "replace",
+    "revision",
     "spark_schema",
     "sweep",
     "version",
@@ -49,6 +55,10 @@ __all__ = [
 
 _APP: Final = "wirelake"
 """Whose batch numbers they are, in the log's application transactions."""
+_REVISIONS: Final = "wirelake.revisions"
+"""The same for tables whose files are exchanged: a batch may be looked at more than once, each time as another revision."""
+_BATCH: Final = re.compile(r"^part-(\d{8})-")
+"""How the files of tables that only grow begin: with the batch they came with."""
 
 
 class File(msgspec.Struct, frozen=True):
@@ -109,55 +119,94 @@ def batch(lake: Path, table: Table) -> int | None:
     return None if opened is None else opened.transaction_version(_APP)
 
 
-def _commit(lake: Path, table: Table, added: Sequence[File], number: int, mode: str, *, again: bool = False) -> bool:
+def revision(lake: Path, table: Table) -> int:
+    """How often the table's files were exchanged."""
+    opened = _open(lake, table)
+    return 0 if opened is None else opened.transaction_version(_REVISIONS) or 0
+
+
+def _ready(lake: Path, table: Table) -> DeltaTable:
+    """The table, made if there is none, with the columns this code writes."""
     create(lake, table)
     opened = _open(lake, table)
     if opened is None:
         raise LakeError(f"table {table.name} of {lake} vanished while it was written")
-    there = opened.transaction_version(_APP)
-    if there is not None and (there > number or (there == number and not again)):
-        return False
     if opened.schema() != _delta_schema(table):
         raise LakeError(f"table {table.name} of {lake} has other columns than this version of wirelake writes: use a new lake folder")
-    now = time.time_ns() // 1_000_000
-    actions: list[Any] = [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in added]
-    with _blame(lake, table):
-        opened.create_write_transaction(
-            actions,
-            mode,
-            _delta_schema(table),
-            commit_properties=CommitProperties(app_transactions=[Transaction(_APP, number)]),
-        )
+    return opened
+
+
+def drop_outdated(lake: Path, table: Table) -> bool:
+    """Remove a table that has other columns or comments than this code writes, and make it anew, empty; says whether it did."""
+    opened = _open(lake, table)
+    if opened is None or opened.schema() == _delta_schema(table):
+        return False
+    shutil.rmtree(folder(lake, table))
+    create(lake, table)
     return True
+
+
+def _commit(lake: Path, table: Table, opened: DeltaTable, removed: Sequence[File], added: Sequence[File], told: list[Transaction]) -> None:
+    now = time.time_ns() // 1_000_000
+    actions: list[Any] = [RemoveAction(file.path, True, now, file.size, {}) for file in removed]
+    actions += [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in added]
+    with _blame(lake, table):
+        opened.create_write_transaction(actions, "append", _delta_schema(table), commit_properties=CommitProperties(app_transactions=told))
 
 
 def append(lake: Path, table: Table, added: Sequence[File], number: int) -> bool:
     """Publish files as batch `number`; False, and nothing changes, if that batch is there already."""
-    return _commit(lake, table, added, number, "append")
+    opened = _ready(lake, table)
+    there = opened.transaction_version(_APP)
+    if there is not None and there >= number:
+        return False
+    _commit(lake, table, opened, (), added, [Transaction(_APP, number)])
+    return True
 
 
-def replace(lake: Path, table: Table, added: Sequence[File], number: int, *, again: bool = False) -> bool:
-    """Publish files as the whole contents as of batch `number`; False, and nothing changes, if they are that already.
+def exchange(lake: Path, table: Table, removed: Sequence[File], added: Sequence[File], number: int, nth: int) -> bool:
+    """Publish files in place of others, as of batch `number` and as the `nth` exchange; False, and nothing changes, if it happened."""
+    opened = _ready(lake, table)
+    if (opened.transaction_version(_REVISIONS) or 0) >= nth:
+        return False
+    _commit(lake, table, opened, removed, added, [Transaction(_APP, number), Transaction(_REVISIONS, nth)])
+    return True
 
-    `again` replaces the contents of that very batch: what it says depends on more than the batch.
-    """
-    return _commit(lake, table, added, number, "overwrite", again=again)
 
-
-def files(lake: Path, table: Table) -> list[Path]:
-    """The Parquet files that count, in the order of their names."""
+def entries(lake: Path, table: Table) -> list[File]:
+    """What the log says of the files that count, in the order of their names."""
     opened = _open(lake, table)
     if opened is None:
         return []
     # The log's own relative paths, not URIs: what quoting a URI needs is nobody's business here.
-    paths = pa.table(opened.get_add_actions(flatten=True)).column("path").to_pylist()
-    return sorted(folder(lake, table) / path for path in paths)
+    log = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
+    return sorted((File(path, size, rows) for path, size, rows in zip(*(each.to_pylist() for each in log.columns), strict=True)), key=_path)
 
 
-def sweep(lake: Path, table: Table, keep: Sequence[Path] = ()) -> int:
+def _path(file: File) -> str:
+    return file.path
+
+
+def files(lake: Path, table: Table) -> list[Path]:
+    """The Parquet files that count, in the order of their names."""
+    return [folder(lake, table) / file.path for file in entries(lake, table)]
+
+
+def files_by_batch(lake: Path, table: Table) -> dict[int, list[File]]:
+    """The files of a table that only grows, by the batch they came with."""
+    by_batch: dict[int, list[File]] = {}
+    for file in entries(lake, table):
+        named = _BATCH.match(file.path)
+        if named is None:
+            raise LakeError(f"table {table.name} of {lake}: {file.path} does not say which batch it came with")
+        by_batch.setdefault(int(named[1]), []).append(file)
+    return by_batch
+
+
+def sweep(lake: Path, table: Table, keep: Collection[str] = ()) -> int:
     """Remove Parquet files that no transaction ever counted or counts any more, but for those in `keep`; says how many."""
     at = folder(lake, table)
-    wanted = {*files(lake, table), *keep}
+    wanted = {*files(lake, table), *(at / path for path in keep)}
     removed = 0
     for found in [*at.glob("*.parquet"), *at.glob("batch-*/*.parquet")]:
         if found not in wanted:
@@ -178,8 +227,13 @@ def spark_schema(table: Table) -> StructType:
 
 def frame(spark: SparkSession, lake: Path, table: Table) -> DataFrame:
     """The table as a Spark DataFrame; empty if it is empty or not there."""
+    return frame_of(spark, lake, table, entries(lake, table))
+
+
+def frame_of(spark: SparkSession, lake: Path, table: Table, chosen: Sequence[File]) -> DataFrame:
+    """Only these files of the table as a Spark DataFrame."""
     schema = spark_schema(table)
-    paths = [f"file://{path.absolute()}" for path in files(lake, table)]
+    paths = [f"file://{(folder(lake, table) / file.path).absolute()}" for file in chosen]
     if not paths:
         return spark.createDataFrame([], schema)
     # These are names, not patterns: a lake in a folder called `a[b]` is as good as any.

@@ -23,7 +23,7 @@ from wirelake.capture.blocks import Source
 from wirelake.errors import LakeError
 from wirelake.lake.delta import File
 
-__all__ = ["FORMAT", "Pending", "begin", "check", "done", "initialise", "locked", "pending", "prepare"]
+__all__ = ["FORMAT", "Pending", "begin", "check", "done", "initialise", "locked", "pending", "prepare", "read", "remove", "write"]
 
 FORMAT: Final = 1
 """The version of the lake's layout that this code reads and writes."""
@@ -53,6 +53,25 @@ def _write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
     draft.rename(path)
     _sync(path.parent)
+
+
+def write(lake: Path, name: str, content: bytes) -> None:
+    """Keep something beside the tables, under this name, in one step that survives a crash."""
+    _write(lake / _FOLDER / name, content)
+
+
+def read(lake: Path, name: str) -> bytes | None:
+    """What was kept under this name; None if nothing was."""
+    try:
+        return (lake / _FOLDER / name).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def remove(lake: Path, name: str) -> None:
+    """Keep it no longer."""
+    (lake / _FOLDER / name).unlink(missing_ok=True)
+    _sync(lake / _FOLDER)
 
 
 def _sync(folder: Path) -> None:
