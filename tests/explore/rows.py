@@ -64,6 +64,22 @@ SPOKEN: Rows = {
             "length": 64,
         }
     ],
+    "metrics": [
+        {"minute": at(0), "protocol": "emp", "messages": 2, "bytes": 60, "rate": 2 / 60, "errors": 0, "requests": 3, "answered": 2}
+        | {"latency_p95_us": 500_000},
+        {"minute": at(60), "protocol": "emp", "messages": 1, "bytes": 20, "rate": 1 / 60, "errors": 1, "requests": 0, "answered": 0},
+    ],
+    "topology": [
+        {
+            "protocol": "emp",
+            "client": "10.0.0.1",
+            "server": "10.0.0.2:5040",
+            "sessions": 1,
+            "messages_to_server": 2,
+            "messages_to_client": 1,
+        }
+        | {"bytes_to_server": 50, "bytes_to_client": 30, "errors": 1, "first_seen": at(0), "last_seen": at(60)},
+    ],
     "ledger": [*account("/data/a.pcapng", 1000, {"container": 100, "headers": 336, "message": 500, "quarantine": 64})],
 }
 """A little of everything, and books that balance."""

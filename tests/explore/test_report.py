@@ -99,6 +99,12 @@ def test_violations_are_grouped_with_their_clause_and_first_place(lake: Path, pa
     assert re.search("EMP-25 A second hello HELLO_REPEATED grave 2 .* a.pcapng byte 20, 12 bytes EMP-30 A pong nobody asked for", said)
 
 
+def test_traffic_is_told_by_protocol_and_by_pair(page: str) -> None:
+    said = Reader(page).text
+    assert "emp in 2 minutes 3 80 B 0.0 a second 3 2 answered 95 % within 500 ms 1" in said
+    assert "10.0.0.1 10.0.0.2:5040 emp 1 3 2 → · ← 1 last 1 Mar 2025 12:01:00 1" in said
+
+
 def test_quarantine_shows_the_first_bytes(page: str) -> None:
     said = Reader(page).text
     assert "30 31 32 33 34 35 36 37 38 39 3a 3b 3c 3d 3e 3f 0123456789:;<=>?" in said

@@ -123,10 +123,19 @@ class _Clock:
         return self.now
 
 
-def record(path: Path, cases: Mapping[str, Sequence[Step]], first_port: int = 20_000) -> Path:
-    """Record conversations one after the other, each from a client port of its own, in the order of the cases."""
+def record(path: Path, cases: Mapping[str, Sequence[Step]], first_port: int = 20_000, max_seconds: float | None = None) -> Path:
+    """Record conversations one after the other, each from a client port of its own, in the order of the cases.
+
+    With `max_seconds` there are more files beside the first, and conversations that go on from one to the next.
+    """
     clock, numbers = _Clock(), iter(range(1, 1_000_000))
-    with Recorder(path, protocol="emp", clock=clock, new_id=lambda: (first_port * 1000 + next(numbers)).to_bytes(8, "big")) as recorder:
+    with Recorder(
+        path,
+        protocol="emp",
+        clock=clock,
+        new_id=lambda: (first_port * 1000 + next(numbers)).to_bytes(8, "big"),
+        max_seconds=max_seconds,
+    ) as recorder:
         for port, steps in enumerate(cases.values(), first_port):
             start = clock.now
             connection = recorder.connection(role="client", local=("127.0.0.1", port), remote=("127.0.0.1", 5040))

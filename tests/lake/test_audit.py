@@ -71,9 +71,11 @@ def test_the_auditor_agrees_with_the_table_on_random_conversations(spark):
             ]
             for index, talk in enumerate(talks)
         }
-        kinds = "connection_id binary, milestones array<struct<ts:timestamp,message_id:binary,direction:string,name:string>>"
-        courses = spark.createDataFrame(list(milestones.items()), kinds)
-        found = {(bytes(row.session_id), row.offset, row.rule) for row in forbidden(said, courses, plan).collect()}
+        kinds = (
+            "connection_id binary, protocol string, milestones array<struct<ts:timestamp,message_id:binary,direction:string,name:string>>"
+        )
+        courses = spark.createDataFrame([(who, "emp", what) for who, what in milestones.items()], kinds)
+        found = {(bytes(row.session_id), row.offset, row.rule) for row in forbidden(said, courses, {"emp": plan}).collect()}
         expected = {(index.to_bytes(16, "big"), number, rule) for index, talk in enumerate(talks) for number, rule in slowly(talk)}
         assert found == expected
     assert {rule for _, _, rule in expected} == {"HELLO_EXPECTED", "HELLO_REPEATED", "SPOKE_TOO_SOON", "SPOKE_AFTER_PARTING"}

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from wirelake.lake import delta, facts
 from wirelake.lake.catalog import table
+from wirelake.lake.upkeep import talks
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 PLACE = {"source": "s", "offset": 0}
@@ -43,9 +44,11 @@ def test_a_session_is_whole_if_its_beginning_was_seen_and_no_byte_was_lost(spark
     session("opened, but a gap", opened=True, clause=None)
     session("opened, and a fault of its own", opened=True, clause="EMP-1")
 
-    built = facts.build(
-        frame(spark, "connections", connections), frame(spark, "messages", messages), frame(spark, "quarantine", quarantine)
+    happened, said, unread = (
+        frame(spark, name, rows) for name, rows in {"connections": connections, "messages": messages, "quarantine": quarantine}.items()
     )
+    index = talks.build(*(rows.selectExpr("*", "1 AS batch") for rows in (said, happened, unread)))
+    built = facts.build(happened, index.where("direction IS NOT NULL"), said, unread)
     whole = {bytes(row.session_id).decode(): row.is_whole for row in built.select("session_id", "is_whole").collect()}
     assert whole == {
         "opened": True,

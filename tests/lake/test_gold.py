@@ -2,6 +2,9 @@
 
 import pytest
 
+from wirelake.lake import delta
+from wirelake.lake.catalog import table
+
 
 def rules(rows, case):
     return [row["rule"] for row in rows("violations", case)]
@@ -137,3 +140,37 @@ def test_a_session_that_did_not_end_has_no_end_but_a_duration(rows):
     (session,) = rows("sessions", "still open")
     assert session["ended"] is None
     assert session["duration_us"] == 1_000_000
+
+
+def test_every_violation_has_its_clause_its_gravity_and_its_place(lake):
+    found = delta.dataset(lake, table("violations")).to_table().to_pylist()
+    assert {row["protocol"] for row in found} >= {"emp", "event_mesh", "yamp"}
+    for row in found:
+        missing = [
+            name for name in ("clause", "severity", "text", "ended_session", "ts", "source", "offset", "length") if row[name] is None
+        ]
+        assert not missing, (row["protocol"], row["rule"], missing)
+
+
+def test_metrics_count_every_message_and_request_once(lake):
+    said, asked, minutes = (delta.dataset(lake, table(name)).to_table().to_pylist() for name in ("messages", "exchanges", "metrics"))
+    assert sum(row["messages"] for row in minutes) == len(said)
+    assert sum(row["bytes"] for row in minutes) == sum(row["size"] for row in said)
+    assert sum(row["requests"] for row in minutes) == len(asked)
+    assert sum(row["violations"] for row in minutes) == delta.dataset(lake, table("violations")).count_rows()
+
+
+def test_the_topology_counts_every_message_once(lake):
+    pairs = delta.dataset(lake, table("topology")).to_table().to_pylist()
+    counted = sum(row["messages_to_server"] + row["messages_to_client"] for row in pairs)
+    assert counted == delta.dataset(lake, table("messages")).count_rows()
+    assert {row["protocol"] for row in pairs} == {"emp", "event_mesh", "relink", "yamp"}
+
+
+def test_a_run_wrote_down_what_it_did(lake):
+    (run,) = delta.dataset(lake, table("runs")).to_table().to_pylist()
+    assert (run["kind"], run["outcome"], run["batch"], run["skipped"]) == ("ingest", "done", 1, 0)
+    got = {row["table"]: row["rows"] for row in run["rows"]}
+    assert got["messages"] == delta.dataset(lake, table("messages")).count_rows()
+    assert [stage["stage"] for stage in run["stages"]] == ["recover", "plan", "decode", "build"]
+    assert run["files"] == len(run["inputs"]) > 4

@@ -31,7 +31,8 @@ TALK = {
 
 
 def versions(lake):
-    return {name: delta.version(lake, each) for name, each in TABLES.items()}
+    """Of all tables but `runs`, which has a row of every run."""
+    return {each.name: delta.version(lake, each) for each in (*SILVER, *GOLD)}
 
 
 def contents(lake, name, source=None):
@@ -123,7 +124,7 @@ def test_a_crash_between_two_tables_is_finished_by_the_next_ingest(spark, lake, 
     for each in SILVER:
         assert contents(crashed, each.name) == contents(lake, each.name, str(source)), each.name
     sessions = {row["session_id"] for row in contents(crashed, "sessions")}
-    for each in GOLD:
+    for each in (each for each in GOLD if "session_id" in each.schema.names):
         yardstick = [row for row in contents(lake, each.name) if row["session_id"] in sessions]
         assert contents(crashed, each.name) == yardstick, each.name
 

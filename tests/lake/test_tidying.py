@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from wirelake.lake import delta, journal
-from wirelake.lake.catalog import SILVER
+from wirelake.lake import delta, journal, snapshot
 from wirelake.lake.parquet import Sheet
+from wirelake.lake.recovery import prepare
 from wirelake.lake.tables import connections
-from wirelake.lake.tidying import MANY, Tidier
+from wirelake.lake.tidying import MANY, tidy
 
 
 def published(lake, first: int, count: int) -> None:
@@ -25,33 +25,48 @@ def rows(lake) -> list[dict]:
     return sorted(found, key=lambda row: row["connection_id"])
 
 
-def test_small_files_become_one_and_the_old_ones_go_later(tmp_path):
-    journal.initialise(tmp_path)
-    for each in SILVER:
-        delta.create(tmp_path, each)
-    published(tmp_path, 1, MANY)
-    tidier = Tidier(tmp_path)
-    assert tidier.tidy() == 0
-    published(tmp_path, MANY + 1, 1)
-    before, old = rows(tmp_path), delta.files(tmp_path, connections.TABLE)
-    assert tidier.tidy() == 1
-    assert len(delta.files(tmp_path, connections.TABLE)) == 1
-    assert rows(tmp_path) == before
-    assert delta.batch(tmp_path, connections.TABLE) == MANY + 1
+def a_lake(folder):
+    journal.initialise(folder)
+    prepare(folder)
+    return folder
+
+
+def test_small_files_become_one_and_whoever_reads_the_old_ones_may_finish(tmp_path):
+    lake = a_lake(tmp_path)
+    published(lake, 1, MANY)
+    assert tidy(lake, MANY) == 0
+    published(lake, MANY + 1, 1)
+    before, old = rows(lake), delta.files(lake, connections.TABLE)
+    assert tidy(lake, MANY + 1) == 1
+    (one,) = delta.entries(lake, connections.TABLE)
+    assert delta.batches_of(lake, connections.TABLE, one) == (1, MANY + 1)
+    assert rows(lake) == before
+    assert snapshot.current(lake).dataset(connections.TABLE).count_rows() == MANY + 1
+    assert delta.batch(lake, connections.TABLE) == MANY + 1
     assert all(path.exists() for path in old)
-    assert tidier.tidy() == 0
+    snapshot.sweep(lake, connections.TABLE, patience=0.0)
     assert not any(path.exists() for path in old)
-    assert rows(tmp_path) == before
-    published(tmp_path, MANY + 2, 1)
-    assert tidier.tidy(always=True) == 1
-    assert len(rows(tmp_path)) == MANY + 2
+    assert rows(lake) == before
+    published(lake, MANY + 2, 1)
+    assert tidy(lake, MANY + 2, always=True) == 1
+    assert len(rows(lake)) == MANY + 2
+
+
+def test_what_gold_tables_were_not_built_from_is_left_alone(tmp_path):
+    """It is read batch by batch, and only the name of a file tells the batch."""
+    lake = a_lake(tmp_path)
+    published(lake, 1, 5)
+    assert tidy(lake, 3, always=True) == 1
+    found = [delta.batches_of(lake, connections.TABLE, one) for one in delta.entries(lake, connections.TABLE)]
+    assert sorted(found) == [(1, 3), (4, 4), (5, 5)]
+    by_batch = delta.files_by_batch(lake, connections.TABLE)
+    assert list(by_batch) == [1, 2, 3, 4, 5]
+    assert by_batch[1] == by_batch[3] != by_batch[4]
 
 
 def test_a_batch_that_was_published_stays_published(tmp_path):
     """What tells a batch that is there from one that is not must outlive the files it wrote."""
-    journal.initialise(tmp_path)
-    for each in SILVER:
-        delta.create(tmp_path, each)
-    published(tmp_path, 1, 3)
-    Tidier(tmp_path).tidy(always=True)
-    assert not delta.append(tmp_path, connections.TABLE, [], 3)
+    lake = a_lake(tmp_path)
+    published(lake, 1, 3)
+    assert tidy(lake, 3, always=True) == 1
+    assert not delta.append(lake, connections.TABLE, [], 3)

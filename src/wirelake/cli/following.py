@@ -78,11 +78,11 @@ def run_follow(
     folder: Path,
     how: dict[str, float | int | bool],
     *,
-    master: str = "local[*]",
+    master: str | None = None,
     conf: dict[str, str] | None = None,
     ports: dict[int, str] | None = None,
     options: object = None,
-    late: float = 30.0,
+    late: float | None = None,
     keys: TrustStore | None = None,
 ) -> FollowResult:
     """Start Spark and follow a folder, with progress on the terminal."""

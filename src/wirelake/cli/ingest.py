@@ -41,7 +41,10 @@ __all__ = ["ingest", "run_ingest"]
     help="A limit of a protocol, as emp.max_message_size=1000.",
 )
 @click.option(
-    "--late", "late", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds after which an answer counts as late."
+    "--late",
+    "late",
+    type=click.FloatRange(min=0),
+    help="Seconds after which an answer counts as late, 30 if not given: settled when the lake is made.",
 )
 @click.option("--follow", "folder", type=click.Path(path_type=Path), help="Read the captures of this folder as they grow, until Ctrl-C.")
 @click.option("--once", "once", is_flag=True, help="With --follow: read what is there, as if nothing more came, and stop.")
@@ -77,7 +80,7 @@ def ingest(
     master: str | None,
     conf: tuple[str, ...],
     settings: tuple[str, ...],
-    late: float,
+    late: float | None,
     folder: Path | None,
     **how: float,
 ) -> int:
@@ -124,7 +127,7 @@ def run_ingest(
     conf: dict[str, str] | None = None,
     ports: dict[int, str] | None = None,
     options: object = None,
-    late: float = 30.0,
+    late: float | None = None,
     keys: TrustStore | None = None,
 ) -> IngestResult:
     """Start Spark and ingest, with progress on the terminal."""

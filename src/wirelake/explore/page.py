@@ -14,6 +14,7 @@ from wirelake.explore.dictionary import dictionary
 from wirelake.explore.listings import believed, sessions, spoilt, violations
 from wirelake.explore.markup import Child, Markup, element, join, vouched
 from wirelake.explore.survey import CATEGORIES, Survey
+from wirelake.explore.traffic import traffic
 from wirelake.explore.wording import clock, count, day, duration, many, moment, percent, size
 
 __all__ = ["page"]
@@ -71,6 +72,7 @@ def _contents(known: Survey) -> Markup:
             _figures(known),
             _timeline(known),
             _latency(known),
+            traffic(known.paces, known.pairs),
             sessions(known),
             violations(known),
             believed(known),

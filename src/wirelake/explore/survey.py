@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from wirelake.explore.pairs import PACES, PAIRS, Pace, Pair
 from wirelake.explore.query import opened
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ class Survey(msgspec.Struct, frozen=True):
     violations: list[Violation]
     believed: list[Believed]
     spoilt: list[Spoilt]
+    paces: list[Pace]
+    pairs: list[Pair]
     accounts: list[Account]
     """The largest sources."""
     parts: dict[str, int]
@@ -241,6 +244,8 @@ def survey(lake: Path) -> Survey:
             violations=_rows(connection, _VIOLATIONS, Violation),
             believed=_rows(connection, _BELIEVED, Believed),
             spoilt=_rows(connection, _SPOILT, Spoilt),
+            paces=_rows(connection, PACES, Pace),
+            pairs=_rows(connection, PAIRS, Pair),
             accounts=_rows(connection, f"{_ACCOUNTS} LIMIT {TOP}", Account),
             parts={row[0]: row[1] for row in _fetch(connection, _PARTS)},
             unbalanced=_rows(connection, _UNBALANCED, Account),

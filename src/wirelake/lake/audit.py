@@ -60,11 +60,12 @@ def conversation(room: ModuleType) -> Conversation:
     return Conversation(int(room.INITIAL), moves, refusals)
 
 
-def _lookup(entries: dict[tuple[int, str, str], int] | dict[tuple[int, str, str], str], kind: str, *key: Column) -> Column:
-    """A small table as one constant, so that a plan with it stays small: the entry for this state, direction and name, or null."""
+def _lookup(entries: Mapping[str, Mapping[tuple[int, str, str], int | str]], kind: str, *key: Column) -> Column:
+    """Small tables as one constant, so that a plan with it stays small: the entry for protocol, state, direction and name, or null."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    text = msgspec.json.encode({"/".join(map(str, at)): value for at, value in entries.items()}).decode()
+    flat = {"/".join((protocol, *map(str, at))): value for protocol, table in entries.items() for at, value in table.items()}
+    text = msgspec.json.encode(flat).decode()
     return sql.try_element_at(sql.from_json(sql.lit(text), f"map<string,{kind}>"), sql.concat_ws("/", *key))
 
 
@@ -73,15 +74,17 @@ def is_milestone(talk: Conversation) -> str:
     return " OR ".join(f"(direction = '{direction}' AND name = '{name}')" for direction, name in talk.milestones) or "false"
 
 
-def _is_refused(talk: Conversation) -> str:
-    """The condition that the table lacks a message: one comparison of states and one of directions decides most of it."""
-    names: dict[tuple[int, str], list[str]] = {}
-    for state, direction, name in talk.refusals:
-        names.setdefault((state, direction), []).append(f"'{name}'")
+def _is_refused(talks: Mapping[str, Conversation]) -> str:
+    """The condition that the tables lack a message: one comparison of states and one of directions decides most of it."""
+    names: dict[tuple[str, int, str], list[str]] = {}
+    for protocol, talk in talks.items():
+        for state, direction, name in talk.refusals:
+            names.setdefault((protocol, state, direction), []).append(f"'{name}'")
     return (
         " OR ".join(
-            f"(known.state = {state} AND said.direction = '{direction}' AND said.name IN ({', '.join(forbidden_names)}))"
-            for (state, direction), forbidden_names in names.items()
+            f"(known.state = {state} AND known.protocol = '{protocol}' AND said.direction = '{direction}'"
+            f" AND said.name IN ({', '.join(forbidden_names)}))"
+            for (protocol, state, direction), forbidden_names in names.items()
         )
         or "false"
     )
@@ -92,25 +95,27 @@ _UNTIL: Final = "(said.ts < known.until.ts OR (said.ts = known.until.ts AND said
 _WITHIN: Final = f"(known.after IS NULL OR {_AFTER}) AND (known.until IS NULL OR {_UNTIL})"
 
 
-def intervals(courses: DataFrame, talk: Conversation) -> DataFrame:
+def intervals(courses: DataFrame, talks: Mapping[str, Conversation]) -> DataFrame:
     """One row per connection and stretch of time in which its state did not change: (`after`, `until`], null where there is no bound.
 
-    `courses` has a `connection_id` and its `milestones`: an array of (ts, message_id, direction, name), in any order.
+    `courses` has a `connection_id`, its `protocol` and its `milestones`: an array of (ts, message_id, direction, name), in any order.
     """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     place = "struct<ts:timestamp,message_id:binary>"
     nowhere = sql.lit(None).cast(place)
+    initial = sql.from_json(sql.lit(msgspec.json.encode({name: talk.initial for name, talk in talks.items()}).decode()), "map<string,int>")
+    moves = {name: talk.moves for name, talk in talks.items()}
     start = sql.struct(
         nowhere.alias("after"),
-        sql.lit(talk.initial).alias("state"),
+        sql.try_element_at(initial, "protocol").alias("state"),
         sql.array().cast(f"array<struct<after:{place},until:{place},state:int>>").alias("past"),
     )
 
     def step(walked: Column, milestone: Column) -> Column:
         here = sql.struct(milestone["ts"].alias("ts"), milestone["message_id"].alias("message_id"))
         ended = sql.struct(walked["after"].alias("after"), here.alias("until"), walked["state"].alias("state"))
-        then = _lookup(talk.moves, "int", walked["state"], milestone["direction"], milestone["name"])
+        then = _lookup(moves, "int", sql.col("protocol"), walked["state"], milestone["direction"], milestone["name"])
         moved = sql.struct(here.alias("after"), then.alias("state"), sql.concat(walked["past"], sql.array(ended)).alias("past"))
         return sql.when(then.isNull(), walked).otherwise(moved)
 
@@ -119,7 +124,8 @@ def intervals(courses: DataFrame, talk: Conversation) -> DataFrame:
         return sql.concat(walked["past"], sql.array(last))
 
     walk = sql.aggregate(sql.sort_array("milestones"), start, step, finish)
-    return courses.select("connection_id", walk.alias("intervals")).select("connection_id", sql.inline("intervals"))
+    walked = courses.select("connection_id", "protocol", walk.alias("intervals"))
+    return walked.select("connection_id", "protocol", sql.inline("intervals"))
 
 
 def odd(faults: Iterable[FaultLike]) -> dict[FaultLike, Column]:
@@ -138,17 +144,18 @@ def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Colum
     return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit(protocol)).select(*FINDING)
 
 
-def forbidden(messages: DataFrame, courses: DataFrame, talk: Conversation) -> DataFrame:
-    """Every message of these connections (see `intervals`) that the table does not have, with the rule it breaks.
+def forbidden(messages: DataFrame, courses: DataFrame, talks: Mapping[str, Conversation]) -> DataFrame:
+    """Every message of these connections (see `intervals`) that its protocol's table does not have, with the rule it breaks.
 
     A message that breaks a rule by itself moves the conversation on like any other, but is not reported a second time.
     """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    said, known = messages.where("fault IS NULL").alias("said"), intervals(courses, talk).alias("known")
-    rule = _lookup(talk.refusals, "string", sql.col("known.state"), sql.col("said.direction"), sql.col("said.name"))
+    said, known = messages.where("fault IS NULL").alias("said"), intervals(courses, talks).alias("known")
+    refusals = {name: talk.refusals for name, talk in talks.items()}
+    rule = _lookup(refusals, "string", *(sql.col(name) for name in ("known.protocol", "known.state", "said.direction", "said.name")))
     return (
-        said.join(known, sql.expr(f"said.connection_id = known.connection_id AND {_WITHIN} AND ({_is_refused(talk)})"))
+        said.join(known, sql.expr(f"said.connection_id = known.connection_id AND {_WITHIN} AND ({_is_refused(talks)})"))
         .select("said.*", rule.alias("rule"))
         .select(*FINDING)
     )

@@ -9,18 +9,31 @@ from typing import Final
 
 from wirelake.errors import LakeError
 from wirelake.lake.schema import Table
-from wirelake.lake.tables import connections, exchanges, ledger, messages, quarantine, rooms, security, sessions, violations
+from wirelake.lake.tables import (
+    connections,
+    exchanges,
+    ledger,
+    messages,
+    metrics,
+    quarantine,
+    rooms,
+    runs,
+    security,
+    sessions,
+    topology,
+    violations,
+)
 
 __all__ = ["GOLD", "SILVER", "TABLES", "table"]
 
 SILVER: Final = (messages.TABLE, *rooms.TABLES, connections.TABLE, quarantine.TABLE, ledger.TABLE)
 """Written where captures are decoded, and published in this order: a source that is in the ledger is in all of them."""
 
-GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE)
+GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE, metrics.TABLE, topology.TABLE)
 """Built by Spark SQL from the others, in this order."""
 
-TABLES: Final[dict[str, Table]] = {table.name: table for table in (*SILVER, *GOLD)}
-"""Name -> table."""
+TABLES: Final[dict[str, Table]] = {table.name: table for table in (*SILVER, *GOLD, runs.TABLE)}
+"""Name -> table: those that say what was captured, and the one that says what was done."""
 
 
 def table(name: str) -> Table:

@@ -31,7 +31,11 @@ _WORDS: Final = {
     "received": "received",
 }
 """What is said of a channel -> which cursor it moves."""
+_RESOLVING: Final = ("result", "consumed", "decision")
+"""Cursors that say what came of a message."""
 _CHANNEL: Final = "session_id, sender, channel"
+_LIFE: Final = ("session_id", "sender", "channel", "life")
+"""One life of a channel."""
 _ORDER: Final = "ORDER BY ts, message_id, place"
 
 
@@ -85,15 +89,15 @@ def _messages(said: DataFrame, firsts: DataFrame) -> DataFrame:
         said.where("cursor = 'message'")
         .join(firsts, keys, "left")
         .selectExpr("*", f"coalesce(first, 0) + {place} - 1 AS number")
-        .groupBy("session_id", "sender", "channel", "life", "number")
+        .groupBy(*_LIFE, "number")
         .agg(sent.alias("sent"), sql.count("*").cast("int").alias("attempts"))
     )
 
 
-def _covered(said: DataFrame, cursor: str) -> DataFrame:
-    """RELINK-15: from which number up to which each word of one cursor reaches; one that says no number means the next."""
-    within = f"PARTITION BY {_CHANNEL}, life"
-    told = said.where(f"cursor = '{cursor}'").selectExpr(
+def _covered(said: DataFrame) -> DataFrame:
+    """RELINK-15: from which number up to which each word reaches; one that says no number means the next of its cursor."""
+    within = f"PARTITION BY {_CHANNEL}, life, cursor"
+    told = said.where(f"cursor IN ({', '.join(map(repr, _RESOLVING))})").selectExpr(
         "*", f"count(sequence) OVER ({within} {_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS since"
     )
     again = f"{within}, since {_ORDER}"
@@ -102,7 +106,7 @@ def _covered(said: DataFrame, cursor: str) -> DataFrame:
         told.selectExpr("*", f"{reached} AS last")
         .selectExpr("*", f"coalesce(lag(last) OVER ({within} {_ORDER}), -1) AS before")
         .where("last > before")
-        .selectExpr("session_id", "sender", "channel", "life", "before", "last", "struct(ts, message_id, size, type_name AS word) AS told")
+        .selectExpr(*_LIFE, "cursor", "before", "last", "struct(ts, message_id, size, type_name AS word) AS told")
     )
 
 
@@ -111,14 +115,14 @@ def build(relink: DataFrame) -> DataFrame:
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     said = _said(relink)
-    messages = _messages(said, _firsts(relink, said))
-    keys = ["session_id", "sender", "channel", "life"]
-    for cursor in ("result", "consumed", "decision"):
-        covered = _covered(said, cursor).withColumnRenamed("told", cursor)
-        reaches = (sql.col("number") > sql.col("before")) & (sql.col("number") <= sql.col("last"))
-        found = messages.select(*keys, "number").join(covered, keys).where(reaches)
-        first = found.groupBy(*keys, "number").agg(sql.min(cursor).alias(cursor))
-        messages = messages.join(first, [*keys, "number"], "left")
+    numbered = _messages(said, _firsts(relink, said))
+    reaches = " AND ".join((*(f"one.{name} = word.{name}" for name in _LIFE), "number > before", "number <= last"))
+    messages = (
+        numbered.alias("one")
+        .join(_covered(said).alias("word"), sql.expr(reaches), "left")
+        .groupBy(*(sql.col(f"one.{name}") for name in (*_LIFE, "number", "sent", "attempts")))
+        .agg(*(sql.min(sql.when(sql.col("cursor") == cursor, sql.col("word.told"))).alias(cursor) for cursor in _RESOLVING))
+    )
     rolled_back = sql.coalesce(sql.col("decision.word") == "rollback", sql.lit(False))
     return messages.select(
         "session_id",

@@ -8,6 +8,7 @@ It refuses to know what is in the tables, and which batch is next.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -20,7 +21,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from wirelake.errors import LakeError
 from wirelake.lake.schema import Table
@@ -35,13 +36,20 @@ __all__ = [
     "File",
     "append",
     "batch",
+    "batches_of",
     "create",
     "dataset",
+    "drop_outdated",
+    "entries",
+    "exchange",
     "files",
+    "files_by_batch",
     "folder",
     "frame",
+    "frame_of",
+    "merge",
     "relation",
-    "replace",
+    "revision",
     "spark_schema",
     "sweep",
     "uncounted",
@@ -50,6 +58,10 @@ __all__ = [
 
 _APP: Final = "wirelake"
 """Whose batch numbers they are, in the log's application transactions."""
+_REVISIONS: Final = "wirelake.revisions"
+"""The same for tables whose files are exchanged: a batch may be looked at more than once, each time as another revision."""
+_BATCH: Final = re.compile(r"^part-(\d{8})-(?:(\d{8})-)?")
+"""How the files of tables that only grow begin: with the batch they came with."""
 
 
 class File(msgspec.Struct, frozen=True):
@@ -117,47 +129,100 @@ def batch(lake: Path, table: Table, as_of: int | None = None) -> int | None:
     return None if opened is None else opened.transaction_version(_APP)
 
 
-def _commit(lake: Path, table: Table, added: Sequence[File], number: int, mode: str, *, again: bool = False) -> bool:
+def revision(lake: Path, table: Table) -> int:
+    """How often the table's files were exchanged."""
+    opened = _open(lake, table)
+    return 0 if opened is None else opened.transaction_version(_REVISIONS) or 0
+
+
+def _ready(lake: Path, table: Table) -> DeltaTable:
+    """The table, made if there is none, with the columns this code writes."""
     create(lake, table)
     opened = _open(lake, table)
     if opened is None:
         raise LakeError(f"table {table.name} of {lake} vanished while it was written")
-    there = opened.transaction_version(_APP)
-    if there is not None and (there > number or (there == number and not again)):
+    _check_columns(lake, table, opened)
+    return opened
+
+
+def drop_outdated(lake: Path, table: Table) -> bool:
+    """Remove a table that has other columns or comments than this code writes, and make it anew, empty; says whether it did."""
+    opened = _open(lake, table)
+    if opened is None or opened.schema() == _delta_schema(table):
         return False
-    now = time.time_ns() // 1_000_000
-    actions: list[Any] = [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in added]
-    with _blame(lake, table):
-        opened.create_write_transaction(
-            actions,
-            mode,
-            _delta_schema(table),
-            commit_properties=CommitProperties(app_transactions=[Transaction(_APP, number)]),
-        )
+    shutil.rmtree(folder(lake, table))
+    create(lake, table)
     return True
+
+
+def _commit(lake: Path, table: Table, opened: DeltaTable, removed: Sequence[File], added: Sequence[File], told: list[Transaction]) -> None:
+    now = time.time_ns() // 1_000_000
+    actions: list[Any] = [RemoveAction(file.path, True, now, file.size, {}) for file in removed]
+    actions += [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in added]
+    with _blame(lake, table):
+        opened.create_write_transaction(actions, "append", _delta_schema(table), commit_properties=CommitProperties(app_transactions=told))
 
 
 def append(lake: Path, table: Table, added: Sequence[File], number: int) -> bool:
     """Publish files as batch `number`; False, and nothing changes, if that batch is there already."""
-    return _commit(lake, table, added, number, "append")
+    opened = _ready(lake, table)
+    there = opened.transaction_version(_APP)
+    if there is not None and there >= number:
+        return False
+    _commit(lake, table, opened, (), added, [Transaction(_APP, number)])
+    return True
 
 
-def replace(lake: Path, table: Table, added: Sequence[File], number: int, *, again: bool = False) -> bool:
-    """Publish files as the whole contents as of batch `number`; False, and nothing changes, if they are that already.
-
-    `again` replaces the contents of that very batch: what it says depends on more than the batch.
-    """
-    return _commit(lake, table, added, number, "overwrite", again=again)
+def merge(lake: Path, table: Table, removed: Sequence[File], added: Sequence[File]) -> None:
+    """Let files count in place of others that say the same. Raises CommitFailedError if somebody else was faster."""
+    opened = _ready(lake, table)
+    _commit(lake, table, opened, removed, added, [])
 
 
-def files(lake: Path, table: Table, as_of: int | None = None) -> list[Path]:
-    """The Parquet files that count, now or as of a version, in the order of their names."""
+def exchange(lake: Path, table: Table, removed: Sequence[File], added: Sequence[File], number: int, nth: int) -> bool:
+    """Publish files in place of others, as of batch `number` and as the `nth` exchange; False, and nothing changes, if it happened."""
+    opened = _ready(lake, table)
+    if (opened.transaction_version(_REVISIONS) or 0) >= nth:
+        return False
+    _commit(lake, table, opened, removed, added, [Transaction(_APP, number), Transaction(_REVISIONS, nth)])
+    return True
+
+
+def entries(lake: Path, table: Table, as_of: int | None = None) -> list[File]:
+    """What the log says of the files that count, now or as of a version, in the order of their names."""
     opened = _open(lake, table, as_of)
     if opened is None:
         return []
     # The log's own relative paths, not URIs: what quoting a URI needs is nobody's business here.
-    paths = pa.table(opened.get_add_actions(flatten=True)).column("path").to_pylist()
-    return sorted(folder(lake, table) / path for path in paths)
+    log = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
+    return sorted((File(path, size, rows) for path, size, rows in zip(*(each.to_pylist() for each in log.columns), strict=True)), key=_path)
+
+
+def _path(file: File) -> str:
+    return file.path
+
+
+def files(lake: Path, table: Table, as_of: int | None = None) -> list[Path]:
+    """The Parquet files that count, now or as of a version, in the order of their names."""
+    return [folder(lake, table) / file.path for file in entries(lake, table, as_of)]
+
+
+def files_by_batch(lake: Path, table: Table) -> dict[int, list[File]]:
+    """The files of a table that only grows, by the batches they came with: one, or several if files were made one."""
+    by_batch: dict[int, list[File]] = {}
+    for file in entries(lake, table):
+        first, last = batches_of(lake, table, file)
+        for number in range(first, last + 1):
+            by_batch.setdefault(number, []).append(file)
+    return by_batch
+
+
+def batches_of(lake: Path, table: Table, file: File) -> tuple[int, int]:
+    """The first and the last batch that a file of a table that only grows has rows of: its name says so."""
+    named = _BATCH.match(file.path)
+    if named is None:
+        raise LakeError(f"table {table.name} of {lake}: {file.path} does not say which batch it came with")
+    return int(named[1]), int(named[2] or named[1])
 
 
 def uncounted(lake: Path, table: Table) -> list[Path]:
@@ -186,6 +251,11 @@ def spark_schema(table: Table) -> StructType:
     from pyspark.sql.types import StructType  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     return StructType.fromJson(json.loads(_delta_schema(table).to_json()))
+
+
+def frame_of(spark: SparkSession, lake: Path, table: Table, chosen: Sequence[File]) -> DataFrame:
+    """Only these files of the table as a Spark DataFrame."""
+    return frame(spark, lake, table, [folder(lake, table) / file.path for file in chosen])
 
 
 def frame(spark: SparkSession, lake: Path, table: Table, some: Sequence[Path] | None = None) -> DataFrame:

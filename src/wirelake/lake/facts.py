@@ -10,6 +10,8 @@ It refuses to judge, and to know protocols beyond what their sessions are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.rulebook import LINK, NODE, SESSION_IS, SILENCE
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["INPUTS", "build"]
 
-INPUTS: Final = ("connections", "messages", "quarantine")
+INPUTS: Final = ("connections", "talks", "messages", "quarantine")
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 _ENDPOINTS: Final = ("transport", "client_address", "client_port", "server_address", "server_port", "known_by", "observed_by")
 _SUMS: Final = ("messages_to_server", "messages_to_client", "bytes_to_server", "bytes_to_client", "keepalives")
@@ -39,28 +44,32 @@ def _happened(connections: DataFrame) -> DataFrame:
     )
 
 
-def _said(messages: DataFrame) -> DataFrame:
-    """How much was said, by whom, and when. All messages go through this: only numbers, so that Spark aggregates them in place."""
+def _said(talks: DataFrame) -> DataFrame:
+    """How much was said, by whom, and when."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    to_server, kind, ts, size = (sql.col(name) for name in ("direction", "kind", "ts", "size"))
-    to_server = to_server == "to_server"
-    is_handshake, is_parting = kind == "handshake", kind.isin("error", "close")
-    return messages.groupBy("session_id", "connection_id", "protocol").agg(
-        sql.count_if(to_server).alias("messages_to_server"),
-        sql.count_if(~to_server).alias("messages_to_client"),
-        sql.sum(sql.when(to_server, size).otherwise(0)).alias("bytes_to_server"),
-        sql.sum(sql.when(~to_server, size).otherwise(0)).alias("bytes_to_client"),
-        sql.count_if(kind == "keepalive").alias("keepalives"),
-        sql.min("ts").alias("first_said"),
-        sql.max("ts").alias("last_said"),
-        sql.max(sql.when(~is_parting, ts)).alias("last_word"),
-        sql.min(sql.when(is_handshake & to_server, ts)).alias("client_greeted"),
-        sql.min(sql.when(is_handshake & ~to_server, ts)).alias("server_greeted"),
+    by_client = sql.col("direction") == "to_server"
+
+    by = sql.when(by_client, "client").otherwise("server")
+    parting = sql.struct("parting.ts", "parting.message_id", "parting.how", by.alias("by"))
+
+    def total(name: str, condition: Column) -> Column:
+        return sql.sum(sql.when(condition, sql.col(name)).otherwise(0))
+
+    return talks.groupBy("session_id", "connection_id", "protocol").agg(
+        *(total(name, by_client).alias(f"{name}_to_server") for name in ("messages", "bytes")),
+        *(total(name, ~by_client).alias(f"{name}_to_client") for name in ("messages", "bytes")),
+        sql.sum("keepalives").alias("keepalives"),
+        sql.min("first_seen").alias("first_said"),
+        sql.max("last_seen").alias("last_said"),
+        sql.max("last_word").alias("last_word"),
+        sql.min(sql.when(by_client, sql.col("greeted"))).alias("client_greeted"),
+        sql.min(sql.when(~by_client, sql.col("greeted"))).alias("server_greeted"),
+        sql.min(sql.when(sql.col("parting").isNotNull(), parting)).alias("parting"),
     )
 
 
-def _talks(connections: DataFrame, messages: DataFrame) -> DataFrame:
+def _joined(connections: DataFrame, talks: DataFrame) -> DataFrame:
     """One row per session and connection: what was said there, and what happened to it.
 
     A connection without a message is a session of its own, unless its protocol has none without somebody who speaks. A node is where it
@@ -69,7 +78,7 @@ def _talks(connections: DataFrame, messages: DataFrame) -> DataFrame:
     from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    joined = _said(messages).join(_happened(connections), ["connection_id", "protocol"], "full")
+    joined = _said(talks).join(_happened(connections), ["connection_id", "protocol"], "full")
     is_node = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == NODE])
     is_link = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == LINK])
     # What was said before the link was agreed on belongs to it, too.
@@ -95,13 +104,13 @@ def _talks(connections: DataFrame, messages: DataFrame) -> DataFrame:
     )
 
 
-def _sessions(talks: DataFrame) -> DataFrame:
+def _sessions(joined: DataFrame) -> DataFrame:
     """The same, one row per session: it opens with its first connection, and ends as its last one does."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     last = sql.max(sql.struct("first.ts", "closed", "reset"))
     return (
-        talks.groupBy("session_id", "protocol")
+        joined.groupBy("session_id", "protocol")
         .agg(
             sql.min("first").alias("first"),
             sql.min("opened").alias("opened"),
@@ -111,7 +120,7 @@ def _sessions(talks: DataFrame) -> DataFrame:
             sql.greatest(sql.max("last_happened"), sql.max("last_said")).alias("last_seen"),
             sql.min("first_said").alias("first_said"),
             sql.max("last_word").alias("last_word"),
-            *(sql.min(name).alias(name) for name in ("client_greeted", "server_greeted")),
+            *(sql.min(name).alias(name) for name in ("client_greeted", "server_greeted", "parting")),
             *(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in _SUMS),
         )
         .withColumns({name: sql.col(f"first.{name}") for name in ("source", "offset", *_ENDPOINTS)})
@@ -135,7 +144,7 @@ def _silences(messages: DataFrame) -> DataFrame:
     )
 
 
-def _by_protocol(values: dict[str, float]) -> Column:
+def _by_protocol(values: Mapping[str, float]) -> Column:
     """What each protocol says, as a column; null for those that say nothing."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
@@ -143,16 +152,6 @@ def _by_protocol(values: dict[str, float]) -> Column:
     for name, value in values.items():
         said = sql.when(sql.col("protocol") == name, value).otherwise(said)
     return said
-
-
-def _partings(messages: DataFrame) -> DataFrame:
-    """Who was the first to part, and how."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    how = sql.when(sql.col("kind") == "error", "error").otherwise("bye")
-    by = sql.when(sql.col("direction") == "to_server", "client").otherwise("server")
-    parting = sql.struct("ts", "message_id", how.alias("how"), by.alias("by"))
-    return messages.where("kind IN ('error', 'close')").groupBy("session_id").agg(sql.min(parting).alias("parting"))
 
 
 def _spoilt(quarantine: DataFrame) -> DataFrame:
@@ -166,28 +165,33 @@ def _spoilt(quarantine: DataFrame) -> DataFrame:
     )
 
 
-def build(connections: DataFrame, messages: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """One row per session.
+def build(
+    connections: DataFrame,
+    talks: DataFrame,
+    messages: DataFrame,
+    quarantine: DataFrame,
+    *,
+    newest: Mapping[str, datetime] | None = None,
+) -> DataFrame:
+    """One row per session; `newest` says when each protocol was last heard by anybody.
 
     `is_whole` says that it was seen from its beginning and without a gap: only such a session can be judged by what was *not* said.
     Bytes that no specification speaks of were lost or mangled on the way to us, not by a speaker. `is_silent` says that others spoke on
     long after it was heard last.
     """
-    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from pyspark.sql import functions as sql  # noqa: PLC0415
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    waited = (sql.unix_micros("newest") - sql.unix_micros("last_seen")) / 1e6
+    heard = _by_protocol({protocol: (when - _EPOCH) // _MICROSECOND for protocol, when in (newest or {}).items()})
+    waited = (heard - sql.unix_micros("last_seen")) / 1e6
     began = sql.col("opened").isNotNull() | sql.coalesce(
         sql.least("client_greeted", "server_greeted") == sql.col("first_said"), sql.lit(False)
     )
     return (
-        _sessions(_talks(connections, messages))
-        .join(_partings(messages), "session_id", "left")
+        _sessions(_joined(connections, talks))
         .join(_spoilt(quarantine), "session_id", "left")
         .withColumn("spoilt_by", sql.coalesce("spoilt_by", sql.array().cast("array<string>")))
         .join(_silences(messages), "session_id", "left")
-        .withColumn("newest", sql.max("last_seen").over(Window.partitionBy("protocol")))
         .withColumn("is_silent", sql.coalesce(waited > _by_protocol(SILENCE), sql.lit(False)))
         .withColumn("is_whole", began & ~sql.coalesce("has_gap", sql.lit(False)))
-        .drop("has_gap", "first_said", "newest")
+        .drop("has_gap", "first_said")
     )

@@ -23,17 +23,16 @@ import msgspec
 from wirelake import protocols
 from wirelake.capture.following import Follower, Limits, Offset
 from wirelake.errors import LakeError
-from wirelake.lake import delta, gold, journal
-from wirelake.lake.catalog import TABLES
+from wirelake.lake import delta, gold, journal, running, settings, snapshot
+from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.ingest import plainly
 from wirelake.lake.journal import Following
-from wirelake.lake.listing import captures
+from wirelake.lake.listing import captures, lake_folder
 from wirelake.lake.portion import Portion, read_portion
 from wirelake.lake.positions import positions
-from wirelake.lake.recovery import recover
-from wirelake.lake.tables.exchanges import LATE_SECONDS
-from wirelake.lake.tidying import Tidier
+from wirelake.lake.recovery import prepare, recover
+from wirelake.lake.tidying import tidy
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -107,7 +106,7 @@ class _Run:
         self._scratch = Path(tempfile.mkdtemp(prefix="wirelake-follow-"))
         self._at = journal.following(lake) or Following(Offset(), max(1, spark.sparkContext.defaultParallelism))
         self._began = self._at.offset.settled
-        self._batch = max(delta.batch(lake, table) or 0 for table in TABLES.values())
+        self._batch = max(delta.batch(lake, table) or 0 for table in SILVER)
         self.busy = threading.Lock()
         """Held while a portion is read."""
         self.is_stopping = False
@@ -155,7 +154,14 @@ class _Run:
             self.result.bytes += portion.bytes
             self.result.messages += portion.messages
             self.result.quarantined += portion.quarantined
+            snapshot.publish(self._lake, SILVER)
             self._tell(portion, time.time())
+
+    def write_down(self, run: running.Run) -> None:
+        """What was done, for the table of runs."""
+        run.bytes, run.quarantined = self.result.bytes, self.result.quarantined
+        if self.result.portions:
+            run.added(self._batch, {"messages": self.result.messages, "quarantine": self.result.quarantined})
 
     def has_more(self) -> bool:
         """Whether there is anything to read, or anything that waits, if nothing more came."""
@@ -181,7 +187,7 @@ def follow(
     *,
     decode: DecodeOptions | None = None,
     ports: Mapping[int, str] | None = None,
-    late_seconds: float = LATE_SECONDS,
+    late_seconds: float | None = None,
     keys: TrustStore | None = None,
     stop: threading.Event | None = None,
     tell: Callable[[Portion, float], None] = lambda _portion, _now: None,
@@ -191,24 +197,29 @@ def follow(
 
     `tell` hears of every portion when it is published, and at what time; `building` of every gold table that is built at the end.
     """
-    root, watched = Path(lake).absolute(), Path(folder).absolute()
+    root, watched = lake_folder(lake), Path(folder).absolute()
     if not watched.is_dir():
         raise LakeError(f"{folder}: only a folder on this machine can be followed")
     chosen, over = options or FollowOptions(), stop or threading.Event()
     journal.initialise(root)
-    with journal.locked(root):
-        for table in TABLES.values():
-            delta.create(root, table)
+    with journal.locked(root), running.recorded(root, "follow") as written:
+        written.inputs = [str(watched)]
+        settings.hold(root, late_seconds)
+        prepare(root)
         resumed = recover(root)
+        snapshot.publish(root, SILVER)
         run = _Run(spark, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, tell)
         run.result.resumed = resumed
-        golden = _Gold(spark, root, late_seconds, keys, chosen.gold_every)
+        golden = _Gold(spark, root, keys, chosen.gold_every)
         try:
-            _watch(run, golden, over, chosen)
+            with written.stage("follow"):
+                _watch(run, golden, over, chosen)
         finally:
             golden.close()
             run.close()
-        golden.build(building)
+            run.write_down(written)
+        with written.stage("build"):
+            written.built = golden.build(building)
         run.result.built = golden.built
     return run.result
 
@@ -248,11 +259,10 @@ def _again(run: _Run, query: StreamingQuery, failures: int) -> StreamingQuery:
 class _Gold:
     """Keeps gold tables up to date beside what is followed."""
 
-    def __init__(self, spark: SparkSession, lake: Path, late_seconds: float, keys: TrustStore | None, every: float) -> None:
-        self._spark, self._lake, self._late, self._keys, self._every = spark, lake, late_seconds, keys, every
+    def __init__(self, spark: SparkSession, lake: Path, keys: TrustStore | None, every: float) -> None:
+        self._spark, self._lake, self._keys, self._every = spark, lake, keys, every
         self._over = threading.Event()
         self._failure: BaseException | None = None
-        self._tidier = Tidier(lake)
         self.built = 0
         self._thread: threading.Thread | None = None
         if every > 0:
@@ -265,15 +275,22 @@ class _Gold:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "gold")
         while not self._over.wait(self._every):
             try:
-                self._build(lambda _: None)
-                self._tidier.tidy()
+                self._build(None, lambda _: None)
+                tidy(self._lake, self._newest())
             except BaseException as error:
                 self._failure = error
                 return
 
-    def _build(self, tell: Callable[[str], None]) -> None:
-        if gold.refresh(self._spark, self._lake, self._late, None, tell):
+    def _build(self, keys: TrustStore | None, tell: Callable[[str], None]) -> list[str]:
+        built = gold.refresh(self._spark, self._lake, keys, tell)
+        if built:
+            snapshot.publish(self._lake, GOLD)
             self.built += 1
+        return built
+
+    def _newest(self) -> int:
+        """The newest batch that all gold tables were built from."""
+        return min(delta.batch(self._lake, table) or 0 for table in GOLD)
 
     def raise_failure(self) -> None:
         """Say what went wrong in the thread."""
@@ -286,9 +303,9 @@ class _Gold:
         if self._thread is not None:
             self._thread.join()
 
-    def build(self, tell: Callable[[str], None]) -> None:
-        """The last time: with keys, what is judged by them is judged anew."""
+    def build(self, tell: Callable[[str], None]) -> list[str]:
+        """The last time: with keys, what is judged by them is judged anew; says which tables were built."""
         self.raise_failure()
-        if gold.refresh(self._spark, self._lake, self._late, self._keys, tell):
-            self.built += 1
-        self._tidier.tidy(always=True)
+        built = self._build(self._keys, tell)
+        tidy(self._lake, self._newest(), always=True)
+        return built

@@ -1,27 +1,36 @@
-"""The gold job: tables that Spark SQL builds from the others, replaced as a whole when what they are built from has changed.
+"""The gold job: tables that Spark SQL builds from the others, and keeps true to them at the price of what is new.
 
-Spark writes the Parquet files into the table's own folder, one subfolder per batch; one Delta transaction then makes them the table.
-Rows do not cross into Python. A table is stale when its batch is not the ledger's, so a job that died is simply done again.
+A new batch touches some sessions; their rows in silver tables are read, wherever in history they lie, their rows in gold tables are
+built anew, and the files in which these lie are replaced. Minutes and pairs of peers add up sums of batches, so only those that are
+touched are added up again. The result is the same however history was cut into batches, and in whatever order they came.
+
+All tables change together, after all files are written. A job that died is simply done again.
 
 It refuses to know what the tables contain: each one's `build` does.
 """
 
 from __future__ import annotations
 
+import logging
+import shutil
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow.parquet as pq
+import pyarrow.dataset as pads
 
-from wirelake.lake import courses, deliveries, delta, facts, pairing, snapshot
+from wirelake.lake import courses, deliveries, delta, facts, journal, pairing, settings
 from wirelake.lake.catalog import GOLD
-from wirelake.lake.catalog import table as table_named
-from wirelake.lake.delta import File
+from wirelake.lake.rulebook import ROOMS
 from wirelake.lake.schema import Table
-from wirelake.lake.tables import exchanges, ledger, security, sessions, violations
+from wirelake.lake.tables import exchanges, ledger, messages, metrics, security, sessions, topology, violations
+from wirelake.lake.upkeep import index, publishing, talks, tallies
+from wirelake.lake.upkeep.pace import paced
+from wirelake.lake.upkeep.rebuilding import Rebuilding
+from wirelake.lake.upkeep.slices import Slice
+from wirelake.lake.upkeep.touched import SLOTS, Touched, minutes, slot, touched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,11 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["refresh", "stale"]
 
-_BUILDERS: Final[dict[str, ModuleType]] = {module.TABLE.name: module for module in (exchanges, violations, sessions, security)}
-
-
-_STEPS: Final[dict[str, ModuleType]] = {"facts": facts, "courses": courses, "paired": pairing, "deliveries": deliveries}
-"""What several tables are built from, and no table itself."""
+_LOG: Final = logging.getLogger("wirelake.lake")
+_EVERY_SLOT: Final = frozenset(range(SLOTS))
 
 
 def stale(lake: Path, keys: TrustStore | None = None) -> list[Table]:
@@ -46,49 +52,187 @@ def stale(lake: Path, keys: TrustStore | None = None) -> list[Table]:
 
 
 def refresh(
-    spark: SparkSession, lake: Path, late_seconds: float, keys: TrustStore | None = None, tell: Callable[[str], None] = lambda _: None
+    spark: SparkSession,
+    lake: Path,
+    keys: TrustStore | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+    *,
+    judge_all: bool = True,
 ) -> list[str]:
-    """Build every stale table, and with keys the one that is judged by them; says which."""
+    """Bring gold tables up to the ledger, and with keys judge all of history by them; says which tables were built.
+
+    Without `judge_all` keys are asked only of what new batches touch: for whoever comes again and again with the same keys. It may be
+    interrupted at any point and done again. One at a time: who calls it holds the lake.
+    """
+    publishing.finish(lake)
+    publishing.sweep(lake)
     newest = delta.batch(lake, ledger.TABLE)
-    old = stale(lake, keys)
+    old = stale(lake, keys if judge_all else None)
     if newest is None or not old:
         return []
-
-    def frames(names: Iterable[str]) -> dict[str, DataFrame]:
-        return {name: steps[name] if name in steps else delta.frame(spark, lake, table_named(name)) for name in names}
-
-    before = delta.frame(spark, lake, security.TABLE)
-    told: dict[str, dict[str, Any]] = {
-        exchanges.TABLE.name: {"late_seconds": late_seconds},
-        security.TABLE.name: {"keys": keys, "before": before},
-    }
-    steps: dict[str, DataFrame] = {}
-    for name, step in _STEPS.items():
-        steps[name] = step.build(**frames(step.INPUTS))
-    # Few rows that several plans need: kept. Paired messages are many, and keeping them costs as much as pairing them again.
-    steps["facts"].persist()
-    try:
-        for table in old:
-            tell(table.name)
-            build = _BUILDERS[table.name]
-            extra = told.get(table.name, {})
-            delta.replace(lake, table, _write(build.build(**frames(build.INPUTS), **extra), lake, table, newest), newest, again=True)
-            snapshot.sweep(lake, table)
-    finally:
-        steps["facts"].unpersist()
+    built = min(delta.batch(lake, table) or 0 for table in GOLD)
+    with _scratch(lake) as scratch:
+        work = _Refresh(spark, lake, built, newest, scratch, tell)
+        if built < newest:
+            work.catch_up(keys, judge_all)
+        else:
+            work.judge(keys)
+        publishing.publish(lake, newest, list(work.tables.changes.values()))
     return [table.name for table in old]
 
 
-def _write(rows: DataFrame, lake: Path, table: Table, batch: int) -> list[File]:
-    """Let Spark write the files; `to` holds the builder to the schema of record."""
-    at = delta.folder(lake, table) / f"batch-{batch:08d}-{uuid.uuid4().hex}"
-    (
-        rows.to(delta.spark_schema(table))
-        .write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .parquet(f"file://{at.absolute()}")
-    )
-    files = []
-    for path in sorted(at.glob("*.parquet")):
-        if count := pq.read_metadata(path).num_rows:
-            files.append(File(f"{at.name}/{path.name}", path.stat().st_size, count))
-    return files
+@contextmanager
+def _scratch(lake: Path) -> Iterator[Path]:
+    """A folder for what nobody needs afterwards; those of jobs that died go, too."""
+    home = lake / journal.FOLDER / "scratch"
+    shutil.rmtree(home, ignore_errors=True)
+    at = home / uuid.uuid4().hex
+    at.mkdir(parents=True)
+    try:
+        yield at
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+class _Refresh:
+    """From the batches up to `built`, which gold tables have, to those up to `newest`."""
+
+    def __init__(self, spark: SparkSession, lake: Path, built: int, newest: int, scratch: Path, tell: Callable[[str], None]) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._built = built
+        self._newest = newest
+        self._scratch = scratch
+        self._tell = tell
+        self._said = delta.files_by_batch(lake, messages.TABLE)
+        self.tables = Rebuilding(lake)
+
+    def _rows(self, batches: Collection[int]) -> int:
+        return sum({file.path: file.rows for batch in batches for file in self._said.get(batch, ())}.values())
+
+    def _everything(self) -> Touched:
+        """All of history, as if it were new."""
+        known = tuple(batch for batch in delta.files_by_batch(self._lake, ledger.TABLE) if batch <= self._newest)
+        return Touched(None, None, _EVERY_SLOT, tuple(ROOMS), known, (), {})
+
+    def judge(self, keys: TrustStore | None) -> None:
+        """Ask these keys of all of history."""
+        everything = self._everything()
+        with paced(self._spark, self._rows(everything.fresh)):
+            self._security(self._slice(everything), everything, keys)
+
+    def catch_up(self, keys: TrustStore | None, judge_all: bool) -> None:
+        """Build what new batches touch."""
+        with paced(self._spark, self._rows([batch for batch in self._said if self._built < batch <= self._newest])):
+            index.extend(self._spark, self._lake, self._newest)
+        what = touched(self._lake, self._built, self._newest, self._scratch)
+        _LOG.info("batches %s touch sessions in %d older ones; spoken: %s", list(what.fresh), len(what.older), ", ".join(what.protocols))
+        is_judged = keys is not None and judge_all
+        with paced(self._spark, self._rows([*what.fresh, *what.older])):
+            part = self._slice(what)
+            self._conversations(part, what)
+            if not is_judged:
+                self._security(part, what, keys)
+        if is_judged:
+            self.judge(keys)
+        with paced(self._spark, self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, tallies.TABLE)):
+            self._metrics(what)
+        with paced(self._spark, self._rows_in(talks.TABLE)):
+            self._topology()
+
+    def _rows_in(self, *tables: Table) -> int:
+        return sum(file.rows for table in tables for file in delta.entries(self._lake, table))
+
+    def _slice(self, what: Touched) -> Slice:
+        return Slice(self._spark, self._lake, what, self._scratch)
+
+    def _replace(self, part: Slice, what: Touched, table: Table, rows: DataFrame) -> None:
+        """Rows of touched sessions in place of those there were."""
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+        self.tables.replace(
+            part.spark,
+            table,
+            rows,
+            key=sql.col("session_id"),
+            slots=what.slots,
+            more=self._rows(what.fresh),
+            others=lambda before: part.touched(before, how="left_anti"),
+        )
+
+    def _conversations(self, part: Slice, what: Touched) -> None:
+        """What is told session by session."""
+        rooms = {name: part[name] for name in ROOMS if name in what.protocols or not what.protocols}
+        self._tell(exchanges.TABLE.name)
+        paired = part.keep("paired", pairing.build(part["messages"]))
+        delivered = deliveries.build(*(part[name] for name in deliveries.INPUTS)) if set(deliveries.INPUTS) <= set(rooms) else None
+        late = settings.of(self._lake).late_seconds
+        self._replace(part, what, exchanges.TABLE, exchanges.build(paired, delivered, late_seconds=late))
+        self._tell(violations.TABLE.name)
+        known = part.keep("facts", facts.build(*(part[name] for name in facts.INPUTS), newest=what.newest))
+        course = part.keep("courses", courses.build(*(part[name] for name in courses.INPUTS)))
+        found = violations.build(part["messages"], part["quarantine"], paired, known, course, **rooms)
+        self._replace(part, what, violations.TABLE, found)
+        self._tell(sessions.TABLE.name)
+        asked, broken = (self.tables.written(part.spark, table) for table in (exchanges.TABLE, violations.TABLE))
+        self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **rooms))
+
+    def _security(self, part: Slice, what: Touched, keys: TrustStore | None) -> None:
+        """Who can be believed, of those who say who they are."""
+        self._tell(security.TABLE.name)
+        if security.PROTOCOL not in what.protocols:
+            self.tables.leave(security.TABLE)
+            return
+        before = part.touched(delta.frame(part.spark, self._lake, security.TABLE))
+        self._replace(part, what, security.TABLE, security.build(*(part[name] for name in security.INPUTS), before=before, keys=keys))
+
+    def _metrics(self, what: Touched) -> None:
+        """The minutes in which something is new, or of which other gold tables say something else than before."""
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+        self._tell(metrics.TABLE.name)
+        spark = self._spark
+        told = {}
+        for table, column in metrics.TOLD:
+            change = self.tables.changes[table.name]
+            told[column] = tuple(delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added))
+        at, slots = minutes(self._lake, what, told, self._scratch)
+        chosen = sql.broadcast(spark.read.schema("minute_us bigint").parquet(f"file://{at.absolute()}"))
+
+        def within(rows: DataFrame, column: str, how: str = "left_semi") -> DataFrame:
+            named = rows.withColumn("minute_us", sql.unix_micros(tallies.minute(column)))
+            return named.join(chosen, "minute_us", how).drop("minute_us")
+
+        said = delta.frame(spark, self._lake, tallies.TABLE).where(sql.col("batch") <= self._newest)
+        others = [within(self.tables.afterwards(spark, table), column) for table, column in metrics.TOLD]
+        self.tables.replace(
+            spark,
+            metrics.TABLE,
+            metrics.build(within(said, "minute"), *others),
+            key=sql.unix_micros("minute").cast("string"),
+            slots=slots,
+            more=len(slots),
+            others=lambda before: within(before, "minute", "left_anti"),
+        )
+
+    def _topology(self) -> None:
+        """Pairs of peers of whom something is new."""
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+        self._tell(topology.TABLE.name)
+        spark = self._spark
+        said = delta.frame(spark, self._lake, talks.TABLE).where(sql.col("batch") <= self._newest)
+        grain = list(topology.TABLE.grain)
+        at = self._scratch / "pairs"
+        topology.pairs(said).where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
+        slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}
+        chosen = sql.broadcast(spark.read.schema(delta.spark_schema(topology.TABLE)).parquet(f"file://{at.absolute()}").select(grain))
+        self.tables.replace(
+            spark,
+            topology.TABLE,
+            topology.build(topology.pairs(said).join(chosen, grain, "left_semi")),
+            key=sql.concat_ws("/", *grain),
+            slots=slots,
+            more=len(slots),
+            others=lambda before: before.join(chosen, grain, "left_anti"),
+        )

@@ -24,14 +24,13 @@ from wirelake.capture.blocks import Source
 from wirelake.capture.identity import Known, identify, mark
 from wirelake.capture.splits import Claim
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import delta, gold, journal, planning, snapshot
-from wirelake.lake.catalog import SILVER, TABLES
+from wirelake.lake import delta, gold, journal, planning, running, settings, snapshot
+from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.listing import expand, lake_folder
 from wirelake.lake.positions import positions
-from wirelake.lake.recovery import recover
+from wirelake.lake.recovery import prepare, recover
 from wirelake.lake.spark import is_connect, suited
-from wirelake.lake.tables.exchanges import LATE_SECONDS
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -109,42 +108,51 @@ def ingest(
     options: DecodeOptions | None = None,
     *,
     ports: Mapping[int, str] | None = None,
-    late_seconds: float = LATE_SECONDS,
+    late_seconds: float | None = None,
     keys: TrustStore | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
     """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
 
     `keys` are what packets are verified with; giving others later judges all of history anew. Without paths that is all that happens.
+    `late_seconds` says after what time an answer is late, when the lake is made; later it can but say the same.
     `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
     """
     started = time.monotonic()
     root = lake_folder(lake)
     found = expand(paths)
     journal.initialise(root)
-    with journal.locked(root), suited(spark):
-        progress(Progress("recover", "looking for unfinished work"))
-        for table in TABLES.values():
-            delta.create(root, table)
-        snapshot.begin(root)
-        resumed = recover(root)
-        progress(Progress("plan", f"looking at {len(found)} files"))
-        plan = _plan(root, found)
+    with journal.locked(root), suited(spark), running.recorded(root, "ingest") as run:
+        run.inputs = found
+        settings.hold(root, late_seconds)
+        with run.stage("recover"):
+            progress(Progress("recover", "looking for unfinished work"))
+            prepare(root)
+            resumed = recover(root)
+        with run.stage("plan"):
+            progress(Progress("plan", f"looking at {len(found)} files"))
+            plan = _plan(root, found)
+        run.files, run.bytes = len(plan.fresh), sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh)
+        run.skipped = len(plan.skipped) + len(plan.changed)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         if plan.fresh:
-            batch, counts = _run(spark, root, plan, options or DecodeOptions(), dict(ports or protocols.ports()), keys, progress)
+            with run.stage("decode"):
+                batch, counts = _run(spark, root, plan, options or DecodeOptions(), dict(ports or protocols.ports()), keys, progress)
+            run.added(batch, counts)
+            run.quarantined = counts["quarantine"]
         total = len(gold.stale(root, keys))
         steps = iter(range(total))
-        built = gold.refresh(
-            spark, root, late_seconds, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
-        )
+        with run.stage("build"):
+            run.built = built = gold.refresh(
+                spark, root, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
+            )
         snapshot.publish(root)
         for table in SILVER:
             snapshot.sweep(root, table)
     return IngestResult(
         batch=batch,
-        files=len(plan.fresh),
-        bytes=sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh),
+        files=run.files,
+        bytes=run.bytes,
         messages=counts["messages"],
         quarantined=counts["quarantine"],
         skipped=tuple(plan.skipped),
@@ -167,7 +175,7 @@ def _run(
     """One batch: begin, read, decode, write, publish, done. Gives its number and how many rows each table got."""
     from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
+    batch = 1 + max(delta.batch(lake, table) or 0 for table in SILVER)
     begun = journal.begin(lake, batch, todo.fresh, todo.read, uuid.uuid4().hex)
     spark.dataSource.register(writer.sink_with(keys))
     context = None if is_connect(spark) else spark.sparkContext

@@ -46,6 +46,7 @@ __all__ = [
     "prepare",
     "read",
     "remember",
+    "remove",
     "write",
 ]
 
@@ -133,6 +134,12 @@ def read(lake: Path, name: str) -> bytes | None:
         return (lake / FOLDER / name).read_bytes()
     except FileNotFoundError:
         return None
+
+
+def remove(lake: Path, name: str) -> None:
+    """Keep it no longer."""
+    (lake / FOLDER / name).unlink(missing_ok=True)
+    _sync(lake / FOLDER)
 
 
 def check(lake: Path) -> bool:
@@ -251,5 +258,4 @@ def memories(lake: Path) -> Path:
 
 def done(lake: Path) -> None:
     """Last step, also for a batch that is given up before it was prepared."""
-    (lake / FOLDER / _PENDING).unlink(missing_ok=True)
-    _sync(lake / FOLDER)
+    remove(lake, _PENDING)

@@ -32,9 +32,11 @@ _BULKY: Final = frozenset({"body", "body_json", "raw", "content", "text"})
 class Sheet:
     """The file of one table and task; it comes into being with its first row group."""
 
-    def __init__(self, lake: Path, table: Table, batch: int) -> None:
+    def __init__(self, lake: Path, table: Table, batch: int, last: int | None = None) -> None:
+        """Of rows of one batch, or of all from `batch` to `last`: the file's name says so."""
         self._table = table
-        self._path = folder(lake, table) / f"part-{batch:08d}-{uuid.uuid4().hex}.parquet"
+        batches = f"{batch:08d}" if last is None else f"{batch:08d}-{last:08d}"
+        self._path = folder(lake, table) / f"part-{batches}-{uuid.uuid4().hex}.parquet"
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0

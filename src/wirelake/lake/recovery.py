@@ -5,12 +5,27 @@ It refuses to know sources and Spark: what is prepared can be published with not
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import Final
 
 from wirelake.lake import delta, journal, snapshot
-from wirelake.lake.catalog import SILVER
+from wirelake.lake.catalog import GOLD, SILVER, TABLES
 
-__all__ = ["publish", "recover"]
+__all__ = ["prepare", "publish", "recover"]
+
+_LOG: Final = logging.getLogger("wirelake.lake")
+
+
+def prepare(lake: Path) -> None:
+    """Make every table that is not there; gold tables that another version of wirelake built are emptied, to be built anew."""
+    for table in GOLD:
+        if delta.drop_outdated(lake, table):
+            _LOG.info("%s was built by another version of wirelake: it is built anew", table.name)
+            snapshot.publish(lake, [table])
+    for table in TABLES.values():
+        delta.create(lake, table)
+    snapshot.begin(lake)
 
 
 def publish(lake: Path, prepared: journal.Pending) -> None:

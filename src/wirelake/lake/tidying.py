@@ -1,23 +1,28 @@
 """Tidying: many small files of a silver table made one, while others read and write.
 
-Following publishes a few small files every second or so, and every one of them costs whoever reads the table. The files that are replaced
-stay until the next tidying, so that whoever reads them may finish.
+Following publishes a few small files every second or so, and every one of them costs whoever reads the table. Only batches that gold
+tables were built from are tidied: those are read as a whole, and newer ones by themselves. Files that are replaced stay for a while, so
+that whoever reads them may finish.
 
 It refuses to change what a table says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
+import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 
-from wirelake.lake import delta
+from wirelake.lake import delta, snapshot
 from wirelake.lake.catalog import SILVER
+from wirelake.lake.delta import File
+from wirelake.lake.parquet import Sheet
+from wirelake.lake.schema import Table
 
-__all__ = ["MANY", "SMALL_BYTES", "Tidier"]
+__all__ = ["MANY", "SMALL_BYTES", "tidy"]
 
 MANY: Final = 64
 """Small files of a table that are left alone."""
@@ -26,28 +31,43 @@ LARGE_BYTES: Final = 64 * 1024 * 1024
 """What small files become together, at most."""
 
 
-class Tidier:
-    """Tidies one lake now and then."""
+def tidy(lake: Path, newest: int, *, always: bool = False) -> int:
+    """Make small files of batches up to `newest` one where there are many, or wherever there are two; says in how many tables."""
+    return sum(_tidied(lake, table, newest, always=always) for table in SILVER)
 
-    def __init__(self, lake: Path) -> None:
-        self._lake = lake
-        self._replaced: set[Path] = set()
 
-    def tidy(self, *, always: bool = False) -> int:
-        """Make small files one where there are many, or wherever there are two; says in how many tables."""
-        for path in self._replaced:
-            path.unlink(missing_ok=True)
-        self._replaced.clear()
-        tidied = 0
-        for table in SILVER:
-            before = delta.files(self._lake, table)
-            small = [path for path in before if path.stat().st_size < SMALL_BYTES]
-            if len(small) < 2 or (len(small) <= MANY and not always):
-                continue
-            try:
-                DeltaTable(delta.folder(self._lake, table)).optimize.compact(target_size=LARGE_BYTES, max_concurrent_tasks=1)
-            except CommitFailedError:  # somebody else was faster: next time
-                continue
-            self._replaced |= set(before) - set(delta.files(self._lake, table))
-            tidied += 1
-        return tidied
+def _tidied(lake: Path, table: Table, newest: int, *, always: bool) -> bool:
+    small = [file for file in delta.entries(lake, table) if file.size < SMALL_BYTES and delta.batches_of(lake, table, file)[1] <= newest]
+    if len(small) < 2 or (len(small) <= MANY and not always):
+        return False
+    for group in _groups(small):
+        sheet = Sheet(lake, table, *_span(lake, table, group))
+        for file in group:
+            for batch in pq.ParquetFile(delta.folder(lake, table) / file.path).iter_batches():
+                sheet.add(batch)
+        merged = sheet.close()
+        try:
+            delta.merge(lake, table, group, [] if merged is None else [merged])
+        except CommitFailedError:  # somebody else was faster: next time
+            sheet.discard()
+            return False
+    snapshot.publish(lake, [table])
+    snapshot.sweep(lake, table)
+    return True
+
+
+def _groups(files: list[File]) -> Iterator[list[File]]:
+    """Neighbours, as many as come to one large file."""
+    group: list[File] = []
+    for file in files:
+        if group and sum(one.size for one in group) + file.size > LARGE_BYTES:
+            yield group
+            group = []
+        group.append(file)
+    if len(group) > 1:
+        yield group
+
+
+def _span(lake: Path, table: Table, files: list[File]) -> tuple[int, int]:
+    spans = [delta.batches_of(lake, table, file) for file in files]
+    return min(first for first, _ in spans), max(last for _, last in spans)

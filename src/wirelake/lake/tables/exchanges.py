@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["INPUTS", "LATE_SECONDS", "TABLE", "build"]
 
 LATE_SECONDS: Final = 30.0
-"""An answer that takes longer than this is late, unless the ingest says otherwise."""
+"""An answer that takes longer than this is late, unless the lake was told otherwise when it was made."""
 
 INPUTS: Final = ("paired", "deliveries")
 
@@ -38,7 +38,11 @@ TABLE: Final = Table(
             column("answered", TIME, "When the response was seen; null if there was none."),
             column("latency_us", pa.int64(), "Microseconds from request to response; null if there was none."),
             column("status", pa.string(), "`answered`, `late` (answered, but not in time) or `unanswered`."),
-            column("late", pa.bool_(), "Whether the answer took longer than the ingest allowed (30 s by default)."),
+            column(
+                "late",
+                pa.bool_(),
+                "Whether the answer took longer than the lake allows: 30 s, unless it was told otherwise when it was made.",
+            ),
             column("request_size", pa.int64(), "Bytes of the request, envelope included."),
             column("response_size", pa.int64(), "Bytes of the response, envelope included; null if there was none."),
             column("progress", pa.int32(), "How many reports of progress came before the response; null if there was none."),
@@ -51,7 +55,7 @@ TABLE: Final = Table(
 )
 
 
-def build(paired: DataFrame, deliveries: DataFrame, *, late_seconds: float = LATE_SECONDS) -> DataFrame:
+def build(paired: DataFrame, deliveries: DataFrame | None = None, *, late_seconds: float = LATE_SECONDS) -> DataFrame:
     """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
@@ -62,35 +66,30 @@ def build(paired: DataFrame, deliveries: DataFrame, *, late_seconds: float = LAT
         sql.lit(1).alias("attempts"),
         sql.lit(None).cast("string").alias("outcome"),
     )
-    told = deliveries.withColumn("progress", sql.lit(None).cast("int"))
-    parts = [
-        one.withColumns({name: sql.struct(*(f"{name}.{part}" for part in ("ts", "message_id", "size"))) for name in ("sent", "answer")})
-        for one in (requests, told)
-    ]
+    together = requests
+    if deliveries is not None:
+        same = {name: sql.struct(*(f"{name}.{part}" for part in ("ts", "message_id", "size"))) for name in ("sent", "answer")}
+        together = requests.unionByName(deliveries.withColumn("progress", sql.lit(None).cast("int")).withColumns(same))
     answered = sql.col("answer.ts")
     latency = sql.unix_micros(answered) - sql.unix_micros("sent.ts")
     is_late = sql.coalesce(latency > sql.lit(int(late_seconds * 1_000_000)), sql.lit(False))
-    return (
-        parts[0]
-        .unionByName(parts[1])
-        .select(
-            "session_id",
-            "protocol",
-            "requested_by",
-            "correlation_id",
-            "subject",
-            sql.col("sent.message_id").alias("request_message_id"),
-            sql.col("answer.message_id").alias("response_message_id"),
-            sql.col("sent.ts").alias("requested"),
-            answered.alias("answered"),
-            latency.alias("latency_us"),
-            sql.when(answered.isNull(), "unanswered").when(is_late, "late").otherwise("answered").alias("status"),
-            is_late.alias("late"),
-            sql.col("sent.size").alias("request_size"),
-            sql.col("answer.size").alias("response_size"),
-            "progress",
-            "cancelled",
-            "attempts",
-            "outcome",
-        )
+    return together.select(
+        "session_id",
+        "protocol",
+        "requested_by",
+        "correlation_id",
+        "subject",
+        sql.col("sent.message_id").alias("request_message_id"),
+        sql.col("answer.message_id").alias("response_message_id"),
+        sql.col("sent.ts").alias("requested"),
+        answered.alias("answered"),
+        latency.alias("latency_us"),
+        sql.when(answered.isNull(), "unanswered").when(is_late, "late").otherwise("answered").alias("status"),
+        is_late.alias("late"),
+        sql.col("sent.size").alias("request_size"),
+        sql.col("answer.size").alias("response_size"),
+        "progress",
+        "cancelled",
+        "attempts",
+        "outcome",
     )

@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 
     from wirelake.protocols.event_mesh.trust import TrustStore
 
-__all__ = ["INPUTS", "TABLE", "build"]
+__all__ = ["INPUTS", "PROTOCOL", "TABLE", "build"]
 
-INPUTS: Final = ("event_mesh", "connections", "quarantine")
+PROTOCOL: Final = "event_mesh"
+"""The room whose messages carry proofs."""
+
+INPUTS: Final = (PROTOCOL, "connections", "quarantine")
 
 TABLE: Final = Table(
     "security",
@@ -49,7 +52,7 @@ TABLE: Final = Table(
             column("genuine", pa.bool_(), "Whether the proof is right, even if its key was revoked since; null if no keys were given."),
             column("trust", pa.string(), "How the key came to be trusted: `store`, or `none`; null if no keys were given."),
             column("accepted", pa.bool_(), "Whether it breaks no rule; null if that cannot be said without keys."),
-            column("was_accepted", pa.bool_(), "What `accepted` said before this table was last built; null if the packet is new in it."),
+            column("was_accepted", pa.bool_(), "What `accepted` said by the keys of before; null if other keys never said otherwise."),
             column("rule", pa.string(), "The first rule it breaks in the order of checks (EMM-28); null if none."),
             column("clause", pa.string(), "The clause or ruling that is."),
             column("text", pa.string(), "The rule as one plain sentence."),
@@ -73,14 +76,21 @@ _FARTHEST_US: Final = 1 << 62
 def build(
     event_mesh: DataFrame, connections: DataFrame, quarantine: DataFrame, *, before: DataFrame, keys: TrustStore | None = None
 ) -> DataFrame:
-    """All of history, judged by these keys; without keys by what `before`, the table as it was, says of them."""
+    """All that these nodes ever said, judged by these keys; without keys by what `before`, the table as it was, says of them.
+
+    What a packet breaks by repetition depends on its own node's packets and no others.
+    """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    known = before.where("message_id IS NOT NULL").selectExpr("message_id", "verdict", "genuine", "trust", "accepted AS was_accepted")
-    verdicts = known if keys is None else _verdicts(event_mesh, keys)
-    packets = _with_ends(event_mesh, connections).join(verdicts, "message_id", "left")
-    if keys is not None:
-        packets = packets.join(known.select("message_id", "was_accepted"), "message_id", "left")
+    known = before.where("message_id IS NOT NULL").select("message_id", "verdict", "genuine", "trust", "accepted", "was_accepted")
+    packets = _with_ends(event_mesh, connections)
+    if keys is None:
+        packets = packets.join(known.drop("accepted"), "message_id", "left")
+    else:
+        earlier = known.selectExpr("message_id", "verdict AS old_verdict", "accepted AS old_accepted", "was_accepted AS older")
+        was_accepted = sql.when(sql.col("old_verdict") != sql.col("verdict"), sql.col("old_accepted")).otherwise(sql.col("older"))
+        packets = packets.join(_verdicts(event_mesh, keys), "message_id", "left").join(earlier, "message_id", "left")
+        packets = packets.withColumn("was_accepted", was_accepted)
     judged = _by_history(_by_time(packets)).where("proof IS NOT NULL OR rule IS NOT NULL")
     accepted = sql.when(sql.col("rule").isNotNull(), False).when(sql.col("verdict").isNotNull(), True)
     rows = judged.withColumn("accepted", accepted).withColumn("protocol", sql.lit("event_mesh"))

@@ -77,12 +77,13 @@ def build(
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     certain = [by_themselves(messages), unreadable(quarantine)]
-    by_absence = []
+    talks = {protocol: conversation(ROOMS[protocol].conversation) for protocol in rooms}
+    judged = {protocol: talk for protocol, talk in talks.items() if talk.refusals}
+    by_absence = [forbidden(messages, courses.where(sql.col("protocol").isin(list(judged))), judged)]
     for protocol, own in rooms.items():
         room, is_its_own = ROOMS[protocol], sql.col("protocol") == protocol
         said, sessions = messages.where(is_its_own), facts.where(is_its_own)
         certain.append(room.by_fields(own))
-        by_absence.append(forbidden(said, courses.where(is_its_own), conversation(room.conversation)))
         by_absence += room.guards(said, paired.where(is_its_own), sessions)
 
     def together(findings: list[DataFrame], needs_whole: bool) -> DataFrame:

@@ -1,0 +1,75 @@
+"""The report's section on traffic: how much and how fast by protocol, and who talks to whom.
+
+It refuses to know charts and the rest of the page.
+"""
+
+from __future__ import annotations
+
+from wirelake.explore.listings import cell, listing
+from wirelake.explore.markup import Markup, element
+from wirelake.explore.pairs import Pace, Pair
+from wirelake.explore.wording import count, duration, many, moment, size
+
+__all__ = ["traffic"]
+
+
+def traffic(paces: list[Pace], pairs: list[Pair]) -> Markup:
+    """How much, how fast, and between whom; nothing, if nobody said anything."""
+    if not paces and not pairs:
+        return Markup()
+    more = (pairs[0].total if pairs else 0) - len(pairs)
+    return element(
+        "section",
+        element("h2", "Traffic"),
+        element("p", "By protocol, with the busiest and the slowest minute of each."),
+        listing(
+            {
+                "protocol": "",
+                "messages": "number",
+                "busiest minute": "number",
+                "requests": "number",
+                "slowest minute": "number",
+                "errors": "number",
+            },
+            [_pace(one) for one in paces],
+        ),
+        element("p", "Who talks to whom, the busiest first."),
+        listing(
+            {"client": "", "server": "", "sessions": "number", "messages": "number", "seen": "", "errors": "number"},
+            [_pair(one) for one in pairs],
+        ),
+        element("p", f"And {many(more, 'more pair')}: ", element("code", "wirelake query"), " on table topology.", class_="more")
+        if more > 0
+        else "",
+    )
+
+
+def _small(said: str) -> Markup:
+    return element("span", said, class_="dim small")
+
+
+def _pace(one: Pace) -> list[Markup]:
+    return [
+        cell("protocol", one.protocol, _small(f"in {many(one.minutes, 'minute')}")),
+        cell("messages", count(one.messages), _small(size(one.bytes)), class_="number"),
+        cell("busiest minute", f"{one.peak:,.1f} a second", class_="number"),
+        cell("requests", count(one.requests), _small(f"{count(one.answered)} answered") if one.requests else "", class_="number"),
+        cell("slowest minute", "–" if one.worst is None else f"95 % within {duration(one.worst)}", class_="number"),
+        cell("errors", count(one.errors), class_="number"),
+    ]
+
+
+def _pair(one: Pair) -> list[Markup]:
+    return [
+        cell("client", one.client, class_="place"),
+        cell("server", one.server, _small(one.protocol), class_="place"),
+        cell("sessions", count(one.sessions), class_="number"),
+        cell(
+            "messages",
+            count(one.to_server + one.to_client),
+            _small(f"{count(one.to_server)} → · ← {count(one.to_client)}"),
+            class_="number",
+        ),
+        cell("seen", "–" if one.last is None else f"last {moment(one.last)}"),
+        cell("errors", count(one.errors), class_="number"),
+    ]

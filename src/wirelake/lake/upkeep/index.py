@@ -1,0 +1,62 @@
+"""The index of the lake: tables that grow by the sums of every new batch, once, and tell what a batch touches.
+
+It refuses to know what is summed: `talks.py` and `tallies.py` do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.parquet as pq
+
+from wirelake.lake import delta
+from wirelake.lake.catalog import table as table_named
+from wirelake.lake.delta import File
+from wirelake.lake.upkeep import talks, tallies
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TABLES", "extend"]
+
+TABLES: Final = (talks.TABLE, tallies.TABLE)
+"""Kept beside the tables that people ask; none of them is in the catalog."""
+
+_BUILDERS: Final = {talks.TABLE.name: talks, tallies.TABLE.name: tallies}
+_LOG: Final = logging.getLogger("wirelake.lake")
+
+
+def extend(spark: SparkSession, lake: Path, newest: int) -> None:
+    """Add the sums of batches up to `newest` that are not in it."""
+    for table in TABLES:
+        known = delta.batch(lake, table) or 0
+        if known >= newest:
+            continue
+        started = time.monotonic()
+        delta.sweep(lake, table)
+        module = _BUILDERS[table.name]
+        rows = module.build(*(_since(spark, lake, name, known, newest) for name in module.INPUTS))
+        name = f"batch-{newest:08d}-{uuid.uuid4().hex}"
+        at = delta.folder(lake, table) / name
+        written = rows.to(delta.spark_schema(table)).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        written.parquet(f"file://{at.absolute()}")
+        counts = [(path, pq.read_metadata(path).num_rows) for path in sorted(at.glob("*.parquet"))]
+        added = [File(f"{name}/{path.name}", path.stat().st_size, count) for path, count in counts if count]
+        delta.append(lake, table, added, newest)
+        _LOG.info(
+            "%s: %d rows for batches up to %d, %.1f s", table.name, sum(file.rows for file in added), newest, time.monotonic() - started
+        )
+
+
+def _since(spark: SparkSession, lake: Path, name: str, known: int, newest: int) -> DataFrame:
+    """Rows of new batches, with their `batch`."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    table = table_named(name)
+    files = [file for batch, each in delta.files_by_batch(lake, table).items() if known < batch <= newest for file in each]
+    rows = delta.frame_of(spark, lake, table, files)
+    return rows.withColumn("batch", talks.batch_of_file() if files else sql.lit(0).cast("long"))

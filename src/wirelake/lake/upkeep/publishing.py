@@ -1,0 +1,67 @@
+"""Making what was built count: all gold tables in one go, or none.
+
+All files are written before the first table counts one of them. Then it is written down which files go and which come, table by table;
+from there on the change will be finished, whatever happens, from that record and without Spark.
+
+It refuses to know how files were made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wirelake.errors import LakeError
+from wirelake.lake import delta, journal, snapshot
+from wirelake.lake.catalog import GOLD
+from wirelake.lake.catalog import table as table_named
+from wirelake.lake.delta import File
+
+__all__ = ["Change", "finish", "publish", "sweep"]
+
+_PENDING: Final = "gold.json"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What becomes of one table."""
+
+    table: str
+    removed: list[File]
+    added: list[File]
+
+
+class _Pending(msgspec.Struct, frozen=True):
+    batch: int
+    """As of which batch all tables are, afterwards."""
+    revision: int
+    changes: list[Change]
+
+
+def publish(lake: Path, batch: int, changes: list[Change]) -> None:
+    """All tables change, together."""
+    revision = 1 + max(delta.revision(lake, table) for table in GOLD)
+    journal.write(lake, _PENDING, msgspec.json.encode(_Pending(batch, revision, changes)))
+    finish(lake)
+
+
+def finish(lake: Path) -> bool:
+    """Do what is written down, unless it is done; says whether there was something."""
+    content = journal.read(lake, _PENDING)
+    if content is None:
+        return False
+    try:
+        pending = msgspec.json.decode(content, type=_Pending)
+    except msgspec.DecodeError as error:
+        raise LakeError(f"{lake} is damaged: {journal.FOLDER}/{_PENDING} cannot be read: {error}") from error
+    for change in pending.changes:
+        delta.exchange(lake, table_named(change.table), change.removed, change.added, pending.batch, pending.revision)
+    journal.remove(lake, _PENDING)
+    return True
+
+
+def sweep(lake: Path) -> None:
+    """Remove what a builder left behind that died, and what nobody can be reading any more."""
+    for table in GOLD:
+        snapshot.sweep(lake, table)

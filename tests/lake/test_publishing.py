@@ -1,0 +1,94 @@
+"""Gold tables change together, once, and what they were a moment ago can still be read."""
+
+import pytest
+
+from wirelake.errors import LakeError
+from wirelake.lake import delta, journal
+from wirelake.lake.catalog import GOLD
+from wirelake.lake.delta import File
+from wirelake.lake.schema import Table
+from wirelake.lake.upkeep import publishing
+from wirelake.lake.upkeep.publishing import Change
+
+
+@pytest.fixture
+def lake(tmp_path):
+    journal.initialise(tmp_path)
+    for each in GOLD:
+        delta.create(tmp_path, each)
+    return tmp_path
+
+
+def written(lake, name):
+    path = f"batch-{name}/leaf-0000-1023-{'ab' * 16}.parquet"
+    for each in GOLD:
+        at = delta.folder(lake, each) / path
+        at.parent.mkdir(exist_ok=True)
+        at.write_bytes(b"PAR1")
+    return File(path, 4, 1)
+
+
+def changes(removed, added):
+    return [Change(each.name, removed, added) for each in GOLD]
+
+
+def counted(lake):
+    return {tuple(file.path for file in delta.entries(lake, each)) for each in GOLD}
+
+
+def test_what_died_in_the_middle_is_finished_for_all_tables_and_only_once(lake, monkeypatch):
+    one = written(lake, "one")
+    exchange, done = delta.exchange, []
+
+    def dying(*args):
+        if len(done) == 2:
+            raise LakeError("the plug was pulled")
+        done.append(exchange(*args))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "exchange", dying)
+        with pytest.raises(LakeError, match="the plug was pulled"):
+            publishing.publish(lake, 7, changes([], [one]))
+    assert counted(lake) == {(), (one.path,)}
+    assert publishing.finish(lake) is True
+    assert counted(lake) == {(one.path,)}
+    assert {delta.version(lake, each) for each in GOLD} == {1}
+    assert {delta.batch(lake, each) for each in GOLD} == {7}
+    assert publishing.finish(lake) is False
+
+
+def test_the_same_batch_can_be_looked_at_again(lake):
+    one, two = written(lake, "one"), written(lake, "two")
+    publishing.publish(lake, 7, changes([], [one]))
+    publishing.publish(lake, 7, changes([one], [two]))
+    assert counted(lake) == {(two.path,)}
+    assert {delta.revision(lake, each) for each in GOLD} == {2}
+
+
+def test_files_that_count_no_more_stay_for_who_still_reads_them_and_then_go(lake, monkeypatch):
+    one, two, stray = (written(lake, name) for name in ("one", "two", "stray"))
+    publishing.publish(lake, 1, changes([], [one]))
+    publishing.publish(lake, 2, changes([one], [two]))
+    publishing.sweep(lake)
+    left = {(delta.folder(lake, each) / file.path).exists() for each in GOLD for file in (one, two)}
+    assert left == {True}
+    assert not any((delta.folder(lake, each) / stray.path).exists() for each in GOLD)
+    monkeypatch.setattr(publishing, "GRACE_SECONDS", -1.0)
+    publishing.sweep(lake)
+    assert not any((delta.folder(lake, each) / one.path).exists() for each in GOLD)
+    assert all((delta.folder(lake, each) / two.path).exists() for each in GOLD)
+
+
+def test_a_table_of_another_version_is_made_anew_and_one_of_this_version_is_left_alone(lake):
+    each = GOLD[0]
+    publishing.publish(lake, 7, changes([], [written(lake, "one")]))
+    assert delta.drop_outdated(lake, each) is False
+    older = Table(each.name, each.grain, each.schema.remove(0), each.doc)
+    assert delta.drop_outdated(lake, older) is True
+    assert (delta.entries(lake, each), delta.batch(lake, each)) == ([], None)
+
+
+def test_a_damaged_record_is_named(lake):
+    journal.write(lake, "gold.json", b"{")
+    with pytest.raises(LakeError, match=r"damaged: _wirelake/gold\.json"):
+        publishing.finish(lake)

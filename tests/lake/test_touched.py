@@ -1,0 +1,96 @@
+"""What new batches touch, told by the index alone."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from wirelake.lake import delta, journal
+from wirelake.lake.delta import File
+from wirelake.lake.upkeep import talks, tallies
+from wirelake.lake.upkeep.touched import minutes, slot, touched
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def said(batch, session, connection, protocol="emp", *, seconds=0, direction="to_server"):
+    when = START + timedelta(seconds=seconds)
+    named = {"batch": batch, "protocol": protocol, "session_id": session.encode(), "connection_id": connection.encode()}
+    return named | {"direction": direction, "messages": 1, "first_seen": when, "last_seen": when}
+
+
+@pytest.fixture
+def ask(tmp_path):
+    def told(rows, built, newest=None):
+        lake = tmp_path / "lake"
+        journal.initialise(lake)
+        newest = newest or max(row["batch"] for row in rows)
+        delta.create(lake, talks.TABLE)
+        pq.write_table(pa.Table.from_pylist(rows, schema=talks.TABLE.schema), delta.folder(lake, talks.TABLE) / "one.parquet")
+        delta.append(lake, talks.TABLE, [File("one.parquet", 1, len(rows))], newest)
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        found = touched(lake, built, newest, scratch)
+        assert found.slots == {slot(one) for one in pq.read_table(found.sessions)["session_id"].to_pylist()}
+        return found
+
+    return told
+
+
+def sessions(found):
+    return sorted(one.decode() for one in pq.read_table(found.sessions)["session_id"].to_pylist())
+
+
+def test_a_session_of_the_new_batch_is_touched_and_its_older_batches_are_read(ask):
+    found = ask([said(1, "a", "a"), said(2, "b", "b"), said(3, "b", "b"), said(2, "c", "c")], built=2)
+    assert (sessions(found), found.fresh, found.older, found.protocols) == (["b"], (3,), (2,), ("emp",))
+
+
+def test_what_came_after_the_newest_batch_is_not_looked_at(ask):
+    found = ask([said(1, "a", "a"), said(2, "b", "b"), said(3, "c", "c")], built=1, newest=2)
+    assert (sessions(found), found.fresh) == (["b"], (2,))
+
+
+def test_a_link_is_touched_with_all_that_was_said_on_its_connections(ask):
+    """Before the link was agreed on, its connections were sessions of their own."""
+    rows = [said(1, "c1", "c1", "relink"), said(2, "L", "c1", "relink"), said(3, "c2", "c2", "relink"), said(4, "L", "c2", "relink")]
+    found = ask([*rows, said(2, "other", "c9", "relink")], built=3)
+    assert (sessions(found), found.older) == (["L", "c1", "c2"], (1, 2, 3))
+
+
+def test_nodes_that_share_a_connection_do_not_touch_each_other_from_afar(ask):
+    """Bob's connection is new again, and so are all who speak on it; whom these meet elsewhere is not."""
+    rows = [said(1, "alice", "bob", "event_mesh"), said(1, "alice", "carol", "event_mesh"), said(1, "dave", "carol", "event_mesh")]
+    found = ask([*rows, said(2, "erin", "bob", "event_mesh")], built=1)
+    assert sessions(found) == ["alice", "erin"]
+
+
+def test_a_node_that_falls_silent_because_others_speak_on_is_touched(ask):
+    rows = [said(1, "quiet", "x", "event_mesh", seconds=0), said(1, "long quiet", "y", "event_mesh", seconds=-100)]
+    rows += [said(1, "busy", "z", "event_mesh", seconds=30), said(2, "busy", "z", "event_mesh", seconds=36)]
+    found = ask(rows, built=1)
+    assert sessions(found) == ["busy", "quiet"]
+    assert found.newest == {"event_mesh": START + timedelta(seconds=36)}
+
+
+def test_a_connection_to_which_something_happened_touches_its_session(ask):
+    found = ask([said(1, "a", "a"), said(2, "a", "a", direction=None)], built=1)
+    assert (sessions(found), found.older) == (["a"], (1,))
+
+
+def test_minutes_are_touched_by_what_is_new_and_by_what_is_told_of_touched_sessions(ask, tmp_path):
+    found = ask([said(1, "a", "a"), said(2, "b", "b")], built=1)
+    lake = tmp_path / "lake"
+    delta.create(lake, tallies.TABLE)
+    rows = [{"batch": batch, "minute": START + timedelta(minutes=batch), "protocol": "emp"} for batch in (1, 2)]
+    pq.write_table(pa.Table.from_pylist(rows, schema=tallies.TABLE.schema), delta.folder(lake, tallies.TABLE) / "one.parquet")
+    delta.append(lake, tallies.TABLE, [File("one.parquet", 1, 2)], 2)
+    when = [{"session_id": name, "ts": START + timedelta(hours=hours, seconds=59)} for name, hours in ((b"a", 1), (b"b", -3))]
+    pq.write_table(
+        pa.Table.from_pylist(when, schema=pa.schema([("session_id", pa.binary()), ("ts", pa.timestamp("us", "UTC"))])), tmp_path / "told"
+    )
+    at, slots = minutes(lake, found, {"ts": (tmp_path / "told",)}, tmp_path / "scratch")
+    expected = {int((START + shift).timestamp() * 1e6) for shift in (timedelta(minutes=2), timedelta(hours=-3))}
+    assert set(pq.read_table(at)["minute_us"].to_pylist()) == expected
+    assert slots == {slot(str(one).encode()) for one in expected}
