@@ -9,7 +9,7 @@ It refuses to know any protocol: a room's `conversation` module is the argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import product
 from types import ModuleType
@@ -22,7 +22,7 @@ from wirelake.errors import FaultLike
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["DIRECTIONS", "FINDING", "Conversation", "breaches", "conversation", "forbidden", "intervals", "is_milestone", "odd"]
+__all__ = ["DIRECTIONS", "FINDING", "Conversation", "breaches", "conversation", "forbidden", "intervals", "is_milestone", "odd", "together"]
 
 DIRECTIONS: Final = {"CLIENT": ("to_server",), "SERVER": ("to_client",), "NODE": ("to_server", "to_client")}
 """Speaker -> the directions of what they say; a node speaks on connections it opened, and on those of others."""
@@ -142,6 +142,14 @@ def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Colum
     broken = sql.array(*(sql.when(condition, fault.name) for fault, condition in conditions.items()))
     suspects = own.where(reduce(lambda one, other: one | other, conditions.values()))
     return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit(protocol)).select(*FINDING)
+
+
+def together(findings: Sequence[DataFrame]) -> DataFrame:
+    """All of them, in one frame. As a tree, not as a chain: Spark looks at the whole plan again for every step."""
+    if len(findings) == 1:
+        return findings[0]
+    middle = len(findings) // 2
+    return together(findings[:middle]).unionByName(together(findings[middle:]))
 
 
 def forbidden(messages: DataFrame, courses: DataFrame, talks: Mapping[str, Conversation]) -> DataFrame:

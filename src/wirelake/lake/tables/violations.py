@@ -9,13 +9,12 @@ It refuses to know any rule: the rooms do.
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 
-from wirelake.lake.audit import FINDING, conversation, forbidden
+from wirelake.lake.audit import FINDING, conversation, forbidden, together
 from wirelake.lake.rulebook import ROOMS, rules
 from wirelake.lake.schema import SESSION, TIME, Table, column
 
@@ -82,24 +81,21 @@ def build(
     by_absence = [forbidden(messages, courses.where(sql.col("protocol").isin(list(judged))), judged)]
     for protocol, own in rooms.items():
         room, is_its_own = ROOMS[protocol], sql.col("protocol") == protocol
-        said, sessions = messages.where(is_its_own), facts.where(is_its_own)
         certain.append(room.by_fields(own))
-        by_absence += room.guards(said, paired.where(is_its_own), sessions)
+        by_absence += room.guards(messages.where(is_its_own), paired.where(is_its_own), facts.where(is_its_own))
 
-    def together(findings: list[DataFrame], needs_whole: bool) -> DataFrame:
-        return reduce(lambda left, right: left.unionByName(right), findings).withColumn("needs_whole", sql.lit(needs_whole))
-
+    found = [one.select(*FINDING, sql.lit(False).alias("needs_whole")) for one in certain]
+    found += [one.select(*FINDING, sql.lit(True).alias("needs_whole")) for one in by_absence]
     has_ended = sql.col("closed").isNotNull() | sql.col("parting").isNotNull()
     ends = facts.select("session_id", "is_whole", "last_word", has_ended.alias("ended"))
     book = sql.from_json(sql.lit(msgspec.json.encode(rules()).decode()), "map<string,struct<clause:string,severity:string,text:string>>")
+    said = sql.try_element_at(book, sql.concat_ws("/", "protocol", "rule"))
     is_last = sql.coalesce(sql.col("ts") >= sql.col("last_word"), sql.lit(True))
+    ended = sql.coalesce((said["severity"] == "error") & sql.col("ended") & is_last, sql.lit(False))
+    told = {name: said[name] for name in ("clause", "severity", "text")} | {"ended_session": ended}
     return (
-        together(certain, needs_whole=False)
-        .unionByName(together(by_absence, needs_whole=True))
+        together(found)
         .join(ends, "session_id", "left")
         .where("is_whole OR NOT needs_whole")
-        .withColumn("said", sql.try_element_at(book, sql.concat_ws("/", "protocol", "rule")))
-        .select(*FINDING, "said.*", (sql.expr("said.severity = 'error'") & sql.col("ended") & is_last).alias("ended_session"))
-        .withColumn("ended_session", sql.coalesce("ended_session", sql.lit(False)))
-        .select(*TABLE.schema.names)
+        .select(*(told.get(name, sql.col(name)).alias(name) for name in TABLE.schema.names))
     )
