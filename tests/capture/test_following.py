@@ -216,6 +216,12 @@ def test_packed_and_foreign_files_are_read_when_they_are_quiet(tmp_path):
     reader.now = 5
     assert reader.step() == 3
     assert reader.offset.settled == 1
+    (tmp_path / "d.pcap").touch()
+    touched(tmp_path / "d.pcap", 0)
+    assert reader.follower.has_more(reader.offset, [str(tmp_path / "d.pcap")])
+    assert reader.step() == 1
+    assert reader.offset.settled == 2
+    assert not reader.follower.has_more(reader.offset, map(str, tmp_path.iterdir()))
     assert {one.reason for block in reader.blocks for one in block.stretches} == {"not a capture"}
     assert reader.step() == 0
 

@@ -104,13 +104,18 @@ class Follower:
             left -= moved.at - one.at
             count -= moved.at > one.at
             files.append(moved)
-        was_read = any(one.at > (places[one.id].at if one.id in places else one.base[0]) for one in files)
         self._known |= {one.id: _as_known(one) for one in files if one.at}
-        is_open = start.is_open or was_read
+        is_open = start.is_open or bool(portions(start, Offset(tuple(files))))
         is_quiet = all(one.is_over and sizes.get(one.id, (one.at, 0))[0] <= one.at for one in files)
         if is_open and is_quiet:
             return Offset(tuple(files), start.settled + 1)
         return Offset(tuple(files), start.settled, is_open)
+
+    def has_more(self, start: Offset, paths: Iterable[str]) -> bool:
+        """Whether anything waits, or there is anything to read that was not."""
+        places = {one.id: one for one in start.files}
+        found = [one for path in paths if (one := self._look(path, places)) is not None]
+        return start.is_open or any((_measure(one.path) or (0, 0))[0] > one.at or (not one.at and one.id not in places) for one in found)
 
     def _look(self, path: str, places: dict[bytes, Position]) -> Position | None:
         """What a file is; None while nobody can tell."""

@@ -9,6 +9,7 @@ It refuses to know formats, protocols and tables.
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import tempfile
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from wirelake import protocols
-from wirelake.capture.following import Follower, Limits, Offset
+from wirelake.capture.following import Follower, Offset
 from wirelake.errors import LakeError
 from wirelake.lake import delta, gold, journal, running, settings, snapshot
 from wirelake.lake.catalog import GOLD, SILVER
@@ -46,7 +47,7 @@ __all__ = ["CONF", "FollowOptions", "FollowResult", "follow"]
 
 CONF: Final = {"spark.scheduler.mode": "FAIR"}
 """What a session for following is started with: building gold must not hold up what is followed."""
-AT_ONCE: Final = -1.0
+AT_ONCE: Final = -math.inf
 """In place of seconds to settle: every file is over, however lately it was written."""
 _POLL_SECONDS: Final = 0.1
 _LOST: Final = re.compile(r"cannot read|is shorter than|is not what it was")
@@ -101,7 +102,7 @@ class _Run:
         keys: TrustStore | None,
         tell: Callable[[Portion, float], None],
     ) -> None:
-        self._spark, self._lake, self._folder, self._options = spark, lake, folder, options
+        self._spark, self.lake, self._folder, self._options = spark, lake, folder, options
         self._decode, self._ports, self._keys, self._tell = decode, ports, keys, tell
         self._scratch = Path(tempfile.mkdtemp(prefix="wirelake-follow-"))
         self._at = journal.following(lake) or Following(Offset(), max(1, spark.sparkContext.defaultParallelism))
@@ -116,10 +117,10 @@ class _Run:
         """Begin, or begin again from what the lake has."""
         from wirelake.lake.follow_source import FORMAT, Begin, FollowSource  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-        self._at = journal.following(self._lake) or self._at
+        self._at = journal.following(self.lake) or self._at
         checkpoint = Path(tempfile.mkdtemp(dir=self._scratch))
         begin = checkpoint / "begin.json"
-        begin.write_bytes(msgspec.json.encode(Begin(self._at.offset, positions(self._lake).all)))
+        begin.write_bytes(msgspec.json.encode(Begin(self._at.offset, positions(self.lake).all)))
         told = {
             "folder": str(self._folder),
             "begin": str(begin),
@@ -144,7 +145,7 @@ class _Run:
             # Spark wrote down the offset before it handed over what leads to it: a version, its own notes, then one line for each source.
             told = (self._checkpoint / "offsets" / str(number)).read_text().splitlines()[-1]
             end = msgspec.json.decode(told, type=Offset)
-            found = read_portion(shipments, self._lake, self._batch + 1, self._at, end, self._decode, self._ports, self._keys)
+            found = read_portion(shipments, self.lake, self._batch + 1, self._at, end, self._decode, self._ports, self._keys)
             if found is None:
                 self._at = msgspec.structs.replace(self._at, offset=end)
                 return
@@ -165,9 +166,7 @@ class _Run:
 
     def has_more(self) -> bool:
         """Whether there is anything to read, or anything that waits, if nothing more came."""
-        follower = Follower(positions(self._lake).all, settle=AT_ONCE)
-        end = follower.latest(self._at.offset, captures(self._folder), Limits())
-        return end.settled > self._at.offset.settled
+        return Follower(positions(self.lake).all, settle=AT_ONCE).has_more(self._at.offset, captures(self._folder))
 
     @property
     def is_settled(self) -> bool:
@@ -246,14 +245,15 @@ def _watch(run: _Run, golden: _Gold, over: threading.Event, options: FollowOptio
 def _again(run: _Run, query: StreamingQuery, failures: int) -> StreamingQuery:
     """Following broke off: go on if a file went away under it, else say why."""
     try:
-        with plainly(run._lake):
-            query.awaitTermination(0)
+        with plainly(run.lake):
+            if failure := query.exception():
+                raise failure
     except LakeError as error:
         if not _LOST.search(str(error)) or failures > _RETRIES:
             raise
         run.result.lost.append(str(error))
         return run.start()
-    raise LakeError(f"{run._lake}: Spark stopped following by itself")
+    raise LakeError(f"{run.lake}: Spark stopped following by itself")
 
 
 class _Gold:

@@ -1,0 +1,24 @@
+"""`wirelake ingest --follow`: wrong ways to call it are told before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from wirelake.cli.main import run
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["--once"], "--once says how to follow a folder"),
+        (["a.pcap", "--every", "2"], "--every says how to follow a folder"),
+        (["--max-bytes", "5"], "--max-bytes says how to follow a folder"),
+        (["a.pcap", "--follow", "."], "either captures to read or a folder to --follow"),
+        (["--follow", "nowhere"], "there is no such folder"),
+        ([], "or a folder to --follow"),
+    ],
+)
+def test_wrong_ways_to_follow_are_told(tmp_path, capsys, given, complaint):
+    assert run(["ingest", str(tmp_path / "lake"), *given]) == 64
+    assert complaint in capsys.readouterr().err
+    assert not (tmp_path / "lake").exists()
