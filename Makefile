@@ -42,10 +42,10 @@ demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this mach
 test: $(VENV)/.test  ## Run all tests
 	@$(BIN)/python -m pytest
 
-soak: $(VENV)/.test  ## Run what takes long: 20,000 seeds of two Relink links (SEEDS, FIRST), 20 schedules of kills (SCHEDULES), long tests
-	@$(BIN)/python -m tests.protocols.relink.simulation $(or $(FIRST),0) --seeds $(or $(SEEDS),20000)
-	@$(BIN)/python -m tests.lake.kills $(or $(SCHEDULES),20) --first $(or $(FIRST),0)
+soak: $(VENV)/.test  ## Run the long proofs, 20 schedules of kills (SCHEDULES), and 20,000 seeds of two Relink links (SEEDS, FIRST)
 	@$(BIN)/python -m pytest -m long
+	@$(BIN)/python -m tests.lake.kills $(or $(SCHEDULES),20) --first $(or $(FIRST),0)
+	@$(BIN)/python -m tests.protocols.relink.simulation $(or $(FIRST),0) --seeds $(or $(SEEDS),20000)
 
 oracles: $(VENV)/.test  ## Hold the reader to what capinfos and tshark say of 984 captures, and to 10,000 mutations of them
 	@$(BIN)/python tests/oracles/fetch.py .oracles $(PACKAGES)
