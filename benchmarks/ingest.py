@@ -154,7 +154,7 @@ class Watch:
 def ingest(spark: SparkSession, lake: Path, paths: list[Path]) -> int:
     """The silver half of an ingest, from planning to the commit; says how many messages there are."""
     from wirelake import protocols
-    from wirelake.capture.reader import identify
+    from wirelake.capture.identity import identify
     from wirelake.lake import delta, journal, planning, source, writer
     from wirelake.lake.catalog import TABLES
     from wirelake.lake.decode import DecodeOptions

@@ -12,7 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from wirelake.capture.blocks import Block, from_batch, to_batch
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 CLIENT, SERVER = ("10.0.0.1", 40000), ("10.0.0.2", 5040)

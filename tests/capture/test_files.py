@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.capture.build import Talk, accounts, ethernet, interface, packet_block, pcap, read_checked, said, section, talk_of
 
-from wirelake.capture.files import identify
+from wirelake.capture.identity import identify
 from wirelake.capture.reader import read
 from wirelake.capture.records import LOOK_AHEAD
 from wirelake.errors import CaptureError

@@ -29,7 +29,7 @@ from tests.capture.build import (
 from wirelake.capture.assembly import Assembly
 from wirelake.capture.blocks import Block, Source, source_of
 from wirelake.capture.exported import Tags, build
-from wirelake.capture.files import identify
+from wirelake.capture.identity import identify
 from wirelake.capture.parcels import Parcel, pack, route
 from wirelake.capture.reader import read
 from wirelake.capture.shipments import from_batch, to_batches

@@ -25,7 +25,8 @@ from tests.capture.build import (
 
 from wirelake.capture import pcap as pcap_room
 from wirelake.capture.blocks import Source
-from wirelake.capture.files import identify, open_source
+from wirelake.capture.files import open_source
+from wirelake.capture.identity import identify
 from wirelake.capture.reader import read, walk_split
 from wirelake.capture.splits import Claim, Split, Stretch, claim, cut, settle
 from wirelake.capture.walking import Spoilt, Walk

@@ -11,7 +11,8 @@ import pytest
 from tests.capture.build import Talk, fragment_v4, pcap
 
 from wirelake import protocols
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 from wirelake.lake import delta, planning
 from wirelake.lake.catalog import TABLES, table
 from wirelake.lake.decode import DecodeOptions, Decoder

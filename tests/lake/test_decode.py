@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from wirelake import protocols
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 from wirelake.capture.recording import Recorder
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.decode import DecodeOptions, Decoder

@@ -10,7 +10,8 @@ from tests.capture.build import Talk, pcap
 
 from wirelake import protocols
 from wirelake.capture import stream as stream_room
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 from wirelake.lake import decode
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.decode import DecodeOptions, Decoder

@@ -6,11 +6,13 @@ import shutil
 import pytest
 
 from wirelake.capture.blocks import Source
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 from wirelake.capture.shipments import to_batches
 from wirelake.errors import LakeError
 from wirelake.lake import delta, journal, recovery, writer
 from wirelake.lake import ingest as ingesting
+from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import GOLD, SILVER, TABLES, table
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.ingest import ingest
@@ -79,8 +81,17 @@ def test_a_second_ingest_changes_nothing_and_new_files_are_added(spark, recorded
     assert {row["reason"] for row in contents(lake, "ledger", str(folder / "empty.cap"))} == {"empty file"}
     assert stray_files(lake) == []
 
-    recorded_again = first.read_bytes() + b"more"
-    first.write_bytes(recorded_again)
+    known = first.stat().st_size
+    with recorded(tmp_path / "more.pcapng", TALK, 40_000).open("rb") as more, first.open("ab") as grown:
+        grown.write(more.read())
+    rest = ingest(spark, lake, [folder])
+    assert (rest.files, rest.messages, rest.bytes) == (1, 4, first.stat().st_size - known)
+    assert len(contents(lake, "sessions")) == 3
+    assert {row["offset"] for row in contents(lake, "ledger", str(first))} == {0, known}
+    assert check_ledger(lake).problems == ()
+    assert ingest(spark, lake, [folder]).files == 0
+
+    first.write_bytes(first.read_bytes()[:-1] + b"?")
     before = versions(lake)
     changed = ingest(spark, lake, [first])
     assert (changed.changed, changed.files, changed.batch) == ((str(first),), 0, None)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from wirelake.capture.blocks import Source
+from wirelake.capture.identity import Known, mark
 from wirelake.cli.main import run
 from wirelake.errors import LakeError
 from wirelake.lake import audit_ledger, books, delta
@@ -21,7 +22,7 @@ SOURCE = Source("a.pcap", b"12345678", SIZE)
 
 
 def entry(offset: int, length: int, category: str, size: int, reason: str = "why") -> books.Entry:
-    return books.Entry(SOURCE, offset, length, category, reason, size, 1)
+    return books.Entry(SOURCE, offset, length, category, reason, b"", size, 1)
 
 
 def test_a_lake_that_is_well_is_found_well(lake, capsys):
@@ -34,7 +35,7 @@ def test_a_lake_that_is_well_is_found_well(lake, capsys):
 
 def test_a_source_that_is_gone_or_changed_is_told(lake, tmp_path, monkeypatch, capsys):
     told = {"noise.pcap": "gone", "cases.pcapng": "cases.pcapng: has other contents than when it was read"}
-    monkeypatch.setattr(audit_ledger, "_as_it_lies", lambda source: told.get(Path(source.path).name, ""))
+    monkeypatch.setattr(audit_ledger, "_as_it_lies", lambda known: told.get(Path(known.source.path).name, ""))
     found = check_ledger(lake)
     assert [Path(path).name for path in found.gone] == ["noise.pcap"]
     assert found.problems == ("cases.pcapng: has other contents than when it was read",)
@@ -45,7 +46,8 @@ def test_a_source_that_is_gone_or_changed_is_told(lake, tmp_path, monkeypatch, c
 def test_files_are_looked_at_where_they_lie(tmp_path):
     path = tmp_path / "a.pcap"
     path.write_bytes(b"content")
-    known = audit_ledger.identify(path)
+    source = audit_ledger.identify(path)
+    known = Known(source, source.size, mark(source, source.size))
     assert audit_ledger._as_it_lies(known) == ""
     path.write_bytes(b"another")
     assert "other contents" in audit_ledger._as_it_lies(known)

@@ -87,13 +87,14 @@ def test_sessions(told):
     assert told("sessions", "gone")[0]["ended_how"] == "eof"
 
 
-def test_a_serializer_is_known_in_the_next_block_and_from_the_other_side(tmp_path):
-    """Small blocks, so that the handshake lies in one and bodies in others; and one side was not heard greeting."""
+def test_a_serializer_is_known_in_the_next_block_to_whoever_greeted_with_it(tmp_path):
+    """Small blocks, so that the handshake lies in one and bodies in others; one side was not heard greeting, and its bodies are guessed."""
     from tests.lake.yamp_talk import HANDS, PACKED
     from tests.protocols.yamp import speech
 
     from wirelake import protocols
-    from wirelake.capture.reader import identify, read
+    from wirelake.capture.identity import identify
+    from wirelake.capture.reader import read
     from wirelake.capture.recording import Recorder
     from wirelake.lake.decode import DecodeOptions, Decoder
 
@@ -109,6 +110,10 @@ def test_a_serializer_is_known_in_the_next_block_and_from_the_other_side(tmp_pat
         for batch in decoder.feed(block).get("yamp", []):
             found += batch.to_pylist()
     assert count > 2
-    assert {row["body_serializer"] for row in found if row["type"] == 5} == {"msgpack"}
+    said = {
+        way: [row["body_serializer"] for row in found if row["type"] == 5 and row["direction"] == way] for way in ("to_server", "to_client")
+    }
+    assert said["to_server"] == ["msgpack"] * 300
+    assert None in said["to_client"]
     assert len(found) == 901
     assert HANDS

@@ -16,7 +16,8 @@ from tests.capture.build import check
 from tests.oracles.verdicts import AnyPort
 
 from wirelake.capture.blocks import Block
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 from wirelake.lake.books import balance
 from wirelake.lake.decode import DecodeOptions, Decoder
 

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.files import open_source
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 from wirelake.capture.records import KIND, RECORD_PACKET, START, TS, WIRE_SIZE
 from wirelake.capture.walking import Spoilt, Walk
 

@@ -5,13 +5,15 @@ It refuses to know where parcels come from, and what is done with blocks.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import pickle
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+import msgspec
 import numpy as np
 
-from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span, place
+from wirelake.capture.blocks import OFFSET_MASK, PIECE_COLUMNS, RUN_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
 from wirelake.capture.gather import Gathering
 from wirelake.capture.packets import PACKET_COLUMNS
 from wirelake.capture.parcels import PAYLOAD_AT, RECORD_AT, TS_AT, Parcel
@@ -42,6 +44,32 @@ class Assembly:
         self._gathering = Gathering()
         self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._tally)
 
+    def take(self) -> bytes:
+        """All that is known of connections, as bytes: for whoever goes on. Blocks must have been asked for before."""
+        self._narrow()
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def put(taken: bytes) -> Assembly:
+        """An assembly that was taken out: by this program."""
+        assembly: Assembly = pickle.loads(taken)  # noqa: S301 - see above
+        return assembly
+
+    def _narrow(self) -> None:
+        """Forget sources and spans of which nothing is held."""
+        used = sorted(set(self._traffic.places()))
+        kept = sorted({place >> SOURCE_SHIFT for place in used})
+        numbers = {old: new for new, old in enumerate(kept)}
+        spans = [self._spans[number] for number in sorted({bisect_right(self._starts, place) - 1 for place in used})]
+
+        def moved(at: int) -> int:
+            return place(numbers[at >> SOURCE_SHIFT], at & OFFSET_MASK)
+
+        self._traffic.move(moved)
+        self._sources[:] = [self._sources[number] for number in kept]
+        self._spans[:] = [msgspec.structs.replace(span, at=moved(span.at)) for span in spans]
+        self._starts[:] = [span.at for span in self._spans]
+
     def feed(self, parcel: Parcel) -> Iterator[Block]:
         """Open the next parcel; the blocks that are full."""
         if not self._sources or self._sources[-1].id != parcel.source.id:
@@ -54,12 +82,16 @@ class Assembly:
             at = bisect_left(self._starts, base + span.at)
             if at == len(self._starts) or self._starts[at] != base + span.at:
                 self._starts.insert(at, base + span.at)
-                self._spans.insert(at, Span(base + span.at, span.length))
+                self._spans.insert(at, msgspec.structs.replace(span, at=base + span.at))
         table = parcel.packets
         data = bytes(parcel.data)
         self._traffic.packets(data, table[:, :PACKET_COLUMNS], table[:, TS_AT], base + table[:, RECORD_AT], base + table[:, PAYLOAD_AT])
         if self._gathering.size >= BLOCK_BYTES:
             yield from self._blocks()
+
+    def rest(self) -> Iterator[Block]:
+        """What was gathered so far; connections go on."""
+        yield from self._blocks()
 
     def finish(self) -> Iterator[Block]:
         """Nothing more comes; the last block is marked."""

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 __all__ = [
+    "OFFSET_MASK",
     "PIECE_COLUMNS",
     "PIECE_OFFSET",
     "PIECE_START",
@@ -73,6 +74,7 @@ class Source(msgspec.Struct, frozen=True):
 
 SOURCE_SHIFT: Final = 48
 """Bits of an offset below the number of its source."""
+OFFSET_MASK: Final = (1 << SOURCE_SHIFT) - 1
 
 
 def place(source: int, offset: int) -> int:
@@ -82,7 +84,7 @@ def place(source: int, offset: int) -> int:
 
 def source_of(offset: int) -> tuple[int, int]:
     """(number of the source, offset in it)."""
-    return offset >> SOURCE_SHIFT, offset & ((1 << SOURCE_SHIFT) - 1)
+    return offset >> SOURCE_SHIFT, offset & OFFSET_MASK
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -91,6 +93,8 @@ class Span(msgspec.Struct, frozen=True):
     at: int
     """Where it begins; see `place`."""
     length: int
+    mark: bytes = b""
+    """What the last bytes before its end say, where somebody may want to know; see `identity.py`."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):

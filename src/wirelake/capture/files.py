@@ -11,17 +11,14 @@ from __future__ import annotations
 import io
 import os
 import re
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from wirelake.capture.blocks import Source
 from wirelake.errors import CaptureError
 
-__all__ = ["PACKED", "Bytes", "Packed", "find_elsewhere", "identify", "is_elsewhere", "is_packed", "open_source", "read_range"]
+__all__ = ["PACKED", "Bytes", "Packed", "find_elsewhere", "is_elsewhere", "is_packed", "measure", "open_plain", "open_source", "read_range"]
 
-IDENTIFYING: Final = 64 << 10
-"""Bytes at each end of a file that go into its id."""
 PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 """First bytes -> how a file is packed."""
 _UNPACKED_AT_ONCE: Final = 256 << 10
@@ -259,7 +256,7 @@ def is_packed(head: bytes) -> str:
 
 def open_source(source: Source) -> Bytes:
     """A source for reading; a context manager."""
-    plain: Bytes = _Remote(source) if _scheme(source.path) else _Local(source)
+    plain = open_plain(source)
     with plain:
         how = is_packed(plain.window(0, 4))
     return Packed(plain, how) if how else plain
@@ -271,20 +268,19 @@ def read_range(source: Source, at: int, size: int) -> bytes:
         return opened.window(at, size)
 
 
-def identify(path: str | os.PathLike[str]) -> Source:
-    """Name a file by its content: its size, and its first and last bytes. A file that cannot be read raises CaptureError."""
+def open_plain(source: Source) -> Bytes:
+    """A source for reading as it lies there, packed or not; a context manager."""
+    return _Remote(source) if _scheme(source.path) else _Local(source)
+
+
+def measure(path: str | os.PathLike[str]) -> tuple[str, int]:
+    """The full name of a file, and its size now; one that cannot be read raises CaptureError."""
     place = os.fspath(path)
     place = place if _scheme(place) else str(Path(_local(place)).absolute())
     try:
         if _scheme(place):
             system, there = _reach(place)
-            size = int(system.size(there))
-        else:
-            size = Path(place).stat().st_size
+            return place, int(system.size(there))
+        return place, Path(place).stat().st_size
     except OSError as error:
         raise _unreadable(place, 0, error) from error
-    source = Source(place, b"", size)
-    with _Remote(source) if _scheme(place) else _Local(source) as opened:
-        first = opened.window(0, IDENTIFYING)
-        last = opened.window(max(0, size - IDENTIFYING), IDENTIFYING)
-    return Source(place, blake2b(size.to_bytes(8, "big") + first + last, digest_size=8).digest(), size)

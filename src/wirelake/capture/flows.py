@@ -181,6 +181,18 @@ class Tracker:
             self._end(tracked)
         self._flows.clear()
 
+    def places(self) -> list[int]:
+        """Where everything stands that is held."""
+        held = [one.bit.offset for tracked, _ in self._flows.values() for one in tracked.held]
+        return held + [place for tracked, _ in self._flows.values() for half in tracked.halves for place in half.places()]
+
+    def move(self, moved: Callable[[int], int]) -> None:
+        """What is held stands elsewhere now: places have other numbers."""
+        for tracked in {id(tracked): tracked for tracked, _ in self._flows.values()}.values():
+            tracked.held = [one._replace(bit=one.bit._replace(offset=moved(one.bit.offset))) for one in tracked.held]
+            for half in tracked.halves:
+                half.move(moved)
+
     def _is_new(self, tracked: Tracked, to_server: bool, data_at: int, acknowledged: int, flags: int) -> bool:
         """Whether a segment on known ports belongs to another connection, rather than to the one that is known."""
         here, there = tracked.halves[to_server], tracked.halves[not to_server]

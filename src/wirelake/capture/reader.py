@@ -17,7 +17,7 @@ import numpy as np
 from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span
 from wirelake.capture.containers import HEAD_SIZE, Container, recognise, restore
 from wirelake.capture.exported import LINK_EXPORTED
-from wirelake.capture.files import Bytes, Packed, identify, open_source, read_range
+from wirelake.capture.files import Bytes, Packed, open_source, read_range
 from wirelake.capture.gather import Gathering
 from wirelake.capture.interest import EVERYTHING, Interest
 from wirelake.capture.recorded import Recorded
@@ -27,7 +27,7 @@ from wirelake.capture.tally import CONTAINER, Tally
 from wirelake.capture.traffic import Traffic
 from wirelake.capture.walking import WINDOW, Spoilt, Walk, Window
 
-__all__ = ["WINDOW", "account_packing", "account_records", "identify", "open_container", "read", "walk_split"]
+__all__ = ["WINDOW", "account_packing", "account_records", "open_container", "read", "walk_split"]
 
 
 def open_container(source: Source) -> Container:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from wirelake.capture import blocks
 from wirelake.capture.blocks import Block, Source, Span
 from wirelake.capture.parcels import PARCEL_COLUMNS, Parcel
+from wirelake.capture.shipping import Dealt
 
 __all__ = ["SCHEMA", "from_batch", "to_batches"]
 
@@ -33,8 +34,8 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Span])
 
 
-def to_batches(items: Iterable[Parcel | Block], buckets: int = 1) -> Iterator[pa.RecordBatch]:
-    """One record batch of one row for each; blocks may go to any bucket."""
+def to_batches(items: Iterable[Parcel | Dealt | Block], buckets: int = 1) -> Iterator[pa.RecordBatch]:
+    """One record batch of one row for each; blocks that were not dealt may go to any bucket."""
     for number, item in enumerate(items):
         if isinstance(item, Parcel):
             values: list[Any] = [item.source.path, item.source.id, item.source.size, False, item.data]
@@ -42,6 +43,8 @@ def to_batches(items: Iterable[Parcel | Block], buckets: int = 1) -> Iterator[pa
             yield _batch(
                 [item.bucket, item.rank, item.place, True], [pa.array([value], field.type) for value, field in _with_types(values)]
             )
+        elif isinstance(item, Dealt):
+            yield _batch([item.bucket, item.rank, item.place, False], blocks.to_batch(item.block).columns)
         else:
             yield _batch([number % max(buckets, 1), 0, 0, False], blocks.to_batch(item).columns)
 

@@ -1,7 +1,7 @@
 """Shipping: one split of a capture in; out go parcels of packets for those who assemble connections, and blocks of all the rest.
 
 It is what the reader is where several tasks read together: recorded payloads become blocks as they do there, accounts travel with blocks
-that may be empty, and packets are dealt into buckets.
+that may be empty, and packets are dealt into buckets. So are recorded payloads of protocols that are read by what was said before.
 
 It refuses to know Spark, and what is in packets.
 """
@@ -14,11 +14,24 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span
+from wirelake.capture.blocks import (
+    PIECE_COLUMNS,
+    PIECE_OFFSET,
+    PIECE_START,
+    PIECE_TS,
+    RUN_COLUMNS,
+    RUN_FLOW,
+    RUN_START,
+    RUN_STOP,
+    Block,
+    Source,
+    Span,
+)
 from wirelake.capture.containers import restore
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import Bytes, open_source
 from wirelake.capture.fragments import REACH
+from wirelake.capture.identity import mark
 from wirelake.capture.parcels import Packer, Parcel
 from wirelake.capture.reader import account_packing, account_records, walk_split
 from wirelake.capture.recorded import Recorded
@@ -27,7 +40,7 @@ from wirelake.capture.splits import Split
 from wirelake.capture.tally import Tally
 from wirelake.capture.walking import EVERYTHING, WINDOW, Spoilt, Walk
 
-__all__ = ["Work", "ship", "works"]
+__all__ = ["Dealt", "Work", "deal", "ship", "works"]
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -47,11 +60,21 @@ class Work(msgspec.Struct, frozen=True):
         return self.spans[-1].length
 
 
+class Dealt(msgspec.Struct):
+    """Recorded payloads of some connections, to be decoded by whoever has their bucket; see `Parcel`."""
+
+    block: Block
+    rank: int
+    place: int
+    bucket: int
+
+
 def works(source: Source, splits: list[Split], rank: int = 0) -> list[Work]:
     """What there is to do for a source; without splits it is read whole. A packed source accounts for itself as long as it lies there."""
     splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
     spans = [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]
+    spans[-1] = msgspec.structs.replace(spans[-1], mark=mark(source, source.size))
     made = []
     for number, split in enumerate(splits):
         near = number
@@ -62,9 +85,15 @@ def works(source: Source, splits: list[Split], rank: int = 0) -> list[Work]:
 
 
 def ship(
-    work: Work, *, buckets: int = 1, ports: Mapping[int, str], protocols: Collection[str] | None = None, window: int = WINDOW
-) -> Iterator[Parcel | Block]:
-    """Read one split; connections are dealt into so many buckets."""
+    work: Work,
+    *,
+    buckets: int = 1,
+    ports: Mapping[int, str],
+    protocols: Collection[str] | None = None,
+    dealt: Collection[str] = (),
+    window: int = WINDOW,
+) -> Iterator[Parcel | Dealt | Block]:
+    """Read one split; connections are dealt into so many buckets, recorded ones of the protocols in `dealt` only."""
     source, split = work.source, work.split
     tally = Tally([span.at for span in work.spans])
     packer = Packer(source, work.rank, buckets, work.spans, tally)
@@ -82,12 +111,45 @@ def ship(
                 exported = packets[:, LINK] == LINK_EXPORTED
                 if exported.any():
                     block = recorded.block(source, step.base, step.data, step.used, packets[exported])
+                if block is not None:
+                    block.spans = work.spans
+                    block, sent = deal(block, dealt, buckets)
+                    yield from (Dealt(one, work.rank, step.base, bucket) for bucket, one in sent.items())
                 if not exported.all():
                     yield from packer.window(step.base, step.data, packets[~exported])
             yield from _complete(work, block, tally)
         packer.finish(walk.at, is_last=work.is_last)
         account_packing(file, tally)
         yield from _complete(work, None, tally, always=True)
+
+
+def deal(block: Block, dealt: Collection[str], buckets: int) -> tuple[Block, dict[int, Block]]:
+    """What stays of a block of recorded payloads, and by bucket what is taken out of it: connections of these protocols."""
+    targets = np.array([int.from_bytes(one.session_id[:8]) % buckets if one.protocol in dealt else -1 for one in block.flows], np.int64)
+    if not (targets >= 0).any():
+        return block, {}
+    data = np.frombuffer(block.data, np.uint8)
+    of_runs = targets[block.runs[:, RUN_FLOW]]
+    sent = {}
+    for bucket in np.unique(targets[targets >= 0]).tolist():
+        flows = np.flatnonzero(targets == bucket)
+        numbers = np.zeros(len(targets), np.int64)
+        numbers[flows] = np.arange(len(flows))
+        old = block.runs[of_runs == bucket]
+        runs, pieces = old.copy(), np.empty((len(old), PIECE_COLUMNS), np.int64)
+        runs[:, RUN_STOP] = np.cumsum(old[:, RUN_STOP] - old[:, RUN_START])
+        runs[:, RUN_START] = runs[:, RUN_STOP] - (old[:, RUN_STOP] - old[:, RUN_START])
+        runs[:, RUN_FLOW] = numbers[old[:, RUN_FLOW]]
+        mine = block.pieces[of_runs == bucket]  # one record is one run and one piece
+        pieces[:, PIECE_START], pieces[:, PIECE_OFFSET], pieces[:, PIECE_TS] = runs[:, RUN_START], mine[:, PIECE_OFFSET], mine[:, PIECE_TS]
+        chunks = [data[start:stop] for start, stop in old[:, : RUN_STOP + 1].tolist()]
+        events = [msgspec.structs.replace(one, flow=int(numbers[one.flow])) for one in block.events if targets[one.flow] == bucket]
+        body = np.concatenate(chunks).tobytes() if chunks else b""
+        sent[bucket] = Block(block.source, body, runs, pieces, [block.flows[flow] for flow in flows.tolist()], events, spans=block.spans)
+    stays = of_runs < 0
+    events = [one for one in block.events if targets[one.flow] < 0]
+    rest = Block(block.source, block.data if stays.any() else b"", block.runs[stays], block.pieces[stays], block.flows, events)
+    return rest, sent
 
 
 def _before(source: Source, file: Bytes, split: Split, window: int) -> Iterator[tuple[int, bytes, np.ndarray[Any, Any]]]:

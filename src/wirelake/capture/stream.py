@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 __all__ = ["DISPUTED", "EARLY", "FRESH", "LATE", "MAX_AHEAD", "REMEMBERED", "REPEATED", "UNKNOWN", "Bit", "Budget", "Half"]
@@ -170,6 +171,14 @@ class Half:
         self._budget.remembered -= self._recent_bytes
         self._recent.clear()
         self._recent_bytes = 0
+
+    def places(self) -> list[int]:
+        """Where what waits stands."""
+        return [offset for _, _, offset, _ in self._ahead]
+
+    def move(self, moved: Callable[[int], int]) -> None:
+        """What waits stands elsewhere now: places have other numbers."""
+        self._ahead = [(position, ts, moved(offset), chunk) for position, ts, offset, chunk in self._ahead]
 
     # Inside.
 

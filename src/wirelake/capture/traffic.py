@@ -148,6 +148,14 @@ class Traffic:
         self._fragments.finish()
         self._tracker.finish()
 
+    def places(self) -> list[int]:
+        """Where everything stands that is held of connections; fragments are put together before."""
+        return self._tracker.places()
+
+    def move(self, moved: Callable[[int], int]) -> None:
+        """What is held stands elsewhere now."""
+        self._tracker.move(moved)
+
     def _whole(self, here: bytes, there: bytes, carried: int, parts: list[Part], ts: int, record: int) -> None:
         """A datagram that was put together."""
         port, other, segments = opened(carried, parts, self._tally)

@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wirelake.capture.blocks import Source
-from wirelake.capture.files import identify, is_elsewhere
+from wirelake.capture.files import is_elsewhere
+from wirelake.capture.identity import Known, identify, place
 from wirelake.errors import CaptureError, LakeError
 from wirelake.lake import delta, journal
 from wirelake.lake.books import balance
+from wirelake.lake.positions import positions
 from wirelake.lake.tables import ledger, messages, quarantine
 
 __all__ = ["Checked", "check_ledger"]
@@ -38,14 +40,14 @@ def check_ledger(lake: Path) -> Checked:
     if not journal.check(lake):
         raise LakeError(f"{lake}: this is no lake")
     books = delta.dataset(lake, ledger.TABLE).to_table()
-    known = books.group_by(["source", "source_id", "source_size"]).aggregate([])
-    sources = [Source(row["source"], row["source_id"], row["source_size"]) for row in known.to_pylist()]
+    known = positions(lake).all
+    sources = [one.source for one in known]
     problems = [*_sums(books, sources), *_tables(lake, books)]
     gone = []
-    for source in sources:
-        told = _as_it_lies(source)
+    for one in known:
+        told = _as_it_lies(one)
         if told == "gone":
-            gone.append(source.path)
+            gone.append(one.source.path)
         elif told:
             problems.append(told)
     return Checked(len(sources), sum(source.size for source in sources), tuple(problems), tuple(gone))
@@ -89,12 +91,13 @@ def _by(table: pa.Table, key: str, *values: str) -> dict[str, tuple[Any, ...]]:
     return {row[key]: tuple(row[name] for name in values) for row in table.to_pylist()}
 
 
-def _as_it_lies(source: Source) -> str:
-    """What is wrong with a source as it is now: `gone`, or a sentence; empty if nothing is."""
+def _as_it_lies(known: Known) -> str:
+    """What is wrong with a source as it is now: `gone`, or a sentence; empty if it still has what was read of it."""
+    source = known.source
     if is_elsewhere(source.path) or not Path(source.path).exists():
         return "gone"
     try:
-        now = identify(source.path)
+        is_same = place(identify(source.path), {source.path: [known]}, {}).is_known
     except CaptureError as error:
         return str(error)
-    return "" if now == source else f"{source.path}: has other contents than when it was read"
+    return "" if is_same else f"{source.path}: has other contents than when it was read"

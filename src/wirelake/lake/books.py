@@ -6,22 +6,20 @@ It refuses to know why bytes went there, and to round.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.capture.blocks import PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
+from wirelake.capture.blocks import OFFSET_MASK, PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
 from wirelake.errors import LakeError
 from wirelake.lake.tables import ledger
 
-__all__ = ["OFFSET_MASK", "Books", "Entry", "Extent", "Where", "balance", "merge", "rows"]
+__all__ = ["Books", "Entry", "Extent", "Where", "balance", "merge", "rows"]
 
 Array = np.ndarray[Any, Any]
-
-OFFSET_MASK: Final = (1 << SOURCE_SHIFT) - 1
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -89,6 +87,7 @@ class Entry(msgspec.Struct, frozen=True):
     length: int
     category: str
     reason: str
+    mark: bytes
     bytes: int
     items: int
 
@@ -98,13 +97,13 @@ class Books:
 
     def __init__(self) -> None:
         self._sums: dict[tuple[bytes, int, str, str], tuple[int, int]] = {}
-        self._spans: dict[tuple[bytes, int], tuple[Source, int]] = {}
+        self._spans: dict[tuple[bytes, int], tuple[Source, Span]] = {}
 
     def open(self, where: Where) -> None:
         """There are these spans: they are in the ledger whether or not anything is in them."""
         for span in where.spans:
             source, at = where.source(span.at)
-            self._spans.setdefault((source.id, at), (source, span.length))
+            self._spans.setdefault((source.id, at), (source, span))
 
     def add(self, where: Where, at: int, category: str, reason: str, size: int, items: int) -> None:
         """Account for bytes at a place of a block's sources."""
@@ -113,10 +112,12 @@ class Books:
             number = 0 if len(spans) == 1 else bisect_right(spans, at, key=lambda span: span.at) - 1
             self._add(where, number, category, reason, size, items)
 
-    def spread(self, where: Where, category: str, reason: str, pieces: Array, starts: Array, lengths: Array) -> None:
-        """Account for messages of a speech, each where its bytes are."""
+    def spread(
+        self, where: Where, category: str, reason: str, pieces: Array, starts: Array, lengths: Array, *, counted: bool = True
+    ) -> None:
+        """Account for messages of a speech, each where its bytes are; where it is chance how many there are, they are not counted."""
         if len(where.spans) == 1:
-            self._add(where, 0, category, reason, int(lengths.sum()), len(lengths))
+            self._add(where, 0, category, reason, int(lengths.sum()), len(lengths) * counted)
             return
         begins = np.array([span.at for span in where.spans])
         spans = np.searchsorted(begins, pieces[:, PIECE_OFFSET], side="right") - 1
@@ -126,7 +127,7 @@ class Books:
         whole = changes[head] == changes[tail]
         sums, items = np.zeros(len(begins), np.int64), np.zeros(len(begins), np.int64)
         np.add.at(sums, spans[head[whole]], lengths[whole])
-        np.add.at(items, spans[head], 1)
+        np.add.at(items, spans[head], int(counted))
         for index in np.flatnonzero(~whole):
             inside = slice(int(head[index]), int(tail[index]) + 1)
             edges = np.append(np.maximum(pieces[inside, PIECE_START], starts[index]), starts[index] + lengths[index])
@@ -137,7 +138,7 @@ class Books:
     def _add(self, where: Where, number: int, category: str, reason: str, size: int, items: int) -> None:
         span = where.spans[number]
         source, at = where.source(span.at)
-        self._spans.setdefault((source.id, at), (source, span.length))
+        self._spans.setdefault((source.id, at), (source, span))
         key = (source.id, at, category, reason)
         bytes_before, items_before = self._sums.get(key, (0, 0))
         self._sums[key] = (bytes_before + size, items_before + items)
@@ -145,21 +146,21 @@ class Books:
     def close(self) -> list[Entry]:
         """All entries, leaving the books empty. A span in which nothing was found has an entry that says so."""
         entries = [
-            Entry(*self._named(source, at), category, reason, size, items)
+            Entry(*self._named(source, at), category, reason, self._spans[source, at][1].mark, size, items)
             for (source, at, category, reason), (size, items) in sorted(self._sums.items())
         ]
         told = {key[:2] for key in self._sums}
         entries += [
-            Entry(source, at, length, "container", "empty file", 0, 0)
-            for (name, at), (source, length) in sorted(self._spans.items())
+            Entry(source, at, span.length, "container", "empty file", span.mark, 0, 0)
+            for (name, at), (source, span) in sorted(self._spans.items(), key=lambda item: item[0])
             if (name, at) not in told and not source.size
         ]
         self._sums, self._spans = {}, {}
         return entries
 
     def _named(self, name: bytes, at: int) -> tuple[Source, int, int]:
-        source, length = self._spans[name, at]
-        return source, at, length
+        source, span = self._spans[name, at]
+        return source, at, span.length
 
 
 def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
@@ -175,30 +176,36 @@ def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
             "reason": entry.reason,
             "bytes": entry.bytes,
             "items": entry.items,
+            "mark": entry.mark,
         }
         for entry in entries
     ]
     return pa.RecordBatch.from_pylist(made, schema=ledger.TABLE.schema)
 
 
-def merge(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """The books of many tasks as one: rows of the same place and kind become one row."""
+def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.RecordBatch:
+    """The books of many tasks as one, of the batch of this number: rows of the same place and kind become one row."""
     keys = [name for name in ledger.TABLE.schema.names if name not in ("bytes", "items")]
     books = pa.Table.from_batches(batches, schema=ledger.TABLE.schema).group_by(keys).aggregate([("bytes", "sum"), ("items", "sum")])
-    books = books.rename_columns([name.removesuffix("_sum") for name in books.column_names]).select(ledger.TABLE.schema.names)
+    books = books.rename_columns([name.removesuffix("_sum") for name in books.column_names])
+    books = books.drop_columns("batch").append_column("batch", pa.array([number] * len(books), pa.int64()))
+    books = books.select(ledger.TABLE.schema.names)
     books = books.cast(ledger.TABLE.schema).sort_by([("source", "ascending"), ("offset", "ascending"), ("category", "ascending")])
     return books.combine_chunks().to_batches()[0] if len(books) else rows([])
 
 
-def balance(sources: Iterable[Source], books: pa.RecordBatch) -> None:
-    """The spans of every source touch each other from its first byte to its last, and each is accounted for in full; else LakeError."""
+def balance(sources: Iterable[Source], books: pa.RecordBatch, begins: Mapping[bytes, int] | None = None) -> None:
+    """The spans of every source touch each other to its last byte, and each is accounted for in full; else LakeError.
+
+    They begin with its first byte, or where `begins` says that reading went on.
+    """
     spans: dict[bytes, dict[tuple[int, int], int]] = {}
     for row in books.select(["source_id", "offset", "length", "bytes"]).to_pylist():
         mine = spans.setdefault(row["source_id"], {})
         span = (row["offset"], row["length"])
         mine[span] = mine.get(span, 0) + row["bytes"]
     for source in sources:
-        end = 0
+        end = (begins or {}).get(source.id, 0)
         for (offset, length), found in sorted(spans.pop(source.id, {}).items()):
             if offset != end:
                 raise LakeError(f"{source.path}: the ledger goes on at byte {offset} after byte {end}; nothing was published")

@@ -29,8 +29,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from wirelake import protocols
-from wirelake.capture.blocks import Block
-from wirelake.capture.files import identify, open_source
+from wirelake.capture.blocks import Flow
+from wirelake.capture.files import open_source
+from wirelake.capture.identity import identify
 from wirelake.capture.interest import EVERYTHING, Interest
 from wirelake.capture.packets import (
     ACKNOWLEDGED,
@@ -139,12 +140,13 @@ class _Messages(_Reader):
             ends: dict[bytes, tuple[Any, ...]] = {}
             told = {"ports": ports, "sniff": protocols.sniff, "protocols": protocols.ROOMS, "interest": self._interest}
             for block in read(work.source, split=work.split, **told):  # type: ignore[arg-type]  # the same names
-                yield from self._rows(block, ends, decoder.feed(block).get(messages.TABLE.name, []), chosen)
+                yield from self._rows(block.flows, ends, decoder.feed(block).get(messages.TABLE.name, []), chosen)
+            yield from self._rows([], ends, decoder.finish().get(messages.TABLE.name, []), chosen)
 
     def _rows(
-        self, block: Block, ends: dict[bytes, tuple[Any, ...]], found: list[pa.RecordBatch], chosen: str | None
+        self, flows: list[Flow], ends: dict[bytes, tuple[Any, ...]], found: list[pa.RecordBatch], chosen: str | None
     ) -> Iterator[pa.RecordBatch]:
-        for flow in block.flows:
+        for flow in flows:
             told = (flow.transport, flow.client.address, flow.client.port, flow.server.address, flow.server.port)
             ends.setdefault(flow.session_id, told)
         for batch in found:

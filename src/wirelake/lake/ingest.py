@@ -20,15 +20,15 @@ import msgspec
 
 from wirelake import protocols
 from wirelake.capture.blocks import Source
-from wirelake.capture.reader import identify
+from wirelake.capture.identity import Known, identify, mark
 from wirelake.capture.splits import Claim
 from wirelake.errors import CaptureError, LakeError
 from wirelake.lake import delta, gold, journal, planning
 from wirelake.lake.catalog import SILVER, TABLES
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.listing import expand
+from wirelake.lake.positions import positions
 from wirelake.lake.recovery import recover
-from wirelake.lake.tables import ledger
 from wirelake.lake.tables.exchanges import LATE_SECONDS
 
 if TYPE_CHECKING:
@@ -77,24 +77,26 @@ class IngestResult(msgspec.Struct, frozen=True):
 
 class _Plan(msgspec.Struct):
     fresh: list[Source] = []
+    read: dict[bytes, int] = {}
+    """How far those of them were read before that have grown since."""
     skipped: list[str] = []
     changed: list[str] = []
 
 
 def _plan(lake: Path, paths: Iterable[str]) -> _Plan:
     """Sort files by what the ledger says of them: content counts, not names."""
-    rows = delta.dataset(lake, ledger.TABLE).to_table(columns=["source", "source_id", "source_size"])
-    known = set(zip(rows["source_id"].to_pylist(), rows["source_size"].to_pylist(), strict=True))
-    names = set(rows["source"].to_pylist())
+    known = positions(lake)
     plan = _Plan()
-    for source in map(identify, paths):
-        if (source.id, source.size) in known:
-            plan.skipped.append(source.path)
-        elif source.path in names:
-            plan.changed.append(source.path)
+    for found in map(identify, paths):
+        told = known.place(found)
+        if told.is_other:
+            plan.changed.append(found.path)
+        elif told.is_known and told.end == found.size:
+            plan.skipped.append(found.path)
         else:
-            known.add((source.id, source.size))
-            plan.fresh.append(source)
+            plan.fresh.append(told.source)
+            plan.read |= {told.source.id: told.end} if told.end else {}
+            known.add(Known(told.source, found.size, mark(found, found.size)))
     return plan
 
 
@@ -127,7 +129,7 @@ def ingest(
         plan = _plan(root, found)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         if plan.fresh:
-            batch, counts = _run(spark, root, plan.fresh, options or DecodeOptions(), dict(ports or protocols.ports()), keys, progress)
+            batch, counts = _run(spark, root, plan, options or DecodeOptions(), dict(ports or protocols.ports()), keys, progress)
         total = len(gold.stale(root, keys))
         steps = iter(range(total))
         built = gold.refresh(
@@ -136,7 +138,7 @@ def ingest(
     return IngestResult(
         batch=batch,
         files=len(plan.fresh),
-        bytes=sum(source.size for source in plan.fresh),
+        bytes=sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh),
         messages=counts["messages"],
         quarantined=counts["quarantine"],
         skipped=tuple(plan.skipped),
@@ -150,7 +152,7 @@ def ingest(
 def _run(
     spark: SparkSession,
     lake: Path,
-    sources: list[Source],
+    todo: _Plan,
     options: DecodeOptions,
     ports: dict[int, str],
     keys: TrustStore | None,
@@ -160,7 +162,7 @@ def _run(
     from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
-    journal.begin(lake, batch, sources)
+    journal.begin(lake, batch, todo.fresh, todo.read)
     spark.dataSource.register(writer.sink_with(keys))
     context = spark.sparkContext
 
@@ -169,7 +171,7 @@ def _run(
 
     try:
         with _plainly(lake), _watched(spark, progress):
-            plan = planning.plan(sources, claims, context.defaultParallelism)
+            plan = planning.plan(todo.fresh, claims, context.defaultParallelism, read=todo.read)
             told = {"lake": str(lake), "batch": str(batch), "decode": _json(options), "ports": _json(ports)}
             source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
     except BaseException:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ from wirelake.lake.delta import File
 
 __all__ = ["FORMAT", "Pending", "begin", "check", "done", "initialise", "locked", "pending", "prepare"]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the lake's layout that this code reads and writes."""
 
 _FOLDER: Final = "_wirelake"
@@ -40,8 +40,14 @@ class Pending(msgspec.Struct, frozen=True):
 
     batch: int
     sources: list[Source]
+    read: list[int] = []
+    """How far each source was read before; none if none was."""
     files: dict[str, list[File]] | None = None
     """Table name -> the files to publish; None until the batch is prepared."""
+
+    def begins(self) -> dict[bytes, int]:
+        """Source id -> where reading goes on."""
+        return {source.id: at for source, at in zip(self.sources, self.read, strict=False)}
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -76,7 +82,12 @@ def check(lake: Path) -> bool:
     except msgspec.DecodeError as error:
         raise LakeError(f"{lake} is damaged: {_FOLDER}/format.json does not say which version of a lake it is") from error
     if found > FORMAT:
-        raise LakeError(f"{lake} was made by a newer wirelake (lake format {found}, this one reads up to {FORMAT}): upgrade wirelake")
+        raise LakeError(f"{lake} was made by a newer wirelake (lake format {found}, this one reads {FORMAT}): upgrade wirelake")
+    if found < FORMAT:
+        raise LakeError(
+            f"{lake} was made by an older wirelake (lake format {found}, this one reads {FORMAT}), which knew files in another way: "
+            "ingest its sources into a new folder, or go on with the older version"
+        )
     return True
 
 
@@ -113,9 +124,9 @@ def locked(lake: Path) -> Iterator[None]:
             file.truncate(0)
 
 
-def begin(lake: Path, batch: int, sources: list[Source]) -> Pending:
-    """First step: write down what is going to be read."""
-    begun = Pending(batch, sources)
+def begin(lake: Path, batch: int, sources: list[Source], read: Mapping[bytes, int] | None = None) -> Pending:
+    """First step: write down what is going to be read, and how far it was read before."""
+    begun = Pending(batch, sources, [(read or {}).get(source.id, 0) for source in sources])
     _write(lake / _FOLDER / "pending.json", msgspec.json.encode(begun))
     return begun
 

@@ -1,6 +1,7 @@
 """Planning: what is to be read by whom, before anything is read.
 
-A look at the first bytes of each file tells when it begins, and whether it is a recording, whose payloads need no reassembly. Large files
+A look at the first bytes of each file tells when it begins, and whether it is a recording, whose payloads need no reassembly; unless it is
+of a protocol that is read by what was said before, perhaps in another file. Large files
 are cut: tasks walk the stretches, and their claims are settled here. What remains are works, some to be decoded where they are read,
 the others to be dealt by connection.
 
@@ -9,18 +10,23 @@ It refuses to know what is in packets, and who runs the tasks: a function that c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
+import numpy as np
 
+from wirelake import protocols
 from wirelake.capture.blocks import Source
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import open_source
+from wirelake.capture.recorded import Recorded
 from wirelake.capture.records import KIND, LINK, RECORD_PACKET, TS
 from wirelake.capture.shipping import Work, works
 from wirelake.capture.splits import Claim, Split, Stretch, claim, cut, settle
-from wirelake.capture.walking import Spoilt, Walk
+from wirelake.capture.tally import Tally
+from wirelake.capture.walking import EVERYTHING, Spoilt, Walk, Window
+from wirelake.lake.reading import remembers
 from wirelake.protocols.kernel import use_compiled
 
 __all__ = ["SPLIT_BYTES", "Cut", "Plan", "claim_here", "plan"]
@@ -56,11 +62,12 @@ class Plan(msgspec.Struct, frozen=True):
 class _Look(msgspec.Struct, frozen=True):
     source: Source
     begins: int
-    is_recording: bool
+    stands_alone: bool
+    """Whether it can be decoded where it is read."""
 
 
 def _look(source: Source) -> _Look:
-    """When a source begins, and whether its first packets are recorded payloads."""
+    """When a source begins, and whether its first packets are recorded payloads that need nothing of others."""
     with open_source(source) as file:
         walk = Walk(source.path, file, stop=LOOK_BYTES, window=LOOK_BYTES)
         for step in walk.steps():
@@ -68,8 +75,20 @@ def _look(source: Source) -> _Look:
                 break
             packets = step.rows[step.rows[:, KIND] == RECORD_PACKET]
             if len(packets):
-                return _Look(source, int(packets[0, TS]), bool((packets[:, LINK] == LINK_EXPORTED).all()))
-    return _Look(source, 0, is_recording=True)
+                return _Look(source, int(packets[0, TS]), _stands_alone(source, step, packets))
+    return _Look(source, 0, stands_alone=True)
+
+
+def _stands_alone(source: Source, step: Window, packets: np.ndarray[Any, Any]) -> bool:
+    if not (packets[:, LINK] == LINK_EXPORTED).all():
+        return False
+    block = Recorded(protocols.ports(), protocols.ROOMS, Tally()).block(source, step.base, step.data, step.used, packets)
+    return block is None or not any(remembers(flow.protocol) for flow in block.flows)
+
+
+def _rest(at: int, told: Claim) -> Split:
+    """What comes after a place, given what walking up to it told; what was unfinished there has been given up."""
+    return Split(at, EVERYTHING, told.after, (at, told.after))
 
 
 def claim_here(one: Cut) -> Claim:
@@ -78,18 +97,38 @@ def claim_here(one: Cut) -> Claim:
     return claim(one.source, one.stretch)
 
 
-def plan(sources: Iterable[Source], claims: Callable[[list[Cut]], list[Claim]], parallelism: int, split_bytes: int = SPLIT_BYTES) -> Plan:
-    """Who reads what; `claims` has stretches walked, wherever that is best done."""
+def plan(
+    sources: Iterable[Source],
+    claims: Callable[[list[Cut]], list[Claim]],
+    parallelism: int,
+    split_bytes: int = SPLIT_BYTES,
+    *,
+    read: Mapping[bytes, int] | None = None,
+) -> Plan:
+    """Who reads what; `claims` has stretches walked, wherever that is best done. What was `read` of a source before is not read again."""
+    before = read or {}
     looks = sorted(map(_look, sources), key=lambda look: (look.begins, look.source.path))
-    stretches = [Cut(look.source, one) for look in looks if look.source.size >= 2 * split_bytes for one in cut(look.source, split_bytes)]
+    stretches = [
+        Cut(look.source, one)
+        for look in looks
+        for one in (
+            [Stretch(0, before[look.source.id])]
+            if look.source.id in before
+            else cut(look.source, split_bytes)
+            if look.source.size >= 2 * split_bytes
+            else []
+        )
+    ]
     claimed: dict[bytes, list[Claim]] = {}
     for one, told in zip(stretches, claims(stretches) if stretches else [], strict=True):
         claimed.setdefault(one.source.id, []).append(told)
     direct: list[Work] = []
     dealt: list[Work] = []
     for rank, look in enumerate(looks):
-        splits: list[Split] = settle(look.source, claimed.get(look.source.id, ()))
-        (direct if look.is_recording else dealt).extend(works(look.source, splits, rank))
+        claimed_of = claimed.get(look.source.id, [])
+        begun = before.get(look.source.id)
+        splits = settle(look.source, claimed_of) if begun is None else [_rest(begun, claimed_of[0])]
+        (direct if look.stands_alone else dealt).extend(works(look.source, splits, rank))
     size = sum(work.size for work in dealt)
     buckets = max(size // BUCKET_BYTES, min(parallelism, size // SMALL_BYTES), 1)
     return Plan(direct, dealt, min(buckets, MAX_BUCKETS))

@@ -25,8 +25,9 @@ from wirelake.capture import reader
 from wirelake.capture.blocks import Block
 from wirelake.capture.parcels import Parcel
 from wirelake.capture.shipments import SCHEMA, to_batches
-from wirelake.capture.shipping import Work, ship
+from wirelake.capture.shipping import Dealt, Work, ship
 from wirelake.lake.planning import Plan
+from wirelake.lake.reading import remembers
 from wirelake.protocols.kernel import use_compiled
 
 __all__ = ["FORMAT", "PARTITION_BYTES", "BlockReader", "BlockSource", "Share", "blocks", "share"]
@@ -66,7 +67,7 @@ def share(works: Iterable[Work], limit: int = PARTITION_BYTES) -> list[Share]:
 
 
 class BlockReader(DataSourceReader):
-    """Reads on executors what was planned; with `buckets`, packets are dealt by connection, without, decoded where they are read."""
+    """Reads on executors what was planned; with `buckets`, what must be is dealt by connection; else all is decoded there."""
 
     def __init__(self, works: Sequence[Work], ports: dict[int, str], buckets: int) -> None:
         self._works = tuple(works)
@@ -87,9 +88,10 @@ class BlockReader(DataSourceReader):
             for batch in to_batches(self._items(work), self._buckets):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=_PLAIN)
 
-    def _items(self, work: Work) -> Iterator[Parcel | Block]:
+    def _items(self, work: Work) -> Iterator[Parcel | Dealt | Block]:
         if self._buckets:
-            return ship(work, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS)
+            dealt = frozenset(filter(remembers, protocols.ROOMS))
+            return ship(work, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS, dealt=dealt)
         return reader.read(work.source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS, split=work.split)
 
 

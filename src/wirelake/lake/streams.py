@@ -1,30 +1,43 @@
-"""Streams: the runs of packet captures joined to what each speaker said, with what was unfinished carried to the next block.
+"""Streams: what each speaker of a connection said, read as it comes, the same wherever it was cut.
 
-Where bytes are missing, a stream falls into turns. A gap inside a message whose length is known costs that message only: the next begins
-where it would have ended. After any other gap, and where a stream was seen from its middle, reading begins at the next place where
-messages certainly do.
+A direction is in one of four modes. *Reading*: messages follow each other, and an unfinished one waits for its rest. *Passing*: a gap hit a
+message whose length is known, and the rest of it is passed over. *Searching*: after anything else nobody knows where messages begin, and
+the first place is looked for where they certainly do: in looks of fixed sizes, counted from where sense ended, so that what is found
+depends on the stream and not on how much of it was there. *Dead*: nothing more can be read, and what comes is set aside in portions.
 
-A recording's runs hold whole frames and need none of this. It refuses to know protocols: `find` and `need` come in.
+It refuses to know protocols: their kernels come in as a `Reading`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks import PIECE_OFFSET, PIECE_START, RUN_FLOW, RUN_MISSING, RUN_START, RUN_STOP, RUN_TO_SERVER, Flow
+from wirelake.capture.blocks import PIECE_OFFSET, PIECE_START, RUN_MISSING, Flow
+from wirelake.lake.memory import Direction, Said, Speaker
+from wirelake.lake.reading import Reading
 
-__all__ = ["GAP", "Carried", "Gap", "Passed", "Speaker", "Speech", "clip", "join", "rounds"]
+__all__ = ["DEAD", "GAP", "LOOKS", "PASSING", "READING", "SEARCHING", "UNREADABLE", "Gap", "Listener", "Speech", "clip", "said"]
 
 Array = np.ndarray[Any, Any]
-Speaker = tuple[bytes, int]
-"""Session id, and 1 for the client or 0 for the server."""
 
-UNSURE_BYTES: Final = 64 * 1024
-"""Bytes after a gap that are kept while no message is certain in them."""
+READING: Final = 0
+PASSING: Final = 1
+SEARCHING: Final = 2
+DEAD: Final = 3
+
+LOOKS: Final = (4 << 10, 64 << 10, 1 << 20)
+"""Bytes that are looked at for a certain message, first a few, then more."""
+STEP: Final = LOOKS[-1] - LOOKS[-2]
+"""Bytes that are passed over when nothing is certain in the longest look."""
+PORTION: Final = 64 << 10
+"""Bytes of a dead direction that are set aside together."""
+UNREADABLE: Final = -2
+"""In place of missing bytes: nothing of this direction can be read from here on."""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -38,128 +51,236 @@ class Gap(msgspec.Struct, frozen=True):
 GAP: Final = Gap()
 
 
-class Carried(msgspec.Struct):
-    """The unfinished frame at the end of what a speaker said so far."""
-
-    flow: Flow
-    data: Array
-    pieces: Array
-    where: Any
-    """What its pieces lead to."""
-    owed: int = 0
-    """Bytes still to come that belong to a message spoilt by a gap."""
-    is_lost: bool = False
-    """After a gap: nobody knows yet where in `data` a message begins."""
-
-
 class Speech(msgspec.Struct):
-    """Bytes to scan: runs in `data`, and the pieces that lead back to the source."""
+    """Bytes to scan: runs (start, stop, flow, to_server) in `data`, and the pieces that lead back to the source."""
 
     data: Array
     runs: Array
     pieces: Array
+    flows: list[Flow]
 
 
-class Passed(msgspec.Struct, frozen=True):
-    """Bytes of a speech that a gap made unreadable."""
+class _Item(msgspec.Struct):
+    """A direction, and where in a speech the bytes are that come next."""
 
+    direction: Direction
     start: int
     stop: int
-    flow: Flow
-    to_server: int
+    run: int
 
 
-def rounds(runs: Array) -> Iterator[Array]:
-    """Runs in the order they came, so that in each round a speaker says what lies between two gaps."""
-    if not runs[:, RUN_MISSING].any():
-        yield runs
-        return
-    turn: dict[tuple[int, int], int] = {}
-    turns = np.empty(len(runs), np.int64)
-    for index, run in enumerate(runs.tolist()):
-        speaker = (run[RUN_FLOW], run[RUN_TO_SERVER])
-        turn[speaker] = turns[index] = turn.get(speaker, 0) + (run[RUN_MISSING] != 0)
-    for number in range(int(turns.max()) + 1):
-        if (turns == number).any():
-            yield runs[turns == number]
+Put = Callable[[Reading, Speech, Array, Array, Array], None]
+"""Takes rows, their parts, and which run each is of."""
+Spoil = Callable[[Flow, int, Any, Speech, int, int], None]
+"""Takes bytes that are no message: whose, to the server or not, why, where, from, how many."""
 
 
-def join(
-    data: Array,
-    runs: Array,
-    pieces: Array,
-    flows: list[Flow],
-    carried: dict[Speaker, Carried],
-    where: Any,
-    find: Callable[[Array, int], int],
-    need: Callable[[Array], int],
-) -> tuple[Speech, list[Passed]]:
-    """One run for each speaker: what was carried over, then all their runs of this round in order; and what a gap made unreadable.
+def said(data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> list[Said]:
+    """What the runs of a block say, one after the other."""
+    return [
+        Said(flows[number], to_server, missing, data[start:stop], clip(pieces, start, stop))
+        for start, stop, number, to_server, missing in runs.tolist()
+    ]
 
-    Empties `carried` of these speakers, but for what must wait for the next round. `find` gives the first place from another on where
-    messages certainly begin, or the end; `need` how many bytes the message at the start takes, 0 if nobody knows.
-    """
-    speakers: dict[tuple[int, int], list[Array]] = {}
-    for run in runs:
-        speakers.setdefault((int(run[RUN_FLOW]), int(run[RUN_TO_SERVER])), []).append(run)
-    chunks: list[Array] = []
-    places: list[Array] = []
-    joined: list[list[int]] = []
-    passed: list[Passed] = []
-    at = 0
-    for (number, to_server), said in speakers.items():
-        flow = flows[number]
-        before = carried.pop((flow.session_id, to_server), None)
-        mine = [] if before is None else [before.data]
-        places += [] if before is None else [before.pieces + np.array([at, 0, 0])]
-        start, at = at, at + sum(map(len, mine))
-        for run in said:
-            mine.append(data[run[RUN_START] : run[RUN_STOP]])
-            places.append(clip(pieces, int(run[RUN_START]), int(run[RUN_STOP])) + np.array([at, 0, 0]))
-            at += len(mine[-1])
-        chunks += mine
-        missing = int(said[0][RUN_MISSING])
-        if not missing and (before is None or not (before.owed or before.is_lost)):
-            joined.append([start, at, number, to_server])
-            continue
-        whole = np.concatenate(mine)
-        skipped, left = _resume(whole, before, missing, find, need)
-        passed.append(Passed(start, start + skipped, flow, to_server))
+
+def _turns(heard: Iterable[Said]) -> Iterator[dict[Speaker, list[Said]]]:
+    """The same in the order it came, so that in each turn a speaker says what lies between two gaps."""
+    turn: dict[Speaker, int] = {}
+    numbered = []
+    for one in heard:
+        turn[one.speaker] = turn.get(one.speaker, 0) + (one.missing != 0)
+        numbered.append((turn[one.speaker], one))
+    for _, together in groupby(sorted(numbered, key=lambda item: item[0]), key=lambda item: item[0]):
+        speakers: dict[Speaker, list[Said]] = {}
+        for _, one in together:
+            speakers.setdefault(one.speaker, []).append(one)
+        yield speakers
+
+
+class Listener:
+    """Listens to the streams of one protocol."""
+
+    def __init__(
+        self, reading: Reading, directions: dict[Speaker, Direction], put: Put, spoil: Spoil, given: Callable[[Speaker], Any], why: Any
+    ) -> None:
+        self._reading = reading
+        self._directions = directions
+        self._put = put
+        self._spoil = spoil
+        self._given = given
+        """What the scanner is given for a speaker; None: that cannot be known, and `why` is the fault."""
+        self._why = why
+
+    def hear(self, heard: Iterable[Said], why: Callable[[Speaker], Any] = lambda _: GAP) -> None:
+        """Take what comes next; `why` says why a direction is unreadable where it is."""
+        for turn in _turns(heard):
+            broken = {speaker: first[0] for speaker, first in turn.items() if first[0].missing}
+            if broken:
+                self._advance({speaker: [] for speaker in broken if speaker in self._directions}, ended=True)
+                for speaker, one in broken.items():
+                    self._break(speaker, one, why(speaker) if one.missing == UNREADABLE else GAP)
+            self._advance(turn)
+
+    def end(self, speakers: Iterable[Speaker], cut: Any) -> None:
+        """Nothing more comes of these: what waits is read as far as it goes, and the rest spoilt; an unfinished message is `cut`."""
+        chosen = list(speakers)
+        self._advance({speaker: [] for speaker in chosen}, ended=True)
+        for speaker in chosen:
+            if left := self._directions.pop(speaker, None):
+                self._set_aside(left, cut if left.mode == READING else left.why)
+
+    def let_go(self, speaker: Speaker, cut: Any) -> None:
+        """Too much waits: do without what this one waits with, but go on where its message would have ended."""
+        self._advance({speaker: []}, ended=True)
+        left = self._directions.pop(speaker, None)
         if left is None:
-            joined.append([start + skipped, at, number, to_server])
+            return
+        if left.mode == READING:
+            owed = self._reading.need(left.data, left.given) - len(left.data)
+            self._set_aside(left, cut)
+            self._directions[speaker] = self._after(left, owed)
         else:
-            rest = clip(np.concatenate(places), start + skipped, at)
-            carried[flow.session_id, to_server] = Carried(flow, whole[skipped:].copy(), rest, where, left, not left)
-    return Speech(
-        np.concatenate(chunks) if chunks else np.zeros(0, np.uint8),
-        np.array([run for run in joined if run[0] < run[1]], np.int64).reshape(-1, 4),
-        np.concatenate(places) if places else np.zeros((0, 3), np.int64),
-    ), [one for one in passed if one.start < one.stop]
+            self._set_aside(left, left.why)
+            fresh = Direction(left.flow, left.to_server, left.mode, left.given, why=left.why, owed=left.owed - len(left.data))
+            self._directions[speaker] = fresh
 
+    # Inside.
 
-def _resume(
-    whole: Array, before: Carried | None, missing: int, find: Callable[[Array, int], int], need: Callable[[Array], int]
-) -> tuple[int, int | None]:
-    """(bytes to pass over, what is still owed after them): None is owed when reading goes on, 0 when nothing certain was found yet."""
-    old = 0 if before is None else len(before.data)
-    owed = 0 if before is None else before.owed
-    if missing > 0 and before is not None and not before.is_lost:
-        owed = (owed or (need(before.data) - old if old else 0)) - missing
-    elif missing:
-        owed = 0
-    if owed > 0 or (missing > 0 and owed == 0 and old and before is not None and not before.is_lost):
-        place = old + owed
-        if place > len(whole):
-            return len(whole), place - len(whole)
-        certain = find(whole, place)
-        return (place if certain == len(whole) else certain), None
-    first = old if missing > 0 else 0
-    place = find(whole, first)
-    if place < len(whole):
-        return place, None
-    if missing < 0:
-        return 0, None  # nothing is certain, but segments do begin with messages more often than not
-    return max(first, len(whole) - UNSURE_BYTES), 0
+    def _break(self, speaker: Speaker, one: Said, why: Any) -> None:
+        """Bytes are missing before these: leave what cannot be finished, and find out how to go on."""
+        left = self._directions.pop(speaker, None)
+        given = left.given if left else self._given(speaker)
+        fresh = Direction(one.flow, one.to_server, READING, given or ())
+        if left is not None and left.mode == DEAD:
+            self._directions[speaker] = left  # it was set aside already
+        elif one.missing == UNREADABLE or self._reading.has_prologue or given is None:
+            if left is not None:
+                self._set_aside(left, why)
+            unknown = self._why if one.missing < 0 and one.missing != UNREADABLE else why
+            self._directions[speaker] = msgspec.structs.replace(fresh, mode=DEAD, why=unknown)
+        elif one.missing < 0:  # segments do begin with messages more often than not
+            self._directions[speaker] = msgspec.structs.replace(fresh, mode=SEARCHING, why=GAP, is_hopeful=True)
+        elif left is None:
+            self._directions[speaker] = self._after(fresh, -1)
+        else:
+            whole = left.owed if left.mode == PASSING else self._reading.need(left.data, left.given) if len(left.data) else 0
+            owed = whole - len(left.data) - one.missing
+            self._set_aside(left, GAP)
+            self._directions[speaker] = self._after(left, owed)
+
+    def _after(self, left: Direction, owed: int) -> Direction:
+        """How a direction goes on whose message was spoilt, with so many bytes of it still to come; less than 0: nobody knows."""
+        fresh = Direction(left.flow, left.to_server, PASSING if owed > 0 else SEARCHING, left.given, why=GAP, owed=max(owed, 0))
+        return msgspec.structs.replace(fresh, is_hopeful=owed == 0)
+
+    def _advance(self, turn: dict[Speaker, list[Said]], *, ended: bool = False) -> None:
+        """Read on what waits of these speakers, with what they said now; with `ended`, no more of it will come before a gap."""
+        items: list[_Item] = []
+        chunks: list[Array] = []
+        places: list[Array] = []
+        at = 0
+        for speaker, together in turn.items():
+            direction = self._directions.pop(speaker, None) or self._begin(together[0])
+            start = at
+            for data, pieces in ((direction.data, direction.pieces), *((one.data, one.pieces) for one in together)):
+                chunks.append(data)
+                places.append(pieces + np.array([at, 0, 0]))
+                at += len(data)
+            items.append(_Item(direction, start, at, len(items)))
+        if not items:
+            return
+        speech = Speech(
+            np.concatenate(chunks),
+            np.array([(item.start, item.stop, item.run, item.direction.to_server) for item in items], np.int64),
+            np.concatenate(places),
+            [item.direction.flow for item in items],
+        )
+        todo = items
+        while todo:
+            ready = [item for item in todo if self._is_reading(item, speech, ended=ended)]
+            todo = []
+            for given, same in groupby(sorted(ready, key=lambda item: item.direction.given), key=lambda item: item.direction.given):
+                todo += self._read(list(same), speech, given)
+        for item in items:
+            self._keep(item, speech)
+
+    def _begin(self, first: Said) -> Direction:
+        given = self._given(first.speaker)
+        if given is None:
+            return Direction(first.flow, first.to_server, DEAD, why=self._why)
+        return Direction(first.flow, first.to_server, READING, given)
+
+    def _is_reading(self, item: _Item, speech: Speech, *, ended: bool) -> bool:
+        """Go on with a direction until it can be read, or must wait."""
+        one = item.direction
+        if one.mode == PASSING and item.stop - item.start >= one.owed:
+            self._pass(item, speech, item.start + one.owed)
+            # The length was the least the message takes, so what follows it is made sure of.
+            one.mode, one.owed, one.first, one.looked, one.is_hopeful = SEARCHING, 0, 0, 0, True
+        while one.mode == DEAD and item.stop - item.start >= PORTION:
+            self._pass(item, speech, item.start + PORTION)
+        while one.mode == SEARCHING and (item.stop > item.start or not ended):
+            if not self._look(item, speech, ended=ended):
+                break
+        return one.mode == READING and item.stop > item.start
+
+    def _look(self, item: _Item, speech: Speech, *, ended: bool) -> bool:
+        """Take the next look for a certain message; False if there is nothing to look at yet, or nothing left."""
+        one, size = item.direction, LOOKS[item.direction.looked]
+        there = item.stop - item.start
+        if there < size and not ended:
+            return False
+        stop = item.start + min(size, there)
+        place = self._reading.find(speech.data, item.start + one.first, stop, one.given)
+        if place < stop:
+            self._pass(item, speech, place)
+        elif there >= size and one.looked + 1 < len(LOOKS):
+            one.looked += 1
+            return True
+        elif not one.is_hopeful:
+            self._pass(item, speech, item.stop if there < size else item.start + STEP)
+            one.looked = 0
+            return there >= size
+        one.mode, one.why, one.first, one.looked, one.is_hopeful = READING, None, 0, 0, False
+        return False
+
+    def _pass(self, item: _Item, speech: Speech, place: int) -> None:
+        """Set aside what lies before a place."""
+        if place > item.start:
+            one = item.direction
+            self._spoil(one.flow, one.to_server, one.why or GAP, speech, item.start, place - item.start)
+            item.start = place
+
+    def _read(self, items: list[_Item], speech: Speech, given: tuple[int, ...]) -> list[_Item]:
+        """Read directions as far as they make sense; gives those that do not, with more to look at."""
+        starts, stops = (np.array([getattr(item, name) for item in items], np.int64) for name in ("start", "stop"))
+        ends, faults = starts.copy(), np.zeros(len(items), np.int64)
+        run_of = np.array([item.run for item in items])
+        for rows, parts, runs in self._reading.stride(speech.data, starts, stops, ends, faults, given):
+            self._put(self._reading, speech, rows, parts, run_of[runs])
+        lost = []
+        for item, end, fault in zip(items, ends.tolist(), faults.tolist(), strict=True):
+            item.start = end
+            if fault:
+                one = item.direction
+                one.mode, one.why, one.first, one.looked = SEARCHING, self._reading.room.Fault(fault), 1, 0
+                lost.append(item)
+        return lost
+
+    def _keep(self, item: _Item, speech: Speech) -> None:
+        """Remember how far a direction is; one that is read to its end needs no memory."""
+        one = item.direction
+        if one.mode == READING and item.start == item.stop:
+            return
+        one.data = speech.data[item.start : item.stop].copy()
+        one.pieces = clip(speech.pieces, item.start, item.stop)
+        self._directions[one.flow.session_id, one.to_server] = one
+
+    def _set_aside(self, left: Direction, why: Any) -> None:
+        """What waited will not be read."""
+        if len(left.data):
+            speech = Speech(left.data, np.zeros((0, RUN_MISSING), np.int64), left.pieces, [])
+            self._spoil(left.flow, left.to_server, why, speech, 0, len(left.data))
 
 
 def clip(pieces: Array, start: int, stop: int) -> Array:

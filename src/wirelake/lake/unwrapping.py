@@ -12,27 +12,18 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks import RUN_FLOW, RUN_MISSING, RUN_START, RUN_STOP, RUN_TO_SERVER, Flow
-from wirelake.lake.streams import GAP, Gap, Speaker
+from wirelake.lake.memory import Speaker
+from wirelake.lake.streams import GAP, UNREADABLE, Gap
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.websocket import CONTROL, FRAME, LEFT, LOST, PAYLOAD, PHASE, STATE_COLUMNS, TURN, unframe
 
-__all__ = ["ALIEN", "Unreadable", "Unwrapped", "Unwrapper"]
+__all__ = ["ALIEN", "Unwrapped", "Unwrapper"]
 
 Array = np.ndarray[Any, Any]
 
 ALIEN: Final = Gap("WEBSOCKET_FRAME", None, "a WebSocket frame that is text, compressed, or none that is known")
-_STARTS: Final = (b"GET ", b"HTTP")
-"""What either side of an opening handshake begins with."""
-
-
-class Unreadable(msgspec.Struct, frozen=True):
-    """Bytes of a direction that is lost."""
-
-    start: int
-    stop: int
-    flow: Flow
-    to_server: int
-    why: Gap
+_STARTS: Final = {b"G"[0]: b"GET ", b"H"[0]: b"HTTP"}
+"""What either side of an opening handshake begins with, by its first byte: nothing that may be inside begins with one of these."""
 
 
 class Unwrapped(msgspec.Struct, frozen=True):
@@ -42,14 +33,15 @@ class Unwrapped(msgspec.Struct, frozen=True):
     runs: Array
     wrapping: Array
     """(start, length) of every stretch that is handshake, header or control frame."""
-    lost: list[Unreadable]
 
 
 class _Direction:
     """One direction of a wrapped connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: bytes) -> None:
         self.state = np.zeros(STATE_COLUMNS, np.int64)
+        self.start = start
+        """What must come first, as far as it has not come yet."""
         self.missing = 0
         """Bytes of payload that are missing before the next that is there."""
         self.why = ALIEN
@@ -67,27 +59,34 @@ class _Direction:
         else:
             self.state[PHASE], self.why = LOST, GAP
 
+    def greet(self, said: bytes) -> None:
+        """Hold the first bytes to what an opening handshake begins with."""
+        first = said[: len(self.start)]
+        if not self.start.startswith(first):
+            self.state[PHASE] = LOST
+        self.start = self.start[len(first) :]
+
 
 class Unwrapper:
-    """Takes the runs of streams, block after block."""
+    """Takes the runs of streams, block after block; what it knows of them is in `directions`, where None says that one is not wrapped."""
 
-    def __init__(self) -> None:
-        self._directions: dict[Speaker, _Direction | None] = {}
-        """None: it is not wrapped."""
+    def __init__(self, directions: dict[Speaker, Any]) -> None:
+        self._directions = directions
 
-    def clear(self) -> None:
-        """Nothing more comes of these connections."""
-        self._directions.clear()
+    def why(self, speaker: Speaker) -> Gap:
+        """Why nothing more can be read of a direction."""
+        why: Gap = self._directions[speaker].why
+        return why
 
     def unwrap(self, data: Array, runs: Array, flows: list[Flow]) -> Unwrapped:
-        """The same runs, those of wrapped streams taken out of their frames."""
-        mine, inner, wrapping, lost = data, [], [], []
+        """The same runs, those of wrapped streams taken out of their frames; what cannot be is `UNREADABLE`."""
+        mine, inner, wrapping = data, [], []
         for run in runs.tolist():
             start, stop, number, to_server, missing = (run[at] for at in (RUN_START, RUN_STOP, RUN_FLOW, RUN_TO_SERVER, RUN_MISSING))
             speaker = (flows[number].session_id, to_server)
             if speaker not in self._directions:
-                is_wrapped = missing == 0 and data[start : start + 4].tobytes() in _STARTS
-                self._directions[speaker] = _Direction() if is_wrapped else None
+                opening = _STARTS.get(int(data[start])) if missing == 0 else None
+                self._directions[speaker] = _Direction(opening) if opening else None
             direction = self._directions[speaker]
             if direction is None:
                 inner.append(run)
@@ -96,6 +95,8 @@ class Unwrapper:
                 mine = data.copy()
             if missing > 0:
                 direction.skip(missing)
+            if direction.start:
+                direction.greet(data[start : min(stop, start + len(direction.start))].tobytes())
             spans = np.zeros(2 * (stop - start), np.int64)
             count, end = compiled(unframe)(mine, start, stop, direction.state, spans)
             at = start
@@ -105,6 +106,6 @@ class Unwrapper:
                 direction.missing, at = 0, last
             wrapping.append((at, end - at))
             if end < stop:
-                lost.append(Unreadable(end, stop, flows[number], to_server, direction.why))
+                inner.append([end, stop, number, to_server, UNREADABLE])
         kept = np.array([one for one in wrapping if one[1]], np.int64).reshape(-1, 2)
-        return Unwrapped(mine, np.array(inner, np.int64).reshape(-1, runs.shape[1]), kept, lost)
+        return Unwrapped(mine, np.array(inner, np.int64).reshape(-1, runs.shape[1]), kept)

@@ -91,8 +91,8 @@ class TableWriter(DataSourceArrowWriter):
         for message in written:
             for name, file in message.files.items():
                 files[name].append(file)
-        books = merge(batch for message in written for batch in message.ledger)
-        balance(begun.sources, books)
+        books = merge((batch for message in written for batch in message.ledger), self._batch)
+        balance(begun.sources, books, begun.begins())
         sheet = Sheet(self._lake, ledger.TABLE, self._batch)
         sheet.add(books)
         closed = sheet.close()

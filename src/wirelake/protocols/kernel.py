@@ -30,6 +30,7 @@ __all__ = [
     "i64_le",
     "kernel",
     "positions",
+    "strider",
     "table",
     "u16",
     "u16_le",
@@ -234,3 +235,40 @@ def walker(scan: Callable[..., Any], find: Callable[..., Any], columns: int, par
         return count, used, run, at
 
     return walk
+
+
+def strider(scan: Callable[..., Any], columns: int, part_columns: int) -> Callable[..., Any]:
+    """A kernel that runs `scan` over many runs, and leaves a run where it stops making sense: for whoever does not have all of it yet."""
+
+    @kernel
+    def stride(
+        data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, run_of: Any, parts: Any, ends: Any, faults: Any, limits: Any
+    ) -> tuple[int, int, int, int]:
+        """Go over runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+
+        `run_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins, or what makes no sense: then `faults[r]`
+        says why. Returns (rows written, parts written, run, offset). The rows and parts it was given must hold at least one frame.
+        """
+        count, used = 0, 0
+        while run < len(starts):
+            found, taken, end, need = scan(data, at, stops[run], rows[count * columns :], parts[used * part_columns :], limits)
+            last = (count + found - 1) * columns
+            is_lost = found > 0 and rows[last + FAULT] != 0 and rows[last + START] == end
+            if is_lost:
+                faults[run] = rows[last + FAULT]
+                found -= 1
+            for row in range(count, count + found):
+                rows[row * columns + PART] += used
+                run_of[row] = run
+            count += found
+            used += taken
+            at = end
+            if not is_lost and need == NO_ROOM:
+                return count, used, run, at
+            ends[run] = at
+            run += 1
+            if run < len(starts):
+                at = starts[run]
+        return count, used, run, at
+
+    return stride

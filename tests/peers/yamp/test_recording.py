@@ -6,7 +6,8 @@ from tests.peers.world import run
 from tests.peers.yamp.world import demo
 
 from wirelake import protocols
-from wirelake.capture.reader import identify, read
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
 from wirelake.capture.recording import Recorder
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.peers.yamp import Live, connect, serve

@@ -17,12 +17,12 @@ __all__ = ["TABLE"]
 
 TABLE: Final = Table(
     "ledger",
-    ("source_id", "offset", "category", "reason"),
+    ("source_id", "offset", "category", "reason", "batch"),
     pa.schema(
         [
             column("source", pa.string(), "The file, as it was called when it was ingested."),
-            column("source_id", pa.binary(), "8 bytes: which content it had, wherever it lies."),
-            column("source_size", pa.int64(), "Bytes in the file."),
+            column("source_id", pa.binary(), "8 bytes: which file it is, told by how it begins, wherever it lies."),
+            column("source_size", pa.int64(), "Bytes in the file, as far as the batch knew."),
             column("offset", pa.int64(), "Where the stretch that is accounted for begins."),
             column("length", pa.int64(), "Bytes in that stretch."),
             column(
@@ -33,6 +33,12 @@ TABLE: Final = Table(
             column("reason", pa.string(), "What within the category; for `message` the protocol."),
             column("bytes", pa.int64(), "Bytes of the stretch that went there."),
             column("items", pa.int64(), "How many packets, blocks or messages that was."),
+            column(
+                "mark",
+                pa.binary(),
+                "8 bytes: what the last bytes of the stretch say, to tell later whether the file still has them; or empty.",
+            ),
+            column("batch", pa.int64(), "The batch that accounted for it."),
         ]
     ),
     "One row per stretch of a source and place its bytes went to.",

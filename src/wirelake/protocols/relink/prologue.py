@@ -50,6 +50,10 @@ class Prologue:
         said = b"".join(number.to_bytes(8, "big") for number in self.link)
         return hashlib.blake2b(said, digest_size=16, person=b"relink link").digest()
 
+    def is_over(self, speaker: Speaker) -> bool:
+        """Whether this one has said its part of the handshake."""
+        return self._stages[speaker] is Stage.PACKETS
+
     def limits(self, speaker: Speaker) -> tuple[int, ...] | None:
         """What the scanner is to be given for what this one says next; None: that cannot be read yet."""
         stage = self._stages[speaker]

@@ -1,0 +1,54 @@
+"""Positions: how far every source was read, as the ledger has it.
+
+It refuses to keep a record of its own: what is in the ledger was read, and nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wirelake.capture import identity
+from wirelake.capture.blocks import Source
+from wirelake.capture.identity import Known, Place
+from wirelake.lake import delta
+from wirelake.lake.tables import ledger
+
+__all__ = ["Positions", "positions"]
+
+
+class Positions:
+    """What a lake has of which sources."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, list[Known]] = {}
+        self._by_id: dict[bytes, Known] = {}
+
+    @property
+    def all(self) -> list[Known]:
+        """Every source, as far as it was read."""
+        return list(self._by_id.values())
+
+    def add(self, known: Known) -> None:
+        """A source was read up to here."""
+        here = [one for one in self._by_path.get(known.source.path, []) if one.source.id != known.source.id]
+        self._by_path[known.source.path] = [*here, known]
+        self._by_id[known.source.id] = known
+
+    def place(self, source: Source) -> Place:
+        """What a file is, and how far it was read."""
+        return identity.place(source, self._by_path, self._by_id)
+
+
+def positions(lake: Path) -> Positions:
+    """How far the sources of a lake were read."""
+    columns = ["source", "source_id", "source_size", "offset", "length", "mark", "batch"]
+    rows = delta.dataset(lake, ledger.TABLE).to_table(columns=columns).group_by(columns).aggregate([])
+    found = Positions()
+    order = [("batch", "ascending"), ("offset", "ascending"), ("length", "ascending")]
+    ends: dict[bytes, int] = {}
+    for row in rows.sort_by(order).to_pylist():
+        end = row["offset"] + row["length"]
+        if end >= ends.get(row["source_id"], 0):
+            ends[row["source_id"]] = end
+            found.add(Known(Source(row["source"], row["source_id"], end), end, row["mark"] or b""))
+    return found

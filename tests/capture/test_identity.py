@@ -1,0 +1,109 @@
+"""Identity: a file that grows or moves stays itself, and one that is replaced does not."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from tests.capture.build import Talk, interface, packet_block, pcap, section
+
+from wirelake.capture.identity import Known, identify, mark, namesake, place
+from wirelake.errors import CaptureError
+
+
+def frames(port: int = 40_000, count: int = 20) -> list[tuple[int, bytes]]:
+    talk = Talk(("10.0.0.1", port)).open()
+    for number in range(count):
+        talk.say(0, b"%04d" % number * 200)
+    return talk.frames()
+
+
+def known(path) -> Known:
+    source = identify(path)
+    return Known(source, source.size, mark(source, source.size))
+
+
+def told(path, *before: Known):
+    by_path: dict[str, list[Known]] = {}
+    for one in before:
+        by_path.setdefault(one.source.path, []).append(one)
+    return place(identify(path), by_path, {one.source.id: one for one in before})
+
+
+@pytest.mark.parametrize("make", [pcap, lambda packets: section() + interface(1) + b"".join(packet_block(*one) for one in packets)])
+def test_a_file_is_the_same_while_it_grows(tmp_path, make):
+    path = tmp_path / "a.pcap"
+    whole = make(frames())
+    path.write_bytes(whole)
+    expected = identify(path).id
+    first = len(make(frames()[:1]))
+    for size in (first, first + 1, len(whole) // 2, len(whole)):
+        path.write_bytes(whole[:size])
+        assert identify(path).id == expected
+    path.write_bytes(whole[: first - 1])
+    assert identify(path).id != expected
+
+
+def test_what_was_read_of_a_file_is_known_wherever_it_lies(tmp_path):
+    path, moved = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    whole = pcap(frames())
+    path.write_bytes(whole[:5000])
+    before = known(path)
+    path.write_bytes(whole)
+    grown = told(path, before)
+    assert (grown.is_known, grown.end, grown.source.id, grown.source.size) == (True, 5000, before.source.id, len(whole))
+    path.rename(moved)
+    elsewhere = told(moved, before)
+    assert (elsewhere.is_known, elsewhere.end, elsewhere.source.path) == (True, 5000, str(moved))
+
+
+def test_a_file_that_was_replaced_or_cut_is_another(tmp_path):
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap(frames()))
+    before = known(path)
+    for content in (pcap(frames(port=40_001)), path.read_bytes()[:5000], path.read_bytes()[:-1] + b"?", b"", b"something else"):
+        path.write_bytes(content)
+        found = told(path, before)
+        assert found.is_other
+        assert found.end == 0
+
+
+def test_files_that_begin_alike_are_told_apart(tmp_path):
+    one, other = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    one.write_bytes(pcap(frames(count=5)))
+    other.write_bytes(pcap([*frames(count=3), *frames(port=50_000, count=9)]))
+    assert identify(one).id == identify(other).id
+    found = told(other, known(one))
+    assert (found.is_known, found.is_other, found.source.id) == (False, False, namesake(identify(other)).id)
+    again = Known(found.source, found.source.size, mark(found.source, found.source.size))
+    assert told(other, known(one), again).end == other.stat().st_size
+
+
+def test_a_file_without_a_packet_is_known_by_its_content_and_may_get_some(tmp_path):
+    path = tmp_path / "a.pcap"
+    whole = pcap(frames())
+    path.write_bytes(whole[:24])
+    header = known(path)
+    path.write_bytes(whole)
+    grown = told(path, header)
+    assert (grown.is_known, grown.end, grown.source.id) == (True, 24, header.source.id)
+    path.write_bytes(b"")
+    empty = known(path)
+    path.write_bytes(whole)
+    assert told(path, empty) == place(identify(path), {}, {})
+
+
+def test_packed_files_and_foreign_ones_are_known_by_their_content(tmp_path):
+    contents = [gzip.compress(pcap(frames()), mtime=0), gzip.compress(pcap(frames(count=21)), mtime=0), b"no capture", b"no capture at all"]
+    ids = set()
+    for number, content in enumerate(contents):
+        path = tmp_path / str(number)
+        path.write_bytes(content)
+        ids.add(identify(path).id)
+    assert len(ids) == len(contents)
+
+
+def test_a_file_that_is_gone_is_an_error(tmp_path):
+    with pytest.raises(CaptureError) as error:
+        identify(tmp_path / "gone.pcap")
+    assert error.value.offset == 0
