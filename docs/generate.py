@@ -13,6 +13,7 @@ import textwrap
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -26,7 +27,7 @@ from wirelake.protocols.faults import Severity
 
 DOCS = Path(__file__).parent
 TITLES = {"emp": "EMP", "event_mesh": "Event Mesh", "relink": "Relink", "yamp": "YAMP", "wolpertinger": "wolpertinger"}
-WEIGHT = {"event_mesh": "drops the packet"}
+WEIGHT = {"event_mesh": "drops the packet", "wolpertinger": "spoils the message"}
 PLAIN = (int, float, str, bool, type(None))
 NOTE = "<!-- Made by docs/generate.py: change the code, then run `make docs`. -->\n"
 
@@ -92,9 +93,16 @@ def page(protocol: str) -> str:
     parts.append("|---|---|---|---|" + ("---|" if answers else ""))
     for fault, rule in faults.RULES.items():
         severity = "tolerated" if fault.severity is Severity.TOLERATED else WEIGHT.get(protocol, "ends the session")
-        answer = (" nothing |" if rule.error_code is None else f" error {int(rule.error_code)} |") if answers else ""
+        answer = f" {_answer(rule)} |" if answers else ""
         parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {severity} |{answer}")
     return "\n".join(parts) + "\n"
+
+
+def _answer(rule: Any) -> str:
+    """What a broken rule is answered with: an error, a result where the protocol has those, or nothing."""
+    if rule.error_code is not None:
+        return f"error {int(rule.error_code)}"
+    return "nothing" if getattr(rule, "result", None) is None else f"result {int(rule.result)}"
 
 
 def _settings(kind: type) -> str:

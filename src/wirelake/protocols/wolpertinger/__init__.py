@@ -1,0 +1,30 @@
+"""Wolpertinger: remote method calls as XML, delivered, encrypted and trusted step by step, over XMPP or lines of a stream."""
+
+from wirelake.protocols.wolpertinger.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.messages import DEFAULT_PORT
+from wirelake.protocols.wolpertinger.options import Limits, Method, Options
+from wirelake.protocols.wolpertinger.session import Session
+from wirelake.protocols.wolpertinger.standing import Standing
+from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, scan, sniff, walk
+
+__all__ = [
+    "DEFAULT_PORT",
+    "INITIAL",
+    "TRANSITIONS",
+    "Fault",
+    "Limits",
+    "Method",
+    "Options",
+    "Session",
+    "Speaker",
+    "Standing",
+    "State",
+    "buffer",
+    "decode",
+    "encode",
+    "refusal",
+    "scan",
+    "sniff",
+    "walk",
+]

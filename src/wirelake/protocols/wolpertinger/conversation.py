@@ -1,0 +1,148 @@
+"""The conversation of wolpertinger as a table: who may say what, encrypted or not, and which rule is broken by what may not be said.
+
+Both sides speak in the same way; who is called client opened the connection. States are named from outside, so that both sides and the
+lake's auditor read the same table. It refuses to know bytes and time, and what depends on data: which calls are in flight, and which
+trust a method asks for.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+import msgspec
+
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.messages import Call, Envelope, Error, ErrorCode, Response, Result
+
+__all__ = [
+    "AUTHENTICATION",
+    "CORE",
+    "INITIAL",
+    "MESSAGES",
+    "TRANSITIONS",
+    "Encrypted",
+    "EncryptionError",
+    "Fragment",
+    "KeyAnswer",
+    "KeyExchange",
+    "ResetNotice",
+    "Speaker",
+    "State",
+    "refusal",
+    "utterance",
+]
+
+CORE: Final = "Core"
+AUTHENTICATION: Final = "Authentication"
+"""The components that every client has."""
+_BLOB: Final = "RUNL"
+"""WOLP-24: what base64 of a public key begins with, whatever its curve."""
+
+
+class Speaker(IntEnum):
+    """Who opened the connection, and who accepted it."""
+
+    CLIENT = 0
+    SERVER = 1
+
+    @property
+    def other(self) -> Speaker:
+        """Who listens when this one speaks."""
+        return Speaker(1 - self)
+
+
+class State(IntEnum):
+    """How far the conversation is."""
+
+    CLEAR = 0
+    """Nothing is encrypted: trust is 0 or 1."""
+    CLIENT_OFFERED = 1
+    """WOLP-24: the client called KeyExchange; the server has not answered."""
+    SERVER_OFFERED = 2
+    ENCRYPTED = 3
+    """WOLP-22: keys are agreed on, trust is 2 or more, everything is encrypted."""
+
+
+class Fragment(msgspec.Struct, frozen=True, tag="fragment"):
+    """Message Splitting: a piece of a message, of which others are to come."""
+
+
+class Encrypted(msgspec.Struct, frozen=True, tag="encrypted"):
+    """Encryption: a message that is encrypted, whatever it says, unless it is a reset notice."""
+
+
+class KeyExchange(msgspec.Struct, frozen=True, tag="KeyExchange"):
+    """WOLP-24: an unencrypted call of KeyExchange."""
+
+
+class KeyAnswer(msgspec.Struct, frozen=True, tag="KeyExchange.Response"):
+    """WOLP-24: the answer to it, which is a public key."""
+
+
+class ResetNotice(msgspec.Struct, frozen=True, tag="SendResetNotice"):
+    """WOLP-28: a call of SendResetNotice, encrypted or not."""
+
+
+class EncryptionError(msgspec.Struct, frozen=True, tag="RemoteError.202"):
+    """WOLP-22: an unencrypted RemoteError that says that its sender expected encryption, and has reset."""
+
+
+INITIAL: Final = State.CLEAR
+CLIENT: Final = Speaker.CLIENT
+SERVER: Final = Speaker.SERVER
+_ALWAYS: Final[tuple[type[Any], ...]] = (Result, Fragment)
+_IN_CLEAR: Final[tuple[type[Any], ...]] = (Envelope, Call, Response, Error, EncryptionError)
+MESSAGES: Final[tuple[type[Any], ...]] = (*_ALWAYS, *_IN_CLEAR, KeyExchange, KeyAnswer, ResetNotice, Encrypted)
+"""What can be said: a result, a fragment, a message nobody can read, and what messages say as far as the table cares."""
+_OFFERED: Final = {CLIENT: State.CLIENT_OFFERED, SERVER: State.SERVER_OFFERED}
+
+TRANSITIONS: Final[dict[tuple[State, Speaker, type[Any]], State]] = {
+    # Delivery Confirmation, Message Splitting: layer 1 works at any moment.
+    **{(state, speaker, said): state for state in State for speaker in Speaker for said in _ALWAYS},
+    # Until keys are agreed on, nothing is encrypted.
+    **{
+        (state, speaker, said): state
+        for state in (State.CLEAR, State.CLIENT_OFFERED, State.SERVER_OFFERED)
+        for speaker in Speaker
+        for said in _IN_CLEAR
+    },
+    # WOLP-24: either side may offer a key, again if nobody answered; who answers agrees.
+    **{
+        (state, speaker, KeyExchange): _OFFERED[speaker]
+        for state in (State.CLEAR, State.CLIENT_OFFERED, State.SERVER_OFFERED)
+        for speaker in Speaker
+    },
+    (State.CLIENT_OFFERED, SERVER, KeyAnswer): State.ENCRYPTED,
+    (State.SERVER_OFFERED, CLIENT, KeyAnswer): State.ENCRYPTED,
+    # WOLP-22: from then on everything is encrypted.
+    **{(State.ENCRYPTED, speaker, Encrypted): State.ENCRYPTED for speaker in Speaker},
+    # WOLP-28: a reset is acted on in any state; who answers 202 has reset.
+    **{(state, speaker, ResetNotice): State.CLEAR for state in State for speaker in Speaker},
+    **{(State.ENCRYPTED, speaker, EncryptionError): State.CLEAR for speaker in Speaker},
+}
+"""(state, speaker, message) -> next state. What is not here is forbidden."""
+
+
+def refusal(state: State, speaker: Speaker, message: type[Any]) -> Fault:  # noqa: ARG001 - as every room's
+    """Which rule is broken by a message that TRANSITIONS does not have."""
+    if message is Encrypted:
+        return Fault.ENCRYPTED_TOO_SOON  # WOLP-22
+    return Fault.CLEAR_WHEN_ENCRYPTED if state is State.ENCRYPTED else Fault.KEYS_UNASKED  # WOLP-22, WOLP-24
+
+
+def utterance(said: Call | Response | Error | None, encrypted: bool) -> type[Any]:
+    """What a whole message is in the table; None is a message that nobody can read."""
+    if isinstance(said, Call) and said.method == "SendResetNotice" and said.component.lower() == CORE.lower():
+        return ResetNotice
+    if encrypted:
+        return Encrypted
+    if said is None:
+        return Envelope
+    if isinstance(said, Error):
+        return EncryptionError if said.code == ErrorCode.ENCRYPTION else Error
+    if said.component.lower() == AUTHENTICATION.lower():
+        if isinstance(said, Call):
+            return KeyExchange if said.method == "KeyExchange" else Call
+        return KeyAnswer if isinstance(said.value, str) and said.value.startswith(_BLOB) else Response
+    return type(said)

@@ -1,0 +1,119 @@
+"""Message Id and Delivery Confirmation: what was sent and waits for a result, and what was received and may come again (WOLP-3, WOLP-10).
+
+It refuses to know what messages say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+
+import msgspec
+
+from wirelake.protocols.expiries import Expiries
+from wirelake.protocols.wolpertinger.messages import HIGHEST_SENT_ID, Envelope
+
+__all__ = ["Remembered", "Unconfirmed"]
+
+
+class _Sent(msgspec.Struct):
+    texts: list[bytes]
+    timeout: float
+    retries: int
+
+
+class Unconfirmed:
+    """Messages of ours without a result."""
+
+    def __init__(self, timeout: float, retries: int) -> None:
+        self._timeout = timeout
+        self._retries = retries
+        self._sent: dict[int, _Sent] = {}
+        self._due: Expiries[int] = Expiries()
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    def __contains__(self, message_id: int) -> bool:
+        return message_id in self._sent
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next message is sent again, or given up."""
+        return self._due.first
+
+    def next_id(self) -> int:
+        """WOLP-3: 1 to 2147483647, then 1 again; never that of a message that is still unconfirmed."""
+        while True:
+            self._last_id = self._last_id % HIGHEST_SENT_ID + 1
+            if self._last_id not in self._sent:
+                return self._last_id
+
+    def add(self, message_id: int, texts: list[bytes], now: float) -> None:
+        """A message was sent, in so many pieces."""
+        timeout = self._timeout * len(texts)
+        self._sent[message_id] = _Sent(texts, timeout, self._retries)
+        self._due.set(message_id, now + timeout)
+
+    def confirm(self, message_id: int) -> bool:
+        """There is a result for it; says whether it waited for one."""
+        self._due.drop(message_id)
+        return self._sent.pop(message_id, None) is not None
+
+    def expire(self, now: float) -> tuple[list[bytes], list[int]]:
+        """Time passed: texts to send again, and messages that are given up."""
+        again: list[bytes] = []
+        lost = []
+        for message_id in self._due.take(now):
+            sent = self._sent[message_id]
+            if sent.retries:
+                sent.retries -= 1
+                again += sent.texts
+                self._due.set(message_id, now + sent.timeout)
+            else:
+                del self._sent[message_id]
+                lost.append(message_id)
+        return again, lost
+
+    def clear(self) -> None:
+        """Nothing is waited for any more; ids go on."""
+        self._sent.clear()
+        self._due.clear()
+
+
+class Remembered:
+    """Messages that were delivered: a message with the same id and content is the same message, sent again."""
+
+    def __init__(self, life: float, capacity: int) -> None:
+        self._life = life
+        self._capacity = capacity
+        self._known: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @staticmethod
+    def digest(message: Envelope) -> bytes:
+        """What a message is known by, beside its id."""
+        head = b"%d;%d;" % (-1 if message.gzip is None else message.gzip, bool(message.encryption))
+        return hashlib.blake2b(head + message.payload, digest_size=16).digest()
+
+    def holds(self, message_id: int, digest: bytes, now: float) -> bool:
+        """Whether it was delivered not long ago."""
+        known = self._known.get(message_id)
+        return known is not None and known[0] == digest and now < known[1]
+
+    def add(self, message_id: int, digest: bytes, now: float) -> None:
+        """It was delivered; what is too old, or too much, is forgotten."""
+        self._known.pop(message_id, None)
+        self._known[message_id] = (digest, now + self._life)
+        while len(self._known) > self._capacity or next(iter(self._known.values()))[1] <= now:
+            self._known.popitem(last=False)
+
+    def forget_all_but(self, message_id: int | None) -> None:
+        """WOLP-10, WOLP-28: forget, but for the message that is the reason: it may come again like any other."""
+        kept = None if message_id is None else self._known.get(message_id)
+        self._known.clear()
+        if message_id is not None and kept is not None:
+            self._known[message_id] = kept

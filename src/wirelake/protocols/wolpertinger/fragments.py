@@ -1,0 +1,157 @@
+"""Message Splitting: base64 cut into pieces and put together again, whatever order they come in (WOLP-9).
+
+`split` and `join` are pure and serve the lake, too; `Assembly` keeps the pieces of one peer that wait for others. It refuses to know
+sessions and what payloads mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from wirelake.errors import DecodeError
+from wirelake.protocols.expiries import Expiries
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.messages import Envelope
+
+__all__ = ["Assembly", "join", "split"]
+
+OVERHEAD: Final = 128
+"""What keeping a piece costs beside its bytes, about: pieces may be empty."""
+
+
+def split(text: bytes, limit: int) -> list[bytes]:
+    """WOLP-9: as few pieces as the limit allows, of nearly equal length."""
+    count = max(1, -(-len(text) // limit))
+    size, longer = divmod(len(text), count)
+    pieces, at = [], 0
+    for index in range(count):
+        end = at + size + (index < longer)
+        pieces.append(text[at:end])
+        at = end
+    return pieces
+
+
+def agree(one: Envelope, other: Envelope) -> bool:
+    """WOLP-9: whether two pieces say the same of their message."""
+    return (one.message_id, one.gzip, bool(one.encryption), one.fragment_count) == (
+        other.message_id,
+        other.gzip,
+        bool(other.encryption),
+        other.fragment_count,
+    )
+
+
+def join(pieces: Mapping[int, Envelope]) -> Envelope:
+    """The message that all its pieces make, by index; raises DecodeError if they contradict each other or one is missing."""
+    first = next(iter(pieces.values()))
+    if not all(agree(first, piece) and piece.fragment_index == index for index, piece in pieces.items()):
+        raise DecodeError(Fault.FRAGMENT_CONFLICT, 0)
+    if len(pieces) != first.fragment_count:
+        raise DecodeError(Fault.FRAGMENT_INCOMPLETE, 0, f"{len(pieces)} of {first.fragment_count}")
+    return Envelope(first.message_id, b"".join(pieces[index].payload for index in sorted(pieces)), first.gzip, first.encryption)
+
+
+class _Set(msgspec.Struct):
+    """What is known of one message that is not complete."""
+
+    pieces: dict[int, Envelope]
+    weight: int = 0
+    refused: bool = False
+    """Its sender was told; what else comes of it is ignored until it is sent anew."""
+
+
+class Assembly:
+    """The pieces of one peer that wait for others."""
+
+    def __init__(self, timeout: float, max_weight: int, max_sets: int) -> None:
+        self._timeout = timeout
+        self._max_weight = max_weight
+        self._max_sets = max_sets
+        self._sets: dict[int, _Set] = {}
+        self._due: Expiries[int] = Expiries()
+        self.weight = 0
+        """Bytes that are kept, about."""
+
+    def __len__(self) -> int:
+        return sum(not one.refused for one in self._sets.values())
+
+    @property
+    def deadline(self) -> float | None:
+        """When the next incomplete message is given up."""
+        return self._due.first
+
+    def add(self, piece: Envelope, now: float) -> Envelope | Fault | None:
+        """One piece: the whole message if it was the last, the fault its sender is told of, or nothing.
+
+        FRAGMENT_LATE is not told: it is a piece of a message that was refused before.
+        """
+        index, count = piece.fragment_index or 0, piece.fragment_count or 1
+        known = self._sets.get(piece.message_id)
+        if known is not None and known.refused:
+            if index not in known.pieces:
+                known.pieces[index] = _GONE
+                return Fault.FRAGMENT_LATE
+            self._drop(piece.message_id)  # it is being sent anew
+            known = None
+        if known is None:
+            if len(self._sets) >= self._max_sets:
+                return Fault.FRAGMENTS_OVER_LIMIT
+            known = self._sets[piece.message_id] = _Set({})
+            self._due.set(piece.message_id, now + self._timeout * count)
+        elif not agree(next(iter(known.pieces.values())), piece):
+            return self.refuse(piece, Fault.FRAGMENT_CONFLICT, now)
+        if index in known.pieces:
+            if known.pieces[index].payload == piece.payload:
+                return None
+            return self.refuse(piece, Fault.FRAGMENT_CONFLICT, now)
+        weight = len(piece.payload) + OVERHEAD
+        if self.weight + weight > self._max_weight:
+            return self.refuse(piece, Fault.FRAGMENTS_OVER_LIMIT, now)
+        known.pieces[index] = piece
+        known.weight += weight
+        self.weight += weight
+        if len(known.pieces) < count:
+            return None
+        self._drop(piece.message_id)
+        return join(known.pieces)
+
+    def refuse(self, piece: Envelope, fault: Fault, now: float) -> Fault:
+        """Any error discards the pieces of a message; its sender is told once."""
+        known = self._sets.get(piece.message_id)
+        count = max(piece.fragment_count or 1, 1)
+        if known is None:
+            if len(self._sets) >= self._max_sets or count == 1:
+                return fault
+            known = self._sets[piece.message_id] = _Set({})
+        elif known.refused:
+            return Fault.FRAGMENT_LATE
+        self.weight -= known.weight
+        known.weight, known.refused = 0, True
+        known.pieces = dict.fromkeys([*known.pieces, piece.fragment_index or 0], _GONE)
+        self._due.set(piece.message_id, now + self._timeout * min(count, len(known.pieces) + 1))
+        return fault
+
+    def expire(self, now: float) -> list[int]:
+        """Messages that are given up, because pieces did not come in time."""
+        gone = []
+        for message_id in self._due.take(now):
+            if not self._sets[message_id].refused:
+                gone.append(message_id)
+            self._drop(message_id)
+        return gone
+
+    def clear(self) -> None:
+        """WOLP-28: forget everything."""
+        self._sets.clear()
+        self._due.clear()
+        self.weight = 0
+
+    def _drop(self, message_id: int) -> None:
+        self.weight -= self._sets.pop(message_id).weight
+        self._due.drop(message_id)
+
+
+_GONE: Final = Envelope(0)

@@ -1,0 +1,166 @@
+"""Calls in flight: those of ours that wait for a response, and those of the peer that are at work (WOLP-21).
+
+It refuses to know documents and trust.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from wirelake.protocols.expiries import Expiries
+from wirelake.protocols.wolpertinger.events import Step
+
+__all__ = ["Asked", "Pending", "Served"]
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A call of ours."""
+
+    call_id: str
+    method: str
+    returns: bool
+    timeout: float
+    step: Step | None = None
+    """It belongs to a step of authentication, not to the application."""
+
+
+class Asked:
+    """The calls of ours without an outcome."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, Pending] = {}
+        self._message_of: dict[str, int] = {}
+        self._call_of: dict[int, str] = {}
+        self._due: Expiries[str] = Expiries()
+        self._alive_at = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._pending
+
+    @property
+    def deadline(self) -> float | None:
+        """When to look next for calls that waited too long; there may be none then, because the peer showed that it is alive."""
+        return self._due.first
+
+    def add(self, pending: Pending) -> None:
+        """A call is going to be sent."""
+        self._pending[pending.call_id] = pending
+
+    def sent(self, call_id: str, message_id: int) -> None:
+        """It was sent with this message; a call that was given up meanwhile is nothing to us."""
+        if call_id in self._pending:
+            self._message_of[call_id] = message_id
+            self._call_of[message_id] = call_id
+
+    def confirmed(self, message_id: int, now: float) -> Pending | None:
+        """WOLP-21: its message arrived: the time for the response begins now. Gives a call that needs none: it is done."""
+        call_id = self._call_of.get(message_id)
+        if call_id is None:
+            return None
+        pending = self._pending[call_id]
+        if not pending.returns:
+            return self.take(call_id)
+        self._due.set(call_id, now + pending.timeout)
+        return None
+
+    def undelivered(self, message_id: int) -> Pending | None:
+        """Its message did not arrive."""
+        call_id = self._call_of.get(message_id)
+        return None if call_id is None else self.take(call_id)
+
+    def message_of(self, call_id: str) -> int | None:
+        """The message that carried a call."""
+        return self._message_of.get(call_id)
+
+    def take(self, call_id: str) -> Pending | None:
+        """A call has an outcome, or is given up."""
+        self._due.drop(call_id)
+        message_id = self._message_of.pop(call_id, None)
+        if message_id is not None:
+            del self._call_of[message_id]
+        return self._pending.pop(call_id, None)
+
+    def alive(self, now: float) -> None:
+        """WOLP-21: the peer showed that it is alive: all calls have their time again."""
+        self._alive_at = now
+
+    def expire(self, now: float) -> list[Pending]:
+        """Calls that waited too long."""
+        expired = []
+        for call_id in self._due.take(now):
+            pending = self._pending[call_id]
+            if self._alive_at + pending.timeout > now:
+                self._due.set(call_id, self._alive_at + pending.timeout)
+            else:
+                self.take(call_id)
+                expired.append(pending)
+        return expired
+
+    def clear(self) -> list[Pending]:
+        """WOLP-28: all of them are given up."""
+        gone = list(self._pending.values())
+        self._pending.clear()
+        self._message_of.clear()
+        self._call_of.clear()
+        self._due.clear()
+        return gone
+
+
+class Served:
+    """The calls of the peer that are at work here."""
+
+    def __init__(self, interval: float, max_void: int) -> None:
+        self._interval = interval
+        self._max_void = max_void
+        self._awaited: dict[str, str] = {}
+        self._void: dict[str, str] = {}
+        self.next_heartbeat: float | None = None
+        """WOLP-21: when to tell the peer that we are still at work."""
+
+    def __len__(self) -> int:
+        return len(self._awaited)
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._awaited or call_id in self._void
+
+    def take(self, call_id: str, component: str, returns: bool, now: float) -> None:
+        """The peer calls; of calls without a response the last ones are known, because they may still fail."""
+        if returns:
+            self._awaited[call_id] = component
+            if self.next_heartbeat is None:
+                self.next_heartbeat = now + self._interval
+            return
+        self._void[call_id] = component
+        if len(self._void) > self._max_void:
+            del self._void[next(iter(self._void))]
+
+    def component_of(self, call_id: str) -> str | None:
+        """Who is at work on a call; None: nobody."""
+        return self._awaited.get(call_id, self._void.get(call_id))
+
+    def is_awaited(self, call_id: str) -> bool:
+        """Whether the peer waits for a response."""
+        return call_id in self._awaited
+
+    def finish(self, call_id: str) -> None:
+        """A call was answered, or needs no answer."""
+        self._void.pop(call_id, None)
+        self._awaited.pop(call_id, None)
+        if not self._awaited:
+            self.next_heartbeat = None
+
+    def beat(self, now: float) -> bool:
+        """Whether a heartbeat is due; the next one is then later."""
+        if self.next_heartbeat is None or now < self.next_heartbeat:
+            return False
+        self.next_heartbeat = now + self._interval
+        return True
+
+    def clear(self) -> None:
+        """WOLP-28: none of them needs an answer any more."""
+        self._awaited.clear()
+        self._void.clear()
+        self.next_heartbeat = None

@@ -1,0 +1,91 @@
+"""The vocabulary of wolpertinger: what texts are in layer 1, what messages are in layer 2 (`calls.py`), an enum for every code.
+
+It refuses to know bytes, states and rules. Codes that no enum names survive as integers.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Response
+
+__all__ = [
+    "DEFAULT_PORT",
+    "HIGHEST_ID",
+    "HIGHEST_SENT_ID",
+    "Call",
+    "Encryption",
+    "Envelope",
+    "Error",
+    "ErrorCode",
+    "Message",
+    "Response",
+    "Result",
+    "ResultCode",
+    "TextKind",
+    "name_of",
+]
+
+DEFAULT_PORT: Final = None
+"""WOLP-11: lines over a byte stream have none; an address names its port."""
+HIGHEST_ID: Final = 0xFFFFFFFF
+"""WOLP-3: what is accepted as a message_id."""
+HIGHEST_SENT_ID: Final = 0x7FFFFFFF
+"""WOLP-3: what is sent as one; after it comes 1."""
+
+
+class TextKind(IntEnum):
+    """Layer 1: what a text is by its metadata."""
+
+    MESSAGE = 0
+    FRAGMENT = 1
+    RESULT = 2
+
+
+class ResultCode(IntEnum):
+    """WOLP-4: what became of a message in layer 1."""
+
+    SUCCESS = 0
+    TIMEOUT = 1
+    UNKNOWN_ERROR = 2
+    SPLITTING_ERROR = 3
+    ENCRYPTION_ERROR = 4
+    INVALID_FORMAT = 5
+
+
+class Encryption(IntEnum):
+    """Encryption: whether and how a payload is encrypted, and which key said so (WOLP-5)."""
+
+    NONE = 0
+    AES = 1
+    SECURE_AES = 2
+    UNKNOWN = 3
+
+
+class Envelope(msgspec.Struct, frozen=True, gc=False, tag="message"):
+    """Transmission layer: a message, or a fragment of one; `payload` is base64 as on the wire, blanks included."""
+
+    message_id: int
+    payload: bytes = b""
+    gzip: int | None = None
+    encryption: Encryption = Encryption.NONE
+    fragment_index: int | None = None
+    fragment_count: int | None = None
+
+
+class Result(msgspec.Struct, frozen=True, gc=False, tag="result"):
+    """Message Id and Delivery Confirmation: what became of the message with this id."""
+
+    code: int
+    message_id: int
+
+
+Message = Envelope | Result
+
+
+def name_of(message: type[Message]) -> str:
+    """What a text is called."""
+    return str(message.__struct_config__.tag)

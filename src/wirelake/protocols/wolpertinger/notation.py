@@ -1,0 +1,206 @@
+"""Texts and messages of wolpertinger as plain objects, as people read and write them: both layers, bytes as hex. Both ways.
+
+A typed value is `{"type": …, "value": …}`, in lists, too. It refuses to know files, terminals and keys: what an encrypted payload or a lone
+fragment says is not shown.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+
+from wirelake.errors import DecodeError, LocalProtocolError, RemoteProtocolError, UsageError
+from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
+from wirelake.protocols.wolpertinger import documents
+from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name, type_of
+from wirelake.protocols.wolpertinger.documents import Rejected
+from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
+from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, ResultCode
+from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.wolpertinger.values import PRIMITIVES, DataType, DateTime, Value, guid, moment_text
+from wirelake.protocols.wolpertinger.wire import message, opened, sealed
+
+__all__ = ["describe", "described_document", "described_value", "parse"]
+
+_RESULTS: Final = {code.value: code.name.lower() for code in ResultCode}
+_LEFT_OUT: Final = frozenset({"payload", "encryption"})
+
+
+def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:
+    """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
+
+    `base` is where `data` begins in what the user gave us.
+    """
+    if row[FAULT] in UNREADABLE:
+        fault = Fault(row[FAULT])
+        return {
+            "offset": base + row[FAULT_AT],
+            "fault": fault.name,
+            "clause": fault.clause,
+            "text": fault.text,
+            "message_offset": base + row[START],
+            "message_length": row[LENGTH],
+        }
+    said = message(data, row, parts)
+    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH]}
+    if isinstance(said, Result):
+        return described | {"type": "result", "message_id": said.message_id, "code": said.code, "name": _RESULTS.get(said.code)}
+    is_whole = said.fragment_count in (None, 1)
+    described["type"] = "message" if is_whole else "fragment"
+    for name in said.__struct_fields__:
+        if name not in _LEFT_OUT and (value := getattr(said, name)) is not None:
+            described[name] = value
+    if said.encryption is not Encryption.NONE:
+        described["encryption"] = "aes" if said.encryption is not Encryption.UNKNOWN else "unknown"
+    if said.encryption is not Encryption.NONE or not is_whole:
+        return described | {"base64": said.payload.decode(errors="replace")}
+    try:
+        payload = opened(said.payload, said.gzip, said.encryption, None, limits)
+    except DecodeError as reason:
+        return described | {"base64": said.payload.decode(errors="replace"), "breach": reason.fault.name, "clause": reason.clause}
+    return described | {"payload": payload.hex(), "document": described_document(documents.decode(payload))}
+
+
+def described_document(said: Call | Response | Error | Rejected) -> dict[str, Any]:
+    """Layer 2: a message, or why it is none."""
+    if isinstance(said, Rejected):
+        return {"rejected": said.fault.name, "clause": said.fault.clause, "text": said.fault.text}
+    root = str(type(said).__struct_config__.tag)
+    if isinstance(said, Call):
+        parameters = [described_value(value) for value in said.parameters]
+        return {"root": root, "component": said.component, "method": said.method, "call_id": said.call_id, "parameters": parameters}
+    if isinstance(said, Response):
+        value = None if said.value is None else described_value(said.value)
+        return {"root": root, "component": said.component, "call_id": said.call_id, "value": value}
+    return {"root": root, "component": said.component, "code": said.code, "name": error_name(said.code), "call_id": said.call_id}
+
+
+def described_value(value: Value) -> dict[str, Any]:
+    """WOLP-18: a typed value; numbers are exact, what JSON has no number for is its text."""
+    return {"type": str(type_of(value)), "value": _plain(value)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool | str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {math.inf: "INF", -math.inf: "-INF"}.get(value, "NaN")
+    if isinstance(value, DateTime):
+        return moment_text(value)[:-1].rstrip("0").rstrip(".") + "Z"
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Call | Response | Error):
+        return described_document(value)
+    if isinstance(value, msgspec.Struct):
+        return {name: _inner(getattr(value, name)) for name in value.__struct_fields__}
+    return [described_value(one) for one in value]
+
+
+def _inner(value: Any) -> Any:
+    """A field of a complex value, whose type is known."""
+    return [_inner(one) for one in value] if isinstance(value, tuple | list) else _plain(value)
+
+
+def parse(given: dict[str, Any]) -> Message:
+    """The text an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over.
+
+    What a message carries is `document`, or else `payload`, in hex, or else `base64`, as it stands on the wire.
+    """
+    if "fault" in given:
+        raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
+    match given.get("type"):
+        case "result":
+            return Result(_number(given, "code", HIGHEST_ID), _number(given, "message_id", HIGHEST_ID))
+        case "message" | "fragment":
+            return _envelope(given)
+    raise UsageError(f"type: {given.get('type')!r} is not one of message, fragment, result")
+
+
+def _envelope(given: dict[str, Any]) -> Envelope:
+    encryption = given.get("encryption")
+    if encryption not in (None, "aes"):
+        raise UsageError(f"encryption: aes is needed, or nothing, not {encryption!r}")
+    gzip, index, count = (None if given.get(name) is None else _number(given, name, HIGHEST_ID) for name in _OPTIONAL)
+    message_id = _number(given, "message_id", HIGHEST_ID)
+    if "base64" in given:
+        if not isinstance(given["base64"], str):
+            raise UsageError(f"base64: a string is needed, not {given['base64']!r}")
+        kind = Encryption.NONE if encryption is None else Encryption.AES
+        return Envelope(message_id, given["base64"].encode(), gzip, kind, index, count)
+    if encryption is not None or given["type"] == "fragment":
+        raise UsageError("base64: what is encrypted, or a fragment, is given as it stands on the wire")
+    what = sealed(_payload(given), None, compress=gzip is not None)
+    return Envelope(message_id, what.text, what.gzip, what.encryption, index, count)
+
+
+_OPTIONAL: Final = ("gzip", "fragment_index", "fragment_count")
+
+
+def _payload(given: dict[str, Any]) -> bytes:
+    if "document" in given:
+        try:
+            return documents.encode(_document(given["document"]))
+        except LocalProtocolError as reason:
+            raise UsageError(f"document: {reason}") from None
+    value = given.get("payload", "")
+    try:
+        return bytes.fromhex(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"payload: bytes as hex digits are needed, not {value!r}") from None
+
+
+def _document(given: Any) -> Call | Response | Error:
+    root = given.get("root") if isinstance(given, dict) else None
+    if root == "RemoteMethodCall":
+        parameters = given.get("parameters", [])
+        if not isinstance(parameters, list):
+            raise UsageError(f"parameters: a list is needed, not {parameters!r}")
+        values = tuple(_value(one) for one in parameters)
+        return Call(_text(given, "component"), _text(given, "method"), _call_id(given), values)
+    if root == "RemoteMethodResponse":
+        value = given.get("value")
+        return Response(_text(given, "component"), _call_id(given), None if value is None else _value(value))
+    if root == "RemoteError":
+        call_id = None if given.get("call_id") is None else _call_id(given)
+        return Error(_text(given, "component"), _number(given, "code", (1 << 31) - 1), call_id)
+    raise UsageError(f"document.root: {root!r} is not one of RemoteMethodCall, RemoteMethodResponse, RemoteError")
+
+
+def _value(given: Any) -> Value:
+    data_type = given.get("type") if isinstance(given, dict) else None
+    value = given.get("value") if isinstance(given, dict) else None
+    if data_type == DataType.LIST and isinstance(value, list):
+        return tuple(_value(one) for one in value)
+    if data_type not in PRIMITIVES or value is None:
+        raise UsageError(f'a value is an object like {{"type": "string", "value": "x"}} of a primitive type or a list, not {given!r}')
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    try:
+        return PRIMITIVES[data_type](text)
+    except RemoteProtocolError as reason:
+        raise UsageError(f"{data_type}: {reason}") from None
+
+
+def _call_id(given: dict[str, Any]) -> str:
+    value = guid(_text(given, "call_id"))
+    if value is None:
+        raise UsageError(f"call_id: a guid is needed, not {given['call_id']!r}")
+    return value
+
+
+def _number(given: dict[str, Any], name: str, most: int) -> int:
+    value = given.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise UsageError(f"{name}: a number from 0 to {most} is needed, not {value!r}")
+    return value
+
+
+def _text(given: dict[str, Any], name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: a string is needed, not {value!r}")
+    return value

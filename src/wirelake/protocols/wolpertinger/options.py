@@ -1,0 +1,82 @@
+"""What a session of wolpertinger may be told, and what an application may declare. It refuses to act on any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from wirelake.protocols.rates import Buckets
+from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.wolpertinger.tree import DocumentLimits
+
+__all__ = ["DEFAULT_OPTIONS", "HIGHEST_TRUST", "Limits", "Method", "Options"]
+
+HIGHEST_TRUST: Final = 4
+"""Trust levels are 0 to 4."""
+DEFAULT_DOCUMENT_LIMITS: Final = DocumentLimits()
+
+
+class Method(msgspec.Struct, frozen=True):
+    """WOLP-20: what is declared of a method of a component."""
+
+    parameters: tuple[str, ...] | None = None
+    """The data types of its parameters; None: they are checked elsewhere."""
+    returns: bool = True
+    """Whether it answers with a value; a void method does not (WOLP-19)."""
+    trust: int = HIGHEST_TRUST
+    """The trust a caller needs."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What a session may be told; every limit and every timer has its name here. Times are seconds."""
+
+    limits: Limits = DEFAULT_LIMITS
+    documents: DocumentLimits = DEFAULT_DOCUMENT_LIMITS
+    """WOLP-17: what a document may cost."""
+    compress: bool = False
+    """Compression: whether payloads are sent as gzip."""
+    fragment_size: int = 30_500
+    """WOLP-9: characters of base64 in a text; more are split."""
+    confirm_timeout: float = 20.0
+    """WOLP-10: how long to wait for a result, for each fragment."""
+    retries: int = 2
+    """WOLP-10: how often a message is sent again before its receiver counts as unavailable."""
+    remember_time: float = 300.0
+    """WOLP-10: how long a delivered message is known again."""
+    max_remembered: int = 65_536
+    """WOLP-10: delivered messages that are known again; the oldest is forgotten first."""
+    fragment_timeout: float = 20.0
+    """WOLP-9: how long to wait for the pieces of a message, for each of them."""
+    max_incomplete: int = 256
+    """WOLP-9: messages that wait for pieces."""
+    max_unconfirmed: int = 4096
+    """WOLP-10: messages of ours without a result; with more, what the peer sends is not taken, and not confirmed."""
+    call_timeout: float = 30.0
+    """WOLP-21: how long a confirmed call waits for its response, or for the next sign of life."""
+    heartbeat_interval: float = 25.0
+    """WOLP-21: how often a heartbeat is sent while a call of the peer is at work."""
+    max_calls: int = 1024
+    """WOLP-29: calls in flight, of either side."""
+    components: Mapping[str, Mapping[str, Method]] = {}
+    """WOLP-20: the components of the application and their methods."""
+    admit: bool = True
+    """WOLP-23: what EstablishConnection is answered with."""
+    cluster_key: bytes | None = None
+    """WOLP-25: what the members of our cluster share; without, nobody can prove to be one."""
+    password_of: Callable[[str], str | None] | None = None
+    """WOLP-25: the password of a user, whose name comes in lower case; None: there is no such user."""
+    token_life: float = 60.0
+    """WOLP-25: how long a token can be used, once."""
+    attempts: Buckets | None = None
+    """WOLP-25: how often proofs are looked at; shared by all sessions with one peer, else it could begin anew with each connection."""
+    source: str = ""
+    """Whom the peer counts as in `attempts`."""
+
+    def __repr__(self) -> str:
+        """Keys do not belong into logs."""
+        return "Options(…)"
+
+
+DEFAULT_OPTIONS: Final = Options()

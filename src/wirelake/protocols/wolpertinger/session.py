@@ -1,0 +1,330 @@
+"""A session of wolpertinger: texts and time in; texts, events and a deadline out. It never reads a clock or a socket.
+
+`receive` never raises for what the peer did. What the caller asks may raise LocalProtocolError: that is the caller's bug. After every call,
+drain `output` (or `messages`) and `events`, and read `deadline` again.
+
+Layer 1 is `link.py`'s, trust is gained in `authentication.py`, documents are read in `documents.py`; here is what ties them together: who
+may call what, what came of our calls, and what a reset takes away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wirelake.protocols.wolpertinger import documents
+from wirelake.protocols.wolpertinger.authentication import METHODS, Ask, Draw, Progress
+from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Response
+from wirelake.protocols.wolpertinger.conversation import AUTHENTICATION, CORE, INITIAL, TRANSITIONS, Speaker, State, refusal, utterance
+from wirelake.protocols.wolpertinger.directory import Directory
+from wirelake.protocols.wolpertinger.documents import Rejected
+from wirelake.protocols.wolpertinger.events import (
+    Authenticated,
+    AuthenticationFailed,
+    CallDone,
+    CallFailed,
+    CallReceived,
+    CallReturned,
+    Ended,
+    Ending,
+    ErrorReceived,
+    Failure,
+    Noticed,
+    PeerUnavailable,
+    Step,
+    TrustAwarded,
+    TrustChanged,
+    WasReset,
+)
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.inflight import Pending
+from wirelake.protocols.wolpertinger.lines import measure
+from wirelake.protocols.wolpertinger.link import Confirmed, Delivered, Piece, Undelivered
+from wirelake.protocols.wolpertinger.messages import ResultCode
+from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.wolpertinger.speech import Speech
+from wirelake.protocols.wolpertinger.standing import STRANGER, Standing
+
+__all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
+
+
+class Session(Speech):
+    """A conversation as one of its two speakers lives it."""
+
+    def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw, standing: Standing = STRANGER) -> None:
+        super().__init__(speaker, options, draw=draw, standing=standing)
+        self._directory = Directory(options.components)
+        self._takers: dict[type[Any], Callable[[Any, float], None]] = {
+            Delivered: self._take,
+            Piece: lambda _, now: self._asked.alive(now),
+            Confirmed: self._take_confirmation,
+            Undelivered: self._take_failure,
+            Noticed: lambda outcome, _: self._events.append(outcome),
+        }
+
+    # What the caller does.
+
+    def start(self, now: float) -> None:
+        """Nothing is said before somebody wants something."""
+
+    def authenticate(self, level: int, now: float, *, user: str = "", password: str = "") -> None:
+        """WOLP-22 to WOLP-26: gain trust, step by step; Authenticated or AuthenticationFailed says what came of it."""
+        self._require_open()
+        self._go_on(self._trust.begin(level, self.standing, user, password, now), now)
+
+    def reset(self, now: float) -> None:
+        """WOLP-28: tell the peer, and begin anew as strangers."""
+        self._require_open()
+        self._reset(now, here=True, notice=True)
+
+    def bye(self, detail: str = "") -> None:
+        """The session is over here; a peer that knows us hears of a reset."""
+        if self.ended is None:
+            if self.standing != STRANGER:
+                self._link.reset(None)
+                self._link.send(documents.encode(self._notice()), 0.0)
+            self._end(Ended(Ending.BYE, self.speaker, True, detail=detail))
+
+    # What the world does.
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Bytes of a stream of lines. Whatever they are, this does not raise."""
+        for taken, rows, _ in self._buffer.feed(data):
+            for row in rows:
+                if self.ended is not None:
+                    return
+                self._hear(taken, row, now)
+        if self._buffer.lost and self.ended is None:  # WOLP-29
+            self._end(Ended(Ending.CLOSED, self.speaker, True, Fault.TEXT_OVER_LIMIT))
+
+    def receive_text(self, text: str | bytes, now: float) -> None:
+        """One whole text, from a transport that keeps them apart. Whatever it is, this does not raise."""
+        data = text.encode(errors="replace") if isinstance(text, str) else text
+        if self.ended is None:
+            self._hear(data, measure(data, 0, len(data), self.options.limits), now)
+
+    def receive_eof(self, now: float) -> None:  # noqa: ARG002 - every input of a session carries the time
+        """The peer closed the connection."""
+        if self.ended is None:
+            fault = Fault.CLOSED_INSIDE_MESSAGE if self._buffer.rest else Fault.CLOSED_WITHOUT_WORD
+            self._end(Ended(Ending.CLOSED, self.peer, False, fault))
+
+    def tick(self, now: float) -> None:
+        """Time passed: timers that are due fire."""
+        if self.ended is not None:
+            return
+        self._link.tick(now)
+        self._settle(now)
+        for pending in self._asked.expire(now):
+            self._failed(pending, CallFailed(pending.call_id, Failure.TIMEOUT), now)
+        if (late := self._trust.deadline) is not None and now >= late:
+            self._step_failed(Fault.NO_ANSWER, now, Failure.TIMEOUT)
+        if self._served.beat(now):
+            self._post(Call(CORE, "Heartbeat", self._call_id()), now)
+
+    def pause(self) -> None:
+        """The owner stops reading for a while."""
+
+    def resume(self, now: float) -> None:
+        """The owner reads again: what waited unread is not a silent peer."""
+        self._asked.alive(now)
+
+    # Inside: hearing.
+
+    def _hear(self, data: bytes, row: list[int], now: float) -> None:
+        self.available = True
+        self._link.receive(data, row, now)
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        for outcome in self._link.outcomes():
+            self._takers[type(outcome)](outcome, now)
+
+    def _take(self, delivered: Delivered, now: float) -> None:
+        """A message: may it be said now, can it be read, what does it say."""
+        said = documents.decode(delivered.payload, self.options.documents)
+        readable = None if isinstance(said, Rejected) else said
+        what = utterance(readable, delivered.encrypted)
+        before = self.state
+        if not self._advance(self.peer, what):
+            self._forbid(said, refusal(self.state, self.peer, what), now)
+        elif isinstance(said, Call):
+            self._take_call(said, delivered, now)
+        elif isinstance(said, Response):
+            self._take_response(said, now)
+        elif isinstance(said, Error):
+            self._take_error(said, now)
+            if before is State.ENCRYPTED and self.state is not before:  # WOLP-22: the peer has reset
+                self._reset(now, here=False, fault=Fault.CLEAR_WHEN_ENCRYPTED, reason=delivered.message_id)
+        else:
+            self._events.append(Noticed(said.fault, said.detail))
+            if (answer := said.answer) is not None:  # WOLP-16
+                self._post(answer, now)
+
+    def _forbid(self, said: Call | Response | Error | Rejected, fault: Fault, now: float) -> None:
+        """WOLP-22: an unencrypted message where there must be none: 202, unless it is an error, and then a reset."""
+        self._events.append(Noticed(fault))
+        unanswerable = isinstance(said, Error) or (isinstance(said, Rejected) and said.answer is None)
+        if fault is Fault.CLEAR_WHEN_ENCRYPTED and not unanswerable:
+            call_id = said.call_id if isinstance(said, Call) else None
+            self._reset(now, here=True, fault=fault)
+            self._post(Error(AUTHENTICATION, ErrorCode.ENCRYPTION, call_id), now)
+
+    def _take_call(self, call: Call, delivered: Delivered, now: float) -> None:
+        found = self._directory.look_up(call, self.standing.granted)
+        if isinstance(found, Fault):
+            self._events.append(Noticed(found, f"{call.component}.{call.method}"))
+            self._post(Error(call.component, found.rule.error_code or ErrorCode.UNSPECIFIED, call.call_id), now)
+        elif found.built_in:
+            self._take_built_in(call, found.method, delivered, now)
+        elif call.call_id in self._served:
+            self._events.append(Noticed(Fault.CALL_ID_IN_FLIGHT, call.call_id))
+        elif found.declared.returns and len(self._served) >= self.options.max_calls:  # WOLP-29
+            self._events.append(Noticed(Fault.CALLS_OVER_LIMIT))
+            self._post(Error(found.component, ErrorCode.UNSPECIFIED, call.call_id), now)
+        else:
+            self._served.take(call.call_id, found.component, found.declared.returns, now)
+            size = len(delivered.payload)
+            self._events.append(CallReceived(call.call_id, found.component, found.method, call.parameters, found.declared.returns, size))
+
+    def _take_built_in(self, call: Call, method: str, delivered: Delivered, now: float) -> None:
+        if method == "Heartbeat":  # WOLP-21
+            self._asked.alive(now)
+        elif method == "SendResetNotice":  # WOLP-28
+            self._reset(now, here=False, reason=delivered.message_id)
+        else:
+            self._take_authentication(call, method, delivered.message_id, now)
+
+    def _take_authentication(self, call: Call, method: str, message_id: int, now: float) -> None:
+        if method == "EstablishConnection":  # WOLP-10
+            self._link.forget(message_id)
+        verdict = self._trust.answer(method, call.parameters, self.standing, now)
+        if verdict.fault is not None:
+            self._events.append(Noticed(verdict.fault))
+            code = verdict.fault.rule.error_code or ErrorCode.UNSPECIFIED
+            self._post(Error(AUTHENTICATION, code, call.call_id), now, at_once=verdict.fault is Fault.KEYS_CROSSED)
+            return
+        if METHODS[method].returns:
+            self._post(Response(AUTHENTICATION, call.call_id, verdict.value), now)
+        awarded = self.standing.awarded
+        self._adopt(verdict.standing)
+        if verdict.standing.awarded != awarded and verdict.standing.awarded is not None:
+            self._events.append(TrustAwarded(verdict.standing.awarded))
+        if verdict.reset:  # WOLP-25: the answer comes first
+            self._events.append(Noticed(Fault.PROOF_WRONG, method))
+            self._reset(now, here=True, fault=Fault.PROOF_WRONG, notice=True)
+        elif verdict.ask is not None:
+            self._ask(verdict.ask, now)
+        else:
+            self._go_on(self._trust.proven(self.standing, now), now)
+
+    def _take_response(self, response: Response, now: float) -> None:
+        message_id = self._asked.message_of(response.call_id)
+        pending = self._asked.take(response.call_id)
+        if message_id is not None:
+            self._link.settle(message_id)
+        if pending is None or not pending.returns:
+            self._events.append(Noticed(Fault.RESPONSE_UNMATCHED, response.call_id))
+            if self.state is State.ENCRYPTED and self._link.keys is None:  # a key we did not ask for, or gave up
+                self._reset(now, here=True, fault=Fault.KEYS_UNASKED, notice=True)
+        elif pending.step is not None:
+            self._go_on(self._trust.answered(pending.step, pending.method, response.value, self.standing, now), now)
+        else:
+            self._events.append(CallReturned(response.call_id, response.value))
+
+    def _take_error(self, error: Error, now: float) -> None:
+        message_id = None if error.call_id is None else self._asked.message_of(error.call_id)
+        pending = None if error.call_id is None else self._asked.take(error.call_id)
+        if message_id is not None:
+            self._link.settle(message_id)
+        if pending is None:
+            self._events.append(ErrorReceived(error.component, error.code, error.call_id))
+        else:
+            self._failed(pending, CallFailed(pending.call_id, Failure.ERROR, error.code, error.component), now)
+
+    def _take_confirmation(self, confirmed: Confirmed, now: float) -> None:
+        pending = self._asked.confirmed(confirmed.message_id, now)
+        if pending is None:
+            return
+        if pending.step is None:
+            self._events.append(CallDone(pending.call_id))
+        else:
+            self._go_on(self._trust.answered(pending.step, pending.method, None, self.standing, now), now)
+
+    def _take_failure(self, failure: Undelivered, now: float) -> None:
+        timed_out = failure.code == ResultCode.TIMEOUT
+        if timed_out and self.available:  # WOLP-10
+            self.available = False
+            self._events.append(PeerUnavailable())
+        pending = self._asked.undelivered(failure.message_id)
+        if pending is None:
+            self._events.append(Noticed(Fault.NOT_CONFIRMED, f"message {failure.message_id}, result {failure.code}"))
+        else:
+            why = Failure.UNDELIVERED if timed_out else Failure.REFUSED
+            self._failed(pending, CallFailed(pending.call_id, why, None if timed_out else failure.code), now)
+
+    # Inside: trust, reset, end.
+
+    def _failed(self, pending: Pending, failed: CallFailed, now: float) -> None:
+        if pending.step is None:
+            self._events.append(failed)
+        else:
+            self._step_failed(Fault.NO_ANSWER if failed.code is None else Fault.ANSWER_WRONG, now, failed.why, failed.code)
+
+    def _ask(self, ask: Ask, now: float) -> None:
+        self._call(AUTHENTICATION, ask.method, ask.parameters, now, returns=ask.returns, timeout=None, step=ask.step)
+
+    def _go_on(self, progress: Progress, now: float) -> None:
+        """What an answer, or a proof, means for the trust we want."""
+        self._adopt(progress.standing)
+        if progress.fault is not None:
+            self._step_failed(progress.fault, now)
+            return
+        if not self._trust.offering:
+            self._release(now)
+        if progress.reached is not None:
+            self._events.append(Authenticated(progress.reached))
+        elif progress.ask is not None:
+            self._ask(progress.ask, now)
+
+    def _adopt(self, standing: Standing) -> None:
+        before, self.standing = self.standing, standing
+        self._link.keys = standing.keys
+        if (before.granted, before.held) != (standing.granted, standing.held):
+            self._events.append(TrustChanged(standing.granted, standing.held))
+
+    def _step_failed(self, fault: Fault, now: float, why: Failure | None = None, code: int | None = None) -> None:
+        """A step towards more trust failed: what was gained is given up, too (WOLP-25)."""
+        step = self._trust.clear()
+        if step is not None:
+            self._events.append(AuthenticationFailed(step, fault, why, code))
+        if step is Step.ESTABLISH:
+            self._release(now)
+        else:
+            self._reset(now, here=True, fault=fault, notice=True)
+
+    def _reset(self, now: float, *, here: bool, fault: Fault | None = None, notice: bool = False, reason: int | None = None) -> None:
+        """WOLP-28: forget levels, keys, calls, fragments and what was delivered; `reason` is the message that made us."""
+        nothing_to_lose = self.standing == STRANGER and not self._asked and not self._served
+        self._link.reset(reason)
+        self._give_up(Failure.RESET, fault)
+        self._adopt(STRANGER)
+        if not nothing_to_lose:
+            self._events.append(WasReset(here, fault))
+        if notice:
+            self._post(self._notice(), now)
+
+    def _end(self, ended: Ended) -> None:
+        self.ended = ended
+        self._give_up(Failure.ENDED, ended.fault)
+        self._events.append(ended)
+
+    def _give_up(self, why: Failure, fault: Fault | None) -> None:
+        """Nothing that was asked for on either side is going to be answered."""
+        self._held.clear()
+        self._served.clear()
+        for pending in self._asked.clear():
+            if pending.step is None:
+                self._events.append(CallFailed(pending.call_id, why))
+        if (step := self._trust.clear()) is not None:
+            self._events.append(AuthenticationFailed(step, fault or Fault.NO_ANSWER, why))

@@ -1,0 +1,36 @@
+"""How two peers stand to each other: the trust of either side, and keys. It refuses to know how trust is gained."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from wirelake.protocols.wolpertinger.wire import Keys
+
+__all__ = ["STRANGER", "Standing"]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Trust levels, 0 to 4, are kept by each side for itself."""
+
+    granted: int = 0
+    """What the peer may do here."""
+    held: int = 0
+    """What we may do there, as far as we know."""
+    keys: Keys | None = None
+    """WOLP-24: what everything is encrypted with."""
+    awarded: int | None = None
+    """WOLP-27: what the peer said with AwardTrustLevel; nothing follows from it."""
+
+    @property
+    def encrypted(self) -> bool:
+        """WOLP-22: whether keys were exchanged."""
+        return self.keys is not None
+
+    def raised(self, *, granted: int = 0, held: int = 0, keys: Keys | None = None) -> Standing:
+        """The same, with at least these levels."""
+        return Standing(max(self.granted, granted), max(self.held, held), keys or self.keys, self.awarded)
+
+
+STRANGER: Final = Standing()

@@ -1,0 +1,221 @@
+"""Texts of wolpertinger to messages and back: `decode` and `encode` for one text, `opened` and `sealed` for what a message carries.
+
+A payload is packed, encrypted, written as base64 and split, in this order (WOLP-7); `fragments.py` splits. It refuses to know who speaks,
+what was said before, time, and what payloads mean; how metadata is read is `scanner.py`'s.
+"""
+
+from __future__ import annotations
+
+import binascii
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CBC
+
+from wirelake.errors import DecodeError, LocalProtocolError
+from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND
+from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
+from wirelake.protocols.wolpertinger.lines import Lines, measure
+from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, TextKind
+from wirelake.protocols.wolpertinger.scanner import (
+    DEFAULT_LIMITS,
+    ENCRYPTION,
+    FRAGMENT_COUNT,
+    FRAGMENT_INDEX,
+    GZIP,
+    MESSAGE_ID,
+    PAYLOAD,
+    PAYLOAD_LENGTH,
+    RESULT,
+    Limits,
+    find,
+    scan,
+    sniff,
+    walk,
+)
+
+__all__ = [
+    "BLANKS",
+    "DEFAULT_LIMITS",
+    "Keys",
+    "Limits",
+    "Sealed",
+    "buffer",
+    "decode",
+    "encode",
+    "find",
+    "message",
+    "opened",
+    "scan",
+    "sealed",
+    "sniff",
+    "walk",
+]
+
+BLANKS: Final = b" \t\r\n"
+"""WOLP-6: what is ignored in base64."""
+KEY_SIZE: Final = 32
+BLOCK_SIZE: Final = 16
+"""WOLP-8: bytes of an AES-256 key, and of a block and the IV."""
+GZIP_FORMAT: Final = 31
+"""zlib's name for the format of RFC 1952."""
+WINDOW: Final = 512
+"""What a gzip member is offered at first, unless it is the only one: zlib copies what it leaves, and members can be tiny and many."""
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """WOLP-8: what KeyExchange agreed on. The IV is the same for all messages of both directions, and nothing protects integrity."""
+
+    key: bytes
+    iv: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.key) != KEY_SIZE or len(self.iv) != BLOCK_SIZE:
+            raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"a key of {len(self.key)} bytes and an IV of {len(self.iv)}")
+
+    def __repr__(self) -> str:
+        """Keys do not belong into logs."""
+        return "Keys(…)"
+
+    @property
+    def cipher(self) -> Cipher[CBC]:
+        """AES-256-CBC."""
+        return Cipher(AES(self.key), CBC(self.iv))
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """A payload on its way: base64, and what metadata says of it."""
+
+    text: bytes
+    gzip: int | None
+    encryption: Encryption
+
+
+def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as every room's
+    """The text of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
+    fault = row[FAULT]
+    if fault and fault in UNREADABLE:
+        raise DecodeError(Fault(fault), row[FAULT_AT])
+    if row[KIND] == TextKind.RESULT:
+        return Result(row[RESULT], row[MESSAGE_ID])
+    at, gzip, encryption = row[PAYLOAD], row[GZIP], Encryption(row[ENCRYPTION])
+    payload = data[at : at + row[PAYLOAD_LENGTH]]
+    if row[KIND] == TextKind.MESSAGE:
+        return Envelope(row[MESSAGE_ID], payload, None if gzip < 0 else gzip, encryption)
+    return Envelope(row[MESSAGE_ID], payload, None if gzip < 0 else gzip, encryption, row[FRAGMENT_INDEX], row[FRAGMENT_COUNT])
+
+
+def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
+    """The one text that `data` is, with a line feed behind it or without; raises DecodeError for anything else."""
+    return message(data, measure(data, 0, len(data) - data.endswith(b"\n"), limits))
+
+
+def buffer(limits: Limits = DEFAULT_LIMITS) -> Lines:
+    """A buffer that cuts a stream into lines."""
+    return Lines(limits)
+
+
+def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """WOLP-2: the text of a message, keys in order, without a line feed; raises LocalProtocolError for what a field cannot hold."""
+    if not 0 <= message.message_id <= HIGHEST_ID:
+        raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"message_id {message.message_id}")
+    if isinstance(message, Result):
+        if message.code < 0:
+            raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"code {message.code}")
+        return b"result:%d;message_id:%d;" % (message.code, message.message_id)
+    if message.encryption is Encryption.UNKNOWN or b"\n" in message.payload or b";" in message.payload:
+        raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, "an unknown encryption, or a payload that is no base64 in one line")
+    index, count = message.fragment_index, message.fragment_count
+    text = b""
+    if index is not None or count is not None:
+        if index is None or count is None or not 0 <= index < count <= limits.max_fragments:
+            raise LocalProtocolError(Fault.FRAGMENT_OUT_OF_RANGE, f"fragment {index} of {count}")
+        text = b"fragment_index:%d;fragment_count:%d;" % (index, count)
+    text += b"message_id:%d;" % message.message_id
+    if message.gzip is not None:
+        if message.gzip < 0:
+            raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"gzip {message.gzip}")
+        text += b"gzip:%d;" % message.gzip
+    if message.encryption:
+        text += b"secure:aes;" if message.encryption is Encryption.SECURE_AES else b"encryption:aes;"
+    text += message.payload
+    if len(text) > limits.max_text_size:  # WOLP-29
+        raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(text)} bytes, limit {limits.max_text_size}")
+    return text
+
+
+def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Sealed:
+    """WOLP-7: a payload packed if that is wanted, encrypted if there are keys, as base64 in one line."""
+    gzip = None
+    if compress:
+        packer = zlib.compressobj(wbits=GZIP_FORMAT)
+        payload = packer.compress(payload) + packer.flush()
+        gzip = len(payload)
+    if keys is not None:
+        padding = BLOCK_SIZE - len(payload) % BLOCK_SIZE
+        encryptor = keys.cipher.encryptor()
+        payload = encryptor.update(payload + bytes((padding,)) * padding) + encryptor.finalize()
+    return Sealed(binascii.b2a_base64(payload, newline=False), gzip, Encryption.NONE if keys is None else Encryption.AES)
+
+
+def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | None, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """WOLP-7: what a whole payload carries; raises DecodeError, whose offset counts from the start of the payload.
+
+    WOLP-8: of an encrypted payload that is base64, everything that can go wrong is one fault, without a detail.
+    """
+    try:
+        payload = binascii.a2b_base64(text.translate(None, BLANKS), strict_mode=True)  # WOLP-6
+    except binascii.Error as reason:
+        raise DecodeError(Fault.BASE64_INVALID, 0, str(reason)) from None
+    if encryption is Encryption.NONE:
+        return payload if gzip is None else _inflated(payload, gzip, limits.max_inflated_size)
+    plain = _decrypted(payload, None if encryption is Encryption.UNKNOWN else keys)
+    if plain is not None and gzip is not None:
+        try:
+            plain = _inflated(plain, gzip, limits.max_inflated_size)
+        except DecodeError:
+            plain = None
+    if plain is None:
+        raise DecodeError(Fault.ENCRYPTION_FAILED, 0)
+    return plain
+
+
+def _decrypted(payload: bytes, keys: Keys | None) -> bytes | None:
+    """WOLP-8: AES-256-CBC and PKCS#7 undone; None, whatever is wrong."""
+    if keys is None or not payload or len(payload) % BLOCK_SIZE:
+        return None
+    decryptor = keys.cipher.decryptor()
+    padded = decryptor.update(payload) + decryptor.finalize()
+    padding = padded[-1]
+    if not 1 <= padding <= BLOCK_SIZE or padded[-padding:] != bytes((padding,)) * padding:
+        return None
+    return padded[:-padding]
+
+
+def _inflated(packed: bytes, length: int, most: int) -> bytes:
+    """WOLP-7: gzip undone: one or more members of exactly this length, nothing before, between or after."""
+    if length != len(packed):
+        raise DecodeError(Fault.GZIP_INVALID, 0, f"{len(packed)} bytes, {length} were said")
+    pieces, size, at, view = [], 0, 0, memoryview(packed)
+    while True:
+        member, start, offer = zlib.decompressobj(GZIP_FORMAT), at, WINDOW if at else len(packed)
+        while not member.eof:
+            offered = view[at : at + offer]
+            if not offered:
+                raise DecodeError(Fault.GZIP_INVALID, start, "cut")
+            try:
+                piece = member.decompress(offered, most - size + 1)
+            except zlib.error as reason:
+                raise DecodeError(Fault.GZIP_INVALID, start, str(reason)) from None
+            size += len(piece)
+            if size > most:
+                raise DecodeError(Fault.INFLATED_OVER_LIMIT, start, f"over {most} bytes")
+            pieces.append(piece)
+            at += len(offered) - len(member.unused_data)
+            offer *= 2
+        if at == len(packed):
+            return b"".join(pieces)

@@ -1,0 +1,329 @@
+"""One vector of wolpertinger.json: texts through layer 1, in both forms and cut everywhere; documents through a session; derived keys."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from tests.conformance.reading import Unmapped, keys, octets
+
+from wirelake.protocols.kernel import LENGTH, compiled
+from wirelake.protocols.wolpertinger import agreement, documents, schemas
+from wirelake.protocols.wolpertinger.agreement import Curve
+from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name
+from wirelake.protocols.wolpertinger.conversation import Speaker
+from wirelake.protocols.wolpertinger.documents import Rejected
+from wirelake.protocols.wolpertinger.events import CallReceived, WasReset
+from wirelake.protocols.wolpertinger.lines import measure
+from wirelake.protocols.wolpertinger.link import Confirmed, Delivered, Link, Undelivered
+from wirelake.protocols.wolpertinger.messages import Envelope, Result
+from wirelake.protocols.wolpertinger.notation import described_value
+from wirelake.protocols.wolpertinger.options import Method, Options
+from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, FAULT, PAYLOAD_LENGTH, ROW_COLUMNS, scan
+from wirelake.protocols.wolpertinger.session import Session
+from wirelake.protocols.wolpertinger.standing import Standing
+from wirelake.protocols.wolpertinger.wire import Keys, buffer, decode, encode, opened, sealed
+
+GENERATED = re.compile(r"<generate: ([0-9]+) zero bytes, base64 ([0-9]+) chars, split at ([0-9]+)>")
+ZEROS = re.compile(r"<([0-9]+) zero bytes>")
+COMPONENTS = {"Sample": {"Echo": Method(("string",), trust=0), "Secret": Method((), trust=3)}}
+"""What the receiver of layer 2's vectors hosts."""
+ANY_KEYS = Keys(bytes(range(32)), bytes(range(16)))
+
+
+def run(vector: Any) -> None:
+    """Hold one vector."""
+    if not isinstance(vector, dict) or vector.get("expect") not in ("ok", "reject"):
+        raise Unmapped(f"expect neither ok nor reject: {vector!r}")
+    match vector.get("layer"):
+        case 1:
+            run_layer_1(vector)
+        case 2:
+            run_layer_2(vector)
+        case "auth":
+            run_authentication(vector)
+        case other:
+            raise Unmapped(f"layer {other!r}")
+
+
+# Layer 1.
+
+
+def run_layer_1(vector: dict[str, Any]) -> None:
+    required = {"layer", "wire", "keys", "fields", "delivered_hex", "replies", "expect", "result_code"}
+    keys("vector", vector, required, {"name", "note", "byte_exact_encoding", "confirmations"})
+    agreed = keys_of(vector["keys"])
+    texts = [text for one in vector["wire"] for text in texts_of(one, vector)]
+    delivered = [payload_of(one) for one in vector["delivered_hex"]]
+    confirmations = vector.get("confirmations", [])
+    check_codes(vector, delivered)
+    for transport in (as_texts, as_lines):
+        _, outcomes, replies = transport(texts, agreed, [message_id for message_id, _ in confirmations])
+        assert [one.payload for one in outcomes if isinstance(one, Delivered)] == delivered
+        assert replies == [reply.encode() for reply in vector["replies"]]
+        heard = [one for one in outcomes if isinstance(one, Confirmed | Undelivered)]
+        assert [(one.message_id, getattr(one, "code", 0)) for one in heard] == [
+            (number, code if code <= 5 else 2) for number, code in confirmations
+        ]
+    for text in texts:
+        check_forms(text)
+    check_fields(texts, vector["fields"])
+    if confirmations:
+        said = [decode(text) for text in texts]
+        assert [[one.message_id, one.code] for one in said if isinstance(one, Result)] == confirmations
+    if vector["expect"] == "ok" and len(texts) == 1 and delivered:
+        check_encoding(texts[0], delivered[0], agreed, vector.get("byte_exact_encoding"))
+    elif vector.get("byte_exact_encoding"):
+        raise Unmapped("byte_exact_encoding of no whole message")
+
+
+def keys_of(given: Any) -> Keys | None:
+    keys("keys", given, set(), {"aes_key", "aes_iv"})
+    if not given:
+        return None
+    return Keys(octets("aes_key", given["aes_key"]), octets("aes_iv", given["aes_iv"]))
+
+
+def texts_of(one: Any, vector: dict[str, Any]) -> list[bytes]:
+    """A text; or those that a vector describes because they are long."""
+    if not isinstance(one, str):
+        raise Unmapped(f"wire {one!r}")
+    found = GENERATED.fullmatch(one)
+    if found is None:
+        return [one.encode()]
+    size, characters, cut = map(int, found.groups())
+    text = base64.b64encode(bytes(size))
+    assert len(text) == characters
+    pieces = [text[at : at + cut] for at in range(0, len(text), cut)]
+    message_id = int(vector["replies"][0].rpartition("message_id:")[2].rstrip(";"))
+    return [encode(Envelope(message_id, piece, fragment_index=index, fragment_count=len(pieces))) for index, piece in enumerate(pieces)]
+
+
+def payload_of(one: Any) -> bytes:
+    found = ZEROS.fullmatch(one) if isinstance(one, str) else None
+    return octets("delivered_hex", one) if found is None else bytes(int(found[1]))
+
+
+def check_codes(vector: dict[str, Any], delivered: list[bytes]) -> None:
+    """What a vector says twice, it says alike."""
+    codes = {int(reply.removeprefix("result:").partition(";")[0]) for reply in vector["replies"]}
+    assert codes == ({vector["result_code"]} if vector["result_code"] is not None else set())
+    assert bool(delivered) <= (vector["expect"] == "ok")
+    assert vector["expect"] == "ok" or vector["result_code"] != 0
+
+
+def link_with(agreed: Keys | None, sent: list[int]) -> Link:
+    """A link whose messages with these ids wait for results."""
+    link = Link(Options(), agreed)
+    for message_id in sent:
+        link._unconfirmed._last_id = message_id - 1
+        assert link.send(b"", 0.0) == message_id
+    link.messages()
+    return link
+
+
+def as_texts(texts: list[bytes], agreed: Keys | None, sent: list[int]) -> tuple[Link, list[Any], list[bytes]]:
+    link = link_with(agreed, sent)
+    for text in texts:
+        link.receive(text, measure(text, 0, len(text), DEFAULT_LIMITS), 0.0)
+    return finished(link)
+
+
+def as_lines(texts: list[bytes], agreed: Keys | None, sent: list[int]) -> tuple[Link, list[Any], list[bytes]]:
+    """WOLP-11: a stream of lines, cut anywhere; a line feed inside a text is another blank there."""
+    stream = b"".join(text.replace(b"\n", b" ") + b"\n" for text in texts)
+    for pieces in cuts(stream):
+        link, lines = link_with(agreed, sent), buffer()
+        for piece in pieces:
+            for whole, rows, _ in lines.feed(piece):
+                for row in rows:
+                    link.receive(whole, row, 0.0)
+        assert lines.rest == b""
+    return finished(link)
+
+
+def finished(link: Link) -> tuple[Link, list[Any], list[bytes]]:
+    return link, link.outcomes(), link.messages()
+
+
+def cuts(data: bytes) -> Iterable[list[bytes]]:
+    yield [data]
+    if len(data) < 1000:
+        yield [data[at : at + 1] for at in range(len(data))]
+    dice = random.Random(data)
+    for _ in range(4):
+        places = sorted(dice.randrange(len(data) + 1) for _ in range(4))
+        yield [data[one:other] for one, other in zip([0, *places], [*places, len(data)], strict=True)]
+
+
+def check_forms(text: bytes) -> None:
+    """Plain, compiled and measured, a text has the same row; between neighbours in a stream, too."""
+    row = measure(text, 0, len(text), DEFAULT_LIMITS)
+    plain = [0] * ROW_COLUMNS
+    if len(text) < 1000:
+        assert scan(text, 0, len(text), plain, [], DEFAULT_LIMITS.for_text()) == (1, 0, len(text), 0)
+        assert plain == row
+    rows = np.zeros(ROW_COLUMNS, np.int64)
+    compiled(scan)(np.frombuffer(text, np.uint8), 0, len(text), rows, np.zeros(1, np.int64), DEFAULT_LIMITS.for_text())
+    assert rows.tolist() == row
+    line, neighbour = text.replace(b"\n", b" ") + b"\n", b"message_id:7;\n"
+    rows = np.zeros(4 * ROW_COLUMNS, np.int64)
+    stream = np.frombuffer(neighbour + line + neighbour, np.uint8)
+    found = compiled(scan)(stream, 0, len(stream), rows, np.zeros(1, np.int64), DEFAULT_LIMITS.for_scan())
+    assert found == (3, 0, len(stream), 0)
+    between = rows.reshape(4, ROW_COLUMNS)[1].tolist()
+    assert between[LENGTH] == len(line)
+    assert (between[FAULT], between[PAYLOAD_LENGTH]) == (row[FAULT], row[PAYLOAD_LENGTH])
+
+
+def check_fields(texts: list[bytes], fields: Any) -> None:
+    keys("fields", fields, set(), {"message_id", "gzip", "encryption", "fragment_index", "fragment_count", "chars"})
+    if not fields:
+        return
+    said = [decode(text) for text in texts]
+    assert all(isinstance(one, Envelope) for one in said)
+    for name, value in fields.items():
+        if name == "chars":
+            assert [len(one.payload) for one in said] == value
+        elif name == "encryption":
+            assert [one.encryption.name.lower() for one in said] == [value] * len(said)
+        else:
+            assert [getattr(one, name) for one in said] == [value] * len(said)
+
+
+def check_encoding(text: bytes, payload: bytes, agreed: Keys | None, exact: bool | None) -> None:
+    """What we would have sent instead is the same text, or says the same."""
+    said = decode(text)
+    what = sealed(payload, agreed if said.encryption else None, compress=said.gzip is not None)
+    ours = encode(Envelope(said.message_id, what.text, what.gzip, what.encryption))
+    assert (ours == text) or not exact
+    again = decode(ours)
+    assert opened(again.payload, again.gzip, again.encryption, agreed) == payload
+    assert again.message_id == said.message_id
+
+
+# Layer 2.
+
+
+def run_layer_2(vector: dict[str, Any]) -> None:
+    keys("vector", vector, {"layer", "xml", "fields", "expect", "error_code", "xsd_valid"}, {"name", "note", "context"})
+    if not isinstance(vector["xml"], str):
+        raise Unmapped(f"xml {vector['xml']!r}")
+    document = vector["xml"].encode()
+    if "<!DOCTYPE" not in vector["xml"]:  # WOLP-17: it does not come to that
+        assert schemas.is_valid(document) is vector["xsd_valid"]
+    said = documents.decode(document)
+    codes, events = heard(document, vector.get("context", {}))
+    if vector["expect"] == "reject":
+        if vector["fields"]:
+            raise Unmapped("fields of a document that is refused")
+        assert codes == ([] if vector["error_code"] is None else [vector["error_code"]])
+        assert not any(isinstance(event, CallReceived) for event in events)
+        assert any(isinstance(event, WasReset) for event in events) == (vector["error_code"] == 202)
+        return
+    assert vector["error_code"] is None
+    assert not isinstance(said, Rejected), said
+    check_document(said, vector["fields"])
+    if not isinstance(said, Error) or error_name(said.code) is not None:  # WOLP-15: other codes are heard, not sent
+        assert documents.decode(documents.encode(said)) == said
+    if not isinstance(said, Call):
+        assert codes == [], "an answer to what is never answered"
+
+
+def heard(document: bytes, context: Any) -> tuple[list[int], list[Any]]:
+    """The codes a session answers with, all of it confirmed before; and what it tells."""
+    keys("context", context, set(), {"trust_level", "required", "encrypted"})
+    trust = context.get("trust_level", 4)
+    if "required" in context:
+        assert context["required"] in {method.trust for method in COMPONENTS["Sample"].values()}
+    agreed = ANY_KEYS if trust >= 2 else None
+    encrypted = context.get("encrypted", agreed is not None)
+    session = Session(Speaker.SERVER, Options(components=COMPONENTS), draw=bytes, standing=Standing(trust, trust, agreed))
+    what = sealed(document, agreed if encrypted else None)
+    session.receive_text(encode(Envelope(1, what.text, what.gzip, what.encryption)), 0.0)
+    result, *answers = session.messages()
+    assert result == b"result:0;message_id:1;"  # WOLP-12
+    codes = []
+    for text in answers:
+        answer = decode(text)
+        assert isinstance(answer, Envelope)
+        error = documents.decode(opened(answer.payload, answer.gzip, answer.encryption, agreed))
+        assert isinstance(error, Error)
+        assert bool(answer.encryption) == (agreed is not None and error.code != 202)
+        codes.append(error.code)
+    return codes, session.events()
+
+
+def check_document(said: Call | Response | Error, fields: Any) -> None:
+    known = {"type", "component", "method", "call_id", "parameters", "value", "code", "name"}
+    keys("fields", fields, set(), known)
+    for name, expected in fields.items():
+        match name:
+            case "type":
+                found: Any = type(said).__struct_config__.tag
+            case "parameters":
+                found = [described_value(value) for value in said.parameters]
+            case "value":
+                found = None if said.value is None else described_value(said.value)
+                found = found if isinstance(expected, dict) or found is None else found["value"]
+            case "name":
+                found = error_name(said.code)
+            case _:
+                found = getattr(said, name)
+        assert found == expected, name
+        assert type(found) is type(expected) or isinstance(found, int | str), name
+
+
+# Authentication.
+
+
+def run_authentication(vector: dict[str, Any]) -> None:
+    keys("vector", vector, {"layer", "expect", "keys", "fields"}, {"name", "note", "call_xml"})
+    if vector["expect"] != "ok":
+        raise Unmapped("authentication that is refused")
+    given, fields = vector["keys"], vector["fields"]
+    if "caller_private_hex" in given:
+        check_exchange(given, fields, vector.get("call_xml"))
+    else:
+        check_proof(given, fields)
+
+
+def check_exchange(given: Any, fields: Any, call_xml: Any) -> None:
+    keys("keys", given, {"caller_private_hex", "callee_private_hex", "iv_b64"})
+    known = {"caller_blob_b64", "callee_blob_b64", "shared_secret_hex", "aes_key_hex"}
+    keys("fields", fields, known, {"first_encrypted_message", "first_plaintext"})
+    iv = agreement.read_iv(given["iv_b64"])
+    blobs = {side: agreement.read_text(fields[f"{side}_blob_b64"]) for side in ("caller", "callee")}
+    for side, other in (("caller", "callee"), ("callee", "caller")):
+        own = agreement.private_key(Curve(blobs[side][:4]), octets("private", given[f"{side}_private_hex"]))
+        assert agreement.public_blob(own) == blobs[side]
+        assert agreement.session_key(own, agreement.read_blob(blobs[other])).hex() == fields["aes_key_hex"]
+    assert hashlib.sha256(octets("shared_secret_hex", fields["shared_secret_hex"])).hexdigest() == fields["aes_key_hex"]
+    agreed = Keys(octets("aes_key_hex", fields["aes_key_hex"]), iv)
+    if "first_encrypted_message" in fields:
+        said = decode(fields["first_encrypted_message"].encode())
+        assert opened(said.payload, said.gzip, said.encryption, agreed).decode() == fields["first_plaintext"]
+        check_encoding(fields["first_encrypted_message"].encode(), fields["first_plaintext"].encode(), agreed, exact=True)
+    if call_xml is not None:
+        call = documents.decode(call_xml.encode())
+        assert (call.component, call.method) == ("Authentication", "KeyExchange")
+        assert call.parameters == (fields["caller_blob_b64"], given["iv_b64"])
+
+
+def check_proof(given: Any, fields: Any) -> None:
+    keys("keys", given, set(), {"cluster_key_hex", "password", "user_password", "username"})
+    keys("fields", fields, {"token_b64", "verification_key_b64"})
+    token = agreement.read_text(fields["token_b64"])
+    password = given.get("password", given.get("user_password"))
+    if "cluster_key_hex" in given:
+        proof = agreement.cluster_proof(octets("cluster_key_hex", given["cluster_key_hex"]), token)
+    elif password is not None:
+        proof = agreement.user_proof(password, token)
+    else:
+        raise Unmapped(f"a proof of {sorted(given)}")
+    assert agreement.to_text(proof) == fields["verification_key_b64"]
