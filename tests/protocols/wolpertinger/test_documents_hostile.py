@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.wolpertinger.papers import COMPONENT, ID, LOWER, call, held, rejected, response
 
+from wirelake.errors import LocalProtocolError
 from wirelake.protocols.wolpertinger.calls import Call, Error
 from wirelake.protocols.wolpertinger.document_faults import Fault
 from wirelake.protocols.wolpertinger.documents import DocumentLimits, Rejected, decode, encode
@@ -109,6 +110,15 @@ def test_wolp_17_depth_is_limited_and_the_limit_itself_is_allowed():
     assert rejected("<a>" * 300_000).fault is Fault.DOCUMENT_OVER_LIMIT
     assert rejected(nested(3), limits=DocumentLimits(max_depth=2)).fault is Fault.DOCUMENT_OVER_LIMIT
     assert isinstance(decode(nested(3).encode(), DocumentLimits(max_depth=3)), Call)
+
+
+def test_a_limit_of_depth_beyond_what_python_allows_ends_in_a_refusal_and_not_in_a_crash():
+    assert rejected(nested(20_000), limits=DocumentLimits(max_depth=1 << 20)).fault is Fault.DOCUMENT_OVER_LIMIT
+    endless: list = []
+    endless.append(endless)
+    with pytest.raises(LocalProtocolError) as refused:
+        encode(Call("C", "m", LOWER, (endless,)))
+    assert refused.value.fault is Fault.VALUE_UNSENDABLE
 
 
 def test_wolp_17_elements_are_limited_and_the_limit_itself_is_allowed():
