@@ -44,6 +44,7 @@ from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
 
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.trust import TrustStore
+    from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["MAX_CARRIED", "Batches", "DecodeOptions", "Decoder"]
 
@@ -74,9 +75,12 @@ class DecodeOptions(msgspec.Struct, frozen=True):
 class Decoder:
     """Takes blocks, those of one connection in order; gives rows."""
 
-    def __init__(self, options: DecodeOptions, keys: TrustStore | None = None, memory: Memory | None = None) -> None:
+    def __init__(
+        self, options: DecodeOptions, keys: TrustStore | None = None, memory: Memory | None = None, keyring: Keyring | None = None
+    ) -> None:
         self._options = options
         self._keys = keys
+        self._keyring = keyring
         self.memory = memory or Memory()
         """What is remembered so far; whoever takes it out puts it into the decoder that goes on."""
         self._unwrapper = Unwrapper(self.memory.wrapped)
@@ -214,8 +218,9 @@ class Decoder:
         if not len(scanned):
             return
         self._books.spread(self._where, "message", protocol, speech.pieces, scanned[:, START], scanned[:, LENGTH])
-        made = reading.shape.columns(speech.data, scanned, parts, reading.limits, self._options.json_bodies, **more)
         extent = self._where.extent(speech.pieces, scanned[:, START], scanned[:, LENGTH])
+        more |= self._heard(reading, speech, scanned, runs, extent.ts)
+        made = reading.shape.columns(speech.data, scanned, parts, reading.limits, self._options.json_bodies, **more)
         agreed = self.memory.prologues if reading.has_prologue else {}
         links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in speech.flows]
         leading = rows.leading(self._where, extent, speech.flows, runs, links, made.sessions)
@@ -230,13 +235,22 @@ class Decoder:
         """What the columns of these rows depend on that their speaker said before them, perhaps in an earlier block."""
         if not hasattr(shape, "negotiated"):
             return {}
-        speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
-        who = {number: (speech.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
+        speakers, who = _speakers(speech, runs)
         agreed = self.memory.agreed
         known = {number: agreed[speaker] for number, speaker in who.items() if speaker in agreed}
         tongues = shape.negotiated(speech.data, scanned, speakers, known)
         agreed |= {who[number]: name for number, name in known.items()}
         return {"tongues": tongues.where(good)}
+
+    def _heard(self, reading: Reading, speech: Speech, scanned: Array, runs: Array, micros: Array) -> dict[str, Any]:
+        """What these rows carry that takes other texts of their speaker, or keys, to be read."""
+        if not hasattr(reading.shape, "overheard"):
+            return {}
+        speakers, who = _speakers(speech, runs)
+        ears = {number: self.memory.ears.pop(speaker) for number, speaker in who.items() if speaker in self.memory.ears}
+        found = reading.shape.overheard(speech.data, scanned, speakers, micros / 1e6, ears, reading.limits, self._keyring)
+        self.memory.ears |= {who[number]: ear for number, ear in ears.items() if not ear.is_idle}
+        return {"heard": found}
 
     def _spoil(self, flow: Flow, to_server: int, fault: Any, speech: Speech, start: int, length: int) -> None:
         """Bytes of a stream that are no message: accounted for, and kept."""
@@ -276,7 +290,13 @@ class Decoder:
                 yield number, ts, at
 
     def _let_go(self, limit: int) -> None:
-        """Do without what waits, longest first, until no more bytes wait than this."""
+        """Do without what waits, longest first, until no more bytes wait than this; pieces of messages are counted by themselves."""
+        heard = sum(ear.weight for ear in self.memory.ears.values())
+        for ear in self.memory.ears.values():
+            if heard <= limit:
+                break
+            heard -= ear.weight
+            ear.forget_pieces()
         waiting = self.memory.waiting
         for connection in list(self.memory.unsettled):
             if waiting <= limit:
@@ -291,6 +311,12 @@ class Decoder:
             if len(left.data):
                 waiting -= len(left.data)
                 self._listener(left.flow.protocol).let_go(speaker, self._reading(left.flow.protocol).room.Fault.MESSAGE_CUT)
+
+
+def _speakers(speech: Speech, runs: Array) -> tuple[Array, dict[int, Speaker]]:
+    """A number for who says each row, and whose number it is."""
+    speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
+    return speakers, {number: (speech.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
 
 
 def _is_stream(flow: Flow, reading: Reading) -> bool:

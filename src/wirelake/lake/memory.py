@@ -84,6 +84,8 @@ class Memory:
         """Connection -> what they agreed on."""
         self.agreed: dict[Speaker, str] = {}
         """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
+        self.ears: dict[Speaker, Any] = {}
+        """What was heard of each speaker that texts to come are read by, where a protocol has messages in pieces."""
         self.wrapped: dict[Speaker, Any] = {}
         """How far each speaker's wrapping is, where there may be one; None: there is none."""
         self.seen: dict[tuple[bytes, bytes], None] = {}
@@ -156,7 +158,7 @@ class Memory:
 
     def forget(self) -> None:
         """Keep what is remembered within limits."""
-        remembered: list[dict[Any, Any]] = [self.prologues, self.agreed, self.wrapped, self.seen]
+        remembered: list[dict[Any, Any]] = [self.prologues, self.agreed, self.ears, self.wrapped, self.seen]
         for one in remembered:
             if len(one) > MAX_REMEMBERED:
                 for key in list(one)[: len(one) // 2]:

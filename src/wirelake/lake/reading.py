@@ -26,7 +26,8 @@ ROWS: Final = 65_536
 
 def remembers(protocol: str) -> bool:
     """Whether how a message of a protocol is read depends on what was said before it on its connection."""
-    return hasattr(protocols.room(protocol), "Prologue") or hasattr(protocols.columns(protocol), "negotiated")
+    shape = protocols.columns(protocol)
+    return hasattr(protocols.room(protocol), "Prologue") or hasattr(shape, "negotiated") or hasattr(shape, "overheard")
 
 
 @cache

@@ -11,7 +11,7 @@ from wirelake.errors import UsageError
 
 __all__ = ["ROOMS", "columns", "finder", "named", "ports", "room", "sniff", "spelling"]
 
-ROOMS: Final = ("emp", "event_mesh", "relink", "yamp")
+ROOMS: Final = ("emp", "event_mesh", "relink", "yamp", "wolpertinger")
 """The protocols that can be spoken and read. A name is that of a module and of a table; people may write it with hyphens."""
 
 

@@ -84,8 +84,10 @@ def described_value(value: Value) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, bool | str | int):
+    if isinstance(value, bool | str):
         return value
+    if isinstance(value, int):
+        return int(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else {math.inf: "INF", -math.inf: "-INF"}.get(value, "NaN")
     if isinstance(value, DateTime):

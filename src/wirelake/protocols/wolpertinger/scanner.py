@@ -29,6 +29,7 @@ __all__ = [
     "ODD_BLANKS",
     "ODD_CASE",
     "ODD_CODE",
+    "ODD_LATE",
     "ODD_PAYLOAD",
     "PART_COLUMNS",
     "PAYLOAD",
@@ -70,6 +71,8 @@ ODD_PAYLOAD: Final = 8
 """WOLP-4: a result with a payload."""
 ODD_CODE: Final = 16
 """WOLP-4: a result whose code nobody knows."""
+ODD_LATE: Final = 32
+"""WOLP-9: a fragment of a message that was refused; never set by the scanner, which knows one text at a time."""
 
 LF: Final = 10
 COLON: Final = 58

@@ -1,0 +1,1 @@
+"""Wolpertinger over history."""
