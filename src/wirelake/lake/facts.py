@@ -54,7 +54,7 @@ def _said(messages: DataFrame) -> DataFrame:
         sql.count_if(kind == "keepalive").alias("keepalives"),
         sql.min("ts").alias("first_said"),
         sql.max("ts").alias("last_said"),
-        sql.max(sql.when(~is_parting, ts)).alias("last_word"),
+        sql.max(sql.when(~is_parting & (kind != "ack"), ts)).alias("last_word"),
         sql.min(sql.when(is_handshake & to_server, ts)).alias("client_greeted"),
         sql.min(sql.when(is_handshake & ~to_server, ts)).alias("server_greeted"),
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
-from wirelake.lake import courses, deliveries, delta, facts, pairing
+from wirelake.lake import calls, courses, deliveries, delta, facts, pairing
 from wirelake.lake.catalog import GOLD
 from wirelake.lake.catalog import table as table_named
 from wirelake.lake.delta import File
@@ -33,7 +33,7 @@ __all__ = ["refresh", "stale"]
 _BUILDERS: Final[dict[str, ModuleType]] = {module.TABLE.name: module for module in (exchanges, violations, sessions, security)}
 
 
-_STEPS: Final[dict[str, ModuleType]] = {"facts": facts, "courses": courses, "paired": pairing, "deliveries": deliveries}
+_STEPS: Final[dict[str, ModuleType]] = {"facts": facts, "courses": courses, "paired": pairing, "deliveries": deliveries, "calls": calls}
 """What several tables are built from, and no table itself."""
 
 

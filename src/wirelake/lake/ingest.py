@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from wirelake.protocols.event_mesh.trust import TrustStore
+    from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["IngestResult", "Progress", "ingest"]
 
@@ -109,11 +110,13 @@ def ingest(
     ports: Mapping[int, str] | None = None,
     late_seconds: float = LATE_SECONDS,
     keys: TrustStore | None = None,
+    keyring: Keyring | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
     """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
 
     `keys` are what packets are verified with; giving others later judges all of history anew. Without paths that is all that happens.
+    `keyring` opens what is encrypted in what is read now.
     `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
     """
     started = time.monotonic()
@@ -129,7 +132,7 @@ def ingest(
         plan = _plan(root, found)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         if plan.fresh:
-            batch, counts = _run(spark, root, plan, options or DecodeOptions(), dict(ports or protocols.ports()), keys, progress)
+            batch, counts = _run(spark, root, plan, options or DecodeOptions(), dict(ports or protocols.ports()), (keys, keyring), progress)
         total = len(gold.stale(root, keys))
         steps = iter(range(total))
         built = gold.refresh(
@@ -155,7 +158,7 @@ def _run(
     todo: _Plan,
     options: DecodeOptions,
     ports: dict[int, str],
-    keys: TrustStore | None,
+    keys: tuple[TrustStore | None, Keyring | None],
     progress: Callable[[Progress], None],
 ) -> tuple[int, dict[str, int]]:
     """One batch: begin, read, decode, write, publish, done. Gives its number and how many rows each table got."""
@@ -163,7 +166,7 @@ def _run(
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
     journal.begin(lake, batch, todo.fresh, todo.read)
-    spark.dataSource.register(writer.sink_with(keys))
+    spark.dataSource.register(writer.sink_with(*keys))
     context = spark.sparkContext
 
     def claims(cuts: list[planning.Cut]) -> list[Claim]:

@@ -33,6 +33,7 @@ from wirelake.lake.parquet import Sheet, Sheets
 from wirelake.lake.recovery import publish
 from wirelake.lake.tables import ledger
 from wirelake.protocols.event_mesh.trust import TrustStore
+from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["FORMAT", "TableSink", "TableWriter", "Written", "sink_with"]
 
@@ -53,17 +54,24 @@ class TableWriter(DataSourceArrowWriter):
     """Decodes and writes in tasks, publishes on the driver."""
 
     def __init__(
-        self, lake: Path, batch: int, options: DecodeOptions, keys: TrustStore | None = None, ports: dict[int, str] | None = None
+        self,
+        lake: Path,
+        batch: int,
+        options: DecodeOptions,
+        keys: TrustStore | None = None,
+        ports: dict[int, str] | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
         self._lake = lake
         self._batch = batch
         self._options = options
         self._ports = ports or {}
         self._keys = keys
+        self._keyring = keyring
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task: blocks to files that no table counts yet."""
-        decoder = Decoder(self._options, self._keys)
+        decoder = Decoder(self._options, self._keys, keyring=self._keyring)
         sheets = Sheets(self._lake, SILVER, self._batch)
         assembly = Assembly(self._ports, protocols.sniff)
         try:
@@ -115,6 +123,7 @@ class TableSink(DataSource):
     """`df.write.format("wirelake.tables")`; options `lake` (folder), `batch` (number), `decode` (`DecodeOptions`) and `ports` as JSON."""
 
     keys: TrustStore | None = None
+    keyring: Keyring | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -127,13 +136,14 @@ class TableSink(DataSource):
             raise LakeError("silver tables only grow: write with mode append")
         options = msgspec.json.decode(self.options["decode"], type=DecodeOptions)
         ports = msgspec.json.decode(self.options["ports"], type=dict[int, str])
-        return TableWriter(Path(self.options["lake"]), int(self.options["batch"]), options, self.keys, ports)
+        return TableWriter(Path(self.options["lake"]), int(self.options["batch"]), options, self.keys, ports, self.keyring)
 
 
-def sink_with(trusted: TrustStore | None) -> type[TableSink]:
+def sink_with(trusted: TrustStore | None, opening: Keyring | None = None) -> type[TableSink]:
     """The sink for an ingest with these keys. They travel inside the class: options are shown in plans and logs, and secrets are not."""
 
     class KeyedSink(TableSink):
         keys = trusted
+        keyring = opening
 
     return KeyedSink

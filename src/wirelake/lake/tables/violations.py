@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from wirelake.lake.audit import FINDING, conversation, forbidden
-from wirelake.lake.rulebook import ROOMS, rules
+from wirelake.lake.rulebook import INFORMAL, ROOMS, rules
 from wirelake.lake.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ TABLE: Final = Table(
             column("clause", pa.string(), "The clause or ruling that was broken."),
             column("severity", pa.string(), "`error`, if a session ends on it, or `tolerated`."),
             column("text", pa.string(), "The rule as one plain sentence."),
-            column("ended_session", pa.bool_(), "Whether nothing but a parting was said after it, and the session ended."),
+            column("ended_session", pa.bool_(), "Whether nothing but a parting, or confirmations, came after it, and the session ended."),
             column("source", pa.string(), "The file the bytes came from."),
             column("offset", pa.int64(), "Where in the source the message, the bytes or the event begins."),
             column("length", pa.int64(), "Bytes in the source from the first to the last byte; 0 for an event."),
@@ -84,11 +84,13 @@ def build(
         certain.append(room.by_fields(own))
         by_absence.append(forbidden(said, courses.where(is_its_own), conversation(room.conversation)))
         by_absence += room.guards(said, paired.where(is_its_own), sessions)
+        if room.by_history is not None:
+            by_absence += room.by_history(own, paired.where(is_its_own), sessions)
 
     def together(findings: list[DataFrame], needs_whole: bool) -> DataFrame:
         return reduce(lambda left, right: left.unionByName(right), findings).withColumn("needs_whole", sql.lit(needs_whole))
 
-    has_ended = sql.col("closed").isNotNull() | sql.col("parting").isNotNull()
+    has_ended = sql.col("closed").isNotNull() | (sql.col("parting").isNotNull() & ~sql.col("protocol").isin(*INFORMAL))
     ends = facts.select("session_id", "is_whole", "last_word", has_ended.alias("ended"))
     book = sql.from_json(sql.lit(msgspec.json.encode(rules()).decode()), "map<string,struct<clause:string,severity:string,text:string>>")
     is_last = sql.coalesce(sql.col("ts") >= sql.col("last_word"), sql.lit(True))

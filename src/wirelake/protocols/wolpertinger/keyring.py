@@ -7,7 +7,7 @@ passed over. Nothing says which key is whose: the right one is found by trying, 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
@@ -34,6 +34,9 @@ class Keyring:
 
     def __init__(self, keys: Iterable[Keys] = ()) -> None:
         self._keys = {blake2b(one.key + one.iv, digest_size=8).digest(): one for one in keys}
+
+    def __iter__(self) -> Iterator[Keys]:
+        return iter(self._keys.values())
 
     def __len__(self) -> int:
         return len(self._keys)
