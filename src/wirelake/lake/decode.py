@@ -37,7 +37,8 @@ from wirelake.lake.catalog import TABLES
 from wirelake.lake.memory import Memory, Speaker
 from wirelake.lake.prologues import Opened, Prologues
 from wirelake.lake.reading import Reading
-from wirelake.lake.streams import Listener, Speech, said
+from wirelake.lake.stanzas import Stanzas, Taken
+from wirelake.lake.streams import GAP, Listener, Speech, said
 from wirelake.lake.tables import connections, ledger, messages, quarantine
 from wirelake.lake.unwrapping import Unwrapper
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
@@ -84,6 +85,7 @@ class Decoder:
         self.memory = memory or Memory()
         """What is remembered so far; whoever takes it out puts it into the decoder that goes on."""
         self._unwrapper = Unwrapper(self.memory.wrapped)
+        self._stanzas = Stanzas(self.memory.stanzas)
         self._prologues = Prologues(self.memory)
         self._readings: dict[str, Reading] = {}
         self._listeners: dict[str, Listener] = {}
@@ -118,6 +120,7 @@ class Decoder:
         for protocol in {one.flow.protocol for one in self.memory.directions.values()}:
             mine = [speaker for speaker, one in self.memory.directions.items() if one.flow.protocol == protocol]
             self._listener(protocol).end(mine, self._reading(protocol).room.Fault.MESSAGE_CUT)
+        self._leave_stanzas(0)
         return self.rest()
 
     # Inside.
@@ -174,7 +177,11 @@ class Decoder:
 
     def _hear(self, reading: Reading, block: Block, data: Array, runs: Array) -> None:
         """What was said on streams, taken out of what they travel in."""
-        if "websocket" in getattr(reading.room, "WRAPPINGS", ()):
+        if "xmpp" in reading.wrappings:
+            taken = self._stanzas.take(data, runs, block.pieces, block.flows, reading.is_text)
+            self._take(reading, taken)
+            runs = taken.rest
+        if "websocket" in reading.wrappings:
             found = self._unwrapper.unwrap(data, runs, block.flows)
             wrapping = found.wrapping[:, 0], found.wrapping[:, 1]
             self._books.spread(self._where, HEADERS, "websocket", block.pieces, *wrapping, counted=False)
@@ -184,6 +191,23 @@ class Decoder:
             opened, heard = self._prologues.hear(reading, heard)
             self._open(reading, opened)
         self._listener(reading.protocol).hear(heard, self._unwrapper.why)
+
+    def _take(self, reading: Reading, taken: Taken) -> None:
+        """Texts that were the bodies of messages, and an account of what they travelled in."""
+        for category, reason, pieces, spans in taken.accounts:
+            places = np.array(spans, np.int64)
+            self._books.spread(self._where, category, reason, pieces, places[:, 0], places[:, 1], counted=False)
+        noted: list[rows.Noted] = []
+        for one in taken.begun:
+            by = "client" if one.to_server else "server"
+            noted += [(one.flow, one.ts, one.place, what, by, "") for what in ("seen", *(["opened"] if one.is_whole else []))]
+            if not one.is_whole:  # so that nobody judges it by what was not said
+                gap = (reading.protocol, GAP.name, GAP.clause, GAP.text, b"", one.place, 0)
+                self._add(quarantine.TABLE.name, rows.quarantined(self._where, one.flow, one.to_server, one.ts, *gap))
+        if noted:
+            self._add(connections.TABLE.name, rows.connected(self._where, noted))
+        if taken.speech is not None:
+            self._walk(reading, taken.speech, reading.limits.for_text())
 
     def _open(self, reading: Reading, opened: list[Opened]) -> None:
         """Connections that can be read from now on."""
@@ -311,6 +335,17 @@ class Decoder:
             if len(left.data):
                 waiting -= len(left.data)
                 self._listener(left.flow.protocol).let_go(speaker, self._reading(left.flow.protocol).room.Fault.MESSAGE_CUT)
+        self._leave_stanzas(limit)
+
+    def _leave_stanzas(self, limit: int) -> None:
+        """Do without stanzas that are not finished, until no more bytes wait than this."""
+        waiting = self.memory.waiting
+        for speaker, one in self.memory.stanzas.items():
+            if waiting <= limit:
+                return
+            if one is not None and len(one.data):
+                waiting -= len(one.data)
+                self._take(self._reading(one.flow.protocol), self._stanzas.end(speaker))
 
 
 def _speakers(speech: Speech, runs: Array) -> tuple[Array, dict[int, Speaker]]:

@@ -15,6 +15,7 @@ import msgspec
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, SHARED, START, kernel, walker
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, TextKind
+from wirelake.protocols.xmpp import inside
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -38,6 +39,7 @@ __all__ = [
     "ROW_COLUMNS",
     "Limits",
     "find",
+    "is_text",
     "scan",
     "sniff",
     "walk",
@@ -392,5 +394,10 @@ _BEGINNING: Final = re.compile(
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a stream that begins like this is wolpertinger in lines: its first line begins with a pair of metadata (WOLP-1, WOLP-11)."""
+    """Whether a stream that begins like this is wolpertinger: a pair of metadata begins its first line, or a message's body (WOLP-11)."""
+    return is_text(data) or inside(data, is_text)
+
+
+def is_text(data: bytes) -> bool:
+    """Whether this begins with a pair of metadata that nobody else writes (WOLP-1)."""
     return _BEGINNING.match(data) is not None
