@@ -11,13 +11,16 @@ from tests.lake.mesh import STORY
 from tests.lake.mesh import record as record_mesh
 from tests.lake.relink_talk import STORY as RELINK_STORY
 from tests.lake.relink_talk import record as record_relink
+from tests.lake.wolpertinger_talk import record as record_wolpertinger
 from tests.lake.yamp_talk import record as record_yamp
 from tests.protocols.event_mesh.receiving import store
+from tests.protocols.wolpertinger.pair import KEYS
 
 from wirelake.capture.recording import Connection, Recorder
 from wirelake.lake.spark import BRISK, session
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Ping, Pong, RequestResponse
 from wirelake.protocols.emp.wire import encode
+from wirelake.protocols.wolpertinger.keyring import Keyring
 
 START_NS = 1_700_000_000 * 10**9
 
@@ -196,8 +199,9 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     record_mesh(folder / "mesh.pcapng", STORY)
     record_relink(folder / "relink.pcapng", RELINK_STORY)
     record_yamp(folder / "yamp.pcapng")
+    record_wolpertinger(folder / "wolpertinger.pcapng")
     (folder / "noise.pcap").write_bytes(b"not a capture at all" * 10)
-    ingest(spark, folder / "lake", [folder], keys=store())
+    ingest(spark, folder / "lake", [folder], keys=store(), keyring=Keyring([KEYS]))
     return folder / "lake"
 
 

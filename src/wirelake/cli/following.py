@@ -19,6 +19,7 @@ from wirelake.cli.terminal import say
 if TYPE_CHECKING:
     from wirelake.lake.follow import FollowResult
     from wirelake.protocols.event_mesh.trust import TrustStore
+    from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["run_follow"]
 
@@ -84,6 +85,7 @@ def run_follow(
     options: object = None,
     late: float | None = None,
     keys: TrustStore | None = None,
+    keyring: Keyring | None = None,
 ) -> FollowResult:
     """Start Spark and follow a folder, with progress on the terminal."""
     from wirelake.lake import java, spark  # noqa: PLC0415 - nothing but Spark work starts Spark
@@ -113,6 +115,7 @@ def run_follow(
             ports=ports,
             late_seconds=late,
             keys=keys,
+            keyring=keyring,
             stop=stop,
             tell=lambda portion, now: ticker.portion(portion.sources, portion.bytes, portion.messages, portion.newest, now),
             building=building,

@@ -13,14 +13,15 @@ from wirelake import protocols
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import settings_of, spark_flags, spark_settings
 from wirelake.cli.following import run_follow
+from wirelake.cli.keyfiles import keys_in
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
-from wirelake.peers import trust_file
 
 if TYPE_CHECKING:
     from wirelake.lake.ingest import IngestResult
     from wirelake.protocols.event_mesh.trust import TrustStore
+    from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["ingest", "run_ingest"]
 
@@ -30,7 +31,12 @@ __all__ = ["ingest", "run_ingest"]
 @click.argument("paths", nargs=-1)
 @click.option("--port", "port", multiple=True, help="A port and what is spoken there, as emp=6000; give it more than once.")
 @click.option(
-    "--keys", "keys", type=click.Path(path_type=Path), help="Verify packets with this file of keys (see `wirelake keys`), old ones too."
+    "--keys",
+    "keys",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Keys: a trust file that packets are verified with, old ones too (see `wirelake keys`), or a log of wolpertinger's session keys"
+    " that new texts are decrypted with; give it more than once.",
 )
 @spark_flags
 @click.option(
@@ -76,7 +82,7 @@ def ingest(
     lake: Path,
     paths: tuple[str, ...],
     port: tuple[str, ...],
-    keys: Path | None,
+    keys: tuple[Path, ...],
     master: str | None,
     conf: tuple[str, ...],
     settings: tuple[str, ...],
@@ -91,9 +97,10 @@ def ingest(
     PATHS  Captures: files, folders (searched for .pcap, .pcapng, .cap, packed or not) or patterns;
            here, or elsewhere if fsspec reaches it (s3://…).
 
-    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone. With
-    --keys all packets in the lake are judged anew, and PATHS may be left out. With --follow there are no PATHS: files of that folder are
-    read as they grow, come and go.
+    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone. With a
+    trust file for --keys all packets in the lake are judged anew, and PATHS may be left out. A log of session keys has lines of
+    `wolpertinger KEY IV`, in hex; it opens what is read now, not what the lake has already. With --follow there are no PATHS: files of
+    that folder are read as they grow, come and go.
     """
     said = [name for name in how if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if folder is None and said:
@@ -102,15 +109,22 @@ def ingest(
         raise UsageError("either captures to read or a folder to --follow")
     if folder is not None and not folder.is_dir():
         raise UsageError(f"--follow {folder}: there is no such folder")
-    if folder is None and not paths and keys is None:
+    store, keyring = keys_in(keys)
+    if folder is None and not paths and store is None:
         raise UsageError("name captures to read, or a folder to --follow, or keys to verify with")
-    store = None if keys is None else trust_file.load(keys)
     try:
         from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
     options = DecodeOptions(_limits(settings))
-    told = {"conf": spark_settings(conf), "ports": _ports(port), "options": options, "late": late, "keys": store}
+    told = {
+        "conf": spark_settings(conf),
+        "ports": _ports(port),
+        "options": options,
+        "late": late,
+        "keys": store,
+        "keyring": keyring,
+    }
     if folder is not None:
         run_follow(lake, folder, how, master=master, **told)  # type: ignore[arg-type]  # the same names
         return ExitCode.OK
@@ -129,6 +143,7 @@ def run_ingest(
     options: object = None,
     late: float | None = None,
     keys: TrustStore | None = None,
+    keyring: Keyring | None = None,
 ) -> IngestResult:
     """Start Spark and ingest, with progress on the terminal."""
     from wirelake.lake import java, spark  # noqa: PLC0415 - nothing but Spark work starts Spark
@@ -147,7 +162,17 @@ def run_ingest(
             progress.step(step.text)  # type: ignore[attr-defined]  # lake.ingest.Progress, not imported for its type alone
             progress.at(step.done, step.total)  # type: ignore[attr-defined]
 
-        return ingest_into(session, lake, paths, options, ports=ports, late_seconds=late, keys=keys, progress=follow)  # type: ignore[arg-type]  # DecodeOptions or None
+        return ingest_into(
+            session,
+            lake,
+            paths,
+            options,  # type: ignore[arg-type]  # DecodeOptions or None
+            ports=ports,
+            late_seconds=late,
+            keys=keys,
+            keyring=keyring,
+            progress=follow,
+        )
 
 
 def tell(result: IngestResult, lake: Path) -> None:

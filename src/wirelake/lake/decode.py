@@ -37,13 +37,15 @@ from wirelake.lake.catalog import TABLES
 from wirelake.lake.memory import Memory, Speaker
 from wirelake.lake.prologues import Opened, Prologues
 from wirelake.lake.reading import Reading
-from wirelake.lake.streams import Listener, Speech, said
+from wirelake.lake.stanzas import Stanzas, Taken
+from wirelake.lake.streams import GAP, Listener, Speech, said
 from wirelake.lake.tables import connections, ledger, messages, quarantine
 from wirelake.lake.unwrapping import Unwrapper
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
 
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.trust import TrustStore
+    from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["MAX_CARRIED", "Batches", "DecodeOptions", "Decoder"]
 
@@ -74,12 +76,16 @@ class DecodeOptions(msgspec.Struct, frozen=True):
 class Decoder:
     """Takes blocks, those of one connection in order; gives rows."""
 
-    def __init__(self, options: DecodeOptions, keys: TrustStore | None = None, memory: Memory | None = None) -> None:
+    def __init__(
+        self, options: DecodeOptions, keys: TrustStore | None = None, memory: Memory | None = None, keyring: Keyring | None = None
+    ) -> None:
         self._options = options
         self._keys = keys
+        self._keyring = keyring
         self.memory = memory or Memory()
         """What is remembered so far; whoever takes it out puts it into the decoder that goes on."""
         self._unwrapper = Unwrapper(self.memory.wrapped)
+        self._stanzas = Stanzas(self.memory.stanzas)
         self._prologues = Prologues(self.memory)
         self._readings: dict[str, Reading] = {}
         self._listeners: dict[str, Listener] = {}
@@ -114,6 +120,7 @@ class Decoder:
         for protocol in {one.flow.protocol for one in self.memory.directions.values()}:
             mine = [speaker for speaker, one in self.memory.directions.items() if one.flow.protocol == protocol]
             self._listener(protocol).end(mine, self._reading(protocol).room.Fault.MESSAGE_CUT)
+        self._leave_stanzas(0)
         return self.rest()
 
     # Inside.
@@ -170,7 +177,11 @@ class Decoder:
 
     def _hear(self, reading: Reading, block: Block, data: Array, runs: Array) -> None:
         """What was said on streams, taken out of what they travel in."""
-        if "websocket" in getattr(reading.room, "WRAPPINGS", ()):
+        if "xmpp" in reading.wrappings:
+            taken = self._stanzas.take(data, runs, block.pieces, block.flows, reading.is_text)
+            self._take(reading, taken)
+            runs = taken.rest
+        if "websocket" in reading.wrappings:
             found = self._unwrapper.unwrap(data, runs, block.flows)
             wrapping = found.wrapping[:, 0], found.wrapping[:, 1]
             self._books.spread(self._where, HEADERS, "websocket", block.pieces, *wrapping, counted=False)
@@ -180,6 +191,23 @@ class Decoder:
             opened, heard = self._prologues.hear(reading, heard)
             self._open(reading, opened)
         self._listener(reading.protocol).hear(heard, self._unwrapper.why)
+
+    def _take(self, reading: Reading, taken: Taken) -> None:
+        """Texts that were the bodies of messages, and an account of what they travelled in."""
+        for category, reason, pieces, spans in taken.accounts:
+            places = np.array(spans, np.int64)
+            self._books.spread(self._where, category, reason, pieces, places[:, 0], places[:, 1], counted=False)
+        noted: list[rows.Noted] = []
+        for one in taken.begun:
+            by = "client" if one.to_server else "server"
+            noted += [(one.flow, one.ts, one.place, what, by, "") for what in ("seen", *(["opened"] if one.is_whole else []))]
+            if not one.is_whole:  # so that nobody judges it by what was not said
+                gap = (reading.protocol, GAP.name, GAP.clause, GAP.text, b"", one.place, 0)
+                self._add(quarantine.TABLE.name, rows.quarantined(self._where, one.flow, one.to_server, one.ts, *gap))
+        if noted:
+            self._add(connections.TABLE.name, rows.connected(self._where, noted))
+        if taken.speech is not None:
+            self._walk(reading, taken.speech, reading.limits.for_text())
 
     def _open(self, reading: Reading, opened: list[Opened]) -> None:
         """Connections that can be read from now on."""
@@ -214,8 +242,9 @@ class Decoder:
         if not len(scanned):
             return
         self._books.spread(self._where, "message", protocol, speech.pieces, scanned[:, START], scanned[:, LENGTH])
-        made = reading.shape.columns(speech.data, scanned, parts, reading.limits, self._options.json_bodies, **more)
         extent = self._where.extent(speech.pieces, scanned[:, START], scanned[:, LENGTH])
+        more |= self._heard(reading, speech, scanned, runs, extent.ts)
+        made = reading.shape.columns(speech.data, scanned, parts, reading.limits, self._options.json_bodies, **more)
         agreed = self.memory.prologues if reading.has_prologue else {}
         links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in speech.flows]
         leading = rows.leading(self._where, extent, speech.flows, runs, links, made.sessions)
@@ -230,13 +259,22 @@ class Decoder:
         """What the columns of these rows depend on that their speaker said before them, perhaps in an earlier block."""
         if not hasattr(shape, "negotiated"):
             return {}
-        speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
-        who = {number: (speech.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
+        speakers, who = _speakers(speech, runs)
         agreed = self.memory.agreed
         known = {number: agreed[speaker] for number, speaker in who.items() if speaker in agreed}
         tongues = shape.negotiated(speech.data, scanned, speakers, known)
         agreed |= {who[number]: name for number, name in known.items()}
         return {"tongues": tongues.where(good)}
+
+    def _heard(self, reading: Reading, speech: Speech, scanned: Array, runs: Array, micros: Array) -> dict[str, Any]:
+        """What these rows carry that takes other texts of their speaker, or keys, to be read."""
+        if not hasattr(reading.shape, "overheard"):
+            return {}
+        speakers, who = _speakers(speech, runs)
+        ears = {number: self.memory.ears.pop(speaker) for number, speaker in who.items() if speaker in self.memory.ears}
+        found = reading.shape.overheard(speech.data, scanned, speakers, micros / 1e6, ears, reading.limits, self._keyring)
+        self.memory.ears |= {who[number]: ear for number, ear in ears.items() if not ear.is_idle}
+        return {"heard": found}
 
     def _spoil(self, flow: Flow, to_server: int, fault: Any, speech: Speech, start: int, length: int) -> None:
         """Bytes of a stream that are no message: accounted for, and kept."""
@@ -278,7 +316,13 @@ class Decoder:
                 yield number, ts, at
 
     def _let_go(self, limit: int) -> None:
-        """Do without what waits, longest first, until no more bytes wait than this."""
+        """Do without what waits, longest first, until no more bytes wait than this; pieces of messages are counted by themselves."""
+        heard = sum(ear.weight for ear in self.memory.ears.values())
+        for ear in self.memory.ears.values():
+            if heard <= limit:
+                break
+            heard -= ear.weight
+            ear.forget_pieces()
         waiting = self.memory.waiting
         for connection in list(self.memory.unsettled):
             if waiting <= limit:
@@ -293,6 +337,23 @@ class Decoder:
             if len(left.data):
                 waiting -= len(left.data)
                 self._listener(left.flow.protocol).let_go(speaker, self._reading(left.flow.protocol).room.Fault.MESSAGE_CUT)
+        self._leave_stanzas(limit)
+
+    def _leave_stanzas(self, limit: int) -> None:
+        """Do without stanzas that are not finished, until no more bytes wait than this."""
+        waiting = self.memory.waiting
+        for speaker, one in self.memory.stanzas.items():
+            if waiting <= limit:
+                return
+            if one is not None and len(one.data):
+                waiting -= len(one.data)
+                self._take(self._reading(one.flow.protocol), self._stanzas.end(speaker))
+
+
+def _speakers(speech: Speech, runs: Array) -> tuple[Array, dict[int, Speaker]]:
+    """A number for who says each row, and whose number it is."""
+    speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
+    return speakers, {number: (speech.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
 
 
 def _is_stream(flow: Flow, reading: Reading) -> bool:

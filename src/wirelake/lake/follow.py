@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from wirelake.protocols.event_mesh.trust import TrustStore
+    from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["CONF", "FollowOptions", "FollowResult", "follow"]
 
@@ -100,10 +101,11 @@ class _Run:
         decode: DecodeOptions,
         ports: dict[int, str],
         keys: TrustStore | None,
+        keyring: Keyring | None,
         tell: Callable[[Portion, float], None],
     ) -> None:
         self._spark, self.lake, self._folder, self._options = spark, lake, folder, options
-        self._decode, self._ports, self._keys, self._tell = decode, ports, keys, tell
+        self._decode, self._ports, self._keys, self._keyring, self._tell = decode, ports, keys, keyring, tell
         self._scratch = Path(tempfile.mkdtemp(prefix="wirelake-follow-"))
         self._at = journal.following(lake) or Following(Offset(), max(1, spark.sparkContext.defaultParallelism))
         self._began = self._at.offset.settled
@@ -145,7 +147,8 @@ class _Run:
             # Spark wrote down the offset before it handed over what leads to it: a version, its own notes, then one line for each source.
             told = (self._checkpoint / "offsets" / str(number)).read_text().splitlines()[-1]
             end = msgspec.json.decode(told, type=Offset)
-            found = read_portion(shipments, self.lake, self._batch + 1, self._at, end, self._decode, self._ports, self._keys)
+            secrets = (self._keys, self._keyring)
+            found = read_portion(shipments, self.lake, self._batch + 1, self._at, end, self._decode, self._ports, *secrets)
             if found is None:
                 self._at = msgspec.structs.replace(self._at, offset=end)
                 return
@@ -155,7 +158,7 @@ class _Run:
             self.result.bytes += portion.bytes
             self.result.messages += portion.messages
             self.result.quarantined += portion.quarantined
-            snapshot.publish(self._lake, SILVER)
+            snapshot.publish(self.lake, SILVER)
             self._tell(portion, time.time())
 
     def write_down(self, run: running.Run) -> None:
@@ -188,6 +191,7 @@ def follow(
     ports: Mapping[int, str] | None = None,
     late_seconds: float | None = None,
     keys: TrustStore | None = None,
+    keyring: Keyring | None = None,
     stop: threading.Event | None = None,
     tell: Callable[[Portion, float], None] = lambda _portion, _now: None,
     building: Callable[[str], None] = lambda _: None,
@@ -207,7 +211,7 @@ def follow(
         prepare(root)
         resumed = recover(root)
         snapshot.publish(root, SILVER)
-        run = _Run(spark, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, tell)
+        run = _Run(spark, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, tell)
         run.result.resumed = resumed
         golden = _Gold(spark, root, keys, chosen.gold_every)
         try:

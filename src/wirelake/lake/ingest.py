@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from wirelake.protocols.event_mesh.trust import TrustStore
+    from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["IngestResult", "Progress", "ingest", "plainly"]
 
@@ -110,12 +111,14 @@ def ingest(
     ports: Mapping[int, str] | None = None,
     late_seconds: float | None = None,
     keys: TrustStore | None = None,
+    keyring: Keyring | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
     """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
 
     `keys` are what packets are verified with; giving others later judges all of history anew. Without paths that is all that happens.
     `late_seconds` says after what time an answer is late, when the lake is made; later it can but say the same.
+    `keyring` opens what is encrypted in what is read now.
     `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
     """
     started = time.monotonic()
@@ -137,7 +140,8 @@ def ingest(
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         if plan.fresh:
             with run.stage("decode"):
-                batch, counts = _run(spark, root, plan, options or DecodeOptions(), dict(ports or protocols.ports()), keys, progress)
+                ports_of = dict(ports or protocols.ports())
+                batch, counts = _run(spark, root, plan, options or DecodeOptions(), ports_of, (keys, keyring), progress)
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
         total = len(gold.stale(root, keys))
@@ -169,7 +173,7 @@ def _run(
     todo: _Plan,
     options: DecodeOptions,
     ports: dict[int, str],
-    keys: TrustStore | None,
+    keys: tuple[TrustStore | None, Keyring | None],
     progress: Callable[[Progress], None],
 ) -> tuple[int, dict[str, int]]:
     """One batch: begin, read, decode, write, publish, done. Gives its number and how many rows each table got."""
@@ -177,7 +181,7 @@ def _run(
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in SILVER)
     begun = journal.begin(lake, batch, todo.fresh, todo.read, uuid.uuid4().hex)
-    spark.dataSource.register(writer.sink_with(keys))
+    spark.dataSource.register(writer.sink_with(*keys))
     context = None if is_connect(spark) else spark.sparkContext
 
     def claims(cuts: list[planning.Cut]) -> list[Claim]:

@@ -84,8 +84,12 @@ class Memory:
         """Connection -> what they agreed on."""
         self.agreed: dict[Speaker, str] = {}
         """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
+        self.ears: dict[Speaker, Any] = {}
+        """What was heard of each speaker that texts to come are read by, where a protocol has messages in pieces."""
         self.wrapped: dict[Speaker, Any] = {}
         """How far each speaker's wrapping is, where there may be one; None: there is none."""
+        self.stanzas: dict[Speaker, Any] = {}
+        """How far each speaker's stream of stanzas is, where there may be one; None: there is none."""
         self.seen: dict[tuple[bytes, bytes], None] = {}
         """(connection, source) that have been noted."""
 
@@ -156,11 +160,12 @@ class Memory:
 
     def forget(self) -> None:
         """Keep what is remembered within limits."""
-        remembered: list[dict[Any, Any]] = [self.prologues, self.agreed, self.wrapped, self.seen]
+        remembered: list[dict[Any, Any]] = [self.prologues, self.agreed, self.ears, self.wrapped, self.seen, self.stanzas]
         for one in remembered:
             if len(one) > MAX_REMEMBERED:
                 for key in list(one)[: len(one) // 2]:
-                    del one[key]
+                    if one is not self.stanzas or not (one[key] and len(one[key].data)):  # what waits is still to be accounted for
+                        del one[key]
 
     def take(self) -> bytes:
         """All of it as bytes."""
@@ -175,7 +180,8 @@ class Memory:
         return memory
 
     def _waiting(self) -> list[Direction | Said]:
-        return [*self.directions.values(), *(one for said in self.unsettled.values() for one in said)]
+        inside = (one for one in self.stanzas.values() if one is not None)
+        return [*self.directions.values(), *(one for said in self.unsettled.values() for one in said), *inside]
 
 
 def _moved(pieces: Array, numbers: Array) -> Array:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from wirelake.protocols.event_mesh.trust import TrustStore
+    from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["Portion", "read_portion"]
 
@@ -82,11 +83,12 @@ class _Task:
         options: DecodeOptions,
         ports: dict[int, str],
         keys: TrustStore | None,
+        keyring: Keyring | None,
         memories: dict[str, str],
         settles: bool,
     ) -> None:
         self._lake, self._batch, self._options, self._ports = lake, batch, options, ports
-        self._keys, self._memories, self._settles = keys, memories, settles
+        self._keys, self._keyring, self._memories, self._settles = keys, keyring, memories, settles
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One task: it tells what it made in one row."""
@@ -106,7 +108,7 @@ class _Task:
 
     def _decode(self, bucket: int, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Done:
         assembly, memory = self._put_back(bucket)
-        decoder = Decoder(self._options, self._keys, memory)
+        decoder = Decoder(self._options, self._keys, memory, self._keyring)
         sheets = Sheets(self._lake, SILVER, self._batch)
         newest = 0
 
@@ -173,6 +175,7 @@ def read_portion(
     options: DecodeOptions,
     ports: dict[int, str],
     keys: TrustStore | None = None,
+    keyring: Keyring | None = None,
 ) -> tuple[Portion, Following] | None:
     """Decode what lies between where following is and an offset, and publish it; None if there is nothing between them."""
     works = portions(before.offset, end)
@@ -182,7 +185,7 @@ def read_portion(
     sources = {work.source.id: work.source for work in works}
     journal.begin(lake, batch, list(sources.values()), {work.source.id: work.spans[-1].at for work in works})
     try:
-        task = _Task(lake, batch, options, ports, keys, before.memories, settles)
+        task = _Task(lake, batch, options, ports, keys, keyring, before.memories, settles)
         dealt = shipments.repartitionById(before.buckets, shipments["bucket"]).sortWithinPartitions("rank", "place")
         told = [msgspec.msgpack.decode(row["told"], type=Done) for row in dealt.mapInArrow(task, "told binary").collect()]
         after = _publish(lake, batch, before, end, works, told)

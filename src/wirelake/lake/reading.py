@@ -26,7 +26,8 @@ ROWS: Final = 65_536
 
 def remembers(protocol: str) -> bool:
     """Whether how a message of a protocol is read depends on what was said before it on its connection."""
-    return hasattr(protocols.room(protocol), "Prologue") or hasattr(protocols.columns(protocol), "negotiated")
+    shape = protocols.columns(protocol)
+    return hasattr(protocols.room(protocol), "Prologue") or hasattr(shape, "negotiated") or hasattr(shape, "overheard")
 
 
 @cache
@@ -45,6 +46,10 @@ class Reading:
         self.limits = limits
         self.has_prologue = hasattr(self.room, "Prologue")
         """Whether the peers of a connection agree first on how it is to be read."""
+        self.wrappings: tuple[str, ...] = getattr(self.room, "WRAPPINGS", ())
+        """What its streams may travel in."""
+        self.is_text: Callable[[bytes], bool] = getattr(self.room, "is_text", self.room.sniff)
+        """Whether a message that something else carries is one of this protocol's."""
         self.given: tuple[int, ...] = limits.for_scan()
         """What the scanner is given where nothing was agreed on."""
         self._rows = np.zeros(ROWS * self.shape.ROW_COLUMNS, np.int64)

@@ -14,6 +14,7 @@ from wirelake.errors import FaultLike
 from wirelake.lake.rules import emp as emp_rules
 from wirelake.lake.rules import event_mesh as event_mesh_rules
 from wirelake.lake.rules import relink as relink_rules
+from wirelake.lake.rules import wolpertinger as wolpertinger_rules
 from wirelake.lake.rules import yamp as yamp_rules
 from wirelake.protocols.emp import conversation as emp_conversation
 from wirelake.protocols.emp.faults import Fault as EmpFault
@@ -21,13 +22,15 @@ from wirelake.protocols.event_mesh import conversation as event_mesh_conversatio
 from wirelake.protocols.event_mesh.faults import Fault as EventMeshFault
 from wirelake.protocols.relink import conversation as relink_conversation
 from wirelake.protocols.relink.faults import Fault as RelinkFault
+from wirelake.protocols.wolpertinger import conversation as wolpertinger_conversation
+from wirelake.protocols.wolpertinger.faults import Fault as WolpertingerFault
 from wirelake.protocols.yamp import conversation as yamp_conversation
 from wirelake.protocols.yamp.faults import Fault as YampFault
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "Room", "rules"]
+__all__ = ["INFORMAL", "LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "Room", "rules"]
 
 
 class Judged(FaultLike, Protocol):
@@ -54,6 +57,10 @@ class Room(NamedTuple):
     """What a session is, if it is not a connection: NODE or LINK."""
     silence: float | None = None
     """Seconds without a word after which a session counts as silent; None where only a connection's end tells."""
+    by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
+    """The room's table, paired, facts -> findings as `guards` has them, that take the room's own columns."""
+    has_ceremony: bool = True
+    """Whether sessions begin with a greeting and end with an error; else an error is a message like others, and life goes on."""
 
 
 NODE: Final = "node"
@@ -74,11 +81,23 @@ ROOMS: Final = {
     ),
     "relink": Room(relink_conversation, RelinkFault, relink_rules.by_fields, relink_rules.guards, relink_rules.greetings, LINK),
     "yamp": Room(yamp_conversation, YampFault, yamp_rules.by_fields, yamp_rules.guards, yamp_rules.greetings),
+    "wolpertinger": Room(
+        wolpertinger_conversation,
+        WolpertingerFault,
+        wolpertinger_rules.by_fields,
+        wolpertinger_rules.guards,
+        wolpertinger_rules.greetings,
+        by_history=wolpertinger_rules.by_history,
+        has_ceremony=False,
+    ),
 }
 """Protocol, which is also the name of its table -> its room."""
 
 SESSION_IS: Final = {name: room.session for name, room in ROOMS.items()}
 """Protocol -> what its sessions are; None: connections."""
+
+INFORMAL: Final = tuple(name for name, room in ROOMS.items() if not room.has_ceremony)
+"""Protocols whose sessions neither greet nor part."""
 
 SILENCE: Final = {name: room.silence for name, room in ROOMS.items() if room.silence is not None}
 """Protocol -> seconds without a word after which a session of it is silent."""

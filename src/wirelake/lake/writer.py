@@ -33,6 +33,7 @@ from wirelake.lake.parquet import Sheet, Sheets
 from wirelake.lake.recovery import publish
 from wirelake.lake.tables import ledger
 from wirelake.protocols.event_mesh.trust import TrustStore
+from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["FORMAT", "TableSink", "TableWriter", "Written", "sink_with"]
 
@@ -60,6 +61,7 @@ class TableWriter(DataSourceArrowWriter):
         keys: TrustStore | None = None,
         ports: dict[int, str] | None = None,
         attempt: str = "",
+        keyring: Keyring | None = None,
     ) -> None:
         self._lake = lake
         self._batch = batch
@@ -67,10 +69,11 @@ class TableWriter(DataSourceArrowWriter):
         self._options = options
         self._ports = ports or {}
         self._keys = keys
+        self._keyring = keyring
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task: blocks to files that no table counts yet."""
-        decoder = Decoder(self._options, self._keys)
+        decoder = Decoder(self._options, self._keys, keyring=self._keyring)
         sheets = Sheets(self._lake, SILVER, self._batch)
         assembly = Assembly(self._ports, protocols.sniff)
         try:
@@ -133,6 +136,7 @@ class TableSink(DataSource):
     """`df.write.format("wirelake.tables")`; options `lake`, `batch` and its `attempt`, `decode` (`DecodeOptions`) and `ports` as JSON."""
 
     keys: TrustStore | None = None
+    keyring: Keyring | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -145,13 +149,15 @@ class TableSink(DataSource):
             raise LakeError("silver tables only grow: write with mode append")
         options = msgspec.json.decode(self.options["decode"], type=DecodeOptions)
         ports = msgspec.json.decode(self.options["ports"], type=dict[int, str])
-        return TableWriter(Path(self.options["lake"]), int(self.options["batch"]), options, self.keys, ports, self.options["attempt"])
+        place, batch = Path(self.options["lake"]), int(self.options["batch"])
+        return TableWriter(place, batch, options, self.keys, ports, self.options["attempt"], self.keyring)
 
 
-def sink_with(trusted: TrustStore | None) -> type[TableSink]:
+def sink_with(trusted: TrustStore | None, opening: Keyring | None = None) -> type[TableSink]:
     """The sink for an ingest with these keys. They travel inside the class: options are shown in plans and logs, and secrets are not."""
 
     class KeyedSink(TableSink):
         keys = trusted
+        keyring = opening
 
     return KeyedSink

@@ -277,6 +277,19 @@ def test_wolp_16_an_error_is_never_answered_however_broken(document):
     assert rejected(document).answer is None
 
 
+def test_wolp_16_only_elements_of_the_protocol_tell_what_is_answered():
+    foreign = call().replace("<CallId>", '<CallId xmlns="urn:x">').replace("<ComponentName>", '<ComponentName xmlns="urn:x">')
+    assert rejected(foreign).answer == Error("", 301)
+    assert rejected(call("text").replace("Core", "C<b/>ore").replace(ID, f"<b/>{ID}")).answer == Error("", 301)
+    assert rejected(call("text").replace(CALL_ID, f"<CallId>{'0' * 8}{ID[8:]}</CallId>{CALL_ID}")).call_id == "0" * 8 + LOWER[8:]
+
+
+def test_wolp_16_a_long_name_is_not_echoed_whole():
+    for document in (call("text"), call()[:-1]):
+        for length, echoed in ((256, 256), (257, 256 if document.endswith(">") else 0)):
+            assert len(rejected(document.replace("Core", "x" * length)).component) == echoed
+
+
 def test_wolp_16_what_can_be_answered_can_be_sent():
     for document in [*CALLS_OF_ANOTHER_SHAPE, call().replace("Core", "x" * 5000)[:-1], call("t").replace("Core", "<![CDATA[<&]]>")]:
         answer = rejected(document).answer

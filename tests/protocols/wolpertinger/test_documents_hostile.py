@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.wolpertinger.papers import COMPONENT, ID, LOWER, call, held, rejected, response
 
+from wirelake.errors import LocalProtocolError
 from wirelake.protocols.wolpertinger.calls import Call, Error
 from wirelake.protocols.wolpertinger.documents import DocumentLimits, Rejected, decode, encode
 from wirelake.protocols.wolpertinger.faults import Fault
@@ -111,6 +112,15 @@ def test_wolp_17_depth_is_limited_and_the_limit_itself_is_allowed():
     assert isinstance(decode(nested(3).encode(), DocumentLimits(max_depth=3)), Call)
 
 
+def test_a_limit_of_depth_beyond_what_python_allows_ends_in_a_refusal_and_not_in_a_crash():
+    assert rejected(nested(20_000), limits=DocumentLimits(max_depth=1 << 20)).fault is Fault.DOCUMENT_OVER_LIMIT
+    endless: list = []
+    endless.append(endless)
+    with pytest.raises(LocalProtocolError) as refused:
+        encode(Call("C", "m", LOWER, (endless,)))
+    assert refused.value.fault is Fault.VALUE_UNSENDABLE
+
+
 def test_wolp_17_elements_are_limited_and_the_limit_itself_is_allowed():
     for told in (held("string", ""), held("string", "") + "<!-- -->"):
         assert isinstance(decode(call(told).encode(), DocumentLimits(max_elements=6)), Call)
@@ -121,13 +131,13 @@ def test_wolp_17_elements_are_limited_and_the_limit_itself_is_allowed():
 
 
 def test_wolp_17_size_is_limited_and_the_limit_itself_is_allowed():
-    document = call(held("string", "x")).encode()
-    filled = document.replace(b">x<", b">" + b"x" * (MEBIBYTE - len(document) + 1) + b"<")
-    assert len(filled) == MEBIBYTE
-    assert isinstance(decode(filled), Call)
-    told = rejected(filled.replace(b">xx", b">xxx"))
-    assert told.fault is Fault.DOCUMENT_OVER_LIMIT
-    assert told.answer == Error("Core", 301, LOWER)
+    for document in (call(held("string", "x")).encode(), call(held("string", "x")).encode() + b"<!-- for the parser -->"):
+        filled = document.replace(b">x<", b">" + b"x" * (MEBIBYTE - len(document) + 1) + b"<")
+        assert len(filled) == MEBIBYTE
+        assert isinstance(decode(filled), Call)
+        told = rejected(filled.replace(b">xx", b">xxx"))
+        assert told.fault is Fault.DOCUMENT_OVER_LIMIT
+        assert told.answer == Error("Core", 301, LOWER)
 
 
 HUGE = {

@@ -5,10 +5,12 @@ It refuses to know protocols: `kind` and `correlation_id` say what belongs toget
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from wirelake.lake import calls as calls_of
 from wirelake.lake.pairing import OPENS, REPEATS
 from wirelake.lake.schema import SESSION, TIME, Table, column
 
@@ -20,7 +22,7 @@ __all__ = ["INPUTS", "LATE_SECONDS", "TABLE", "build"]
 LATE_SECONDS: Final = 30.0
 """An answer that takes longer than this is late, unless the lake was told otherwise when it was made."""
 
-INPUTS: Final = ("paired", "deliveries")
+INPUTS: Final = ("paired", "deliveries", "calls")
 
 TABLE: Final = Table(
     "exchanges",
@@ -37,7 +39,11 @@ TABLE: Final = Table(
             column("requested", TIME, "When the request was seen."),
             column("answered", TIME, "When the response was seen; null if there was none."),
             column("latency_us", pa.int64(), "Microseconds from request to response; null if there was none."),
-            column("status", pa.string(), "`answered`, `late` (answered, but not in time) or `unanswered`."),
+            column(
+                "status",
+                pa.string(),
+                "`answered`, `late` (answered, but not in time), `confirmed` (delivered, all that a void method says) or `unanswered`.",
+            ),
             column(
                 "late",
                 pa.bool_(),
@@ -48,32 +54,40 @@ TABLE: Final = Table(
             column("progress", pa.int32(), "How many reports of progress came before the response; null if there was none."),
             column("cancelled", pa.bool_(), "Whether the requester took it back before it was answered."),
             column("attempts", pa.int32(), "How often it was sent: more than once after a link was resumed."),
-            column("outcome", pa.string(), "What came of a message on a channel: `consumed`, `committed`, `uncommitted`, `rolled back`."),
+            column(
+                "outcome",
+                pa.string(),
+                "What came of a message on a channel: `consumed`, `committed`, `uncommitted`, `rolled back`; of a call of wolpertinger:"
+                " `returned`, `failed` (a RemoteError), `confirmed` (a result, and no more), `refused` (a result that is not success).",
+            ),
         ]
     ),
     "One row per request, and per message on a channel.",
 )
 
 
-def build(paired: DataFrame, deliveries: DataFrame | None = None, *, late_seconds: float = LATE_SECONDS) -> DataFrame:
+def build(
+    paired: DataFrame, deliveries: DataFrame | None = None, calls: DataFrame | None = None, *, late_seconds: float = LATE_SECONDS
+) -> DataFrame:
     """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    requests = paired.where(sql.col("place").isin(OPENS, REPEATS)).select(
+    requests = paired.where(sql.col("place").isin(OPENS, REPEATS) & (sql.col("protocol") != calls_of.PROTOCOL)).select(
         *("session_id", "protocol", "requested_by", "correlation_id", "subject"),
         sql.struct("ts", "message_id", "size").alias("sent"),
         *("answer", "progress", "cancelled"),
         sql.lit(1).alias("attempts"),
         sql.lit(None).cast("string").alias("outcome"),
     )
-    together = requests
-    if deliveries is not None:
-        same = {name: sql.struct(*(f"{name}.{part}" for part in ("ts", "message_id", "size"))) for name in ("sent", "answer")}
-        together = requests.unionByName(deliveries.withColumn("progress", sql.lit(None).cast("int")).withColumns(same))
+    told = [one.withColumn("progress", sql.lit(None).cast("int")) for one in (deliveries, calls) if one is not None]
+    parts = [
+        one.withColumns({name: sql.struct(*(f"{name}.{part}" for part in ("ts", "message_id", "size"))) for name in ("sent", "answer")})
+        for one in (requests, *told)
+    ]
     answered = sql.col("answer.ts")
     latency = sql.unix_micros(answered) - sql.unix_micros("sent.ts")
     is_late = sql.coalesce(latency > sql.lit(int(late_seconds * 1_000_000)), sql.lit(False))
-    return together.select(
+    return reduce(lambda one, other: one.unionByName(other), parts).select(
         "session_id",
         "protocol",
         "requested_by",
@@ -84,7 +98,11 @@ def build(paired: DataFrame, deliveries: DataFrame | None = None, *, late_second
         sql.col("sent.ts").alias("requested"),
         answered.alias("answered"),
         latency.alias("latency_us"),
-        sql.when(answered.isNull(), "unanswered").when(is_late, "late").otherwise("answered").alias("status"),
+        sql.when(sql.col("outcome") == calls_of.CONFIRMED, calls_of.CONFIRMED)
+        .when(answered.isNull(), "unanswered")
+        .when(is_late, "late")
+        .otherwise("answered")
+        .alias("status"),
         is_late.alias("late"),
         sql.col("sent.size").alias("request_size"),
         sql.col("answer.size").alias("response_size"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from wirelake.lake.rulebook import NODE, ROOMS, SESSION_IS
+from wirelake.lake.rulebook import INFORMAL, NODE, ROOMS, SESSION_IS
 from wirelake.lake.schema import TIME, Table, column
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ TABLE: Final = Table(
             column("ended", TIME, "When it was last seen; null if it did not end."),
             column("duration_us", pa.int64(), "Microseconds from `opened` to when it was last seen."),
             column(
-                "handshake", pa.string(), "`complete`; `refused`, if it ended with a parting or a version nobody speaks; else `incomplete`."
+                "handshake",
+                pa.string(),
+                "`complete`; `refused`, if it ended with a parting or a version nobody speaks; else `incomplete`. Null without greetings.",
             ),
             column("client_version", pa.int16(), "The version the client offered; null if it said none."),
             column("server_version", pa.int16(), "The version the server offered; null if it said none."),
@@ -47,7 +49,7 @@ TABLE: Final = Table(
             column("bytes_to_server", pa.int64(), "Bytes of the messages the client sent."),
             column("bytes_to_client", pa.int64(), "Bytes of the messages the server sent."),
             column("requests", pa.int64(), "Requests made by either side."),
-            column("answered", pa.int64(), "Requests that were answered, late ones included."),
+            column("answered", pa.int64(), "Requests that were answered, late ones included, or at least confirmed."),
             column("connections", pa.int64(), "Connections it was seen on."),
             column("keepalives", pa.int64(), "Pings, pongs and heartbeats."),
             column("silences", pa.int64(), "How often it said nothing for longer than its protocol allows; null where none tells."),
@@ -78,6 +80,9 @@ def build(facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **rooms
     has_greeted = (greeted[0] & greeted[1]) | (is_node & (greeted[0] | greeted[1]))
     is_complete = has_greeted & sql.coalesce("accepted", sql.lit(False))
     has_parted, has_reset, has_closed = (sql.col(name).isNotNull() for name in ("parting", "reset", "closed"))
+    # Where life goes on after an error, it was the end only if it was the last word.
+    is_informal = sql.col("protocol").isin(*INFORMAL)
+    has_parted = has_parted & ~(is_informal & (~has_closed | sql.coalesce(sql.col("last_word") > sql.col("parting.ts"), sql.lit(False))))
     ended_how = (
         sql.when(sql.col("is_silent"), "silence")
         .when(is_node, "open")
@@ -91,7 +96,10 @@ def build(facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **rooms
         "opened": opened,
         "ended": sql.when(ended_how != "open", last),
         "duration_us": sql.unix_micros(last) - sql.unix_micros(opened),
-        "handshake": sql.when(is_complete, "complete").when(has_greeted | has_parted, "refused").otherwise("incomplete"),
+        "handshake": sql.when(is_informal, None)
+        .when(is_complete, "complete")
+        .when(has_greeted | has_parted, "refused")
+        .otherwise("incomplete"),
         "ended_how": ended_how,
         "ended_by": sql.when(~is_node, sql.nullif(ended_by, sql.lit(""))),
         **{name: sql.coalesce(name, sql.lit(0)) for name in ("requests", "answered", "violations")},

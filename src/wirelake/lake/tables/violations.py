@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from wirelake.lake.audit import FINDING, conversation, forbidden, together
-from wirelake.lake.rulebook import ROOMS, rules
+from wirelake.lake.rulebook import INFORMAL, ROOMS, rules
 from wirelake.lake.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ TABLE: Final = Table(
             column("clause", pa.string(), "The clause or ruling that was broken."),
             column("severity", pa.string(), "`error`, if a session ends on it, or `tolerated`."),
             column("text", pa.string(), "The rule as one plain sentence."),
-            column("ended_session", pa.bool_(), "Whether nothing but a parting was said after it, and the session ended."),
+            column("ended_session", pa.bool_(), "Whether nothing but a parting, or confirmations, came after it, and the session ended."),
             column("source", pa.string(), "The file the bytes came from."),
             column("offset", pa.int64(), "Where in the source the message, the bytes or the event begins."),
             column("length", pa.int64(), "Bytes in the source from the first to the last byte; 0 for an event."),
@@ -82,11 +82,14 @@ def build(
     for protocol, own in rooms.items():
         room, is_its_own = ROOMS[protocol], sql.col("protocol") == protocol
         certain.append(room.by_fields(own))
-        by_absence += room.guards(messages.where(is_its_own), paired.where(is_its_own), facts.where(is_its_own))
+        asked, sessions = paired.where(is_its_own), facts.where(is_its_own)
+        by_absence += room.guards(messages.where(is_its_own), asked, sessions)
+        if room.by_history is not None:
+            by_absence += room.by_history(own, asked, sessions)
 
     found = [one.select(*FINDING, sql.lit(False).alias("needs_whole")) for one in certain]
     found += [one.select(*FINDING, sql.lit(True).alias("needs_whole")) for one in by_absence]
-    has_ended = sql.col("closed").isNotNull() | sql.col("parting").isNotNull()
+    has_ended = sql.col("closed").isNotNull() | (sql.col("parting").isNotNull() & ~sql.col("protocol").isin(*INFORMAL))
     ends = facts.select("session_id", "is_whole", "last_word", has_ended.alias("ended"))
     book = sql.from_json(sql.lit(msgspec.json.encode(rules()).decode()), "map<string,struct<clause:string,severity:string,text:string>>")
     said = sql.try_element_at(book, sql.concat_ws("/", "protocol", "rule"))

@@ -46,7 +46,7 @@ TABLE: Final = Table(
             column("errors", pa.int64(), "How many of them report an error, or break a rule by themselves."),
             column("first_seen", TIME, "When the first was seen."),
             column("last_seen", TIME, "When the last was seen."),
-            column("last_word", TIME, "When the last was seen that is no parting."),
+            column("last_word", TIME, "When the last was seen that is neither a parting nor an acknowledgement."),
             column("greeted", TIME, "When the first was seen that is a handshake."),
             column("parting", _PARTING, "The first that is a parting: when, which and how; null if there was none."),
             column("client_address", pa.string(), "Of what happened to the connection: its ends."),
@@ -86,7 +86,7 @@ def _said(messages: DataFrame) -> DataFrame:
         sql.count_if(sql.col("status") != "ok").alias("errors"),
         sql.min("ts").alias("first_seen"),
         sql.max("ts").alias("last_seen"),
-        sql.max(sql.when(~is_parting, ts)).alias("last_word"),
+        sql.max(sql.when(~is_parting & (kind != "ack"), ts)).alias("last_word"),
         sql.min(sql.when(kind == "handshake", ts)).alias("greeted"),
         sql.min(sql.when(is_parting, parting)).alias("parting"),
     )

@@ -2,16 +2,17 @@
 
 from wirelake.protocols.wolpertinger.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.messages import DEFAULT_PORT
+from wirelake.protocols.wolpertinger.messages import DEFAULT_PORT, WRAPPINGS
 from wirelake.protocols.wolpertinger.options import Limits, Method, Options
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.standing import Standing
-from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, scan, sniff, walk
+from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, is_text, scan, sniff, walk
 
 __all__ = [
     "DEFAULT_PORT",
     "INITIAL",
     "TRANSITIONS",
+    "WRAPPINGS",
     "Fault",
     "Limits",
     "Method",
@@ -23,6 +24,7 @@ __all__ = [
     "buffer",
     "decode",
     "encode",
+    "is_text",
     "refusal",
     "scan",
     "sniff",

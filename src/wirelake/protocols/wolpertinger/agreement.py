@@ -106,12 +106,12 @@ def read_blob(blob: bytes) -> PublicKey:
     except ValueError:
         raise RemoteProtocolError(Fault.KEY_INVALID, f"unknown kind of key {blob[:4]!r}") from None
     size = int.from_bytes(blob[4:_HEADER], "little")
-    if size != curve.size or len(blob) != _HEADER + 2 * size:
-        raise RemoteProtocolError(Fault.KEY_INVALID, f"{len(blob)} bytes with coordinates of {size} are no key on {curve.name}")
+    if size != curve.size:
+        raise RemoteProtocolError(Fault.KEY_INVALID, f"coordinates of {size} bytes on {curve.name}")
     try:
         return PublicKey.from_encoded_point(_CURVES[curve], b"\x04" + blob[_HEADER:])
     except (ValueError, UnsupportedAlgorithm):
-        raise RemoteProtocolError(Fault.KEY_INVALID, f"not a point of {curve.name}") from None
+        raise RemoteProtocolError(Fault.KEY_INVALID, f"{len(blob) - _HEADER} bytes that are no point of {curve.name}") from None
 
 
 def session_key(own: PrivateKey, peers: PublicKey) -> bytes:

@@ -1,12 +1,15 @@
 """What texts of wolpertinger look like as table rows: every field of both layers by its name, and the vocabulary all protocols share.
 
-It refuses to know files, sessions and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. Payloads are opened one
-by one, where that takes no key and no other text; what the lake opened or joined itself, it says.
+The text that completes a message carries what the message says; the other fragments of it carry their piece. `overheard` finds out what
+takes other texts or keys to be read, and remembers what that needs from block to block.
+
+It refuses to know files, sessions and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import binascii
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -18,11 +21,13 @@ from wirelake.protocols.arrow import Array, Columns, binary, field, integers, na
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH
 from wirelake.protocols.wolpertinger import documents
 from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name
-from wirelake.protocols.wolpertinger.conversation import CORE, Fragment, ResetNotice, utterance
+from wirelake.protocols.wolpertinger.conversation import CORE, Encrypted, Fragment, ResetNotice, utterance
 from wirelake.protocols.wolpertinger.documents import Rejected
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
-from wirelake.protocols.wolpertinger.messages import Encryption, ResultCode, TextKind
-from wirelake.protocols.wolpertinger.notation import described_document
+from wirelake.protocols.wolpertinger.keyring import Keyring
+from wirelake.protocols.wolpertinger.messages import Encryption, Envelope, ResultCode, TextKind
+from wirelake.protocols.wolpertinger.notation import described_value
+from wirelake.protocols.wolpertinger.overhearing import Ear, Heard
 from wirelake.protocols.wolpertinger.scanner import (
     ENCRYPTION,
     FRAGMENT_COUNT,
@@ -30,6 +35,7 @@ from wirelake.protocols.wolpertinger.scanner import (
     GZIP,
     MESSAGE_ID,
     ODD_BLANKS,
+    ODD_LATE,
     ODDITIES,
     PART_COLUMNS,
     PAYLOAD,
@@ -38,9 +44,10 @@ from wirelake.protocols.wolpertinger.scanner import (
     ROW_COLUMNS,
     Limits,
 )
-from wirelake.protocols.wolpertinger.wire import BLANKS, opened
+from wirelake.protocols.wolpertinger.values import Int32, Int64, UInt64, Value
+from wirelake.protocols.wolpertinger.wire import BLANKS, message, opened
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "readable"]
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "overheard", "readable"]
 
 _VALUE: Final = pa.struct(
     [
@@ -53,15 +60,21 @@ SCHEMA: Final = pa.schema(
     [
         field("size", pa.int64(), "WOLP-11: bytes of the text, its line feed counted"),
         field("type", pa.string(), "Transmission layer: message, fragment (of a message) or result"),
-        field("message_id", pa.int64(), "message_id: of this message, or of the one that is confirmed (WOLP-3)"),
+        field("text_id", pa.int64(), "message_id: of this message, or of the one that is confirmed (WOLP-3)"),
         field("result_code", pa.int64(), "result: 0 is success; codes above 5 have no meaning (WOLP-4)"),
         field("result_name", pa.string(), "result: the name of the code"),
         field("gzip", pa.int64(), "gzip: bytes of the compressed payload"),
         field("encryption", pa.string(), "encryption: aes, or unknown; null in clear"),
+        field("decrypted", pa.bool_(), "Whether keys opened the message that ends with this text; null in clear"),
         field("fragment_index", pa.int64(), "fragment_index: which piece of a message this is, the first is 0"),
         field("fragment_count", pa.int64(), "fragment_count: how many pieces there are"),
         field("payload", pa.binary(), "Payload: base64 as it came (WOLP-6)"),
-        field("root", pa.string(), "Message layer: RemoteMethodCall, RemoteMethodResponse or RemoteError; null if nobody here can read it"),
+        field(
+            "root",
+            pa.string(),
+            "Message layer: RemoteMethodCall, RemoteMethodResponse or RemoteError; null if nobody here can read it, and of a"
+            " fragment that does not complete its message",
+        ),
         field("component", pa.string(), "ComponentName"),
         field("method", pa.string(), "MethodName"),
         field("call_id", pa.string(), "CallId, in lower case (WOLP-14)"),
@@ -74,7 +87,8 @@ SCHEMA: Final = pa.schema(
             "oddities",
             pa.int32(),
             "Bits for what is tolerated: 1 a key not in lower case (WOLP-2), 2 `secure` for `encryption` (WOLP-5), 4 blanks in a payload"
-            " (WOLP-6), 8 a result with a payload, 16 a result whose code nobody knows (WOLP-4)",
+            " (WOLP-6), 8 a result with a payload, 16 a result whose code nobody knows (WOLP-4), 32 a fragment of a message that was"
+            " refused (WOLP-9)",
         ),
     ]
 )
@@ -85,13 +99,34 @@ _TYPES: Final = {kind.value: kind.name.lower() for kind in TextKind}
 _RESULTS: Final = {code.value: code.name.lower() for code in ResultCode}
 _ENCRYPTIONS: Final = {Encryption.AES.value: "aes", Encryption.SECURE_AES.value: "aes", Encryption.UNKNOWN.value: "unknown"}
 _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
+_READ: Final = [KIND, PAYLOAD, PAYLOAD_LENGTH, GZIP, ENCRYPTION, FRAGMENT_COUNT]
+_NOTHING: Final = Heard()
 
-Said = Call | Response | Error | Rejected
+Said = Call | Response | Error
 
 
 def readable(rows: Array) -> Array:
     """Which rows are texts, whatever else is wrong with them."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
+
+
+def overheard(
+    data: Array, rows: Array, speakers: Array, seconds: Array, ears: dict[int, Ear], limits: Limits, keyring: Keyring | None
+) -> dict[int, Heard]:
+    """What readable rows carry that take other texts, or keys, to be read; by the number of the row, and given to `columns`.
+
+    `ears` has what was heard before of each of the `speakers`, and is kept up to date.
+    """
+    is_piece = (rows[:, KIND] == TextKind.FRAGMENT) & (rows[:, FRAGMENT_COUNT] != 1)
+    found = {}
+    for index in np.flatnonzero(is_piece | ((rows[:, ENCRYPTION] != 0) & (rows[:, KIND] != TextKind.RESULT))).tolist():
+        row = rows[index].tolist()
+        begin, end = row[PAYLOAD], row[PAYLOAD] + row[PAYLOAD_LENGTH]
+        row[PAYLOAD] = 0
+        said = cast(Envelope, message(data[begin:end].tobytes(), row))
+        ear = ears.setdefault(int(speakers[index]), Ear())
+        found[index] = ear.hear(said, float(seconds[index]), limits, keyring)
+    return found
 
 
 def columns(
@@ -100,129 +135,206 @@ def columns(
     parts: Array,  # noqa: ARG001 - as every room's
     limits: Limits,
     json_bodies: bool = True,
-    payloads: Mapping[int, bytes] | None = None,
+    heard: Mapping[int, Heard] | None = None,
 ) -> Columns:
-    """The texts of readable rows; `payloads` has what rows carry that take keys, or other texts, to be opened, by the number of the row."""
-    read = _Reading(data, rows, limits, payloads or {})
-    kind = rows[:, KIND]
+    """The texts of readable rows; `heard` is what `overheard` found out about them."""
+    read = _Reading(data, rows, limits, heard or {})
+    kind, encryption = rows[:, KIND], rows[:, ENCRYPTION]
     is_result = kind == TextKind.RESULT
     fault = names(read.faults, FAULTS)
-    said = read.said
-    calls = [one if isinstance(one, Call) else None for one in said]
-    errors = [one if isinstance(one, Error) else None for one in said]
-    told = [None if isinstance(one, Rejected) else one for one in said]
-    shown = [None if one is None else described_document(one) for one in told]
-    call_id = pa.array([None if one is None else one.call_id for one in told], pa.string())
+    call_id = pa.array(read.call_ids, pa.string())
     own: dict[str, pa.Array] = {
         "size": integers(rows[:, LENGTH], pa.int64()),
         "type": names(kind, _TYPES),
-        "message_id": integers(rows[:, MESSAGE_ID], pa.int64()),
+        "text_id": integers(rows[:, MESSAGE_ID], pa.int64()),
         "result_code": integers(rows[:, RESULT], pa.int64(), is_result),
         "result_name": names(rows[:, RESULT], _RESULTS, is_result),
         "gzip": integers(rows[:, GZIP], pa.int64(), rows[:, GZIP] >= 0),
-        "encryption": names(rows[:, ENCRYPTION], _ENCRYPTIONS),
+        "encryption": names(encryption, _ENCRYPTIONS),
+        "decrypted": pa.array(read.decrypted, pa.bool_(), mask=(encryption == 0) | is_result),
         "fragment_index": integers(rows[:, FRAGMENT_INDEX], pa.int64(), rows[:, FRAGMENT_INDEX] >= 0),
         "fragment_count": integers(rows[:, FRAGMENT_COUNT], pa.int64(), rows[:, FRAGMENT_COUNT] >= 0),
         "payload": binary(data, rows[:, PAYLOAD], rows[:, PAYLOAD_LENGTH], ~is_result),
-        "root": pa.array([None if one is None else str(type(one).__struct_config__.tag) for one in told], pa.string()),
-        "component": pa.array([None if one is None else one.component for one in told], pa.string()),
-        "method": pa.array([None if one is None else one.method for one in calls], pa.string()),
+        "root": pa.array(read.roots, pa.string()),
+        "component": pa.array(read.components, pa.string()),
+        "method": pa.array(read.methods, pa.string()),
         "call_id": call_id,
-        "parameters": pa.array([_values(one) for one in shown], SCHEMA.field("parameters").type),
-        "value": pa.array([_value(one) for one in shown], _VALUE),
-        "error_code": pa.array([None if one is None else one.code for one in errors], pa.int64()),
-        "error_name": pa.array([None if one is None else error_name(one.code) for one in errors], pa.string()),
+        "parameters": read.parameters.lists(),
+        "value": read.values.singles(),
+        "error_code": pa.array(read.codes, pa.int64()),
+        "error_name": pa.array([None if code is None else error_name(code) for code in read.codes], pa.string()),
         "fault": fault,
-        "oddities": integers(rows[:, ODDITIES] | np.where(read.blanks, ODD_BLANKS, 0), pa.int32()),
+        "oddities": integers(rows[:, ODDITIES] | read.odd, pa.int32()),
     }
-    failed = np.array([one is not None for one in errors], bool) | (is_result & (rows[:, RESULT] != ResultCode.SUCCESS))
+    failed = np.array([code is not None for code in read.codes], bool) | (is_result & (rows[:, RESULT] != ResultCode.SUCCESS))
+    subjects = [None if method is None else f"{name}.{method}" for name, method in zip(read.components, read.methods, strict=True)]
     shared: dict[str, pa.Array] = {
         "kind": pa.array(read.kinds, pa.string()),
         "name": pa.array(read.names, pa.string()),
-        "subject": pa.array([None if one is None else f"{one.component}.{one.method}" for one in calls], pa.string()),
+        "subject": pa.array(subjects, pa.string()),
         "correlation_id": call_id,
         "status": names(np.where(read.faults != 0, 1, np.where(failed, 2, 0)), ("ok", "faulty", "error")),
         "fault": fault,
         "body": pa.array(read.bodies, pa.binary()),
-        "body_json": pa.array([None if one is None else _json(one) for one in shown], pa.string())
-        if json_bodies
-        else nulls(pa.string(), len(rows)),
+        "body_json": pa.array(read.json, pa.string()) if json_bodies else nulls(pa.string(), len(rows)),
         "verified": nulls(pa.bool_(), len(rows)),
     }
     return Columns(own, shared)
 
 
+def _text(value: str | None) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+_SHORT: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
+    str: ("string", _text),
+    bool: ("boolean", lambda value: "true" if value else "false"),
+    **{number: (number.__name__.lower(), int.__repr__) for number in (Int32, Int64, UInt64)},
+}
+"""Type of a value -> its data type, and what writes it as JSON: those that are most common, and as `described_value` has them."""
+
+
+class _Typed:
+    """Typed values of many rows, as Arrow wants them: one after the other, and how many there are when a row is over."""
+
+    def __init__(self) -> None:
+        self.types: list[str] = []
+        self.texts: list[str] = []
+        self._ends: list[int] = [0]
+        self._valid: list[bool] = []
+
+    def add(self, value: Value) -> str:
+        """One more value of this row; gives it as JSON."""
+        short = _SHORT.get(type(value))
+        if short is not None:
+            kind, text = short[0], short[1](value)
+        else:
+            described = described_value(value)
+            kind, text = described["type"], msgspec.json.encode(described["value"]).decode()
+        self.types.append(kind)
+        self.texts.append(text)
+        return f'{{"type":"{kind}","value":{text}}}'
+
+    def end(self, *, is_there: bool) -> None:
+        """No more values of this row."""
+        self._ends.append(len(self.types))
+        self._valid.append(is_there)
+
+    def lists(self) -> pa.Array:
+        """A list for each row, null where there is none."""
+        values = self._structs(self.types, self.texts)
+        ends = pa.array(self._ends, pa.int32(), mask=np.append(~np.array(self._valid, bool), False))
+        return pa.ListArray.from_arrays(ends, values, type=SCHEMA.field("parameters").type)
+
+    def singles(self) -> pa.Array:
+        """The one value of each row, or null."""
+        places = np.array(self._ends[:-1], np.int64)
+        taken = pa.array(places, mask=~np.array(self._valid, bool))
+        return self._structs(self.types, self.texts).take(taken)
+
+    @staticmethod
+    def _structs(types: list[str], texts: list[str]) -> pa.Array:
+        return pa.StructArray.from_arrays([pa.array(types, pa.string()), pa.array(texts, pa.string())], fields=list(_VALUE))
+
+
 class _Reading:
     """What the texts of a block carry, row by row."""
 
-    def __init__(self, data: Array, rows: Array, limits: Limits, payloads: Mapping[int, bytes]) -> None:
+    def __init__(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Heard]) -> None:
         count = len(rows)
         self.faults = rows[:, FAULT].copy()
-        self.blanks = np.zeros(count, bool)
+        self.odd = np.zeros(count, np.int64)
+        self.decrypted = np.zeros(count, bool)
         self.bodies: list[bytes | None] = [None] * count
-        self.said: list[Said | None] = [None] * count
         self.kinds: list[str] = ["ack"] * count
         self.names: list[str] = ["result"] * count
+        self.roots: list[str | None] = [None] * count
+        self.components: list[str | None] = [None] * count
+        self.methods: list[str | None] = [None] * count
+        self.call_ids: list[str | None] = [None] * count
+        self.codes: list[int | None] = [None] * count
+        self.json: list[str | None] = [None] * count
+        self.parameters, self.values = _Typed(), _Typed()
         view = data.data
-        chosen = np.flatnonzero(rows[:, KIND] != TextKind.RESULT)
-        for index, row in zip(chosen.tolist(), rows[chosen].tolist(), strict=True):
-            payload = bytes(view[row[PAYLOAD] : row[PAYLOAD] + row[PAYLOAD_LENGTH]])
-            self.blanks[index] = len(payload.translate(None, BLANKS)) < len(payload)
-            encryption = Encryption(row[ENCRYPTION])
-            is_piece = row[KIND] == TextKind.FRAGMENT and row[FRAGMENT_COUNT] != 1
-            if index in payloads:
-                self._read(index, payloads[index], encryption)
-            elif is_piece:
-                self.kinds[index], self.names[index] = "event", _tag(Fragment)
-            elif encryption is not Encryption.NONE:
-                self.kinds[index], self.names[index] = "event", _tag(utterance(None, True))
-            else:
-                try:
-                    self._read(index, opened(payload, None if row[GZIP] < 0 else row[GZIP], encryption, None, limits), encryption)
-                except DecodeError as reason:
-                    self.faults[index] = self.faults[index] or cast(Fault, reason.fault)
-                    self.kinds[index], self.names[index] = "event", _tag(utterance(None, False))
+        for index, (kind, at, length, gzip, encryption, pieces) in enumerate(rows[:, _READ].tolist()):
+            said = None
+            if kind != TextKind.RESULT:
+                payload = view[at : at + length]
+                is_piece = kind == TextKind.FRAGMENT and pieces != 1
+                if encryption or is_piece:
+                    found = heard.get(index, _NOTHING)
+                    self._look_for_blanks(index, bytes(payload))
+                else:
+                    found = self._opened(index, payload, gzip, limits)
+                said = self._take(index, found, is_encrypted=encryption != 0, is_piece=is_piece)
+            self.parameters.end(is_there=isinstance(said, Call))
+            self.values.end(is_there=isinstance(said, Response) and said.value is not None)
 
-    def _read(self, index: int, payload: bytes, encryption: Encryption) -> None:
-        said = documents.decode(payload)
-        self.bodies[index] = payload
-        self.said[index] = said
-        told = None if isinstance(said, Rejected) else said
+    def _look_for_blanks(self, index: int, payload: bytes) -> None:
+        if any(blank in payload for blank in BLANKS):
+            self.odd[index] |= ODD_BLANKS
+
+    def _opened(self, index: int, payload: memoryview, gzip: int, limits: Limits) -> Heard:
+        """WOLP-6, WOLP-7: what a whole message in clear carries."""
+        if gzip < 0:
+            try:
+                return Heard(binascii.a2b_base64(payload, strict_mode=True))
+            except binascii.Error:
+                pass  # blanks, perhaps
+        self._look_for_blanks(index, bytes(payload))
+        try:
+            return Heard(opened(bytes(payload), None if gzip < 0 else gzip, Encryption.NONE, None, limits))
+        except DecodeError as reason:
+            return Heard(fault=cast(Fault, reason.fault))
+
+    def _take(self, index: int, found: Heard, *, is_encrypted: bool, is_piece: bool) -> Said | None:
+        """What became of one text; gives the message that it ends, if that can be read."""
+        if found.fault is Fault.FRAGMENT_LATE:
+            self.odd[index] |= ODD_LATE
+        elif found.fault is not None:
+            self.faults[index] = self.faults[index] or found.fault
+        self.kinds[index] = "event"
+        if found.payload is None:
+            self.names[index] = _tag(Fragment if is_piece else Encrypted if is_encrypted else Envelope)
+            return None
+        said = documents.decode(found.payload)
+        self.bodies[index] = found.payload
+        self.decrypted[index] = is_encrypted
         if isinstance(said, Rejected):
             self.faults[index] = self.faults[index] or said.fault
-        what = utterance(told, encryption is not Encryption.NONE)
+            self.names[index] = _tag(utterance(None, is_encrypted))
+            return None
+        what = utterance(said, is_encrypted)
         self.names[index] = _tag(what)
-        self.kinds[index] = "control" if what is ResetNotice else _kind(told)
+        self.kinds[index] = "control" if what is ResetNotice else _kind(said)
+        self._tell(index, said)
+        return said
+
+    def _tell(self, index: int, said: Said) -> None:
+        """Layer 2: every element in its column, and all of them as the JSON that `notation` gives."""
+        root = self.roots[index] = _tag(type(said))
+        self.components[index] = said.component
+        self.call_ids[index] = said.call_id
+        name = _text(said.component)
+        if isinstance(said, Call):
+            self.methods[index] = said.method
+            inside = ",".join([self.parameters.add(value) for value in said.parameters])
+            rest = f'"method":{_text(said.method)},"call_id":"{said.call_id}","parameters":[{inside}]'
+        elif isinstance(said, Response):
+            rest = f'"call_id":"{said.call_id}","value":{"null" if said.value is None else self.values.add(said.value)}'
+        else:
+            self.codes[index] = said.code
+            call_id = "null" if said.call_id is None else f'"{said.call_id}"'
+            rest = f'"code":{said.code},"name":{_text(error_name(said.code))},"call_id":{call_id}'
+        self.json[index] = f'{{"root":"{root}","component":{name},{rest}}}'
 
 
 def _tag(what: type[msgspec.Struct]) -> str:
     return str(what.__struct_config__.tag)
 
 
-def _kind(said: Call | Response | Error | None) -> str:
+def _kind(said: Said) -> str:
     """What a message is in the vocabulary all protocols share."""
     if isinstance(said, Call):
         return "keepalive" if said.method == "Heartbeat" and said.component.lower() == CORE.lower() else "request"
-    if isinstance(said, Error) and said.call_id is None:
-        return "error"
-    return "event" if said is None else "response"
-
-
-def _values(shown: dict[str, Any] | None) -> list[dict[str, str]] | None:
-    """The parameters of a call."""
-    if shown is None or "parameters" not in shown:
-        return None
-    return [{"type": one["type"], "value": _json(one["value"])} for one in shown["parameters"]]
-
-
-def _value(shown: dict[str, Any] | None) -> dict[str, str] | None:
-    """The value of a response, if it has one."""
-    value = None if shown is None else shown.get("value")
-    return None if value is None else {"type": value["type"], "value": _json(value["value"])}
-
-
-def _json(value: Any) -> str:
-    return _ENCODER.encode(value).decode()
-
-
-_ENCODER: Final = msgspec.json.Encoder()
+    return "error" if isinstance(said, Error) and said.call_id is None else "response"

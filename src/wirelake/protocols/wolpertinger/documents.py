@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from wirelake.errors import RemoteProtocolError
+from wirelake.errors import LocalProtocolError, RemoteProtocolError
 from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Message, Response
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.reading import ROOTS, message
@@ -47,7 +47,10 @@ class Rejected(msgspec.Struct, frozen=True, tag="Rejected"):
 
 def encode(told: Message) -> bytes:
     """The bytes of a message; raises LocalProtocolError if it cannot be sent."""
-    return document(told).encode()
+    try:
+        return document(told).encode()
+    except RecursionError:
+        raise LocalProtocolError(Fault.VALUE_UNSENDABLE, "values inside each other without end") from None
 
 
 def decode(data: bytes, limits: DocumentLimits = DocumentLimits()) -> Message | Rejected:  # noqa: B008 a frozen value
@@ -63,6 +66,8 @@ def decode(data: bytes, limits: DocumentLimits = DocumentLimits()) -> Message | 
         return message(root)
     except RemoteProtocolError as reason:
         return _rejected(reason, data, root)
+    except RecursionError:  # only where `max_depth` allows more than Python does
+        return _rejected(RemoteProtocolError(Fault.DOCUMENT_OVER_LIMIT, "deeper than can be read here"), data, root)
 
 
 def _decoded(data: bytes) -> str:

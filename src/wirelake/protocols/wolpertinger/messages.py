@@ -16,6 +16,7 @@ __all__ = [
     "DEFAULT_PORT",
     "HIGHEST_ID",
     "HIGHEST_SENT_ID",
+    "WRAPPINGS",
     "Call",
     "Encryption",
     "Envelope",
@@ -31,6 +32,8 @@ __all__ = [
 
 DEFAULT_PORT: Final = None
 """WOLP-11: lines over a byte stream have none; an address names its port."""
+WRAPPINGS: Final = ("xmpp",)
+"""WOLP-11: streams that texts may be the bodies of messages in."""
 HIGHEST_ID: Final = 0xFFFFFFFF
 """WOLP-3: what is accepted as a message_id."""
 HIGHEST_SENT_ID: Final = 0x7FFFFFFF

@@ -15,6 +15,7 @@ import msgspec
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, SHARED, START, kernel, walker
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, TextKind
+from wirelake.protocols.xmpp import inside
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -29,6 +30,7 @@ __all__ = [
     "ODD_BLANKS",
     "ODD_CASE",
     "ODD_CODE",
+    "ODD_LATE",
     "ODD_PAYLOAD",
     "PART_COLUMNS",
     "PAYLOAD",
@@ -37,6 +39,7 @@ __all__ = [
     "ROW_COLUMNS",
     "Limits",
     "find",
+    "is_text",
     "scan",
     "sniff",
     "walk",
@@ -70,6 +73,8 @@ ODD_PAYLOAD: Final = 8
 """WOLP-4: a result with a payload."""
 ODD_CODE: Final = 16
 """WOLP-4: a result whose code nobody knows."""
+ODD_LATE: Final = 32
+"""WOLP-9: a fragment of a message that was refused; never set by the scanner, which knows one text at a time."""
 
 LF: Final = 10
 COLON: Final = 58
@@ -389,5 +394,10 @@ _BEGINNING: Final = re.compile(
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a stream that begins like this is wolpertinger in lines: its first line begins with a pair of metadata (WOLP-1, WOLP-11)."""
+    """Whether a stream that begins like this is wolpertinger: a pair of metadata begins its first line, or a message's body (WOLP-11)."""
+    return is_text(data) or inside(data, is_text)
+
+
+def is_text(data: bytes) -> bool:
+    """Whether this begins with a pair of metadata that nobody else writes (WOLP-1)."""
     return _BEGINNING.match(data) is not None

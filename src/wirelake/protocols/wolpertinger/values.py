@@ -293,7 +293,7 @@ def _refused(data_type: str, text: str) -> NoReturn:
 def _boolean(text: str) -> bool:
     value = _BOOLEANS.get(text) if len(text) < 6 else None
     if value is None:
-        value = _BOOLEANS.get(text.strip(BLANKS).lower()) if len(text) <= LONGEST_TOKEN and text.isascii() else None
+        value = _BOOLEANS.get(text.strip(BLANKS).lower()) if len(text) <= LONGEST_TOKEN else None
     return _refused("boolean", text) if value is None else value
 
 
@@ -312,12 +312,11 @@ def _double(text: str) -> float:
     if len(token) <= LONGEST_TOKEN:
         if _DOUBLE.fullmatch(token):
             return float(token)
-        if token.isascii():
-            lowered = token.lower()
-            if lowered == "nan":
-                return math.nan
-            if lowered in _INFINITIES:
-                return _INFINITIES[lowered]
+        lowered = token.lower()
+        if lowered == "nan":
+            return math.nan
+        if lowered in _INFINITIES:
+            return _INFINITIES[lowered]
     return _refused("double", text)
 
 

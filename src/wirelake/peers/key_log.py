@@ -1,0 +1,34 @@
+"""A key log as a file that only its owner may read: see `protocols.wolpertinger.keyring`. It refuses to know what the keys open."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from wirelake.errors import UsageError
+from wirelake.peers.trust_file import PRIVATE, load_bytes
+from wirelake.protocols.wolpertinger.keyring import Keyring, log_line, read_log
+from wirelake.protocols.wolpertinger.wire import Keys
+
+__all__ = ["append", "load"]
+
+
+def load(path: str | Path) -> Keyring:
+    """The keys in a file; raises UsageError if it is no key log, or if others may read it."""
+    content = load_bytes(path)
+    try:
+        return read_log(content)
+    except UsageError as reason:
+        raise UsageError(f"{path}: not a key log: {reason}") from None
+
+
+def append(path: str | Path, keys: Keys) -> None:
+    """Write down one more session's keys, in one write; the file is made if it is not there, readable for its owner only."""
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE)
+        try:
+            os.write(number, log_line(keys))
+        finally:
+            os.close(number)
+    except OSError as reason:
+        raise UsageError(f"{path}: {reason.strerror}") from None
