@@ -89,7 +89,7 @@ def test_one_half_is_published_without_the_other(lake, add):
     add(1)
     gold = {each.name: delta.version(lake, each) for each in GOLD}
     for each in GOLD:
-        delta.replace(lake, each, [], 1)
+        delta.exchange(lake, each, [], [], 1, 1)
     halves = [threading.Thread(target=snapshot.publish, args=(lake, half)) for half in (SILVER, GOLD)]
     snapshot.publish(lake, SILVER)
     assert {name: snapshot.current(lake).versions[name] for name in gold} == gold
@@ -128,7 +128,7 @@ def test_files_that_readers_have_in_hand_stay_and_go_when_their_time_is_up(lake,
         names.append(delta.folder(lake, gold) / name)
         names[-1].parent.mkdir()
         names[-1].write_bytes(b"rows")
-        delta.replace(lake, gold, [delta.File(name, 4, 1)], number)
+        delta.exchange(lake, gold, delta.entries(lake, gold), [delta.File(name, 4, 1)], number, number)
 
     def there() -> list[bool]:
         return [name.exists() for name in names]
@@ -166,11 +166,11 @@ def test_a_damaged_note_is_named(lake):
 def test_what_is_left_of_a_dead_ingest_cannot_publish_into_the_next_one(lake, recorded, tmp_path):
     """Spark publishes in a process of its own, which may outlive its driver; numbers of batches are used again."""
     source = recorded(tmp_path / "a.pcapng", TALK)
-    journal.begin(lake, 1, [identify(source)], "first")
+    journal.begin(lake, 1, [identify(source)], attempt="first")
     left = TableWriter(lake, 1, DecodeOptions(), attempt="first")
     message = left.write(iter(blocks(source)))
     assert recovery.recover(lake) is False
-    begun = journal.begin(lake, 1, [identify(source)], "second")
+    begun = journal.begin(lake, 1, [identify(source)], attempt="second")
     with pytest.raises(LakeError, match="batch 1 is not the one under way"):
         left.commit([message])
     assert journal.pending(lake) == begun
