@@ -111,6 +111,11 @@ def test_results_fragments_and_encrypted_messages():
     assert [row["BODY"] for row in rows] == [None] * 6
 
 
+def test_a_fragment_that_is_all_of_its_message_is_read():
+    (row,) = table(b"fragment_index:0;fragment_count:1;" + document(Call("Core", "Heartbeat", CALL_ID)))
+    assert (row["type"], row["KIND"], row["method"]) == ("fragment", "keepalive", "Heartbeat")
+
+
 def test_what_the_lake_opened_itself_is_read():
     said = Call("Sample", "Secret", CALL_ID)
     piece, sealed, notice = table(

@@ -10,7 +10,7 @@ from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, text_of
 
 from wirelake.errors import UsageError
 from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.calls import Call, Error, Response, type_of
 from wirelake.protocols.wolpertinger.lines import measure
 from wirelake.protocols.wolpertinger.notation import describe, described_value, parse
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS
@@ -65,6 +65,11 @@ def test_a_document_is_shown_with_its_types():
         "parameters": [{"type": "int32", "value": 3}, {"type": "string", "value": "x"}],
     }
     assert described(text_of(b"nonsense"))["document"]["rejected"] == "XML_INVALID"
+
+
+def test_every_value_has_the_type_it_would_be_sent_as():
+    for value in (*VALUES, Error("C", 100), MountInfo("/a", "b")):
+        assert described_value(value)["type"] == type_of(value)
 
 
 def test_complex_values_are_objects():

@@ -22,7 +22,18 @@ PAIRS = [
     *(f"message_id:{value};" for value in ("0", "1", "007", "4294967295", "4294967296", "-1", "x", "", "1 ", "9" * 30)),
     *(
         f"{key}:1;"
-        for key in ("message_i", "message_idx", "MESSAGE_ID", "message_id_message_id", "gzi", "gzipp", "secur", "securea", "a" * 40)
+        for key in (
+            "message_i",
+            "message_idx",
+            "MESSAGE_ID",
+            "message_id_message_id",
+            "fragment_indexes_x",
+            "gzi",
+            "gzipp",
+            "secur",
+            "securea",
+            "a" * 40,
+        )
     ),
     *(f"result:{value};" for value in ("0", "5", "6", "99999999999999999999", "Success", "-0")),
     *(f"{key}:{value};" for key in ("encryption", "secure", "Secure") for value in ("aes", "AES", "ae", "aesx", "des")),
@@ -80,6 +91,7 @@ def test_every_pair_beside_every_other(first):
 def test_a_text_at_its_limit(size):
     check(b"message_id:1;".ljust(size, b"a"), SMALL)
     check(b"message_id:1;".rjust(size, b"a"), SMALL)
+    check(b"gzip:" + b"1" * (size - 19) + b";message_id:1;", SMALL)
     data = b"message_id:1;".ljust(size, b"a") + b"\nmessage_id:2;\n"
     rows, said = lines_of(data, SMALL)
     if size <= 40:

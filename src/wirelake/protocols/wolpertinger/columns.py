@@ -7,7 +7,7 @@ by one, where that takes no key and no other text; what the lake opened or joine
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -17,12 +17,12 @@ from wirelake.errors import DecodeError
 from wirelake.protocols.arrow import Array, Columns, binary, field, integers, names, nulls
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH
 from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name, type_of
+from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name
 from wirelake.protocols.wolpertinger.conversation import CORE, Fragment, ResetNotice, utterance
 from wirelake.protocols.wolpertinger.documents import Rejected
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.messages import Encryption, ResultCode, TextKind
-from wirelake.protocols.wolpertinger.notation import described_document, described_value
+from wirelake.protocols.wolpertinger.notation import described_document
 from wirelake.protocols.wolpertinger.scanner import (
     ENCRYPTION,
     FRAGMENT_COUNT,
@@ -38,7 +38,6 @@ from wirelake.protocols.wolpertinger.scanner import (
     ROW_COLUMNS,
     Limits,
 )
-from wirelake.protocols.wolpertinger.values import Value
 from wirelake.protocols.wolpertinger.wire import BLANKS, opened
 
 __all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "readable"]
@@ -112,6 +111,7 @@ def columns(
     calls = [one if isinstance(one, Call) else None for one in said]
     errors = [one if isinstance(one, Error) else None for one in said]
     told = [None if isinstance(one, Rejected) else one for one in said]
+    shown = [None if one is None else described_document(one) for one in told]
     call_id = pa.array([None if one is None else one.call_id for one in told], pa.string())
     own: dict[str, pa.Array] = {
         "size": integers(rows[:, LENGTH], pa.int64()),
@@ -128,10 +128,8 @@ def columns(
         "component": pa.array([None if one is None else one.component for one in told], pa.string()),
         "method": pa.array([None if one is None else one.method for one in calls], pa.string()),
         "call_id": call_id,
-        "parameters": pa.array(
-            [None if one is None else [_typed(value) for value in one.parameters] for one in calls], SCHEMA.field("parameters").type
-        ),
-        "value": pa.array([_typed(one.value) if isinstance(one, Response) and one.value is not None else None for one in said], _VALUE),
+        "parameters": pa.array([_values(one) for one in shown], SCHEMA.field("parameters").type),
+        "value": pa.array([_value(one) for one in shown], _VALUE),
         "error_code": pa.array([None if one is None else one.code for one in errors], pa.int64()),
         "error_name": pa.array([None if one is None else error_name(one.code) for one in errors], pa.string()),
         "fault": fault,
@@ -146,7 +144,9 @@ def columns(
         "status": names(np.where(read.faults != 0, 1, np.where(failed, 2, 0)), ("ok", "faulty", "error")),
         "fault": fault,
         "body": pa.array(read.bodies, pa.binary()),
-        "body_json": pa.array([_json(one) for one in told], pa.string()) if json_bodies else nulls(pa.string(), len(rows)),
+        "body_json": pa.array([None if one is None else _json(one) for one in shown], pa.string())
+        if json_bodies
+        else nulls(pa.string(), len(rows)),
         "verified": nulls(pa.bool_(), len(rows)),
     }
     return Columns(own, shared)
@@ -164,10 +164,10 @@ class _Reading:
         self.kinds: list[str] = ["ack"] * count
         self.names: list[str] = ["result"] * count
         view = data.data
-        for index in np.flatnonzero(rows[:, KIND] != TextKind.RESULT).tolist():
-            row = rows[index].tolist()
+        chosen = np.flatnonzero(rows[:, KIND] != TextKind.RESULT)
+        for index, row in zip(chosen.tolist(), rows[chosen].tolist(), strict=True):
             payload = bytes(view[row[PAYLOAD] : row[PAYLOAD] + row[PAYLOAD_LENGTH]])
-            self.blanks[index] = any(blank in payload for blank in BLANKS)
+            self.blanks[index] = len(payload.translate(None, BLANKS)) < len(payload)
             encryption = Encryption(row[ENCRYPTION])
             is_piece = row[KIND] == TextKind.FRAGMENT and row[FRAGMENT_COUNT] != 1
             if index in payloads:
@@ -208,10 +208,21 @@ def _kind(said: Call | Response | Error | None) -> str:
     return "event" if said is None else "response"
 
 
-def _typed(value: Value) -> dict[str, str]:
-    described = described_value(value)
-    return {"type": str(type_of(value)), "value": msgspec.json.encode(described["value"]).decode()}
+def _values(shown: dict[str, Any] | None) -> list[dict[str, str]] | None:
+    """The parameters of a call."""
+    if shown is None or "parameters" not in shown:
+        return None
+    return [{"type": one["type"], "value": _json(one["value"])} for one in shown["parameters"]]
 
 
-def _json(said: Call | Response | Error | None) -> str | None:
-    return None if said is None else msgspec.json.encode(described_document(said)).decode()
+def _value(shown: dict[str, Any] | None) -> dict[str, str] | None:
+    """The value of a response, if it has one."""
+    value = None if shown is None else shown.get("value")
+    return None if value is None else {"type": value["type"], "value": _json(value["value"])}
+
+
+def _json(value: Any) -> str:
+    return _ENCODER.encode(value).decode()
+
+
+_ENCODER: Final = msgspec.json.Encoder()

@@ -20,12 +20,24 @@ from wirelake.protocols.wolpertinger.documents import Rejected
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, ResultCode
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
-from wirelake.protocols.wolpertinger.values import PRIMITIVES, DataType, DateTime, Value, guid, moment_text
+from wirelake.protocols.wolpertinger.values import PRIMITIVES, DataType, DateTime, Int32, Int64, UInt64, Value, guid, moment_text
 from wirelake.protocols.wolpertinger.wire import message, opened, sealed
 
 __all__ = ["describe", "described_document", "described_value", "parse"]
 
 _RESULTS: Final = {code.value: code.name.lower() for code in ResultCode}
+_TYPES: Final[dict[type, str]] = {
+    bool: DataType.BOOLEAN.value,
+    str: DataType.STRING.value,
+    float: DataType.DOUBLE.value,
+    Int32: DataType.INT32.value,
+    Int64: DataType.INT64.value,
+    UInt64: DataType.UINT64.value,
+    DateTime: DataType.DATE_TIME.value,
+    UUID: DataType.GUID.value,
+    tuple: DataType.LIST.value,
+}
+"""What most values are of; `type_of` knows the others."""
 _LEFT_OUT: Final = frozenset({"payload", "encryption"})
 
 
@@ -80,7 +92,7 @@ def described_document(said: Call | Response | Error | Rejected) -> dict[str, An
 
 def described_value(value: Value) -> dict[str, Any]:
     """WOLP-18: a typed value; numbers are exact, what JSON has no number for is its text."""
-    return {"type": str(type_of(value)), "value": _plain(value)}
+    return {"type": _TYPES.get(type(value)) or str(type_of(value)), "value": _plain(value)}
 
 
 def _plain(value: Any) -> Any:

@@ -279,23 +279,22 @@ def _pair(data: Any, begin: int, end: int) -> tuple[int, int, int, int, int]:
         elif place - begin < 16:
             second |= letter << (8 * (15 - place + begin))
     what = 0
-    if colon - begin <= 16:
-        if first == WORD_MESSAGE and second == WORD_ID:
-            what = IS_ID
-        elif first == WORD_RESULT and second == 0:
-            what = IS_RESULT
-        elif first == WORD_GZIP and second == 0:
-            what = IS_GZIP
-        elif first == WORD_ENCRYPTI and second == WORD_ON:
-            what = IS_ENCRYPTION
-        elif first == WORD_SECURE and second == 0:  # WOLP-5
-            what, odd = IS_ENCRYPTION, odd | ODD_ALIAS
-        elif first == WORD_FRAGMENT and second == WORD_INDEX:
-            what = IS_INDEX
-        elif first == WORD_FRAGMENT and second == WORD_COUNT:
-            what = IS_COUNT
-        elif first == WORD_SIGNATUR and second == WORD_E:
-            return IS_SIGNATURE, colon + 1, odd, Fault.SIGNATURE_REFUSED.value, begin  # WOLP-5
+    if first == WORD_MESSAGE and second == WORD_ID:
+        what = IS_ID
+    elif first == WORD_RESULT and second == 0:
+        what = IS_RESULT
+    elif first == WORD_GZIP and second == 0:
+        what = IS_GZIP
+    elif first == WORD_ENCRYPTI and second == WORD_ON:
+        what = IS_ENCRYPTION
+    elif first == WORD_SECURE and second == 0:  # WOLP-5
+        what, odd = IS_ENCRYPTION, odd | ODD_ALIAS
+    elif first == WORD_FRAGMENT and second == WORD_INDEX:
+        what = IS_INDEX
+    elif first == WORD_FRAGMENT and second == WORD_COUNT:
+        what = IS_COUNT
+    elif first == WORD_SIGNATUR and second == WORD_E:
+        return IS_SIGNATURE, colon + 1, odd, Fault.SIGNATURE_REFUSED.value, begin  # WOLP-5
     if what == 0:
         return 0, end, odd, Fault.KEY_UNKNOWN.value, begin
     return what, colon + 1, odd, 0, begin
