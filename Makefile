@@ -72,7 +72,8 @@ wheel: $(BIN)/python  ## Build the wheel, and try it where there is no Spark
 	@$(VENV)-wheel/bin/python tests/wire_half.py
 
 tools:  ## Install the programs some tests ask for a second opinion (Debian, as root)
-	@command -v tshark >/dev/null && command -v chromium >/dev/null && command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium nats-server prosody >/dev/null; }
+	@command -v tshark >/dev/null && command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium nats-server >/dev/null; }
+	@command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq prosody >/dev/null && { service prosody stop >/dev/null 2>&1 || true; }; }  # tests start one of their own
 
 clean:  ## Remove what was made
 	@rm -rf $(VENV) $(VENV)-wheel dist build demo-lake .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
