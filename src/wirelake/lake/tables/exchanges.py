@@ -1,4 +1,4 @@
-"""`exchanges`: every request with its answer, and every message on a channel with its acknowledgement, if it got one.
+"""`exchanges`: every request with its answer, every answer nobody asked for, and every message on a channel with its acknowledgement.
 
 It refuses to know protocols: `kind` and `correlation_id` say what belongs together.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from wirelake.lake.pairing import OPENS, REPEATS
+from wirelake.lake.pairing import UNMATCHED
 from wirelake.lake.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ INPUTS: Final = ("paired", "deliveries")
 
 TABLE: Final = Table(
     "exchanges",
-    ("request_message_id", "correlation_id"),
+    ("request_message_id", "response_message_id", "correlation_id"),
     pa.schema(
         [
             SESSION,
@@ -32,26 +32,30 @@ TABLE: Final = Table(
             column("requested_by", pa.string(), "`client` or `server`."),
             column("correlation_id", pa.string(), "What ties the response to the request; free to be used again once answered."),
             column("subject", pa.string(), "What was requested, where the protocol says so."),
-            column("request_message_id", pa.binary(), "The request in `messages`."),
+            column("request_message_id", pa.binary(), "The request in `messages`; null if nobody was seen asking."),
             column("response_message_id", pa.binary(), "The response in `messages`; null if there was none."),
-            column("requested", TIME, "When the request was seen."),
+            column("requested", TIME, "When the request was seen; null if it was not."),
             column("answered", TIME, "When the response was seen; null if there was none."),
-            column("latency_us", pa.int64(), "Microseconds from request to response; null if there was none."),
-            column("status", pa.string(), "`answered`, `late` (answered, but not in time) or `unanswered`."),
+            column("latency_us", pa.int64(), "Microseconds from request to response; null if one of them is missing."),
+            column(
+                "status",
+                pa.string(),
+                "`answered`, `late` (answered, but not in time), `unanswered` or `unasked` (a response without request).",
+            ),
             column(
                 "late",
                 pa.bool_(),
                 "Whether the answer took longer than the lake allows: 30 s, unless it was told otherwise when it was made.",
             ),
-            column("request_size", pa.int64(), "Bytes of the request, envelope included."),
+            column("request_size", pa.int64(), "Bytes of the request, envelope included; null if it was not seen."),
             column("response_size", pa.int64(), "Bytes of the response, envelope included; null if there was none."),
             column("progress", pa.int32(), "How many reports of progress came before the response; null if there was none."),
             column("cancelled", pa.bool_(), "Whether the requester took it back before it was answered."),
-            column("attempts", pa.int32(), "How often it was sent: more than once after a link was resumed."),
+            column("attempts", pa.int32(), "How often it was sent: more than once after a link was resumed; 0 if that was not seen."),
             column("outcome", pa.string(), "What came of a message on a channel: `consumed`, `committed`, `uncommitted`, `rolled back`."),
         ]
     ),
-    "One row per request, and per message on a channel.",
+    "One row per request, per response that matches none, and per message on a channel.",
 )
 
 
@@ -59,11 +63,13 @@ def build(paired: DataFrame, deliveries: DataFrame | None = None, *, late_second
     """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    requests = paired.where(sql.col("place").isin(OPENS, REPEATS)).select(
+    itself, is_answer = sql.struct("ts", "message_id", "size"), sql.col("place") == UNMATCHED
+    requests = paired.select(
         *("session_id", "protocol", "requested_by", "correlation_id", "subject"),
-        sql.struct("ts", "message_id", "size").alias("sent"),
-        *("answer", "progress", "cancelled"),
-        sql.lit(1).alias("attempts"),
+        sql.when(~is_answer, itself).alias("sent"),
+        sql.when(is_answer, itself).otherwise(sql.col("answer")).alias("answer"),
+        *("progress", "cancelled"),
+        sql.when(is_answer, 0).otherwise(1).alias("attempts"),
         sql.lit(None).cast("string").alias("outcome"),
     )
     together = requests
@@ -84,7 +90,11 @@ def build(paired: DataFrame, deliveries: DataFrame | None = None, *, late_second
         sql.col("sent.ts").alias("requested"),
         answered.alias("answered"),
         latency.alias("latency_us"),
-        sql.when(answered.isNull(), "unanswered").when(is_late, "late").otherwise("answered").alias("status"),
+        sql.when(answered.isNull(), "unanswered")
+        .when(sql.col("sent").isNull(), "unasked")
+        .when(is_late, "late")
+        .otherwise("answered")
+        .alias("status"),
         is_late.alias("late"),
         sql.col("sent.size").alias("request_size"),
         sql.col("answer.size").alias("response_size"),
