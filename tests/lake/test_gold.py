@@ -59,9 +59,15 @@ def test_an_id_in_flight_may_not_be_used_again(rows):
     assert violation["ended_session"] is True
 
 
-def test_a_response_nobody_waits_for_is_a_violation_and_no_exchange(rows):
+def test_a_response_nobody_waits_for_is_a_violation_and_an_exchange_without_request(rows):
     """EMP-16."""
-    assert rows("exchanges", "unmatched") == []
+    (exchange,) = rows("exchanges", "unmatched")
+    assert (exchange["status"], exchange["requested_by"], exchange["correlation_id"]) == ("unasked", "client", "9")
+    assert (exchange["request_message_id"], exchange["requested"], exchange["latency_us"], exchange["attempts"]) == (None, None, None, 0)
+    said = {row["message_id"]: row for row in rows("messages", "unmatched")}
+    assert said[exchange["response_message_id"]]["kind"] == "response"
+    (session,) = rows("sessions", "unmatched")
+    assert (session["requests"], session["answered"]) == (0, 0)
     assert rules(rows, "unmatched") == ["RESPONSE_UNMATCHED"]
 
 
@@ -156,7 +162,7 @@ def test_metrics_count_every_message_and_request_once(lake):
     said, asked, minutes = (delta.dataset(lake, table(name)).to_table().to_pylist() for name in ("messages", "exchanges", "metrics"))
     assert sum(row["messages"] for row in minutes) == len(said)
     assert sum(row["bytes"] for row in minutes) == sum(row["size"] for row in said)
-    assert sum(row["requests"] for row in minutes) == len(asked)
+    assert sum(row["requests"] for row in minutes) == sum(row["status"] != "unasked" for row in asked)
     assert sum(row["violations"] for row in minutes) == delta.dataset(lake, table("violations")).count_rows()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from wirelake.lake import delta, journal
 from wirelake.lake.delta import File
-from wirelake.lake.upkeep import talks, tallies
+from wirelake.lake.upkeep import index, talks, tallies
 from wirelake.lake.upkeep.touched import minutes, slot, touched
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -94,3 +94,20 @@ def test_minutes_are_touched_by_what_is_new_and_by_what_is_told_of_touched_sessi
     expected = {int((START + shift).timestamp() * 1e6) for shift in (timedelta(minutes=2), timedelta(hours=-3))}
     assert set(pq.read_table(at)["minute_us"].to_pylist()) == expected
     assert slots == {slot(str(one).encode()) for one in expected}
+
+
+def test_many_small_files_of_the_index_become_one_and_say_the_same(tmp_path):
+    journal.initialise(tmp_path)
+    delta.create(tmp_path, talks.TABLE)
+    for batch in range(1, index.MOST_SMALL + 2):
+        assert index.merge(tmp_path, talks.TABLE) is False
+        path = delta.folder(tmp_path, talks.TABLE) / f"{batch}.parquet"
+        pq.write_table(pa.Table.from_pylist([said(batch, "a", "a")], schema=talks.TABLE.schema), path)
+        delta.append(tmp_path, talks.TABLE, [File(path.name, 1, 1)], batch)
+    before = delta.dataset(tmp_path, talks.TABLE).to_table().sort_by("batch")
+    assert index.merge(tmp_path, talks.TABLE) is True
+    assert len(delta.files(tmp_path, talks.TABLE)) == 1
+    assert delta.dataset(tmp_path, talks.TABLE).to_table().sort_by("batch").equals(before)
+    assert delta.batch(tmp_path, talks.TABLE) == index.MOST_SMALL + 1
+    delta.sweep(tmp_path, talks.TABLE)
+    assert delta.dataset(tmp_path, talks.TABLE).count_rows() == before.num_rows

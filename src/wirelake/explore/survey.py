@@ -272,8 +272,8 @@ def _headline(connection: duckdb.DuckDBPyConnection) -> Headline:
         SELECT
             (SELECT count(*) FROM messages) AS messages,
             (SELECT count(*) FROM sessions) AS sessions,
-            (SELECT count(*) FROM exchanges) AS exchanges,
-            (SELECT count(response_message_id) FROM exchanges) AS answered,
+            (SELECT count(*) FROM exchanges WHERE requested IS NOT NULL) AS exchanges,
+            (SELECT count(response_message_id) FROM exchanges WHERE requested IS NOT NULL) AS answered,
             (SELECT count(*) FROM violations) AS violations,
             (SELECT count(*) FROM violations WHERE severity IS DISTINCT FROM 'tolerated') AS grave,
             (SELECT count(*) FROM sources) AS sources,

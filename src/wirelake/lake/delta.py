@@ -285,4 +285,4 @@ def relation(
     paths = [str(path) for path in (files(lake, table) if some is None else some)]
     if not paths:
         return connection.from_arrow(table.schema.empty_table())
-    return connection.read_parquet(paths)
+    return connection.read_parquet(paths, hive_partitioning=False)  # a folder `a=b` above a lake is nobody's column

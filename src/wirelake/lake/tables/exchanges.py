@@ -1,4 +1,4 @@
-"""`exchanges`: every request with its answer, and every message on a channel with its acknowledgement, if it got one.
+"""`exchanges`: every request with its answer, every answer nobody asked for, and every message on a channel with its acknowledgement.
 
 It refuses to know protocols: `kind` and `correlation_id` say what belongs together.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from wirelake.lake import calls as calls_of
-from wirelake.lake.pairing import OPENS, REPEATS
+from wirelake.lake.pairing import UNMATCHED
 from wirelake.lake.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ INPUTS: Final = ("paired", "deliveries", "calls")
 
 TABLE: Final = Table(
     "exchanges",
-    ("request_message_id", "correlation_id"),
+    ("request_message_id", "response_message_id", "correlation_id"),
     pa.schema(
         [
             SESSION,
@@ -34,26 +34,27 @@ TABLE: Final = Table(
             column("requested_by", pa.string(), "`client` or `server`."),
             column("correlation_id", pa.string(), "What ties the response to the request; free to be used again once answered."),
             column("subject", pa.string(), "What was requested, where the protocol says so."),
-            column("request_message_id", pa.binary(), "The request in `messages`."),
+            column("request_message_id", pa.binary(), "The request in `messages`; null if nobody was seen asking."),
             column("response_message_id", pa.binary(), "The response in `messages`; null if there was none."),
-            column("requested", TIME, "When the request was seen."),
+            column("requested", TIME, "When the request was seen; null if it was not."),
             column("answered", TIME, "When the response was seen; null if there was none."),
-            column("latency_us", pa.int64(), "Microseconds from request to response; null if there was none."),
+            column("latency_us", pa.int64(), "Microseconds from request to response; null if one of them is missing."),
             column(
                 "status",
                 pa.string(),
-                "`answered`, `late` (answered, but not in time), `confirmed` (delivered, all that a void method says) or `unanswered`.",
+                "`answered`, `late` (answered, but not in time), `confirmed` (delivered, all that a void method says), `unanswered` or"
+                " `unasked` (a response without request).",
             ),
             column(
                 "late",
                 pa.bool_(),
                 "Whether the answer took longer than the lake allows: 30 s, unless it was told otherwise when it was made.",
             ),
-            column("request_size", pa.int64(), "Bytes of the request, envelope included."),
+            column("request_size", pa.int64(), "Bytes of the request, envelope included; null if it was not seen."),
             column("response_size", pa.int64(), "Bytes of the response, envelope included; null if there was none."),
             column("progress", pa.int32(), "How many reports of progress came before the response; null if there was none."),
             column("cancelled", pa.bool_(), "Whether the requester took it back before it was answered."),
-            column("attempts", pa.int32(), "How often it was sent: more than once after a link was resumed."),
+            column("attempts", pa.int32(), "How often it was sent: more than once after a link was resumed; 0 if that was not seen."),
             column(
                 "outcome",
                 pa.string(),
@@ -62,7 +63,7 @@ TABLE: Final = Table(
             ),
         ]
     ),
-    "One row per request, and per message on a channel.",
+    "One row per request, per response that matches none, and per message on a channel.",
 )
 
 
@@ -72,22 +73,21 @@ def build(
     """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    requests = paired.where(sql.col("place").isin(OPENS, REPEATS) & (sql.col("protocol") != calls_of.PROTOCOL)).select(
+    itself, is_answer = sql.struct("ts", "message_id", "size"), sql.col("place") == UNMATCHED
+    requests = paired.where(is_answer | (sql.col("protocol") != calls_of.PROTOCOL)).select(
         *("session_id", "protocol", "requested_by", "correlation_id", "subject"),
-        sql.struct("ts", "message_id", "size").alias("sent"),
-        *("answer", "progress", "cancelled"),
-        sql.lit(1).alias("attempts"),
+        sql.when(~is_answer, itself).alias("sent"),
+        sql.when(is_answer, itself).otherwise(sql.col("answer")).alias("answer"),
+        *("progress", "cancelled"),
+        sql.when(is_answer, 0).otherwise(1).alias("attempts"),
         sql.lit(None).cast("string").alias("outcome"),
     )
-    told = [one.withColumn("progress", sql.lit(None).cast("int")) for one in (deliveries, calls) if one is not None]
-    parts = [
-        one.withColumns({name: sql.struct(*(f"{name}.{part}" for part in ("ts", "message_id", "size"))) for name in ("sent", "answer")})
-        for one in (requests, *told)
-    ]
+    same = {name: sql.struct(*(f"{name}.{part}" for part in ("ts", "message_id", "size"))) for name in ("sent", "answer")}
+    told = [one.withColumn("progress", sql.lit(None).cast("int")).withColumns(same) for one in (deliveries, calls) if one is not None]
     answered = sql.col("answer.ts")
     latency = sql.unix_micros(answered) - sql.unix_micros("sent.ts")
     is_late = sql.coalesce(latency > sql.lit(int(late_seconds * 1_000_000)), sql.lit(False))
-    return reduce(lambda one, other: one.unionByName(other), parts).select(
+    return reduce(lambda one, other: one.unionByName(other), [requests, *told]).select(
         "session_id",
         "protocol",
         "requested_by",
@@ -100,6 +100,7 @@ def build(
         latency.alias("latency_us"),
         sql.when(sql.col("outcome") == calls_of.CONFIRMED, calls_of.CONFIRMED)
         .when(answered.isNull(), "unanswered")
+        .when(sql.col("sent").isNull(), "unasked")
         .when(is_late, "late")
         .otherwise("answered")
         .alias("status"),

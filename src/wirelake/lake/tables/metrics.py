@@ -67,12 +67,16 @@ def build(tallies: DataFrame, exchanges: DataFrame, violations: DataFrame) -> Da
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     said = tallies.groupBy(*KEYS).agg(*(sql.sum(name).alias(name) for name in ("messages", "bytes", "errors", "quarantined")))
-    asked = exchanges.groupBy(minute("requested").alias("minute"), "protocol", "subject").agg(
-        sql.count("*").alias("requests"),
-        sql.count("latency_us").alias("answered"),
-        sql.count_if("late").alias("late"),
-        sql.count_if("cancelled").alias("cancelled"),
-        *(sql.expr(f"percentile_disc({part}) WITHIN GROUP (ORDER BY latency_us)").alias(name) for name, part in _PERCENTILES.items()),
+    asked = (
+        exchanges.where("requested IS NOT NULL")
+        .groupBy(minute("requested").alias("minute"), "protocol", "subject")
+        .agg(
+            sql.count("*").alias("requests"),
+            sql.count("latency_us").alias("answered"),
+            sql.count_if("late").alias("late"),
+            sql.count_if("cancelled").alias("cancelled"),
+            *(sql.expr(f"percentile_disc({part}) WITHIN GROUP (ORDER BY latency_us)").alias(name) for name, part in _PERCENTILES.items()),
+        )
     )
     broken = (
         violations.where("ts IS NOT NULL")

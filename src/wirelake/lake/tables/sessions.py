@@ -69,7 +69,8 @@ def build(facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **rooms
     """The facts of every session, with what the other tables add to them."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    asked = exchanges.groupBy("session_id").agg(sql.count("*").alias("requests"), sql.count("response_message_id").alias("answered"))
+    requests = exchanges.where("request_message_id IS NOT NULL").groupBy("session_id")
+    asked = requests.agg(sql.count("*").alias("requests"), sql.count("response_message_id").alias("answered"))
     broken = violations.groupBy("session_id").agg(sql.count("*").alias("violations"))
     greetings = reduce(lambda left, right: left.unionByName(right), [ROOMS[protocol].greetings(own) for protocol, own in rooms.items()])
     joined = reduce(lambda left, right: left.join(right, "session_id", "left"), [greetings, asked, broken], facts)

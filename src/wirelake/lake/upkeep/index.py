@@ -11,20 +11,27 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from wirelake.lake import delta
 from wirelake.lake.catalog import table as table_named
 from wirelake.lake.delta import File
+from wirelake.lake.schema import Table
 from wirelake.lake.upkeep import talks, tallies
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TABLES", "extend"]
+__all__ = ["MOST_SMALL", "SMALL_ROWS", "TABLES", "extend", "merge"]
 
 TABLES: Final = (talks.TABLE, tallies.TABLE)
 """Kept beside the tables that people ask; none of them is in the catalog."""
+
+SMALL_ROWS: Final = 50_000
+"""A file with fewer rows than this is small."""
+MOST_SMALL: Final = 32
+"""How many small files there may be before they become one: whoever follows live traffic adds a few rows every few seconds."""
 
 _BUILDERS: Final = {talks.TABLE.name: talks, tallies.TABLE.name: tallies}
 _LOG: Final = logging.getLogger("wirelake.lake")
@@ -47,9 +54,25 @@ def extend(spark: SparkSession, lake: Path, newest: int) -> None:
         counts = [(path, pq.read_metadata(path).num_rows) for path in sorted(at.glob("*.parquet"))]
         added = [File(f"{name}/{path.name}", path.stat().st_size, count) for path, count in counts if count]
         delta.append(lake, table, added, newest)
+        merge(lake, table)
         _LOG.info(
             "%s: %d rows for batches up to %d, %.1f s", table.name, sum(file.rows for file in added), newest, time.monotonic() - started
         )
+
+
+def merge(lake: Path, table: Table) -> bool:
+    """Make one file of small ones, if they are many; says whether it did. Rows say themselves which batch they came with."""
+    small = [file for file in delta.entries(lake, table) if file.rows < SMALL_ROWS]
+    if len(small) <= MOST_SMALL:
+        return False
+    at = delta.folder(lake, table)
+    rows = pads.dataset([str(at / file.path) for file in small], schema=table.schema, format="parquet").to_table()
+    path = at / f"batch-{uuid.uuid4().hex}" / "merged.parquet"
+    path.parent.mkdir()
+    pq.write_table(rows, path)
+    one = File(f"{path.parent.name}/{path.name}", path.stat().st_size, rows.num_rows)
+    delta.exchange(lake, table, small, [one], delta.batch(lake, table) or 0, 1 + delta.revision(lake, table))
+    return True
 
 
 def _since(spark: SparkSession, lake: Path, name: str, known: int, newest: int) -> DataFrame:

@@ -156,11 +156,11 @@ def minutes(lake: Path, what: Touched, told: Mapping[str, tuple[Path, ...]], scr
     begins = "SELECT DISTINCT epoch_us({0}) - (epoch_us({0}) % 60000000 + 60000000) % 60000000 AS minute_us FROM"
     with _asking(scratch) as connection:
         delta.relation(connection, lake, tallies.TABLE).create_view("tallies")
-        connection.read_parquet(str(what.sessions)).create_view("touched")
+        connection.read_parquet(str(what.sessions), hive_partitioning=False).create_view("touched")
         parts = [f"{begins.format('minute')} tallies WHERE batch >= {min(what.fresh, default=1 << 62)}"]
         for number, (column, files) in enumerate(told.items()):
             if files:
-                connection.read_parquet([str(file) for file in files]).create_view(f"told_{number}")
+                connection.read_parquet([str(file) for file in files], hive_partitioning=False).create_view(f"told_{number}")
                 parts.append(f"{begins.format(column)} told_{number} SEMI JOIN touched USING (session_id) WHERE {column} IS NOT NULL")
         connection.execute(f"CREATE TABLE minutes AS {' UNION '.join(parts)}")
         at = scratch / "minutes.parquet"
