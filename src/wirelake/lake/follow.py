@@ -199,6 +199,7 @@ def follow(
         for table in TABLES.values():
             delta.create(root, table)
         resumed = recover(root)
+        Tidier(root).sweep()
         run = _Run(spark, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, tell)
         run.result.resumed = resumed
         golden = _Gold(spark, root, late_seconds, keys, chosen.gold_every)
