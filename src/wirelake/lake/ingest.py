@@ -162,21 +162,29 @@ def _run(
     from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in TABLES.values())
-    journal.begin(lake, batch, todo.fresh, todo.read)
     spark.dataSource.register(writer.sink_with(keys))
     context = spark.sparkContext
 
     def claims(cuts: list[planning.Cut]) -> list[Claim]:
         return context.parallelize(cuts, len(cuts)).map(planning.claim_here).collect()
 
+    def attempt(*, deal_all: bool) -> None:
+        journal.begin(lake, batch, todo.fresh, todo.read)
+        try:
+            with plainly(lake), _watched(spark, progress):
+                plan = planning.plan(todo.fresh, claims, context.defaultParallelism, read=todo.read, deal_all=deal_all)
+                told = {"lake": str(lake), "batch": str(batch), "decode": _json(options), "ports": _json(ports)}
+                source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
+        except BaseException:
+            recover(lake)
+            raise
+
     try:
-        with plainly(lake), _watched(spark, progress):
-            plan = planning.plan(todo.fresh, claims, context.defaultParallelism, read=todo.read)
-            told = {"lake": str(lake), "batch": str(batch), "decode": _json(options), "ports": _json(ports)}
-            source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
-    except BaseException:
-        recover(lake)
-        raise
+        attempt(deal_all=False)
+    except LakeError as error:
+        if source.NOT_ALONE not in str(error):
+            raise
+        attempt(deal_all=True)
     published = journal.pending(lake)
     journal.done(lake)
     files = (published.files if published else None) or {}
