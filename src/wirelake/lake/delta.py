@@ -110,8 +110,10 @@ def batch(lake: Path, table: Table) -> int | None:
 
 
 def _commit(lake: Path, table: Table, added: Sequence[File], number: int, mode: str, *, again: bool = False) -> bool:
-    create(lake, table)
     opened = _open(lake, table)
+    if opened is None:
+        create(lake, table)
+        opened = _open(lake, table)
     if opened is None:
         raise LakeError(f"table {table.name} of {lake} vanished while it was written")
     there = opened.transaction_version(_APP)
