@@ -22,8 +22,10 @@ from wirelake.lake.follow_source import FollowReader, Settling
 from wirelake.lake.journal import Following
 from wirelake.lake.portion import read_portion
 from wirelake.lake.recovery import recover
-from wirelake.lake.source import BlockReader, share
+from wirelake.lake.source import NOT_ALONE, BlockReader, share
 from wirelake.lake.writer import TableWriter
+from wirelake.protocols.emp.messages import Data
+from wirelake.protocols.emp.wire import encode
 
 BUCKETS = 3
 
@@ -238,6 +240,24 @@ def test_a_memory_that_is_gone_is_told(tmp_path):
     with pytest.raises(LakeError, match=r"is damaged: .* of its memories cannot be read"):
         reader.step()
     assert journal.pending(tmp_path / "lake") is None
+
+
+def test_a_recording_whose_later_parts_need_more_is_found_out(tmp_path):
+    """Its beginning is all that planning looks at."""
+    ticks = iter(range(10**18, 2 * 10**18, 10**6))
+    with Recorder(tmp_path / "a.pcapng", clock=ticks.__next__) as recorder:
+        first = recorder.connection(protocol="emp", role="client", local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
+        for _ in range(planning.LOOK_BYTES // 1000 + 10):
+            first.sent(encode(Data(bytes(1000))))
+        recorder.connection(protocol="yamp", role="client", local=("127.0.0.1", 3), remote=("127.0.0.1", 4))
+    sources = [identify(tmp_path / "a.pcapng")]
+    plan = planning.plan(sources, lambda cuts: [], 1)
+    assert (len(plan.direct), len(plan.dealt)) == (1, 0)
+    with pytest.raises(LakeError, match=NOT_ALONE):
+        list(BlockReader(plan.direct, PORTS, 0).read(share(plan.direct)[0]))
+    plan = planning.plan(sources, lambda cuts: [], 1, deal_all=True)
+    assert (len(plan.direct), len(plan.dealt)) == (0, 1)
+    assert list(BlockReader(plan.dealt, PORTS, 1).read(share(plan.dealt)[0]))
 
 
 def test_every_room_that_remembers_is_dealt_by_connection():

@@ -9,10 +9,10 @@ It refuses to know who reads, and what becomes of what was read.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -75,6 +75,16 @@ class Limits(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
+class _Looks(NamedTuple):
+    """What a file looks like from outside."""
+
+    size: int
+    changed: float
+    """When it was changed last."""
+    number: int
+    """Of its inode: another file under the same name has another, mostly."""
+
+
 class Follower:
     """Looks at files, again and again."""
 
@@ -83,7 +93,7 @@ class Follower:
         self._settle = settle
         """Seconds without a change after which a file is over."""
         self._now = now
-        self._looks: dict[str, tuple[tuple[int, int, int], Position | None]] = {}
+        self._looks: dict[str, tuple[_Looks, Position | None]] = {}
         """Path -> what it looked like, and what it was then."""
 
     def latest(self, start: Offset, paths: Iterable[str], limits: Limits) -> Offset:
@@ -99,14 +109,14 @@ class Follower:
         for one in found:
             moved = one
             if one.id in sizes and left > 0 and count > 0:
-                size, changed = sizes[one.id]
-                moved = self._advance(one, size, left, is_over=self._now() - changed >= self._settle)
+                told = sizes[one.id]
+                moved = self._advance(one, told.size, left, is_over=self._is_quiet(told))
             left -= moved.at - one.at
             count -= moved.at > one.at
             files.append(moved)
         self._known |= {one.id: _as_known(one) for one in files if one.at}
         is_open = start.is_open or bool(portions(start, Offset(tuple(files))))
-        is_quiet = all(one.is_over and sizes.get(one.id, (one.at, 0))[0] <= one.at for one in files)
+        is_quiet = all(one.is_over and (one.id not in sizes or sizes[one.id].size <= one.at) for one in files)
         if is_open and is_quiet:
             return Offset(tuple(files), start.settled + 1)
         return Offset(tuple(files), start.settled, is_open)
@@ -115,23 +125,25 @@ class Follower:
         """Whether anything waits, or there is anything to read that was not."""
         places = {one.id: one for one in start.files}
         found = [one for path in paths if (one := self._look(path, places)) is not None]
-        return start.is_open or any((_measure(one.path) or (0, 0))[0] > one.at or (not one.at and one.id not in places) for one in found)
+        sizes = [(one, _measure(one.path)) for one in found]
+        return start.is_open or any((told and told.size > one.at) or (not one.at and one.id not in places) for one, told in sizes)
+
+    def _is_quiet(self, told: _Looks) -> bool:
+        return self._now() - told.changed >= self._settle
 
     def _look(self, path: str, places: dict[bytes, Position]) -> Position | None:
         """What a file is; None while nobody can tell."""
         told = _measure(path)
         if told is None:
             return None
-        size, changed = told
-        looks = (os.stat(path).st_ino, size, int(changed * 1e9)) if os.path.exists(path) else (0, 0, 0)  # noqa: PTH110, PTH116 - as given
         before = self._looks.get(path)
-        if before is not None and before[0] == looks and before[1] is not None:
+        if before is not None and before[0] == told and before[1] is not None:
             return places.get(before[1].id, before[1])
         try:
-            made = self._identify(path, places, is_quiet=self._now() - changed >= self._settle)
+            made = self._identify(path, places, is_quiet=self._is_quiet(told))
         except CaptureError:  # it is gone again
             return None
-        self._looks[path] = (looks, made)
+        self._looks[path] = (told, made)
         return made
 
     def _identify(self, path: str, places: dict[bytes, Position], *, is_quiet: bool) -> Position | None:
@@ -195,13 +207,13 @@ def _as_known(one: Position) -> Known:
     return Known(Source(one.path, one.id, one.at), one.at, one.mark)
 
 
-def _measure(path: str) -> tuple[int, float] | None:
-    """Bytes in a file, and when it was changed last; None if it is gone."""
+def _measure(path: str) -> _Looks | None:
+    """What a file looks like; None if it is gone."""
     try:
-        told = os.stat(path)  # noqa: PTH116 - as given
+        told = Path(path).stat()
     except OSError:
         return None
-    return told.st_size, told.st_mtime
+    return _Looks(told.st_size, told.st_mtime, told.st_ino)
 
 
 def _walked(source: Source, end: int) -> Container | None:

@@ -217,10 +217,8 @@ def weigh(works: Iterable[Work], books: pa.RecordBatch, before: Iterable[Waiting
         key = (one.source.id, one.offset)
         told = found.pop(key, 0)
         left = one.bytes - told
-        if left < 0 or (told and key not in fresh and not one.bytes):
-            raise LakeError(
-                f"{one.source.path}: the ledger accounts for {-left} bytes too many at byte {one.offset}; nothing was published"
-            )
+        if left < 0:
+            raise LakeError(f"{one.source.path}: the ledger has {-left} bytes too many at byte {one.offset}; nothing was published")
         change = left if key in fresh else -told
         if change:
             mark = marks.get(key, b"")

@@ -137,8 +137,10 @@ def revision(lake: Path, table: Table) -> int:
 
 def _ready(lake: Path, table: Table) -> DeltaTable:
     """The table, made if there is none, with the columns this code writes."""
-    create(lake, table)
     opened = _open(lake, table)
+    if opened is None:
+        create(lake, table)
+        opened = _open(lake, table)
     if opened is None:
         raise LakeError(f"table {table.name} of {lake} vanished while it was written")
     _check_columns(lake, table, opened)

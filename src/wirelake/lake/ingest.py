@@ -180,7 +180,6 @@ def _run(
     from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     batch = 1 + max(delta.batch(lake, table) or 0 for table in SILVER)
-    begun = journal.begin(lake, batch, todo.fresh, todo.read, uuid.uuid4().hex)
     spark.dataSource.register(writer.sink_with(*keys))
     context = None if is_connect(spark) else spark.sparkContext
 
@@ -189,19 +188,28 @@ def _run(
             return list(map(planning.claim_here, cuts))
         return context.parallelize(cuts, len(cuts)).map(planning.claim_here).collect()
 
-    spark.addTag(begun.attempt)
+    def attempt(*, deal_all: bool) -> None:
+        begun = journal.begin(lake, batch, todo.fresh, todo.read, uuid.uuid4().hex)
+        spark.addTag(begun.attempt)
+        try:
+            with plainly(lake), _watched(spark, progress):
+                plan = planning.plan(todo.fresh, claims, context.defaultParallelism if context else 1, read=todo.read, deal_all=deal_all)
+                told = {"lake": str(lake), "batch": str(batch), "attempt": begun.attempt, "decode": _json(options), "ports": _json(ports)}
+                source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):  # Spark has heard of nothing: its tasks would go on
+                spark.interruptTag(begun.attempt)
+            recover(lake)
+            raise
+        finally:
+            spark.removeTag(begun.attempt)
+
     try:
-        with plainly(lake), _watched(spark, progress):
-            plan = planning.plan(todo.fresh, claims, context.defaultParallelism if context else 1, read=todo.read)
-            told = {"lake": str(lake), "batch": str(batch), "attempt": begun.attempt, "decode": _json(options), "ports": _json(ports)}
-            source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):  # Spark has heard of nothing: its tasks would go on
-            spark.interruptTag(begun.attempt)
-        recover(lake)
-        raise
-    finally:
-        spark.removeTag(begun.attempt)
+        attempt(deal_all=False)
+    except LakeError as error:
+        if source.NOT_ALONE not in str(error):
+            raise
+        attempt(deal_all=True)
     published = journal.pending(lake)
     journal.done(lake)
     files = (published.files if published else None) or {}

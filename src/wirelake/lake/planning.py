@@ -26,7 +26,7 @@ from wirelake.capture.shipping import Work, works
 from wirelake.capture.splits import Claim, Split, Stretch, claim, cut, settle
 from wirelake.capture.tally import Tally
 from wirelake.capture.walking import EVERYTHING, Spoilt, Walk, Window
-from wirelake.lake.reading import remembers
+from wirelake.lake.reading import stands_alone
 from wirelake.protocols.kernel import use_compiled
 
 __all__ = ["SPLIT_BYTES", "Cut", "Plan", "claim_here", "plan"]
@@ -83,7 +83,7 @@ def _stands_alone(source: Source, step: Window, packets: np.ndarray[Any, Any]) -
     if not (packets[:, LINK] == LINK_EXPORTED).all():
         return False
     block = Recorded(protocols.ports(), protocols.ROOMS, Tally()).block(source, step.base, step.data, step.used, packets)
-    return block is None or not any(remembers(flow.protocol) for flow in block.flows)
+    return block is None or all(map(stands_alone, block.flows))
 
 
 def _rest(at: int, told: Claim) -> Split:
@@ -104,8 +104,12 @@ def plan(
     split_bytes: int = SPLIT_BYTES,
     *,
     read: Mapping[bytes, int] | None = None,
+    deal_all: bool = False,
 ) -> Plan:
-    """Who reads what; `claims` has stretches walked, wherever that is best done. What was `read` of a source before is not read again."""
+    """Who reads what; `claims` has stretches walked, wherever that is best done.
+
+    What was `read` of a source before is not read again. With `deal_all`, nothing is decoded where it is read.
+    """
     before = read or {}
     looks = sorted(map(_look, sources), key=lambda look: (look.begins, look.source.path))
     stretches = [
@@ -128,7 +132,7 @@ def plan(
         claimed_of = claimed.get(look.source.id, [])
         begun = before.get(look.source.id)
         splits = settle(look.source, claimed_of) if begun is None else [_rest(begun, claimed_of[0])]
-        (direct if look.stands_alone else dealt).extend(works(look.source, splits, rank))
+        (direct if look.stands_alone and not deal_all else dealt).extend(works(look.source, splits, rank))
     size = sum(work.size for work in dealt)
     buckets = max(size // BUCKET_BYTES, min(parallelism, size // SMALL_BYTES), 1)
     return Plan(direct, dealt, min(buckets, MAX_BUCKETS))

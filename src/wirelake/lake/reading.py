@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from wirelake import protocols
+from wirelake.capture.blocks import Flow
 from wirelake.protocols.kernel import compiled, strider
 
-__all__ = ["ROWS", "Reading", "Scanned", "remembers"]
+__all__ = ["ROWS", "Reading", "Scanned", "remembers", "stands_alone"]
 
 Array = np.ndarray[Any, Any]
 Scanned = tuple[Array, Array, Array]
@@ -28,6 +29,11 @@ def remembers(protocol: str) -> bool:
     """Whether how a message of a protocol is read depends on what was said before it on its connection."""
     shape = protocols.columns(protocol)
     return hasattr(protocols.room(protocol), "Prologue") or hasattr(shape, "negotiated") or hasattr(shape, "overheard")
+
+
+def stands_alone(flow: Flow) -> bool:
+    """Whether what comes on a flow can be decoded where it is read: records that hold whole messages and need nothing of others."""
+    return flow.observed_by != "wire" and not remembers(flow.protocol)
 
 
 @cache

@@ -26,10 +26,12 @@ from wirelake.capture.blocks import Block
 from wirelake.capture.parcels import Parcel
 from wirelake.capture.shipments import SCHEMA, to_batches
 from wirelake.capture.shipping import Dealt, Work, ship
+from wirelake.errors import LakeError
 from wirelake.lake.planning import Plan
+from wirelake.lake.reading import stands_alone
 from wirelake.protocols.kernel import use_compiled
 
-__all__ = ["FORMAT", "PARTITION_BYTES", "BlockReader", "BlockSource", "Share", "blocks", "share"]
+__all__ = ["FORMAT", "NOT_ALONE", "PARTITION_BYTES", "BlockReader", "BlockSource", "Share", "blocks", "share"]
 
 FORMAT: Final = "wirelake.blocks"
 
@@ -38,6 +40,9 @@ PARTITION_BYTES: Final = 64 * 1024 * 1024
 
 COMPILED_BYTES: Final = 4 * 1024 * 1024
 """From this much on, compiling what finds records and packets is worth its start-up."""
+
+NOT_ALONE: Final = "not all of it can be decoded where it is read"
+"""What a task says of a source whose beginning looked as if it could be."""
 
 _PLAIN: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
 """Blocks as Spark hands them on: it takes every column of a data source for nullable."""
@@ -90,7 +95,14 @@ class BlockReader(DataSourceReader):
     def _items(self, work: Work) -> Iterator[Parcel | Dealt | Block]:
         if self._buckets:
             return ship(work, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS, dealt=protocols.ROOMS)
-        return reader.read(work.source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS, split=work.split)
+        return self._alone(reader.read(work.source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS, split=work.split))
+
+    def _alone(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        """Blocks that need nothing of others; a source that only began like that must be dealt after all."""
+        for block in blocks:
+            if not all(map(stands_alone, block.flows)):
+                raise LakeError(f"{block.source.path}: {NOT_ALONE}")
+            yield block
 
 
 class BlockSource(DataSource):
