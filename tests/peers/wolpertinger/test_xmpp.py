@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import uvloop
 from tests.peers.wolpertinger.world import KEY, SERVER, Shop
 from tests.peers.world import run, until
 from tests.transports.prosody import PASSWORD, needs_prosody, running
@@ -28,7 +29,8 @@ def tls(xmpp):
     return client_context(ca_file=xmpp.authority)
 
 
-def test_one_account_serves_many_each_with_its_own_trust(xmpp, tls):
+@pytest.mark.parametrize("factory", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_one_account_serves_many_each_with_its_own_trust(xmpp, tls, factory):
     async def main():
         server = serve(xmpp.account("bob"), Shop, live=Live(session=SERVER), tls=tls, login=LOGIN)
         trusted = Live(session=Options(cluster_key=KEY), authenticate=3)
@@ -49,7 +51,7 @@ def test_one_account_serves_many_each_with_its_own_trust(xmpp, tls):
             assert await other.Demo.Add(1, 2) == 3
             assert alice.stream.kind == "xmpp"
 
-    run(main)
+    run(main, loop_factory=factory)
 
 
 def test_who_comes_back_without_having_said_goodbye_is_let_in_again(xmpp, tls):
