@@ -23,7 +23,7 @@ from wirelake.transports.address import ENCRYPTED
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
-    from wirelake.peers.yamp import Call, Heard, Live, Peer
+    from wirelake.peers.yamp import Call, Heard, Live, Peer, Service
     from wirelake.protocols.yamp.options import Options
 
 __all__ = ["call", "listen", "send", "serve"]
@@ -164,21 +164,29 @@ def listen(
     """
 
     async def hear() -> None:
-        async with (
-            _connected(address, serializer, False, ca_file, insecure, record) as peer,
-            peer.subscribe(pattern) as events,
-            asyncio.TaskGroup() as group,
-        ):
-            say(f"connected to {address}; Ctrl-C ends it")
-            told = group.create_task(until_told())
-            told.add_done_callback(lambda _: events.close())
-            seen = 0
-            async for event in events:
+        from wirelake.peers.yamp import Service  # noqa: PLC0415 - only who talks pays for it
+
+        # A server may speak as soon as hands are shaken: who listens is there before.
+        service, enough, left = Service(), asyncio.Event(), math.inf if count is None else count
+
+        def show(event: Heard) -> None:
+            nonlocal left
+            if left > 0:
                 _show_event(event)
-                seen += 1
-                if seen == count:
-                    break
-            told.cancel()
+                left -= 1
+            if left <= 0:
+                enough.set()
+
+        service.on(pattern, show)
+        async with _connected(address, serializer, False, ca_file, insecure, record, service) as peer:
+            say(f"connected to {address}; Ctrl-C ends it")
+            waits = [asyncio.ensure_future(one) for one in (until_told(), enough.wait(), peer.over())]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in waits:
+                    one.cancel()
+                await asyncio.gather(*waits, return_exceptions=True)
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 
@@ -188,7 +196,13 @@ def listen(
 
 @asynccontextmanager
 async def _connected(
-    address: str, serializer: str, follow: bool, ca_file: Path | None, insecure: bool, record: Path | None
+    address: str,
+    serializer: str,
+    follow: bool,
+    ca_file: Path | None,
+    insecure: bool,
+    record: Path | None,
+    service: Service | None = None,
 ) -> AsyncIterator[Peer]:
     """A connected peer, recorded if a file was named."""
     from wirelake.peers.yamp import Live, connect  # noqa: PLC0415 - only who talks pays for it
@@ -197,7 +211,7 @@ async def _connected(
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
     with recording(record, "yamp") as recorder:
         live: Live = Live(session=_options(serializer), recorder=recorder)
-        async with connect(address, live=live, tls=tls, follow_redirects=follow) as peer:
+        async with connect(address, service, live=live, tls=tls, follow_redirects=follow) as peer:
             yield peer
 
 
