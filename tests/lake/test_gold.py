@@ -4,6 +4,7 @@ import pytest
 
 from wirelake.lake import delta
 from wirelake.lake.catalog import table
+from wirelake.protocols import ROOMS
 
 
 def rules(rows, case):
@@ -170,7 +171,7 @@ def test_the_topology_counts_every_message_once(lake):
     pairs = delta.dataset(lake, table("topology")).to_table().to_pylist()
     counted = sum(row["messages_to_server"] + row["messages_to_client"] for row in pairs)
     assert counted == delta.dataset(lake, table("messages")).count_rows()
-    assert {row["protocol"] for row in pairs} == {"emp", "event_mesh", "relink", "yamp"}
+    assert {row["protocol"] for row in pairs} == set(ROOMS)
 
 
 def test_a_run_wrote_down_what_it_did(lake):
