@@ -60,7 +60,7 @@ docs: $(VENV)/.lake  ## Write the generated pages of docs/ anew
 	@$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.bench  ## Print the figures of benchmarks/
-	@for one in startup scan echo yamp_scan yamp_live relink_scan relink_live wolpertinger_scan ingest; do $(BIN)/python benchmarks/$$one.py || exit 1; done
+	@for one in startup scan echo yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest; do $(BIN)/python benchmarks/$$one.py || exit 1; done
 
 wheel: $(BIN)/python  ## Build the wheel, and try it where there is no Spark
 	@$(PIP) install --constraint constraints.txt build
@@ -71,7 +71,7 @@ wheel: $(BIN)/python  ## Build the wheel, and try it where there is no Spark
 	@$(VENV)-wheel/bin/python tests/wire_half.py
 
 tools:  ## Install the programs some tests ask for a second opinion (Debian, as root)
-	@command -v tshark >/dev/null && command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium nats-server >/dev/null; }
+	@command -v tshark >/dev/null && command -v chromium >/dev/null && command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium nats-server prosody >/dev/null; }
 
 clean:  ## Remove what was made
 	@rm -rf $(VENV) $(VENV)-wheel dist build demo-lake .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

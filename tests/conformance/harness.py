@@ -25,9 +25,6 @@ RUNNERS: Final[dict[str, Callable[[Any], None]]] = {
 }
 """File name -> what runs one of its vectors; it raises for a vector that does not hold, and for one it does not understand."""
 
-UNBUILT: Final[frozenset[str]] = frozenset()
-"""The files of rooms that are not built yet: the only files that are passed over. The list shrinks as rooms land."""
-
 
 def directory() -> Path:
     named = os.environ.get("WIRELAKE_VECTORS")
@@ -35,8 +32,8 @@ def directory() -> Path:
 
 
 def files() -> list[Path]:
-    """Every file of vectors, but those of rooms that are not built yet."""
-    return sorted(path for path in directory().glob("*.json") if path.name not in UNBUILT)
+    """Every file of vectors."""
+    return sorted(directory().glob("*.json"))
 
 
 def vectors(path: Path) -> list[Any]:

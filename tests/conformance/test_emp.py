@@ -242,7 +242,6 @@ def test_other_vectors_and_unknown_files_are_run_and_fail(tmp_path):
     (tmp_path / "emp.json").write_text(json.dumps([{**OK, "name": "right"}, {**REJECT, "expect": "?", "name": "unmapped"}, ERROR]))
     (tmp_path / "emp-session.json").write_text(json.dumps([SESSION, without(2)]))
     (tmp_path / "novelty.json").write_text("[]")
-    (tmp_path / "wolpertinger.json").write_text("[]")
     (tmp_path / "README.md").write_text("")
     result = run_pytest(tmp_path, "-k", "holds or runner")
     failed = {line.split("[")[1].split("]")[0] for line in result.stdout.splitlines() if line.startswith("FAILED")}

@@ -59,3 +59,28 @@ def test_what_is_no_address_is_refused_with_a_hint(text, hint):
 def test_a_target_is_written_as_it_is_read(text):
     assert str(parse(text, 5040)) == text
     assert parse(str(parse(text, 9)), 9) == parse(text, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("xmpp://alice@example.org", Target("xmpp", "alice@example.org", 0)),
+        ("xmpp://alice@example.org/bob@example.net", Target("xmpp", "alice@example.org", 0, "/bob@example.net")),
+        ("xmpp://alice@localhost:15222/bob@localhost/phone", Target("xmpp", "alice@localhost", 15222, "/bob@localhost/phone")),
+    ],
+)
+def test_an_account_and_whom_it_talks_to(text, target):
+    assert parse(text, None, ("tcp", "xmpp")) == target
+    assert str(target) == text
+
+
+@pytest.mark.parametrize("text", ["xmpp://example.org", "xmpp://@example.org", "xmpp://alice@", "xmpp://alice@example.org?message"])
+def test_an_account_has_a_user_and_a_domain(text):
+    with pytest.raises(UsageError, match="write xmpp://user@domain"):
+        parse(text, None, ("tcp", "xmpp"))
+
+
+def test_a_password_has_no_place_in_an_address_and_is_not_repeated():
+    with pytest.raises(UsageError, match="write xmpp://user@domain") as caught:
+        parse("xmpp://alice:mellon@example.org", None, ("tcp", "xmpp"))
+    assert "mellon" not in str(caught.value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -20,7 +20,7 @@ from wirelake.transports.stream import Stream
 from wirelake.transports.tcp import plain
 from wirelake.transports.tls import client_context
 
-__all__ = ["Client", "Follow", "Runnable"]
+__all__ = ["Client", "Dial", "Follow", "Runnable"]
 
 log = logging.getLogger("wirelake.client")
 
@@ -49,6 +49,8 @@ P = TypeVar("P", bound=Runnable)
 
 Follow = Callable[[str, Target, int], Target]
 """Where a redirect to a url leads a client that is at a target and was redirected so often already; raises WirelakeError if it must not."""
+Dial = Callable[[Target, ssl.SSLContext | None], Awaitable[Stream]]
+"""Opens a connection; raises OSError."""
 RESTED: Final = 60.0
 """Seconds after which a connection was no mere step from one redirect to the next."""
 
@@ -67,8 +69,9 @@ class Client(Generic[P]):
         patience: Patience | None = None,
         follow: Follow | None = None,
         again: Callable[[], bool] = lambda: True,
+        dial: Dial = reach.connect,
     ) -> None:
-        """`again` says whether another connection is wanted when one has ended."""
+        """`again` says whether another connection is wanted when one has ended; `dial` opens it."""
         self.target = target
         """Where it is connected, or tries to be: not where it began, after a redirect."""
         self._home = target
@@ -82,6 +85,7 @@ class Client(Generic[P]):
         self._patience = patience or Patience(reconnect or Backoff(attempts=1))
         self._connect_timeout = connect_timeout
         self._again = again
+        self._dial = dial
         self._closing = False
         self._peer: P | None = None
         self._current: asyncio.Future[P] | None = None
@@ -158,11 +162,14 @@ class Client(Generic[P]):
         """One connection, from nothing to its end; says why it ended."""
         try:
             async with asyncio.timeout(self._connect_timeout):
-                stream = await reach.connect(self.target, self._context())
+                stream = await self._dial(self.target, self._context())
         except TimeoutError:
             return ConnectFailed(f"cannot connect to {self.target}: no answer in {self._connect_timeout:g} s")
         except OSError as reason:
             return ConnectFailed(f"cannot connect to {self.target}: {plain(reason)}")
+        except UsageError as reason:  # for instance a library that is not installed
+            self._closing = True
+            return reason
         self._peer = peer = self._make(stream)
         try:
             async with asyncio.TaskGroup() as group:

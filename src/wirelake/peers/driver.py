@@ -63,8 +63,13 @@ class Driver:
         max_unsent: int,
         record: Connection | None = None,
         messages: Callable[[], list[bytes]] | None = None,
+        gather: bool = False,
     ) -> None:
-        """With `messages`, what the session has to say comes from there if the stream keeps messages apart."""
+        """With `messages`, what the session has to say comes from there if the stream keeps messages apart.
+
+        With `gather`, what a receipt makes the session say waits for this turn of the loop to end: a protocol that confirms what it
+        receives then says so together with what its owner answers or asks next.
+        """
         self._session = session
         self._stream = stream
         self._messages = messages if isinstance(stream, MessageStream) else None
@@ -73,6 +78,7 @@ class Driver:
         self._stall_timeout = stall_timeout
         self._max_unsent = max_unsent
         self._record = record
+        self._gather = gather
         self._loop = asyncio.get_running_loop()
         self._flush_planned = False
         self._planned = 0
@@ -166,7 +172,7 @@ class Driver:
                     self._record.received(frames)
             else:
                 self._session.receive_eof(self.now)
-            self._settle()
+            self._settle(gather=self._gather)
             # A peer that asks and does not listen gets no more attention. That takes more than what makes senders wait: two peers
             # that both stopped reading because they are congested would wait for each other.
             if self._stream.unsent > self._max_unsent:
@@ -175,16 +181,23 @@ class Driver:
                 if self._readable.is_set():
                     self._session.resume(self.now)
 
-    def _settle(self) -> None:
+    def _settle(self, gather: bool = False) -> None:
         """After every call: drain the output, drain the events, read the deadline again."""
-        self._flush_planned = False
-        self._planned = 0
-        self._push()
+        if not gather:
+            self._flush_planned = False
+            self._planned = 0
+            self._push()
         while events := self._session.events():
             for number, event in enumerate(events, 1):
                 self._handle(event)
                 if number % SHARE == 0:
                     self._push()
+            if not gather:
+                self._push()
+        if gather and self._session.ended is None:
+            self.wake()  # only now: whoever the events have woken speaks first
+            return
+        if gather:
             self._push()
         if self._session.ended is not None:
             for wait in self._waits:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -19,18 +19,27 @@ from wirelake.transports.address import Target
 from wirelake.transports.stream import Stream
 from wirelake.transports.tcp import plain
 
-__all__ = ["Server"]
+__all__ = ["Listen", "Server"]
 
 log = logging.getLogger("wirelake.server")
 
 P = TypeVar("P", bound=Runnable)
+
+Listen = Callable[[Target, ssl.SSLContext | None, Callable[[reach.Arrival], None]], Awaitable[reach.Listener]]
+"""Accepts connections until the listener is closed; raises OSError."""
 
 
 class Server(Generic[P]):
     """Listens from `async with` on; at its end it says bye to everybody and waits for them to be gone."""
 
     def __init__(
-        self, target: Target, make: Callable[[Stream], P], *, tls: ssl.SSLContext | None = None, max_connections: int = 10_000
+        self,
+        target: Target,
+        make: Callable[[Stream], P],
+        *,
+        tls: ssl.SSLContext | None = None,
+        max_connections: int = 10_000,
+        listen: Listen = reach.listen,
     ) -> None:
         self.target = target
         self.peers: set[P] = set()
@@ -40,6 +49,7 @@ class Server(Generic[P]):
         self._make = make
         self._tls = tls
         self._max_connections = max_connections
+        self._listen = listen
         self._listener: reach.Listener | None = None
         self._group: asyncio.TaskGroup | None = None
         self._fresh: set[reach.Arrival] = set()
@@ -56,7 +66,7 @@ class Server(Generic[P]):
         if self._group is not None:
             raise UsageError("the server is in use already")
         try:
-            self._listener = await reach.listen(self.target, self._tls, self._accept)
+            self._listener = await self._listen(self.target, self._tls, self._accept)
         except OSError as reason:
             raise ConnectFailed(f"cannot listen at {self.target}: {plain(reason)}") from None
         self.target = self.target._replace(port=self._listener.port)
@@ -98,10 +108,13 @@ class Server(Generic[P]):
         except OSError as reason:
             log.info("no connection at %s: %s", self.target, plain(reason))
             return
-        peer = self._make(stream)
-        self.peers.add(peer)
         if (task := asyncio.current_task()) is not None:
             self._arriving.discard(task)
+        await self._attend(self._make(stream), stream)
+
+    async def _attend(self, peer: P, stream: Stream) -> None:
+        """One connection to its end."""
+        self.peers.add(peer)
         try:
             await peer.run()
         except Exception:

@@ -1,178 +1,167 @@
-"""Both layers as columns: what is encrypted or in pieces is read if it can be, and JSON is what notation gives."""
+"""Texts as table rows: every column against the message that the wire reads, and the vocabulary all protocols share."""
 
 from __future__ import annotations
-
-from uuid import UUID
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.lake.wolpertinger_talk import OTHER_KEYS, answered, asked, line, pieces, result
-from tests.protocols.wolpertinger.pair import KEYS
-from tests.protocols.wolpertinger.papers import VECTORS
+from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, text_of
 
-from wirelake.errors import UsageError
-from wirelake.protocols.kernel import compiled
-from wirelake.protocols.wolpertinger import columns
+from wirelake.protocols.kernel import FAULT
+from wirelake.protocols.wolpertinger import documents
 from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.documents import Rejected, decode
-from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.keyring import Keyring, log_line, read_log
-from wirelake.protocols.wolpertinger.messages import Encryption
-from wirelake.protocols.wolpertinger.notation import described_document
-from wirelake.protocols.wolpertinger.overhearing import Ear
-from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, scan
-from wirelake.protocols.wolpertinger.values import DateTime, Int32, Int64, UInt64
+from wirelake.protocols.wolpertinger.columns import SCHEMA, columns, readable
+from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
+from wirelake.protocols.wolpertinger.lines import Lines
+from wirelake.protocols.wolpertinger.overhearing import Heard
+from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS
+from wirelake.protocols.wolpertinger.values import DateTime, Int64
 
-TEN = [bytes((number,)) * 32 for number in range(10)]
+SHARED = ("kind", "name", "subject", "correlation_id", "status", "fault", "body", "body_json", "verified")
 
 
-def read(data: bytes, keyring: Keyring | None = None, ears: dict[int, Ear] | None = None, seconds: float = 0.0):
-    """The rows of lines, both kinds of columns together."""
-    array = np.frombuffer(data, np.uint8)
-    rows, parts = np.zeros(64 * ROW_COLUMNS, np.int64), np.zeros(1, np.int64)
-    count, _, end, _ = compiled(scan)(array, 0, len(data), rows, parts, DEFAULT_LIMITS.for_scan())
-    assert end == len(data)
-    rows = rows[: count * ROW_COLUMNS].reshape(count, -1)
-    rows = rows[columns.readable(rows)]
-    nobody = np.zeros(len(rows), np.int64)
-    ears = {} if ears is None else ears
-    heard = columns.overheard(array, rows, nobody, nobody + seconds, ears, DEFAULT_LIMITS, keyring)
-    made = columns.columns(array, rows, parts, DEFAULT_LIMITS, heard=heard)
-    own = pa.table([made.own[field.name].cast(field.type) for field in columns.SCHEMA], schema=columns.SCHEMA).to_pylist()
-    shared = [{name: column[index].as_py() for name, column in made.shared.items()} for index in range(len(rows))]
-    return [{**both, **one} for both, one in zip(shared, own, strict=True)]
+def table(*texts: bytes, **given) -> list[dict]:
+    """Rows of the texts that can be read, own and shared columns together; the shared ones in upper case."""
+    stream = Lines(DEFAULT_LIMITS)
+    ((data, rows, _),) = stream.feed(b"".join(text + b"\n" for text in texts))
+    numbers = np.array(rows, np.int64)
+    kept = numbers[readable(numbers)]
+    assert [row[FAULT] in UNREADABLE for row in rows] == (~readable(numbers)).tolist()
+    made = columns(np.frombuffer(data, np.uint8), kept, np.zeros(0, np.int64), DEFAULT_LIMITS, **given)
+    assert list(made.own) == SCHEMA.names
+    assert tuple(made.shared) == SHARED
+    for name, column in made.own.items():
+        plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        assert plain.cast(SCHEMA.field(name).type).type == SCHEMA.field(name).type
+    whole = {**made.own, **{name.upper(): column for name, column in made.shared.items()}}
+    lists = {name: column.to_pylist() for name, column in whole.items()}
+    return [{name: values[row] for name, values in lists.items()} for row in range(len(kept))]
+
+
+def document(said, number: int = 1, keys=None) -> bytes:
+    return text_of(documents.encode(said), number, keys)
+
+
+def test_a_call_in_clear_has_every_field():
+    said = Call("Core", "testMethod1", CALL_ID, ("text", True, Int64(2**40), 1.5, DateTime(0)))
+    (row,) = table(document(said, 7))
+    assert (row["type"], row["text_id"], row["root"], row["component"], row["method"], row["call_id"]) == (
+        *("message", 7, "RemoteMethodCall", "Core", "testMethod1", CALL_ID),
+    )
+    assert row["parameters"] == [
+        {"type": "string", "value": '"text"'},
+        {"type": "boolean", "value": "true"},
+        {"type": "int64", "value": "1099511627776"},
+        {"type": "double", "value": "1.5"},
+        {"type": "dateTime", "value": '"0001-01-01T00:00:00Z"'},
+    ]
+    assert (row["KIND"], row["NAME"], row["SUBJECT"], row["CORRELATION_ID"], row["STATUS"]) == (
+        *("request", "RemoteMethodCall", "Core.testMethod1", CALL_ID, "ok"),
+    )
+    assert row["BODY"] == documents.encode(said)
+    assert msgspec.json.decode(row["BODY_JSON"])["parameters"][2] == {"type": "int64", "value": 2**40}
+    assert row["size"] == len(document(said, 7)) + 1
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "kind", "name", "status"),
     [
-        asked(1, "Echo", 'a "b"\n€', "", Int32(-1), Int64(2**40), UInt64(2**64 - 1), True, False, 1.5, float("inf"), (Int32(1), ("x",))),
-        asked(2, 'odd "name"', UUID(int=7), DateTime(10**17)),
-        asked(3),
-        answered(4, Int32(9)),
-        answered(5),
-        answered(6, ()),
-        Error("Sample", 303, None),
-        Error('"', 502, answered(1).call_id),
+        (Call("core", "Heartbeat", CALL_ID), "keepalive", "RemoteMethodCall", "ok"),
+        (Call("Core", "SendResetNotice", CALL_ID), "control", "SendResetNotice", "ok"),
+        (Call("Authentication", "KeyExchange", CALL_ID, ("a", "b")), "request", "KeyExchange", "ok"),
+        (Response("Authentication", CALL_ID, "RUNLNUI="), "response", "KeyExchange.Response", "ok"),
+        (Response("Core", CALL_ID, None), "response", "RemoteMethodResponse", "ok"),
+        (Error("Core", 303, CALL_ID), "response", "RemoteError", "error"),
+        (Error("Core", 100), "error", "RemoteError", "error"),
+        (Error("Authentication", 202), "error", "RemoteError.202", "error"),
     ],
 )
-def test_json_is_what_notation_gives(said):
-    (row,) = read(line(said, 1))
-    assert row["fault"] is None
-    assert row["body_json"] == msgspec.json.encode(described_document(said)).decode()
-    wanted = said.parameters if isinstance(said, Call) else None
-    assert (row["parameters"] is None) == (wanted is None)
-    if wanted is not None:
-        inside = msgspec.json.decode(row["body_json"])["parameters"]
-        assert [(one["type"], msgspec.json.decode(one["value"])) for one in row["parameters"]] == [(o["type"], o["value"]) for o in inside]
-    assert (row["value"] is not None) == (isinstance(said, Response) and said.value is not None)
+def test_what_a_message_is_to_all_protocols(said, kind, name, status):
+    (row,) = table(document(said))
+    assert (row["KIND"], row["NAME"], row["STATUS"]) == (kind, name, status)
+    assert row["CORRELATION_ID"] == said.call_id
+    assert row["SUBJECT"] == (f"{said.component}.{said.method}" if isinstance(said, Call) else None)
 
 
-def test_every_document_of_the_vectors_is_a_row_or_a_fault():
-    found = 0
-    for vector in VECTORS:
-        if "xml" in vector:
-            found += 1
-            told = decode(vector["xml"].encode())
-            (row,) = read(line(vector["xml"].encode(), 1))
-            if isinstance(told, Rejected):
-                assert row["fault"] == told.fault.name
-            else:
-                assert row["body_json"] == msgspec.json.encode(described_document(told)).decode()
-    assert found > 20
+def test_errors_and_values_have_their_columns():
+    error, value = table(document(Error("Core", 303, CALL_ID)), document(Response("Core", CALL_ID, False)))
+    assert (error["error_code"], error["error_name"], error["parameters"]) == (303, "MethodNotFoundError", None)
+    assert value["value"] == {"type": "boolean", "value": "false"}
 
 
-def test_pieces_are_joined_across_blocks_in_any_order():
-    said = asked(1, "Echo", "tea" * 200)
-    texts = pieces(said, 1, 150)
-    ears: dict[int, Ear] = {}
-    rows = [read(text, ears=ears)[0] for text in (*texts[1:], texts[0])]
-    assert [row["root"] for row in rows] == [None] * (len(texts) - 1) + ["RemoteMethodCall"]
-    assert [row["name"] for row in rows[:-1]] == ["fragment"] * (len(texts) - 1)
-    assert ears[0].is_idle
-    assert rows[-1]["parameters"][0]["value"] == msgspec.json.encode("tea" * 200).decode()
+def test_results_fragments_and_encrypted_messages():
+    rows = table(
+        b"result:0;message_id:4294967295;",
+        b"RESULT:77;message_id:1;x",
+        b"fragment_index:1;fragment_count:2;message_id:9;bG8=",
+        document(Call("Core", "Heartbeat", CALL_ID), 3, KEYS),
+        b"message_id:8;secure:aes;AAAA",
+        b"message_id:8;encryption:des;AAAA",
+    )
+    assert [(row["KIND"], row["NAME"], row["STATUS"]) for row in rows] == [
+        ("ack", "result", "ok"),
+        ("ack", "result", "error"),
+        ("event", "fragment", "ok"),
+        *[("event", "encrypted", "ok")] * 3,
+    ]
+    assert [(row["result_code"], row["result_name"]) for row in rows[:2]] == [(0, "success"), (77, None)]
+    assert rows[1]["oddities"] == 1 | 8 | 16
+    assert (rows[2]["fragment_index"], rows[2]["fragment_count"], rows[2]["payload"]) == (1, 2, b"bG8=")
+    assert [row["encryption"] for row in rows[2:]] == [None, "aes", "aes", "unknown"]
+    assert [row["BODY"] for row in rows] == [None] * 6
 
 
-def test_pieces_that_come_too_late_join_nothing():
-    texts = pieces(asked(1, "Echo", "tea" * 200), 1, 150)
-    ears: dict[int, Ear] = {}
-    read(b"".join(texts[:-1]), ears=ears)
-    assert ears[0].weight > 0
-    (row,) = read(texts[-1], ears=ears, seconds=20.0 * len(texts))
-    assert row["root"] is None
+def test_a_fragment_that_is_all_of_its_message_is_read():
+    (row,) = table(b"fragment_index:0;fragment_count:1;" + document(Call("Core", "Heartbeat", CALL_ID)))
+    assert (row["type"], row["KIND"], row["method"]) == ("fragment", "keepalive", "Heartbeat")
 
 
-def test_pieces_that_were_let_go_are_pieces_still():
-    texts = pieces(asked(1, "Echo", "tea" * 200), 1, 150)
-    ears: dict[int, Ear] = {}
-    read(b"".join(texts[:-1]), ears=ears)
-    ears[0].forget_pieces()
-    (row,) = read(texts[-1], ears=ears)
-    assert (row["root"], row["fault"]) == (None, None)
+def test_what_the_lake_opened_itself_is_read():
+    said = Call("Sample", "Secret", CALL_ID)
+    piece, sealed, notice = table(
+        b"fragment_index:1;fragment_count:2;message_id:9;bG8=",
+        document(said, 3, KEYS),
+        document(Call("Core", "SendResetNotice", CALL_ID), 3, KEYS),
+        heard={
+            0: Heard(documents.encode(said)),
+            1: Heard(documents.encode(said)),
+            2: Heard(documents.encode(Call("Core", "SendResetNotice", CALL_ID))),
+        },
+    )
+    assert (piece["KIND"], piece["NAME"], piece["SUBJECT"]) == ("request", "RemoteMethodCall", "Sample.Secret")
+    assert (sealed["KIND"], sealed["NAME"], sealed["SUBJECT"], sealed["root"]) == (
+        "request",
+        "encrypted",
+        "Sample.Secret",
+        "RemoteMethodCall",
+    )
+    assert (notice["KIND"], notice["NAME"]) == ("control", "SendResetNotice")
 
 
-def test_pieces_that_differ_are_told_once_and_the_rest_is_late():
-    first, second, *others = pieces(asked(1, "Echo", "tea" * 200), 1, 150)
-    rows = read(first + first.replace(b";P", b";Q") + second + b"".join(others))
-    assert [row["fault"] for row in rows] == [None, "FRAGMENT_CONFLICT", *[None] * (len(others) + 1)]
-    assert [row["oddities"] for row in rows] == [0, 0, *[32] * (len(others) + 1)]
+def test_what_is_wrong_is_named():
+    rows = table(
+        b"message_id:1;!",
+        b"message_id:1;gzip:5;aGk=",
+        text_of(b"<RemoteMethodCall"),
+        text_of(b""),
+        b"foo:bar;",
+        b"message_id:1;a Gk=",
+    )
+    assert [row["fault"] for row in rows] == [
+        *(Fault.BASE64_INVALID.name, Fault.GZIP_INVALID.name, Fault.XML_INVALID.name, Fault.XML_INVALID.name, Fault.XML_INVALID.name),
+    ]
+    assert {row["STATUS"] for row in rows} == {"faulty"}
+    assert rows[-1]["oddities"] == 4
+    assert rows[2]["BODY"] == b"<RemoteMethodCall"
 
 
-@pytest.mark.parametrize("compress", [False, True])
-@pytest.mark.parametrize("count", [0, 9])
-def test_the_right_key_is_found_among_others(compress, count):
-    others = [type(KEYS)(key, bytes(16)) for key in TEN[:count]]
-    keyring = Keyring([*others, KEYS])
-    data = line(asked(1, "Echo", "x" * 100), 1, KEYS, compress=compress) + line(asked(2), 2, KEYS, compress=compress)
-    assert [(row["decrypted"], row["method"], row["name"]) for row in read(data, keyring)] == [(True, "Echo", "encrypted")] * 2
-    closed = [(False, None, "encrypted", None)] * 2
-    for nothing in (None, Keyring(), Keyring(others)):
-        assert [(row["decrypted"], row["method"], row["name"], row["fault"]) for row in read(data, nothing)] == closed
+def test_bodies_are_not_looked_at_twice_if_nobody_asks():
+    (row,) = table(document(Call("Core", "Heartbeat", CALL_ID)), json_bodies=False)
+    assert row["BODY_JSON"] is None
+    assert row["method"] == "Heartbeat"
 
 
-def test_a_session_that_changes_its_key_is_read_on():
-    data = line(asked(1), 1, KEYS) + line(asked(2), 2, OTHER_KEYS) + line(asked(3), 3, KEYS)
-    assert [row["decrypted"] for row in read(data, Keyring([OTHER_KEYS, KEYS]))] == [True] * 3
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        (b"message_id:1;encryption:aes;AAAA\n", Fault.ENCRYPTION_FAILED),
-        (b"message_id:1;encryption:aes;\n", Fault.ENCRYPTION_FAILED),
-        (b"message_id:1;encryption:rot;" + b"A" * 22 + b"==\n", Fault.ENCRYPTION_FAILED),
-        (b"message_id:1;encryption:aes;?\n", Fault.BASE64_INVALID),
-        (b"message_id:1;encryption:aes;" + b"A" * 22 + b"==\n", None),
-        (line(asked(1, "Echo", "x" * 99), 1, KEYS)[:-25] + b"A" * 24 + b"\n", Fault.ENCRYPTION_FAILED),
-        (line(asked(1, "Echo", "x" * 99), 1, KEYS, compress=True).replace(b"gzip:1", b"gzip:2"), Fault.ENCRYPTION_FAILED),
-    ],
-)
-def test_what_no_key_opens_is_a_fault_and_what_might_be_opened_is_none(text, fault):
-    (row,) = read(text, Keyring([KEYS]))
-    assert row["fault"] == (None if fault is None else fault.name)
-    assert row["decrypted"] is False
-
-
-def test_a_result_is_never_decrypted():
-    (row,) = read(result(1))
-    assert (row["decrypted"], row["encryption"], row["kind"]) == (None, None, "ack")
-
-
-def test_a_key_log_is_lines():
-    content = b"# made by a peer\n\n" + log_line(KEYS) + log_line(OTHER_KEYS) + log_line(KEYS)
-    assert sorted(one.key for one in read_log(content)) == sorted([KEYS.key, OTHER_KEYS.key])
-    assert "00" not in repr(read_log(content))
-    text = line(asked(1), 1, KEYS).partition(b"aes;")[2].strip()
-    assert read_log(content).open(text, None, Encryption.AES, DEFAULT_LIMITS, None) is not None
-
-
-@pytest.mark.parametrize(
-    "bad", [b"wolpertinger 00", b"other " + b"00" * 32 + b" " + b"00" * 16, b"wolpertinger " + b"0g" * 32 + b" 00", b"\xff"]
-)
-def test_a_key_log_that_is_none_names_the_line_and_not_what_is_in_it(bad):
-    with pytest.raises(UsageError) as caught:
-        read_log(log_line(KEYS) + bad)
-    assert "line 2" in str(caught.value)
-    assert "00" not in str(caught.value)
+def test_nothing_is_an_empty_table():
+    made = columns(np.zeros(0, np.uint8), np.zeros((0, 16), np.int64), np.zeros(0, np.int64), DEFAULT_LIMITS)
+    assert {len(column) for column in {**made.own, **made.shared}.values()} == {0}

@@ -196,5 +196,51 @@ def test_wolp_29_a_line_over_the_limit_ends_the_session_before_it_ends():
     one.receive(b"A", 0.0)
     assert isinstance(one.events()[-1], Ended)
     assert one.ended.fault is Fault.TEXT_OVER_LIMIT
-    one.receive_text("message_id:1;", 0.0)
-    assert one.messages() == []
+    one.receive_text("message_id:2;", 0.0)
+    assert one.messages() == [b"result:5;message_id:1;"]
+
+
+def test_who_does_not_read_for_a_while_blames_nobody():
+    one = session(CLIENT)
+    confirmed, unconfirmed = (one.call("Sample", "Echo", ("hi",), 0.0) for _ in range(2))
+    one.receive_text("result:0;message_id:1;", 0.0)
+    one.messages()
+    one.pause()
+    for now in range(1, 200):
+        one.tick(float(now))
+    assert (one.messages(), one.events(), one.pending) == ([], [], 2)
+    one.resume(200.0)
+    one.tick(229.9)
+    assert one.events() == []
+    one.tick(230.0)
+    assert one.events() == [CallFailed(confirmed, Failure.TIMEOUT)]
+    assert len(one.messages()) == 1
+    one.tick(1000.0), one.tick(2000.0)
+    assert one.events()[-1] == CallFailed(unconfirmed, Failure.UNDELIVERED)
+
+
+@pytest.mark.parametrize("answer", [Response("Sample", CALL_ID, True), Error("Sample", 303, CALL_ID)])
+def test_wolp_16_a_call_whose_answer_cannot_be_read_fails_at_once(answer):
+    one = session(CLIENT)
+    call_id = one.call("Sample", "Echo", ("hi",), 0.0)
+    one.messages()
+    document = documents.encode(answer).replace(CALL_ID.encode(), call_id.encode())
+    replies = say(one, document.replace(b"boolean", b"nonsense").replace(b"303", b"many"))
+    assert codes(replies) == ([301] if isinstance(answer, Response) else [])
+    assert [event for event in one.events() if not isinstance(event, Noticed)] == [CallFailed(call_id, Failure.UNREADABLE)]
+    assert one.pending == 0
+
+
+def test_wolp_29_the_sender_of_a_text_over_the_limit_is_told_if_its_id_comes_in_time():
+    for text, told in (
+        (b"message_id:7;" + b"A" * 100, [b"result:5;message_id:7;"]),
+        (b"foo:" + b"A" * 100 + b";message_id:7;", []),
+        (b"result:0;message_id:7;" + b"A" * 100, []),
+    ):
+        one = session(limits=Limits(max_text_size=100))
+        one.receive_text(text, 0.0)
+        assert one.messages() == told
+        assert one.ended is None
+        one.receive(text, 0.0)
+        assert one.messages() == told
+        assert one.ended is not None

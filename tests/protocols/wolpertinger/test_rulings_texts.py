@@ -163,6 +163,15 @@ def test_wolp_8_every_wrong_padding_gives_the_same_result_and_the_same_events():
     assert seen == {((b"result:4;message_id:3;",), (Fault.ENCRYPTION_FAILED,))}
 
 
+def test_wolp_8_padding_is_looked_at_as_a_whole():
+    for last in range(256):
+        encryptor = KEYS.cipher.encryptor()
+        block = encryptor.update(bytes(15) + bytes((last,))) + encryptor.finalize()
+        one = session(standing=TRUSTED)
+        one.receive_text(b"message_id:3;encryption:aes;" + base64.b64encode(block), 0.0)
+        assert one.messages()[0] == (b"result:0;message_id:3;" if last == 1 else b"result:4;message_id:3;")
+
+
 def test_wolp_9_a_long_message_is_split_into_nearly_equal_pieces_and_confirmed_once():
     pair = Pair({"fragment_size": 100}, {"fragment_size": 100})
     call_id = pair.client.call("Sample", "Echo", ("x" * 1000,), 0.0)
@@ -215,6 +224,17 @@ def test_wolp_10_after_five_minutes_a_message_is_a_new_one():
         one.done(CALL_ID)
 
 
+def test_wolp_10_a_message_of_many_pieces_is_known_for_as_long_as_it_may_be_sent_again():
+    pair = Pair({"fragment_size": 10}, {"fragment_size": 10})
+    pair.client.call("Sample", "Void", (), 0.0, returns=False)
+    texts = pair.client.messages()
+    assert len(texts) > 15
+    for now, delivered in ((0.0, 1), (20.0 * len(texts), 0), (40.0 * len(texts), 0)):
+        for text in texts:
+            pair.server.receive_text(text, now)
+        assert len([event for event in pair.server.events() if isinstance(event, CallReceived)]) == delivered
+
+
 def test_wolp_10_establishing_a_connection_forgets_what_was_delivered():
     one = session()
     void, establish = Call("Sample", "Void", CALL_ID), Call("Authentication", "EstablishConnection", CALL_ID)
@@ -244,3 +264,13 @@ def test_wolp_12_each_layer_answers_for_itself():
     assert replies[0] == b"result:0;message_id:1;"
     assert codes(replies[1:]) == [302]
     assert reply_to("message_id:1;!") == [b"result:5;message_id:1;"]
+
+
+def test_wolp_10_a_message_of_many_pieces_has_so_many_times_the_time():
+    one = session(CLIENT, fragment_size=100)
+    one.call("Sample", "Echo", ("hi",), 0.0)
+    texts = one.messages()
+    assert len(texts) > 1
+    assert one.deadline == 20.0 * len(texts)
+    one.tick(20.0 * len(texts))
+    assert one.messages() == texts

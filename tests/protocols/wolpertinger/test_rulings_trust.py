@@ -172,7 +172,7 @@ def test_wolp_25_users_prove_their_passwords_whatever_the_case_of_their_names():
     pair = Pair(server={"password_of": {"joe": SESAME}.get})
     pair.client.authenticate(4, 0.0, user="JOE", password=SESAME)
     assert pair.talk().events(CLIENT, Authenticated) == [Authenticated(4)]
-    assert (pair.server.standing.granted, pair.server.standing.held) == (4, 2)
+    assert (pair.server.standing.granted, pair.server.standing.held, pair.server.standing.user) == (4, 2, "joe")
     for user, password in (("joe", "wrong"), ("jim", SESAME), ("jim", "")):
         pair = Pair(server={"password_of": {"joe": SESAME}.get})
         pair.client.authenticate(4, 0.0, user=user, password=password)
@@ -271,3 +271,17 @@ def test_wolp_28_a_notice_that_comes_again_does_not_reset_again():
     say(one, Response("Authentication", call.call_id, True), 8)
     assert say(one, notice, 7) == [b"result:0;message_id:7;"]
     assert one.standing == Standing(1, 1)
+
+
+def test_wolp_28_a_reset_forgets_what_was_sent_and_what_was_delivered():
+    one = session()
+    one.call("Sample", "Echo", ("hi",), 0.0)
+    void = Call("Sample", "Void", CALL_ID)
+    say(one, void, 7)
+    one.reset(0.0)
+    (notice,) = one.messages()
+    one.events()
+    one.tick(20.0)
+    assert one.messages() == [notice]
+    say(one, void, 7, now=20.0)
+    assert [type(event) for event in one.events()] == [CallReceived]

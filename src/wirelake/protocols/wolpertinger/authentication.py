@@ -180,7 +180,10 @@ class Authentication:
         token = self._used(Step.USER, now)
         password = None if self._options.password_of is None else self._options.password_of(name.lower())
         expected = [] if token is None else [agreement.user_proof(password or "", token)]
-        return self._judged(proof, expected, password is not None, HIGHEST_TRUST, standing, now)
+        verdict = self._judged(proof, expected, password is not None, HIGHEST_TRUST, standing, now)
+        if verdict.reset:
+            return verdict
+        return msgspec.structs.replace(verdict, standing=msgspec.structs.replace(verdict.standing, user=name.lower()))
 
     def _judged(self, proof: bytes, expected: list[bytes], possible: bool, level: int, standing: Standing, now: float) -> Verdict:
         allowed = self._attempts.take(self._options.source, now)

@@ -61,15 +61,16 @@ class Unconfirmed:
         self._due.drop(message_id)
         return self._sent.pop(message_id, None) is not None
 
-    def expire(self, now: float) -> tuple[list[bytes], list[int]]:
-        """Time passed: texts to send again, and messages that are given up."""
+    def expire(self, now: float, *, listening: bool = True) -> tuple[list[bytes], list[int]]:
+        """Time passed: texts to send again, and messages that are given up. Who does not listen cannot know, and goes on waiting."""
         again: list[bytes] = []
         lost = []
         for message_id in self._due.take(now):
             sent = self._sent[message_id]
-            if sent.retries:
-                sent.retries -= 1
-                again += sent.texts
+            if sent.retries or not listening:
+                if listening:
+                    sent.retries -= 1
+                    again += sent.texts
                 self._due.set(message_id, now + sent.timeout)
             else:
                 del self._sent[message_id]
@@ -85,8 +86,7 @@ class Unconfirmed:
 class Remembered:
     """Messages that were delivered: a message with the same id and content is the same message, sent again."""
 
-    def __init__(self, life: float, capacity: int) -> None:
-        self._life = life
+    def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._known: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
 
@@ -104,10 +104,10 @@ class Remembered:
         known = self._known.get(message_id)
         return known is not None and known[0] == digest and now < known[1]
 
-    def add(self, message_id: int, digest: bytes, now: float) -> None:
-        """It was delivered; what is too old, or too much, is forgotten."""
+    def add(self, message_id: int, digest: bytes, now: float, life: float) -> None:
+        """It was delivered, and may come again for so long; what is too old, or too much, is forgotten."""
         self._known.pop(message_id, None)
-        self._known[message_id] = (digest, now + self._life)
+        self._known[message_id] = (digest, now + life)
         while len(self._known) > self._capacity or next(iter(self._known.values()))[1] <= now:
             self._known.popitem(last=False)
 

@@ -43,6 +43,7 @@ class Failure(Enum):
     TIMEOUT = "no response in time"
     REFUSED = "the peer could not read the message"
     UNDELIVERED = "the message was not confirmed"
+    UNREADABLE = "the response cannot be read"
     RESET = "the connection was reset"
     ENDED = "the session ended"
 

@@ -24,7 +24,9 @@ OVERHEAD: Final = 128
 
 def split(text: bytes, limit: int) -> list[bytes]:
     """WOLP-9: as few pieces as the limit allows, of nearly equal length."""
-    count = max(1, -(-len(text) // limit))
+    if len(text) <= limit:
+        return [text]
+    count = -(-len(text) // limit)
     size, longer = divmod(len(text), count)
     pieces, at = [], 0
     for index in range(count):

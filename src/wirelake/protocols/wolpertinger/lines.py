@@ -1,34 +1,72 @@
 """A buffer between a byte stream and the scanner: bytes go in as they arrive, whole lines come out, wherever the stream was cut (WOLP-11).
 
-What arrived is looked at once for a line feed, and never again: a long line that comes in small pieces costs one copy. It refuses to know
-what texts say.
+What arrived is looked at once for a line feed, and never again: a long line that comes in small pieces costs one copy. Most texts have
+one of three kinds of metadata; those are read with one expression, and tests hold it to what `scan` says of them. It refuses to know what
+texts say.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
+
+import msgspec
 
 from wirelake.protocols.buffer import Buffer, Frames
 from wirelake.protocols.kernel import KIND, LENGTH, active, array, table
-from wirelake.protocols.wolpertinger.messages import TextKind
-from wirelake.protocols.wolpertinger.scanner import ODD_PAYLOAD, ODDITIES, PART_COLUMNS, PAYLOAD, PAYLOAD_LENGTH, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.messages import Encryption, TextKind
+from wirelake.protocols.wolpertinger.scanner import (
+    MESSAGE_ID,
+    ODD_PAYLOAD,
+    ODDITIES,
+    PART_COLUMNS,
+    PAYLOAD,
+    PAYLOAD_LENGTH,
+    ROW_COLUMNS,
+    Limits,
+    scan,
+)
 
-__all__ = ["Lines", "measure"]
+__all__ = ["Lines", "common", "measure", "row_of"]
+
+_COMMON: Final = re.compile(rb"(?:message_id:([0-9]{1,9});(encryption:aes;)?|result:([0-5]);message_id:([0-9]{1,9});)")
 
 
 def measure(data: bytes, start: int, stop: int, limits: Limits) -> list[int]:
     """The row of the one text that data[start:stop] is: what `scan` says of it, without walking through its payload."""
-    cut = data.rfind(b";", start, stop) + 1 or stop
     if stop - start > limits.max_text_size:
         cut = stop
+    elif (row := common(data, start, stop)) is not None:
+        return row
+    else:
+        cut = data.rfind(b";", start, stop) + 1 or stop
     flat = table(1, ROW_COLUMNS)
     active(scan)(array(data), start, cut, flat, flat, limits.for_text())
-    row: list[int] = flat if isinstance(flat, list) else flat.tolist()
+    row = flat if isinstance(flat, list) else flat.tolist()
     if cut < stop:
         row[PAYLOAD], row[PAYLOAD_LENGTH], row[LENGTH] = cut, stop - cut, stop - start
         if row[KIND] == TextKind.RESULT:
             row[ODDITIES] |= ODD_PAYLOAD
     return row
+
+
+def common(data: bytes, start: int, stop: int) -> list[int] | None:
+    """The row of a text that is what most are: a whole message, encrypted or not, or a result; None: it is for `scan` to say."""
+    found = _COMMON.match(data, start, stop)
+    if found is None:
+        return None
+    end = found.end()
+    message_id, encrypted, code, of = found.groups()
+    if code is not None:
+        kind = TextKind.RESULT.value
+        return [start, stop - start, kind, 0, start, 0, 0, int(of), int(code), -1, 0, -1, -1, end, 0, 0] if end == stop else None
+    if data.find(b";", end, stop) >= 0:  # there is more
+        return None
+    encryption = Encryption.NONE.value if encrypted is None else Encryption.AES.value
+    kind = TextKind.MESSAGE.value
+    return [start, stop - start, kind, 0, start, 0, 0, int(message_id), -1, -1, encryption, -1, -1, end, stop - end, 0]
 
 
 class Lines(Buffer):
@@ -56,7 +94,7 @@ class Lines(Buffer):
         rows, at = [], 0
         looked = before if last >= 0 else len(whole)
         while (end := whole.find(b"\n", max(at, looked))) >= 0 or len(whole) - at > self._all_limits.max_text_size:
-            row = measure(whole, at, len(whole) if end < 0 else end, self._all_limits)
+            row = row_of(whole, at, len(whole) if end < 0 else end, self._all_limits)
             self.lost = end < 0 or end - at > self._all_limits.max_text_size
             rows.append(row)
             if self.lost:  # WOLP-29: its end is not worth waiting for
@@ -67,3 +105,16 @@ class Lines(Buffer):
         self._keep(whole, at, 0)
         if rows:
             yield whole, rows, []
+
+
+def row_of(data: bytes, start: int, stop: int, limits: Limits) -> list[int]:
+    """What `measure` gives; of a text over the limit only the metadata is walked through, because anybody can send one."""
+    most = start + limits.max_text_size
+    if stop <= most:
+        return measure(data, start, stop, limits)
+    cut = data.rfind(b";", start, most + 1) + 1 or start
+    begun = measure(data, start, cut, msgspec.structs.replace(limits, max_text_size=limits.max_text_size + 1))
+    row = [start, stop - start, -1, Fault.TEXT_OVER_LIMIT.value, most, 0, 0, begun[MESSAGE_ID], -1, -1, 0, -1, -1, stop, 0, 0]
+    if begun[KIND] == TextKind.RESULT:
+        row[KIND] = begun[KIND]
+    return row

@@ -75,7 +75,7 @@ class Link:
         self.keys = keys
         """What is sent is encrypted with these, and what comes is opened with them."""
         self._unconfirmed = Unconfirmed(options.confirm_timeout, options.retries)
-        self._remembered = Remembered(options.remember_time, options.max_remembered)
+        self._remembered = Remembered(options.max_remembered)
         characters = -(-options.limits.max_reassembled_size // 3) * 4
         self._assembly = Assembly(options.fragment_timeout, characters, options.max_incomplete)
         self._output: list[bytes] = []
@@ -84,8 +84,8 @@ class Link:
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next."""
-        timers = (self._unconfirmed.deadline, self._assembly.deadline)
-        return min((timer for timer in timers if timer is not None), default=None)
+        unconfirmed, incomplete = self._unconfirmed.deadline, self._assembly.deadline
+        return incomplete if unconfirmed is None else unconfirmed if incomplete is None else min(unconfirmed, incomplete)
 
     @property
     def unconfirmed(self) -> int:
@@ -123,9 +123,8 @@ class Link:
 
     def receive(self, data: bytes, row: list[int], now: float) -> None:
         """One text of the peer, as the scanner read it."""
-        for bit, oddity in _ODD.items():
-            if row[ODDITIES] & bit:
-                self._outcomes.append(Noticed(oddity))
+        if row[ODDITIES]:
+            self._outcomes += [Noticed(oddity) for bit, oddity in _ODD.items() if row[ODDITIES] & bit]
         if row[FAULT] in UNREADABLE:
             self._refuse(row, Fault(row[FAULT]), now)
             return
@@ -139,9 +138,9 @@ class Link:
         else:
             self._take_piece(said, now)
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, *, listening: bool = True) -> None:
         """Time passed: messages are sent again or given up (WOLP-10), and so are incomplete ones (WOLP-9)."""
-        again, lost = self._unconfirmed.expire(now)
+        again, lost = self._unconfirmed.expire(now, listening=listening)
         self._output += again
         self._outcomes += [Undelivered(message_id, ResultCode.TIMEOUT) for message_id in lost]
         self._outcomes += [Noticed(Fault.FRAGMENTS_TIMED_OUT, f"message {message_id}") for message_id in self._assembly.expire(now)]
@@ -195,9 +194,9 @@ class Link:
             if (code := joined.rule.result) is not None:
                 self._result(code, said.message_id)
         elif joined is not None:
-            self._take(joined, now)
+            self._take(joined, now, said.fragment_count or 1)
 
-    def _take(self, said: Envelope, now: float) -> None:
+    def _take(self, said: Envelope, now: float, pieces: int = 1) -> None:
         """A whole message: known again, or opened and confirmed (WOLP-10)."""
         digest = self._remembered.digest(said)
         if self._remembered.holds(said.message_id, digest, now):
@@ -211,8 +210,11 @@ class Link:
             self._outcomes.append(Noticed(fault, f"message {said.message_id}"))
             self._result(cast(int, fault.rule.result), said.message_id)
             return
-        if any(blank in said.payload for blank in BLANKS):
+        if said.payload.translate(None, BLANKS) != said.payload:
             self._outcomes.append(Noticed(Fault.PAYLOAD_BLANKS))
-        self._remembered.add(said.message_id, digest, now)
+        # A message of many pieces is sent again so late that five minutes are not enough.
+        options = self.options
+        life = max(options.remember_time, options.confirm_timeout * pieces * (options.retries + 1))
+        self._remembered.add(said.message_id, digest, now, life)
         self._result(ResultCode.SUCCESS, said.message_id)
         self._outcomes.append(Delivered(said.message_id, payload, said.encryption is not Encryption.NONE))

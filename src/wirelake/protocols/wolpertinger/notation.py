@@ -22,12 +22,24 @@ from wirelake.protocols.wolpertinger.keyring import Keyring
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, ResultCode
 from wirelake.protocols.wolpertinger.overhearing import Ear
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
-from wirelake.protocols.wolpertinger.values import PRIMITIVES, DataType, DateTime, Value, guid, moment_text
+from wirelake.protocols.wolpertinger.values import PRIMITIVES, DataType, DateTime, Int32, Int64, UInt64, Value, guid, moment_text
 from wirelake.protocols.wolpertinger.wire import message, opened, sealed
 
 __all__ = ["Describer", "describe", "described_document", "described_value", "parse"]
 
 _RESULTS: Final = {code.value: code.name.lower() for code in ResultCode}
+_TYPES: Final[dict[type, str]] = {
+    bool: DataType.BOOLEAN.value,
+    str: DataType.STRING.value,
+    float: DataType.DOUBLE.value,
+    Int32: DataType.INT32.value,
+    Int64: DataType.INT64.value,
+    UInt64: DataType.UINT64.value,
+    DateTime: DataType.DATE_TIME.value,
+    UUID: DataType.GUID.value,
+    tuple: DataType.LIST.value,
+}
+"""What most values are of; `type_of` knows the others."""
 _LEFT_OUT: Final = frozenset({"payload", "encryption"})
 
 
@@ -104,7 +116,7 @@ def described_document(said: Call | Response | Error | Rejected) -> dict[str, An
 
 def described_value(value: Value) -> dict[str, Any]:
     """WOLP-18: a typed value; numbers are exact, what JSON has no number for is its text."""
-    return {"type": str(type_of(value)), "value": _plain(value)}
+    return {"type": _TYPES.get(type(value)) or str(type_of(value)), "value": _plain(value)}
 
 
 def _plain(value: Any) -> Any:
@@ -135,7 +147,7 @@ def _inner(value: Any) -> Any:
 def parse(given: dict[str, Any]) -> Message:
     """The text an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over.
 
-    What a message carries is `document`, or else `payload`, in hex, or else `base64`, as it stands on the wire.
+    What a message carries is `base64`, as it stands on the wire, or else `payload`, in hex, or else `document`.
     """
     if "fault" in given:
         raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
@@ -168,7 +180,7 @@ _OPTIONAL: Final = ("gzip", "fragment_index", "fragment_count")
 
 
 def _payload(given: dict[str, Any]) -> bytes:
-    if "document" in given:
+    if "document" in given and "payload" not in given:
         try:
             return documents.encode(_document(given["document"]))
         except LocalProtocolError as reason:

@@ -206,8 +206,9 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
             begin = end + 1
         if end > most:  # WOLP-29
             row = count * ROW_COLUMNS
-            _write(rows, row, at, stop - at, -1, Fault.TEXT_OVER_LIMIT.value, most)
-            _write_fields(rows, row, -1, -1, -1, 0, -1, -1, stop, 0, 0)
+            kind = TextKind.RESULT.value if seen & IS_RESULT else -1
+            _write(rows, row, at, stop - at, kind, Fault.TEXT_OVER_LIMIT.value, most)
+            _write_fields(rows, row, message_id, -1, -1, 0, -1, -1, stop, 0, 0)
             return count + 1, 0, at, 0
         if lines and end >= stop:
             return count, 0, at, 0
@@ -283,23 +284,22 @@ def _pair(data: Any, begin: int, end: int) -> tuple[int, int, int, int, int]:
         elif place - begin < 16:
             second |= letter << (8 * (15 - place + begin))
     what = 0
-    if colon - begin <= 16:
-        if first == WORD_MESSAGE and second == WORD_ID:
-            what = IS_ID
-        elif first == WORD_RESULT and second == 0:
-            what = IS_RESULT
-        elif first == WORD_GZIP and second == 0:
-            what = IS_GZIP
-        elif first == WORD_ENCRYPTI and second == WORD_ON:
-            what = IS_ENCRYPTION
-        elif first == WORD_SECURE and second == 0:  # WOLP-5
-            what, odd = IS_ENCRYPTION, odd | ODD_ALIAS
-        elif first == WORD_FRAGMENT and second == WORD_INDEX:
-            what = IS_INDEX
-        elif first == WORD_FRAGMENT and second == WORD_COUNT:
-            what = IS_COUNT
-        elif first == WORD_SIGNATUR and second == WORD_E:
-            return IS_SIGNATURE, colon + 1, odd, Fault.SIGNATURE_REFUSED.value, begin  # WOLP-5
+    if first == WORD_MESSAGE and second == WORD_ID:
+        what = IS_ID
+    elif first == WORD_RESULT and second == 0:
+        what = IS_RESULT
+    elif first == WORD_GZIP and second == 0:
+        what = IS_GZIP
+    elif first == WORD_ENCRYPTI and second == WORD_ON:
+        what = IS_ENCRYPTION
+    elif first == WORD_SECURE and second == 0:  # WOLP-5
+        what, odd = IS_ENCRYPTION, odd | ODD_ALIAS
+    elif first == WORD_FRAGMENT and second == WORD_INDEX:
+        what = IS_INDEX
+    elif first == WORD_FRAGMENT and second == WORD_COUNT:
+        what = IS_COUNT
+    elif first == WORD_SIGNATUR and second == WORD_E:
+        return IS_SIGNATURE, colon + 1, odd, Fault.SIGNATURE_REFUSED.value, begin  # WOLP-5
     if what == 0:
         return 0, end, odd, Fault.KEY_UNKNOWN.value, begin
     return what, colon + 1, odd, 0, begin

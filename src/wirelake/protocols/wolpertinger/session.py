@@ -38,7 +38,7 @@ from wirelake.protocols.wolpertinger.events import (
 )
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.inflight import Pending
-from wirelake.protocols.wolpertinger.lines import measure
+from wirelake.protocols.wolpertinger.lines import row_of
 from wirelake.protocols.wolpertinger.link import Confirmed, Delivered, Piece, Undelivered
 from wirelake.protocols.wolpertinger.messages import ResultCode
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS, Options
@@ -54,6 +54,7 @@ class Session(Speech):
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw, standing: Standing = STRANGER) -> None:
         super().__init__(speaker, options, draw=draw, standing=standing)
         self._directory = Directory(options.components)
+        self._paused = False
         self._takers: dict[type[Any], Callable[[Any, float], None]] = {
             Delivered: self._take,
             Piece: lambda _, now: self._asked.alive(now),
@@ -101,7 +102,7 @@ class Session(Speech):
         """One whole text, from a transport that keeps them apart. Whatever it is, this does not raise."""
         data = text.encode(errors="replace") if isinstance(text, str) else text
         if self.ended is None:
-            self._hear(data, measure(data, 0, len(data), self.options.limits), now)
+            self._hear(data, row_of(data, 0, len(data), self.options.limits), now)
 
     def receive_eof(self, now: float) -> None:  # noqa: ARG002 - every input of a session carries the time
         """The peer closed the connection."""
@@ -113,7 +114,9 @@ class Session(Speech):
         """Time passed: timers that are due fire."""
         if self.ended is not None:
             return
-        self._link.tick(now)
+        if self._paused:
+            self._asked.alive(now)
+        self._link.tick(now, listening=not self._paused)
         self._settle(now)
         for pending in self._asked.expire(now):
             self._failed(pending, CallFailed(pending.call_id, Failure.TIMEOUT), now)
@@ -123,10 +126,12 @@ class Session(Speech):
             self._post(Call(CORE, "Heartbeat", self._call_id()), now)
 
     def pause(self) -> None:
-        """The owner stops reading for a while."""
+        """The owner stops reading for a while: results and responses that wait unread are not a silent peer."""
+        self._paused = True
 
     def resume(self, now: float) -> None:
-        """The owner reads again: what waited unread is not a silent peer."""
+        """The owner reads again."""
+        self._paused = False
         self._asked.alive(now)
 
     # Inside: hearing.
@@ -157,9 +162,17 @@ class Session(Speech):
             if before is State.ENCRYPTED and self.state is not before:  # WOLP-22: the peer has reset
                 self._reset(now, here=False, fault=Fault.CLEAR_WHEN_ENCRYPTED, reason=delivered.message_id)
         else:
-            self._events.append(Noticed(said.fault, said.detail))
-            if (answer := said.answer) is not None:  # WOLP-16
-                self._post(answer, now)
+            self._take_unreadable(said, now)
+
+    def _take_unreadable(self, said: Rejected, now: float) -> None:
+        """WOLP-16: a document that is refused is answered, if it may be; a call that it would have answered need not wait any longer."""
+        self._events.append(Noticed(said.fault, said.detail))
+        if (answer := said.answer) is not None:
+            self._post(answer, now)
+        is_call = said.root not in ("RemoteMethodResponse", "RemoteError")
+        pending = None if is_call or said.call_id is None else self._asked.take(said.call_id)
+        if pending is not None:
+            self._failed(pending, CallFailed(pending.call_id, Failure.UNREADABLE), now)
 
     def _forbid(self, said: Call | Response | Error | Rejected, fault: Fault, now: float) -> None:
         """WOLP-22: an unencrypted message where there must be none: 202, unless it is an error, and then a reset."""
@@ -298,9 +311,7 @@ class Session(Speech):
         step = self._trust.clear()
         if step is not None:
             self._events.append(AuthenticationFailed(step, fault, why, code))
-        if step is Step.ESTABLISH:
-            self._release(now)
-        else:
+        if step is not Step.ESTABLISH:
             self._reset(now, here=True, fault=fault, notice=True)
 
     def _reset(self, now: float, *, here: bool, fault: Fault | None = None, notice: bool = False, reason: int | None = None) -> None:

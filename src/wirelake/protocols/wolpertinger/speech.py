@@ -65,8 +65,13 @@ class Speech:
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = (self._link.deadline, self._asked.deadline, self._served.next_heartbeat, self._trust.deadline)
-        return None if self.ended is not None else min((timer for timer in timers if timer is not None), default=None)
+        if self.ended is not None:
+            return None
+        first = self._link.deadline
+        for timer in (self._asked.deadline, self._served.next_heartbeat, self._trust.deadline):
+            if timer is not None and (first is None or timer < first):
+                first = timer
+        return first
 
     @property
     def frames(self) -> bytes:

@@ -23,6 +23,9 @@ class Standing(msgspec.Struct, frozen=True):
     awarded: int | None = None
     """WOLP-27: what the peer said with AwardTrustLevel; nothing follows from it."""
 
+    user: str | None = None
+    """WOLP-25: the user that the peer proved to be, in lower case."""
+
     @property
     def encrypted(self) -> bool:
         """WOLP-22: whether keys were exchanged."""
@@ -30,7 +33,8 @@ class Standing(msgspec.Struct, frozen=True):
 
     def raised(self, *, granted: int = 0, held: int = 0, keys: Keys | None = None) -> Standing:
         """The same, with at least these levels."""
-        return Standing(max(self.granted, granted), max(self.held, held), keys or self.keys, self.awarded)
+        levels = {"granted": max(self.granted, granted), "held": max(self.held, held)}
+        return msgspec.structs.replace(self, keys=keys or self.keys, **levels)
 
 
 STRANGER: Final = Standing()

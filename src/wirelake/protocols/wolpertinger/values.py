@@ -100,6 +100,9 @@ class _Integer(int):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({int(self)})"
 
+    def __str__(self) -> str:
+        return int.__repr__(self)
+
 
 class Int32(_Integer):
     """int32: -2147483648 to 2147483647."""

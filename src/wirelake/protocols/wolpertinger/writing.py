@@ -30,6 +30,8 @@ __all__ = ["document"]
 _SPECIAL: Final = re.compile(r"[&<>\r]")
 _ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _NOT_XML: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_UNUSUAL: Final = re.compile(r"[&<>\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Either of the two."""
 
 
 def document(message: Message) -> str:
@@ -136,6 +138,8 @@ def _tag(name: str, inside: str) -> str:
 
 def _escaped(text: str) -> str:
     """WOLP-18: content verbatim; what XML 1.0 cannot carry is refused."""
+    if _UNUSUAL.search(text) is None:
+        return text
     if (unfit := _NOT_XML.search(text)) is not None:
         raise LocalProtocolError(Fault.VALUE_UNSENDABLE, f"XML has no character {unfit[0]!r}")
     return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], text)

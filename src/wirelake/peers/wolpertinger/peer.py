@@ -1,0 +1,306 @@
+"""One end of a live wolpertinger conversation: a session at work on a stream. Both ends may call and offer components.
+
+It refuses to know the protocol's rules: the session keeps them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from wirelake.errors import RequestFailed, RequestTimeout, SessionClosed, WirelakeError
+from wirelake.peers.driver import Driver
+from wirelake.peers.subscriptions import Subscription, Subscriptions
+from wirelake.peers.wolpertinger.answering import Answering
+from wirelake.peers.wolpertinger.calling import Calling
+from wirelake.peers.wolpertinger.components import Offer, declared, methods_of, name_of
+from wirelake.peers.wolpertinger.live import DEFAULT_LIVE, Live
+from wirelake.peers.wolpertinger.remote import Remote, TypedRemote
+from wirelake.peers.workload import Workload
+from wirelake.protocols.wolpertinger.conversation import Speaker
+from wirelake.protocols.wolpertinger.events import (
+    Authenticated,
+    AuthenticationFailed,
+    CallDone,
+    CallFailed,
+    CallReceived,
+    CallReturned,
+    Ended,
+    ErrorReceived,
+    Failure,
+    Noticed,
+    PeerUnavailable,
+    SessionEvent,
+    TrustAwarded,
+    TrustChanged,
+    WasReset,
+)
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.options import Options
+from wirelake.protocols.wolpertinger.session import Session
+from wirelake.protocols.wolpertinger.standing import Standing
+from wirelake.transports.stream import Stream
+
+__all__ = ["Happened", "Peer"]
+
+log = logging.getLogger("wirelake.wolpertinger")
+
+NAMES = {
+    ErrorReceived: "error",
+    TrustChanged: "trust",
+    TrustAwarded: "award",
+    WasReset: "reset",
+    PeerUnavailable: "unavailable",
+    Noticed: "notice",
+}
+"""What a subscriber may ask for."""
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """Something that answers no call, as a subscriber sees it."""
+
+    name: str
+    """`error`, `trust`, `award`, `reset`, `unavailable` or `notice`."""
+    event: Any
+    """What the session said of it."""
+
+    @property
+    def urgent(self) -> bool:
+        """Nothing is more urgent than anything else."""
+        return False
+
+
+class Peer:
+    """What one may do with a connection, and what it does by itself. `peer.Core` is the peer's component of that name."""
+
+    def __init__(self, speaker: Speaker, stream: Stream, live: Live = DEFAULT_LIVE) -> None:
+        self.speaker = speaker
+        self.stream = stream
+        self.live = live
+        self.noticed: dict[Fault, int] = {}
+        """How often each tolerated rule was broken."""
+        offers = tuple(one if isinstance(one, Offer) else Offer(one) for one in live.components)
+        self._session = Session(speaker, _options(stream, live, offers), draw=os.urandom)
+        self._record = None
+        if live.recorder is not None:
+            self._record = live.recorder.connection(
+                protocol="wolpertinger",
+                role="client" if speaker is Speaker.CLIENT else "server",
+                transport=stream.kind,
+                local=stream.local,
+                remote=stream.remote,
+            )
+        self._driver = Driver(
+            self._session,
+            stream,
+            self._handle,
+            linger=live.linger,
+            stall_timeout=live.stall_timeout,
+            max_unsent=live.max_unsent,
+            record=self._record,
+            gather=True,
+        )
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._work = Workload(
+            self._driver.hold, self._driver.go_on, max_tasks=live.max_in_flight, max_waiting=live.max_inbox, max_bytes=live.max_held
+        )
+        self._calling = Calling(self._session, self._driver, self._reason, live.max_calls)
+        self._answering = Answering(self, self._session, self._driver, self._work, offers)
+        self._subscriptions: Subscriptions[Happened] = Subscriptions(live.max_inbox)
+        self._authenticating: asyncio.Future[int] | None = None
+        self._opened: asyncio.Future[int] = self._loop.create_future()
+        self._last = self._loop.time()
+        self._handlers: dict[type[SessionEvent], Callable[[Any], None]] = {
+            CallReceived: self._answering.take,
+            CallReturned: self._calling.returned,
+            CallDone: self._calling.done,
+            CallFailed: self._calling.failed,
+            Authenticated: self._on_authenticated,
+            AuthenticationFailed: self._on_refused,
+            WasReset: self._on_reset,
+            Noticed: self._on_notice,
+            Ended: self._on_ended,
+        }
+
+    # For the user.
+
+    @property
+    def ended(self) -> Ended | None:
+        """How the conversation ended, once it did."""
+        return self._session.ended
+
+    @property
+    def is_open(self) -> bool:
+        """What had to be done before the first call is done, and nobody has parted."""
+        return self._opened.done() and self._session.ended is None
+
+    @property
+    def standing(self) -> Standing:
+        """Who trusts whom how much, and whether messages are encrypted."""
+        return self._session.standing
+
+    async def opened(self) -> int:
+        """Wait for the authentication that `Live.authenticate` asks for; the level reached. Raises what came instead."""
+        return await asyncio.shield(self._opened)
+
+    def __getattr__(self, name: str) -> Remote:
+        if not name[:1].isupper():
+            raise AttributeError(f"a peer has no attribute {name!r}; components are written with a capital, or peer.remote({name!r})")
+        return Remote(self.call, name)
+
+    def remote(self, component: str | type) -> Any:
+        """A component of the peer, by name, or by a class that declares what it offers."""
+        if isinstance(component, str):
+            return Remote(self.call, component)
+        return TypedRemote(self.call, name_of(component), methods_of(component))
+
+    async def call(self, component: str, name: str, *parameters: Any, returns: bool = True, timeout: float | None = None) -> Any:
+        """RemoteMethodCall: wait for the response, or for the delivery of a call that has none (WOLP-19).
+
+        Raises RequestFailed with the code of a RemoteError, RequestTimeout, DeliveryFailed, RequestCancelled after a reset, or what ended
+        the session. Cancelling gives the call up here; the peer is not told.
+        """
+        return await self._calling.call(component, name, parameters, returns=returns, timeout=timeout)
+
+    async def authenticate(self, level: int, *, user: str = "", password: str = "") -> int:
+        """WOLP-22 to WOLP-26: go as far as this level; raises RequestFailed if the peer does not let us."""
+        if self._session.ended is not None:
+            raise self._reason()
+        while self._authenticating is not None:  # one after the other
+            await asyncio.wait([self._authenticating])
+        waiting: asyncio.Future[int] = self._loop.create_future()
+        self._authenticating = waiting
+        try:
+            self._session.authenticate(level, self._driver.now, user=user, password=password)
+            self._driver.wake()
+            async with asyncio.timeout(self.live.authentication_timeout):
+                return await waiting
+        except TimeoutError:
+            self._session.reset(self._driver.now)
+            self._driver.wake()
+            raise RequestTimeout(f"no authentication in {self.live.authentication_timeout:g} s") from None
+        finally:
+            self._authenticating = None
+
+    def send_error(self, component: str, code: int) -> None:
+        """RemoteError that answers no call."""
+        self._session.send_error(component, code, self._driver.now)
+        self._driver.wake()
+
+    def reset(self) -> None:
+        """WOLP-28: tell the peer, and forget levels, keys and calls; the connection lives on."""
+        self._session.reset(self._driver.now)
+        self._driver.wake()
+
+    def subscribe(self, pattern: str = "*") -> Subscription[Happened]:
+        """`async for happened in peer.subscribe("error")`; who reads too slowly loses some, and finds how many in `lost`."""
+        return self._subscriptions.add(pattern)
+
+    def close(self, reason: str = "") -> None:
+        """SendResetNotice, if there is anything to reset; `run` returns when it is flushed and the connection closed."""
+        self._session.bye(reason)
+        self._driver.wake()
+
+    # For clients and servers.
+
+    async def over(self) -> WirelakeError:
+        """Wait for the end of the conversation; says why it ended."""
+        await self._over.wait()
+        return self._reason()
+
+    async def run(self) -> None:
+        """Live until the connection is closed; methods that still run then are cancelled."""
+        async with self._work.group:
+            opening = self._work.group.create_task(self._open())
+            idle = self._work.group.create_task(self._watch_idle())
+            try:
+                await self._driver.run()
+            finally:
+                opening.cancel()
+                idle.cancel()
+                if self._record is not None and self.ended is not None:
+                    self._record.closed(self.ended.how.value)
+            self._work.cancel_answering()
+
+    # Inside.
+
+    async def _open(self) -> None:
+        """What has to be done before the first call."""
+        level = self.live.authenticate
+        try:
+            reached = await self.authenticate(level, user=self.live.user, password=self.live.password) if level else 0
+        except WirelakeError as reason:
+            if not self._opened.done():
+                self._opened.set_exception(reason)
+                self._opened.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
+            self.close(str(reason))
+        else:
+            if not self._opened.done():
+                self._opened.set_result(reached)
+
+    async def _watch_idle(self) -> None:
+        """Over XMPP nobody is seen to leave."""
+        limit = self.live.idle_timeout
+        if limit is None or self.stream.kind != "xmpp" or self.speaker is not Speaker.SERVER:
+            return
+        while (left := self._last + limit - self._loop.time()) > 0 or self._session.serving:
+            await asyncio.sleep(max(left, 1.0))
+        self.close("nothing was said for a long time")
+
+    def _reason(self) -> WirelakeError:
+        return self.ended.reason() if self.ended is not None else SessionClosed("the session is going on")
+
+    def _handle(self, event: SessionEvent) -> None:
+        self._last = self._loop.time()
+        if (handler := self._handlers.get(type(event))) is not None:
+            handler(event)
+        if (name := NAMES.get(type(event))) is not None:
+            self._subscriptions.deliver(name, Happened(name, event))
+            if self.live.on_event is not None:
+                self.live.on_event(self, event)
+
+    def _on_authenticated(self, event: Authenticated) -> None:
+        if self._authenticating is not None and not self._authenticating.done():
+            self._authenticating.set_result(event.level)
+
+    def _on_refused(self, event: AuthenticationFailed) -> None:
+        if self._authenticating is not None and not self._authenticating.done():
+            self._authenticating.set_exception(_refusal(event))
+
+    def _on_reset(self, event: WasReset) -> None:
+        log.info("the connection with %s was reset by %s", self.stream.remote, "us" if event.here else "the peer")
+        self._work.cancel_answering()
+
+    def _on_notice(self, event: Noticed) -> None:
+        self.noticed[event.fault] = self.noticed.get(event.fault, 0) + 1
+        log.debug("%s tolerated from %s: %s", event.fault.name, self.stream.remote, event.detail or event.fault.text)
+
+    def _on_ended(self, event: Ended) -> None:
+        log.info("session with %s ended: %s", self.stream.remote, event.reason())
+        for waiting in (self._opened, self._authenticating):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(event.reason())
+                waiting.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
+        self._subscriptions.close()
+        self._over.set()
+
+
+def _refusal(event: AuthenticationFailed) -> WirelakeError:
+    """Why a step failed, as what it was: an error of the peer, silence, or a refusal."""
+    text = f"{event.step.value} failed: {event.fault.text}{f' ({event.why.value})' if event.why else ''}"
+    if event.why in (Failure.TIMEOUT, Failure.UNDELIVERED):
+        return RequestTimeout(text)
+    return RequestFailed(event.code, text)
+
+
+def _options(stream: Stream, live: Live, offers: tuple[Offer, ...]) -> Options:
+    """The session's options for one peer: what is offered, and whether this address is let in."""
+    host = stream.remote[0]
+    admit = live.session.admit if live.admit is None else live.admit(host)
+    return msgspec.structs.replace(live.session, components=declared(offers), admit=admit, attempts=live.attempts, source=host)

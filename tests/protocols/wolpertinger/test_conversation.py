@@ -1,0 +1,105 @@
+"""The table of the conversation: every utterance that it lacks is refused and named, and a session keeps to it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, Pair, read, say, session
+
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.wolpertinger.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.conversation import (
+    INITIAL,
+    MESSAGES,
+    TRANSITIONS,
+    Encrypted,
+    EncryptionError,
+    KeyAnswer,
+    KeyExchange,
+    ResetNotice,
+    Speaker,
+    State,
+    refusal,
+    utterance,
+)
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.messages import Envelope
+from wirelake.protocols.wolpertinger.standing import STRANGER, Standing
+
+EXAMPLES = {
+    Call: Call("Sample", "Echo", CALL_ID, ("hi",)),
+    Response: Response("Sample", CALL_ID, "hi"),
+    Error: Error("Sample", 303, CALL_ID),
+    EncryptionError: Error("Authentication", 202),
+    KeyExchange: Call("Authentication", "KeyExchange", CALL_ID, ("x", "y")),
+    KeyAnswer: Response("Authentication", CALL_ID, "RUNLNUIAAAA="),
+    ResetNotice: Call("core", "SendResetNotice", CALL_ID),
+    Envelope: b"nonsense",
+}
+ALL = list(itertools.product(State, Speaker, MESSAGES))
+
+
+@pytest.mark.parametrize(("state", "speaker", "said"), ALL, ids=lambda one: getattr(one, "name", None) or one.__name__)
+def test_what_the_table_lacks_is_refused_and_changes_nothing(state, speaker, said):
+    one = session(speaker.other)
+    one.state = state
+    after = TRANSITIONS.get((state, speaker, said))
+    assert one._advance(speaker, said) is (after is not None)
+    assert one.state is (state if after is None else after)
+    if after is None:
+        assert refusal(state, speaker, said) in (Fault.CLEAR_WHEN_ENCRYPTED, Fault.ENCRYPTED_TOO_SOON, Fault.KEYS_UNASKED)
+
+
+def test_every_message_is_what_the_table_calls_it():
+    for what, said in EXAMPLES.items():
+        known = None if isinstance(said, bytes) else said
+        assert utterance(known, False) is what
+        assert utterance(known, True) is (ResetNotice if what is ResetNotice else Encrypted)
+
+
+def test_names_are_told_apart():
+    names = [one.__struct_config__.tag for one in MESSAGES]
+    assert len(set(names)) == len(names)
+    assert INITIAL is State.CLEAR
+
+
+@pytest.mark.parametrize("said", EXAMPLES, ids=lambda one: one.__name__)
+def test_in_clear_a_session_takes_what_the_table_has_and_forbids_the_rest(said):
+    """WOLP-22: where everything is encrypted, only a notice and an error are let through, and only errors are not answered."""
+    one = session(standing=Standing(2, 2, KEYS))
+    replies = say(one, EXAMPLES[said])
+    assert replies[0] == b"result:0;message_id:1;"
+    answered = [error.code for error in read(replies)]
+    assert answered == ([] if said in (Error, EncryptionError, ResetNotice) else [202])
+    assert (one.standing == STRANGER) is (said is not Error)
+    assert one.state is (State.ENCRYPTED if said is Error else State.CLEAR)
+
+
+def test_a_key_nobody_asked_for_is_not_taken():
+    one = session()
+    assert say(one, EXAMPLES[KeyAnswer]) == [b"result:0;message_id:1;"]
+    assert [event.fault for event in one.events()] == [Fault.KEYS_UNASKED]
+    assert (one.state, one.standing) == (State.CLEAR, STRANGER)
+
+
+def test_a_key_that_comes_too_late_resets_both():
+    pair = Pair(standing=Standing(1, 1))
+    pair.client.authenticate(2, 0.0)
+    (offer,) = pair.client.messages()
+    pair.client._asked.clear()
+    pair.client._trust.clear()
+    pair.server.receive_text(offer, 0.0)
+    pair.talk()
+    assert pair.client.standing == pair.server.standing == STRANGER
+    assert pair.client.state is pair.server.state is State.CLEAR
+
+
+def test_saying_what_the_table_lacks_is_the_callers_bug():
+    one = session(standing=Standing(2, 2, KEYS))
+    one._link.keys = None
+    with pytest.raises(LocalProtocolError) as caught:
+        one.call("Sample", "Echo", ("hi",), 0.0)
+    assert caught.value.fault is Fault.CLEAR_WHEN_ENCRYPTED
+    assert one.messages() == []
+    assert one.pending == 0
