@@ -6,9 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.lake.wolpertinger_talk import asked, line, pieces, result
+from tests.protocols.wolpertinger.pair import KEYS
 
 from wirelake.protocols.emp.messages import Application, Compression, Data, Error, Hello, OtherExtension, Ping, RequestResponse
 from wirelake.protocols.emp.wire import encode, pack
+from wirelake.protocols.wolpertinger.keyring import log_line
+from wirelake.protocols.wolpertinger.values import Int32
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "emp.json").read_text())
 HELLO = encode(Hello())
@@ -169,3 +173,45 @@ def test_a_closed_pipe_is_no_error(tmp_path):
         check=True,
     )
     assert (done.stdout.count(b"\n"), done.stderr) == (1, b"")
+
+
+def test_wolpertinger_shows_both_layers(wirelake):
+    told = wirelake("decode", "wolpertinger", stdin=line(asked(1, "Add", Int32(4)), 7) + result(7))
+    call, confirmed = objects(told)
+    assert told.code == 0
+    assert (call["type"], call["message_id"], call["document"]["method"]) == ("message", 7, "Add")
+    assert call["document"]["parameters"] == [{"type": "int32", "value": 4}]
+    assert (confirmed["type"], confirmed["message_id"], confirmed["name"]) == ("result", 7, "success")
+    shown = objects(wirelake("decode", "wolpertinger", "--hex", stdin=(line(asked(1), 7) + result(7)).hex().encode()))
+    assert [one["offset"] for one in shown] == [0, len(line(asked(1), 7))]
+
+
+def test_wolpertinger_tells_what_is_broken_and_where_and_goes_on(wirelake):
+    outcome = wirelake("decode", "wolpertinger", stdin=b"message_id:x;AA==\nmessage_id:3;!!\n" + line(b"<a/>", 4) + b"message_id:5;")
+    unreadable, no_base64, no_message, cut = objects(outcome)
+    assert outcome.code == 65
+    assert (unreadable["fault"], unreadable["clause"], unreadable["offset"]) == ("ID_INVALID", "WOLP-3", len("message_id:"))
+    assert (no_base64["breach"], no_base64["clause"], no_base64["offset"]) == ("BASE64_INVALID", "WOLP-6", 18)
+    assert no_message["document"]["rejected"] == "ROOT_UNKNOWN"
+    assert (cut["fault"], cut["offset"]) == ("MESSAGE_CUT", 34 + len(line(b"<a/>", 4)))
+
+
+def test_the_fragment_that_completes_a_message_shows_it_and_keys_open_it(wirelake, tmp_path):
+    texts = pieces(asked(1, "Long", "y" * 300), 1, 200, KEYS)
+    (tmp_path / "stream").write_bytes(b"".join(texts))
+    (tmp_path / "keys").write_bytes(log_line(KEYS))
+    (tmp_path / "keys").chmod(0o600)
+    hidden = objects(wirelake("decode", "wolpertinger", tmp_path / "stream"))
+    assert [one.get("document") for one in hidden] == [None] * len(texts)
+    shown = objects(wirelake("decode", "wolpertinger", tmp_path / "stream", "--keys", tmp_path / "keys"))
+    assert [one.get("document") is not None for one in shown] == [False] * (len(texts) - 1) + [True]
+    assert shown[-1]["document"]["method"] == "Long"
+
+
+def test_keys_that_others_may_read_are_refused(wirelake, tmp_path):
+    (tmp_path / "keys").write_bytes(log_line(KEYS))
+    (tmp_path / "keys").chmod(0o644)
+    outcome = wirelake("decode", "wolpertinger", "--keys", tmp_path / "keys", stdin=b"")
+    assert outcome.code == 64
+    assert "chmod 600" in outcome.talk
+    assert KEYS.key.hex() not in outcome.talk

@@ -9,9 +9,12 @@ import pyarrow as pa
 import pytest
 from tests.capture.build import Talk, ethernet, ipv4, pcap, udp
 from tests.lake.relink_talk import EPOCH, LINK
+from tests.lake.wolpertinger_talk import asked, line, pieces, result
 from tests.protocols.event_mesh import speech as mesh
 from tests.protocols.relink import speech as relink
 from tests.protocols.test_websocket import REQUEST, RESPONSE, frame
+from tests.protocols.test_xmpp import HEADER
+from tests.protocols.wolpertinger.pair import KEYS
 from tests.protocols.yamp import speech as yamp
 
 from wirelake import protocols
@@ -23,9 +26,10 @@ from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.memory import Memory
 from wirelake.protocols.emp.messages import Data, Hello, Ping, RequestResponse
 from wirelake.protocols.emp.wire import encode
+from wirelake.protocols.wolpertinger.keyring import Keyring
 from wirelake.protocols.yamp.serializers import STANDARD
 
-PORTS = {5040: "emp", 5041: "yamp", 5042: "relink", 5043: "event_mesh"}
+PORTS = {5040: "emp", 5041: "yamp", 5042: "relink", 5043: "event_mesh", 5044: "wolpertinger"}
 PACKED = STANDARD["msgpack"].serialize({"a": [1, 2, 3]})
 Rows = dict[str, list[dict]]
 
@@ -38,14 +42,14 @@ def _fast(monkeypatch):
 def decoded(path, window: int = 8 << 20, dice: random.Random | None = None) -> Rows:
     """All rows of a file in order, the ledger as sums; with dice, another decoder goes on now and then with what one remembered."""
     out: Rows = {table.name: [] for table in SILVER}
-    decoder = Decoder(DecodeOptions())
+    decoder = Decoder(DecodeOptions(), keyring=Keyring([KEYS]))
     source = identify(path)
     made = []
     for block in read(source, ports=PORTS, sniff=protocols.sniff, window=window):
         made.append(decoder.feed(block))
         if dice is not None and dice.random() < 0.3:
             made.append(decoder.rest())
-            decoder = Decoder(DecodeOptions(), memory=Memory.put(decoder.memory.take()))
+            decoder = Decoder(DecodeOptions(), memory=Memory.put(decoder.memory.take()), keyring=Keyring([KEYS]))
     made.append(decoder.finish())
     for batches in made:
         for name, parts in batches.items():
@@ -104,6 +108,26 @@ RELINK = [
     lambda dice: relink.control(3, 1, (b"aa",), dice.randrange(99)),
     lambda dice: relink.GENERAL["ping"],
 ]
+WOLPERTINGER = [
+    lambda dice: line(asked(dice.randrange(99), "Echo", text(dice).decode()), dice.randrange(9), compress=dice.random() < 0.5),
+    lambda dice: line(asked(dice.randrange(99)), dice.randrange(9), KEYS),
+    lambda dice: b"".join(pieces(asked(dice.randrange(99), "Long", "x" * 900), dice.randrange(3), 200, dice.choice([None, KEYS]))),
+    lambda dice: dice.choice(pieces(asked(1, "Long", "x" * 900), dice.randrange(3), 200)),
+    lambda dice: result(dice.randrange(9)),
+]
+
+
+def stanzas(dice: random.Random, stream: bytes, who: str) -> bytes:
+    """Lines as messages to, or from, two addresses, with other stanzas between them."""
+    out = [HEADER]
+    for one in stream.split(b"\n"):
+        body = one.decode("latin-1").replace("&", "&amp;").replace("<", "&lt;").replace(";", "&#59;" if dice.random() < 0.1 else ";")
+        peer = dice.choice(["bob@x/1", "carol@x"])
+        told = f"<message {who}='{peer}'><body>{body}</body></message>".encode()
+        out += [told, dice.choice([b"", b"", b"\n", b"<presence/>", b"<iq><x/></iq>", HEADER])]
+        if dice.random() < 0.01:
+            out.append(noise(dice))
+    return b"".join(out)
 
 
 def framed(dice: random.Random, opening: bytes, stream: bytes, *, mask: bool) -> bytes:
@@ -128,6 +152,11 @@ def conversation(room: str, dice: random.Random) -> tuple[int, bytes, bytes]:
         case "websocket":
             client, server = (hostile(dice, yamp.handshake(1, b"json"), YAMP) for _ in range(2))
             return 5041, framed(dice, REQUEST, client, mask=True), framed(dice, RESPONSE, server, mask=False)
+        case "wolpertinger":
+            return 5044, hostile(dice, result(1), WOLPERTINGER), hostile(dice, result(1), WOLPERTINGER)
+        case "xmpp":
+            client, server = (hostile(dice, result(1), WOLPERTINGER) for _ in range(2))
+            return 5044, stanzas(dice, client, "to"), stanzas(dice, server, "from")
     client = hostile(dice, bytes(8) + relink.request(b"demo", (2, 2)), RELINK)
     return 5042, client, hostile(dice, bytes(8) + relink.reply(EPOCH, LINK), RELINK)
 
@@ -172,7 +201,7 @@ def packets(room: str, dice: random.Random, count: int = 4) -> list[tuple[int, b
     return [(1_700_000_000_000_000 + number, packet) for number, packet in enumerate(out)]
 
 
-@pytest.mark.parametrize("room", ["emp", "yamp", "websocket", "relink", "event_mesh"])
+@pytest.mark.parametrize("room", ["emp", "yamp", "websocket", "relink", "event_mesh", "wolpertinger", "xmpp"])
 @pytest.mark.parametrize("seed", range(8))
 def test_a_capture_gives_the_same_rows_in_blocks_of_any_size(tmp_path, room, seed):
     dice = random.Random(f"{room} {seed}")
@@ -187,7 +216,7 @@ def test_a_capture_gives_the_same_rows_in_blocks_of_any_size(tmp_path, room, see
             assert found[name] == rows, (name, window)
 
 
-@pytest.mark.parametrize("room", ["emp", "yamp", "relink"])
+@pytest.mark.parametrize("room", ["emp", "yamp", "relink", "wolpertinger"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_recording_gives_the_same_rows_in_blocks_of_any_size(tmp_path, room, seed):
     dice = random.Random(f"{room} {seed}")

@@ -26,11 +26,11 @@ def session_id():
 
 
 def test_packets_are_read_with_the_sizes_of_their_handshake(lake):
-    names = [row["type_name"] for row in sorted(rows(lake, "relink"), key=lambda row: (row["ts"], row["offset"]))]
-    assert names == [name for _, _, name, data in STORY if data]
-    request = next(row for row in rows(lake, "relink") if row["type_name"] == "request")
+    in_order = sorted(rows(lake, "relink"), key=lambda row: (row["ts"], row["offset"]))
+    assert [row["type_name"] for row in in_order] == [name for _, _, name, data in STORY if data]
+    request = next(row for row in in_order if row["type_name"] == "request")
     assert (request["endpoint"], request["connector_id_size"], request["listener_id_size"]) == ("demo", 2, 0)
-    first = next(row for row in rows(lake, "relink") if row["type_name"] == "message")
+    first = next(row for row in in_order if row["type_name"] == "message")
     assert (first["channel_ids"], first["payload"]) == ([b"aa"], [b"one"])
 
 

@@ -136,6 +136,15 @@ def test_a_stanza_without_end_is_passed_over(tmp_path, monkeypatch):
     assert said_in(rows) == SAID
 
 
+def test_no_more_waits_than_may(tmp_path, monkeypatch):
+    monkeypatch.setattr("wirelake.lake.decode.MAX_CARRIED", 200)
+    path = captured(tmp_path / "a.pcap", SPOKEN, 3)
+    rows = decoded(path, window=300)
+    assert sums(rows, "other")["xmpp that is not finished"] > 0
+    assert 0 < len(rows["messages"]) < sum(map(len, SAID.values()))
+    assert {row["reason"] for row in rows["quarantine"]} == {"GAP"}
+
+
 def test_a_stream_that_ends_inside_a_stanza_is_accounted_for(tmp_path):
     rows = decoded(captured(tmp_path / "a.pcap", [*SPOKEN[:-2], (0, b"<message to='bob@localhost'><body>message_id:9;")]))
     assert said_in(rows) == SAID

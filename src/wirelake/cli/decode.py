@@ -27,6 +27,8 @@ WORTH_COMPILING: Final = 4 * CHUNK
 LARGEST_DATAGRAM: Final = 65_536
 """No datagram is larger; more than this is read as one that is too large."""
 
+Describe = Callable[..., dict[str, Any]]
+"""A scanned row -> the object that is printed."""
 Verifier = Callable[[bytes], dict[str, Any]]
 """A message's bytes -> what is to be said of its sender."""
 
@@ -40,7 +42,12 @@ Verifier = Callable[[bytes], dict[str, Any]]
 )
 @click.option("-e", "--field", "field", multiple=True, help="Print this field only; give it more than once.")
 @click.option("-c", "--count", "count", type=click.IntRange(min=0), help="Stop after so many messages.")
-@click.option("--keys", "keys", type=click.Path(path_type=Path), help="Verify with this file of keys (event-mesh; see `wirelake keys`).")
+@click.option(
+    "--keys",
+    "keys",
+    type=click.Path(path_type=Path),
+    help="Verify (event-mesh; see `wirelake keys`) or decrypt (wolpertinger) with this file of keys.",
+)
 @click.option("--now", "now", metavar="TIME", help="Verify as of this time, in seconds since 1970 or as 2026-01-31T12:00:00Z.")
 @set_flag
 def decode(
@@ -63,21 +70,39 @@ def decode(
     An object has offset, length and type, then every field of the specification; bytes are hex. What cannot be read is an object with
     fault, clause and offset, and the exit code is 65. Reading goes on after a message that is broken inside, and stops where it can no
     longer be known where the next one begins. With --keys, each object says who sent the message and how that is known, or why it is
-    rejected; a rejected one counts as one that cannot be read.
+    rejected; a rejected one counts as one that cannot be read. For wolpertinger, whose objects show both layers, the file has lines of
+    `wolpertinger KEY IV`, in hex, and opens what is encrypted.
     """
     room = protocols.room(protocol)
     notation = import_module(f"{room.__name__}.notation")
     limits = limits_of(protocol, settings)
-    verify = _verifier(protocol, keys, now, limits)
+    describe, verify = notation.describe, None
+    if hasattr(notation, "Describer"):
+        describe = _describer(notation, keys, now)
+    else:
+        verify = _verifier(protocol, keys, now, limits)
     code = ExitCode.OK
     with open_input(file) as source:
-        for shown, described in enumerate(_objects(source, hex_text, room, notation, limits, verify)):
+        for shown, described in enumerate(_objects(source, hex_text, room, describe, limits, verify)):
             if count is not None and shown >= count:
                 break
             if "fault" in described or "rejected" in described:
                 code = ExitCode.DATA
             print_objects(described, form, list(field))
     return code
+
+
+def _describer(notation: Any, keys: Path | None, now: str | None) -> Describe:
+    """What describes messages that depend on earlier ones, and on keys."""
+    if now is not None:
+        raise UsageError("--now is the time to verify for: nothing is verified here")
+    keyring = None
+    if keys is not None:
+        from wirelake.peers import key_log  # noqa: PLC0415 - only who gives keys pays for it
+
+        keyring = key_log.load(keys)
+    describe: Describe = notation.Describer(keyring).describe
+    return describe
 
 
 def _verifier(protocol: str, keys: Path | None, now: str | None, limits: Any) -> Verifier | None:
@@ -110,7 +135,9 @@ def _chunks(source: BinaryIO, hex_text: bool, datagrams: bool) -> Iterator[bytes
             yield data
 
 
-def _objects(source: BinaryIO, hex_text: bool, room: Any, notation: Any, limits: Any, verify: Verifier | None) -> Iterator[dict[str, Any]]:
+def _objects(
+    source: BinaryIO, hex_text: bool, room: Any, describe: Describe, limits: Any, verify: Verifier | None
+) -> Iterator[dict[str, Any]]:
     buffer: Buffer | None = None
     datagrams = room.buffer(limits).takes_datagrams
     seen = 0
@@ -123,7 +150,7 @@ def _objects(source: BinaryIO, hex_text: bool, room: Any, notation: Any, limits:
         seen += len(chunk)
         for data, rows, parts in buffer.feed(chunk):
             for row in rows:
-                described = notation.describe(data, row, parts, limits, base)
+                described = describe(data, row, parts, limits, base)
                 yield described if verify is None or "fault" in described else described | verify(data)
         if buffer.lost:
             return

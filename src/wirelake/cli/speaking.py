@@ -7,6 +7,7 @@ there are, differs between protocols.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 import click
@@ -37,5 +38,7 @@ class Verb(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _module(protocol: str) -> ModuleType:
-    return import_module(f"wirelake.cli.rooms.{protocol}")
+def _module(protocol: str) -> ModuleType | None:
+    """What a protocol can do live; None: nothing, it is only read."""
+    name = f"wirelake.cli.rooms.{protocol}"
+    return import_module(name) if find_spec(name) else None

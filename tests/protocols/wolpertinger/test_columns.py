@@ -14,6 +14,7 @@ from wirelake.protocols.wolpertinger.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.columns import SCHEMA, columns, readable
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.lines import Lines
+from wirelake.protocols.wolpertinger.overhearing import Heard
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS
 from wirelake.protocols.wolpertinger.values import DateTime, Int64
 
@@ -45,7 +46,7 @@ def document(said, number: int = 1, keys=None) -> bytes:
 def test_a_call_in_clear_has_every_field():
     said = Call("Core", "testMethod1", CALL_ID, ("text", True, Int64(2**40), 1.5, DateTime(0)))
     (row,) = table(document(said, 7))
-    assert (row["type"], row["message_id"], row["root"], row["component"], row["method"], row["call_id"]) == (
+    assert (row["type"], row["text_id"], row["root"], row["component"], row["method"], row["call_id"]) == (
         *("message", 7, "RemoteMethodCall", "Core", "testMethod1", CALL_ID),
     )
     assert row["parameters"] == [
@@ -122,7 +123,11 @@ def test_what_the_lake_opened_itself_is_read():
         b"fragment_index:1;fragment_count:2;message_id:9;bG8=",
         document(said, 3, KEYS),
         document(Call("Core", "SendResetNotice", CALL_ID), 3, KEYS),
-        payloads={0: documents.encode(said), 1: documents.encode(said), 2: documents.encode(Call("Core", "SendResetNotice", CALL_ID))},
+        heard={
+            0: Heard(documents.encode(said)),
+            1: Heard(documents.encode(said)),
+            2: Heard(documents.encode(Call("Core", "SendResetNotice", CALL_ID))),
+        },
     )
     assert (piece["KIND"], piece["NAME"], piece["SUBJECT"]) == ("request", "RemoteMethodCall", "Sample.Secret")
     assert (sealed["KIND"], sealed["NAME"], sealed["SUBJECT"], sealed["root"]) == (

@@ -95,6 +95,7 @@ def unconfirmed(wolpertinger: DataFrame, facts: DataFrame) -> DataFrame:
     is_result = "type = 'result'"
     deliveries = wolpertinger.selectExpr(
         *("session_id", "protocol", "direction", "ts", "message_id", "text_id", "type", "result_code", "source", "offset", "length"),
+        "coalesce(fault IN ('FRAGMENT_CONFLICT', 'FRAGMENTS_OVER_LIMIT'), false) AS is_refused",
         f"IF(({is_result}) = (direction = 'to_client'), 'client', 'server') AS sender",
         "coalesce(fragment_count, 1) AS pieces",
         "coalesce(fragment_index, 0) AS piece",
@@ -103,6 +104,7 @@ def unconfirmed(wolpertinger: DataFrame, facts: DataFrame) -> DataFrame:
         f"lag(type) OVER ({_ORDER}) AS before",
         f"lead(type) OVER ({_ORDER}) AS after",
         f"size(collect_set(IF({is_result}, NULL, piece)) OVER ({_DELIVERY})) < pieces AS is_incomplete",
+        f"max(is_refused) OVER ({_DELIVERY}) AS was_refused",
     )
     seen = facts.selectExpr("session_id", "last_seen", "closed IS NOT NULL AS is_closed")
     due = deliveries.join(seen, "session_id").withColumn(
@@ -111,7 +113,7 @@ def unconfirmed(wolpertinger: DataFrame, facts: DataFrame) -> DataFrame:
     rule = (
         sql.when(sql.expr(f"{is_result} AND result_code = 0 AND coalesce(before, 'result') = 'result'"), Fault.RESULT_UNMATCHED.name)
         .when(
-            sql.expr(f"NOT {is_result} AND after IS NULL AND is_incomplete AND (last_seen > due OR is_closed)"),
+            sql.expr(f"NOT {is_result} AND after IS NULL AND is_incomplete AND NOT was_refused AND (last_seen > due OR is_closed)"),
             Fault.FRAGMENTS_TIMED_OUT.name,
         )
         .when(sql.expr(f"NOT {is_result} AND after IS NULL AND NOT is_incomplete AND last_seen > due"), Fault.NOT_CONFIRMED.name)

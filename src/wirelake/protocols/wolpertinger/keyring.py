@@ -57,9 +57,15 @@ class Keyring:
             raise DecodeError(Fault.BASE64_INVALID, 0, str(reason)) from None
         if encryption is Encryption.UNKNOWN or not payload or len(payload) % BLOCK_SIZE:
             raise DecodeError(Fault.ENCRYPTION_FAILED, 0)
+        if last is not None and last in self._keys:  # nearly always
+            try:
+                plain = opened(text, gzip, encryption, self._keys[last], limits)
+            except DecodeError:
+                plain = b""
+            if _begins_document(plain[:BLOCK_SIZE]):
+                return plain, last
         first = payload[:BLOCK_SIZE]
-        for name in (last, *self._keys) if last in self._keys else self._keys:
-            keys = self._keys[name]
+        for name, keys in self._keys.items():
             if _makes_sense(first, keys, is_packed=gzip is not None):
                 return opened(text, gzip, encryption, keys, limits), name
         return None
@@ -70,9 +76,12 @@ def _makes_sense(first: bytes, keys: Keys, *, is_packed: bool) -> bool:
     decryptor = Cipher(AES(keys.key), ECB()).decryptor()  # noqa: S305 - one block, by itself
     block = decryptor.update(first) + decryptor.finalize()
     plain = bytes(one ^ other for one, other in zip(block, keys.iv, strict=True))
-    if is_packed:
-        return plain.startswith(_GZIP)
-    start = plain.removeprefix(_BOM).lstrip()
+    return plain.startswith(_GZIP) if is_packed else _begins_document(plain)
+
+
+def _begins_document(block: bytes) -> bool:
+    """Whether a block is the beginning of XML, or all of it with the padding."""
+    start = block.removeprefix(_BOM).lstrip()
     return start.startswith(b"<") and not start.translate(None, _PRINTABLE).strip(bytes(range(1, BLOCK_SIZE + 1)))
 
 

@@ -1,7 +1,7 @@
 """Texts and messages of wolpertinger as plain objects, as people read and write them: both layers, bytes as hex. Both ways.
 
-A typed value is `{"type": …, "value": …}`, in lists, too. It refuses to know files, terminals and keys: what an encrypted payload or a lone
-fragment says is not shown.
+A typed value is `{"type": …, "value": …}`, in lists, too. A `Describer` remembers: the fragment that completes a message shows what that
+says, and what is encrypted is shown if there are keys. It refuses to know files and terminals.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from wirelake.protocols.wolpertinger import documents
 from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name, type_of
 from wirelake.protocols.wolpertinger.documents import Rejected
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
+from wirelake.protocols.wolpertinger.keyring import Keyring
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, ResultCode
+from wirelake.protocols.wolpertinger.overhearing import Ear
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.wolpertinger.values import PRIMITIVES, DataType, DateTime, Int32, Int64, UInt64, Value, guid, moment_text
 from wirelake.protocols.wolpertinger.wire import message, opened, sealed
 
-__all__ = ["describe", "described_document", "described_value", "parse"]
+__all__ = ["Describer", "describe", "described_document", "described_value", "parse"]
 
 _RESULTS: Final = {code.value: code.name.lower() for code in ResultCode}
 _TYPES: Final[dict[type, str]] = {
@@ -74,6 +76,28 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
     except DecodeError as reason:
         return described | {"base64": said.payload.decode(errors="replace"), "breach": reason.fault.name, "clause": reason.clause}
     return described | {"payload": payload.hex(), "document": described_document(documents.decode(payload))}
+
+
+class Describer:
+    """Describes the texts of one speaker, one after the other, with what earlier ones and keys say of them."""
+
+    def __init__(self, keyring: Keyring | None = None) -> None:
+        self._keyring = keyring
+        self._ear = Ear()
+
+    def describe(self, data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:
+        """See `describe`. Nobody knows when texts came, so pieces wait for each other without end."""
+        described = describe(data, row, parts, limits, base)
+        if described.get("type") not in ("message", "fragment") or "base64" not in described or "breach" in described:
+            return described
+        said = message(data, row, parts)
+        assert isinstance(said, Envelope)  # noqa: S101 - by its type
+        heard = self._ear.hear(said, 0.0, limits, self._keyring)
+        if heard.fault is not None:
+            return described | {"breach": heard.fault.name, "clause": heard.fault.clause}
+        if heard.payload is None:
+            return described
+        return described | {"payload": heard.payload.hex(), "document": described_document(documents.decode(heard.payload))}
 
 
 def described_document(said: Call | Response | Error | Rejected) -> dict[str, Any]:

@@ -378,8 +378,8 @@ def _write_fields(
 
 @kernel
 def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 - as every room's
-    """The next place where a text certainly begins: behind a line feed. Else `stop`."""
-    for at in range(start - 1, stop):
+    """The next place where a text certainly begins: behind a line feed that is not before `start`. Else `stop`."""
+    for at in range(start, stop):
         if data[at] == LF:
             return at + 1
     return stop
