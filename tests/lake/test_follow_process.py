@@ -99,9 +99,10 @@ def killed(tmp_path: Path, seed: int, kills: int) -> None:
         stop = steps.pop(0) if steps else len(whole)
         begin = 0
         for number, part in enumerate(parts):
-            upto = min(len(part), max(0, stop - begin))
-            if upto:
-                (folder / f"{number}.pcap").write_bytes(part[:upto])
+            fresh = part[max(0, at[0] - begin) : max(0, stop - begin)]
+            if fresh:
+                with (folder / f"{number}.pcap").open("ab") as file:
+                    file.write(fresh)
             begin += len(part)
         at[0] = stop
 

@@ -21,6 +21,7 @@ from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.follow_source import FollowReader, Settling
 from wirelake.lake.journal import Following
 from wirelake.lake.portion import read_portion
+from wirelake.lake.positions import positions
 from wirelake.lake.recovery import recover
 from wirelake.lake.source import NOT_ALONE, BlockReader, share
 from wirelake.lake.writer import TableWriter
@@ -87,6 +88,7 @@ def ingested(lake: Path, paths: list[Path]) -> dict[str, str]:
             told.append(writer.write(row for row in shipped.rows if row.column("bucket")[0].as_py() == bucket))
     writer.commit(told)
     journal.done(lake)
+    assert all(known.mark for known in positions(lake).all)
     return contents(lake)
 
 

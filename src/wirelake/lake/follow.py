@@ -228,22 +228,24 @@ def follow(
 
 
 def _watch(run: _Run, golden: _Gold, over: threading.Event, options: FollowOptions) -> None:
-    """Go on until somebody says that it is over; what is under way then is finished."""
+    """Go on until somebody says that it is over, or something fails; what is under way when it is over is finished."""
     if options.once and not run.has_more():
         return
     failures, seen = 0, 0
     query = run.start()
-    while not over.wait(_POLL_SECONDS):
-        golden.raise_failure()
-        if not query.isActive:
-            failures = failures + 1 if run.result.portions == seen else 1
-            seen = run.result.portions
-            query = _again(run, query, failures)
-        elif options.once and run.is_settled:
-            break
-    with run.busy:
-        run.is_stopping = True
-    query.stop()
+    try:
+        while not over.wait(_POLL_SECONDS):
+            golden.raise_failure()
+            if not query.isActive:
+                failures = failures + 1 if run.result.portions == seen else 1
+                seen = run.result.portions
+                query = _again(run, query, failures)
+            elif options.once and run.is_settled:
+                break
+        with run.busy:
+            run.is_stopping = True
+    finally:
+        query.stop()  # a portion that is under way now is given up whole
 
 
 def _again(run: _Run, query: StreamingQuery, failures: int) -> StreamingQuery:

@@ -95,13 +95,14 @@ class BlockReader(DataSourceReader):
     def _items(self, work: Work) -> Iterator[Parcel | Dealt | Block]:
         if self._buckets:
             return ship(work, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS, dealt=protocols.ROOMS)
-        return self._alone(reader.read(work.source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS, split=work.split))
+        return self._alone(work)
 
-    def _alone(self, blocks: Iterator[Block]) -> Iterator[Block]:
+    def _alone(self, work: Work) -> Iterator[Block]:
         """Blocks that need nothing of others; a source that only began like that must be dealt after all."""
-        for block in blocks:
+        for block in reader.read(work.source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS, split=work.split):
             if not all(map(stands_alone, block.flows)):
                 raise LakeError(f"{block.source.path}: {NOT_ALONE}")
+            block.spans = work.spans[-1:]
             yield block
 
 
