@@ -162,7 +162,7 @@ def test_a_finished_handshake_resets_the_back_off():
         async def sometimes(raw: Raw) -> None:
             nonlocal taken
             taken += 1
-            if taken % 3 == 0:
+            if taken in (3, 6, 9):  # and no more: the client may be leaving by then
                 await raw.greet()
 
         backoff = Backoff(first=1, most=1000)
