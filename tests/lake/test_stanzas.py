@@ -112,6 +112,9 @@ def test_a_gap_costs_the_stanza_it_is_in_and_nobody_is_judged_across_it(tmp_path
     assert sums(rows, "other")["xmpp beside a gap"] == len(text) - 40
     whose = {row["connection_id"]: row["server_address"] for row in rows["connections"]}
     assert [(whose[row["session_id"]], row["reason"], row["length"]) for row in rows["quarantine"]] == [(CAROL, "GAP", 0)]
+    again = next((1, text) for side, text in SPOKEN if side == 1 and b"from='bob@" in text)
+    rows = decoded(captured(tmp_path / "b.pcap", [*spoken[:-2], again, again]))
+    assert sorted(whose[row["session_id"]] for row in rows["quarantine"]) == [BOB, CAROL]
 
 
 def test_what_tls_hides_is_told_as_such(tmp_path):

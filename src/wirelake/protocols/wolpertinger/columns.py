@@ -21,7 +21,7 @@ from wirelake.protocols.arrow import Array, Columns, binary, field, integers, na
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH
 from wirelake.protocols.wolpertinger import documents
 from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name
-from wirelake.protocols.wolpertinger.conversation import CORE, Encrypted, Fragment, ResetNotice, utterance
+from wirelake.protocols.wolpertinger.conversation import CORE, MESSAGES, Encrypted, Fragment, ResetNotice, utterance
 from wirelake.protocols.wolpertinger.documents import Rejected
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.keyring import Keyring
@@ -101,6 +101,7 @@ _ENCRYPTIONS: Final = {Encryption.AES.value: "aes", Encryption.SECURE_AES.value:
 _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 _READ: Final = [KIND, PAYLOAD, PAYLOAD_LENGTH, GZIP, ENCRYPTION, FRAGMENT_COUNT]
 _NOTHING: Final = Heard()
+_TAGS: Final = {what: str(what.__struct_config__.tag) for what in MESSAGES}
 
 Said = Call | Response | Error
 
@@ -195,42 +196,42 @@ _SHORT: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
 
 
 class _Typed:
-    """Typed values of many rows, as Arrow wants them: one after the other, and how many there are when a row is over."""
+    """Typed values of many rows, as Arrow wants them: one after the other, and which rows they are of."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         self.types: list[str] = []
         self.texts: list[str] = []
-        self._ends: list[int] = [0]
-        self._valid: list[bool] = []
+        self.rows: list[int] = []
+        self.is_there = np.zeros(count, bool)
+        """Which rows have values, or at least a list without any."""
 
-    def add(self, value: Value) -> str:
-        """One more value of this row; gives it as JSON."""
+    def add(self, index: int, value: Value) -> str:
+        """One more value of a row, not before those of earlier ones; gives it as JSON."""
         short = _SHORT.get(type(value))
         if short is not None:
             kind, text = short[0], short[1](value)
         else:
             described = described_value(value)
             kind, text = described["type"], msgspec.json.encode(described["value"]).decode()
+        self.rows.append(index)
         self.types.append(kind)
         self.texts.append(text)
         return f'{{"type":"{kind}","value":{text}}}'
 
-    def end(self, *, is_there: bool) -> None:
-        """No more values of this row."""
-        self._ends.append(len(self.types))
-        self._valid.append(is_there)
-
     def lists(self) -> pa.Array:
         """A list for each row, null where there is none."""
-        values = self._structs(self.types, self.texts)
-        ends = pa.array(self._ends, pa.int32(), mask=np.append(~np.array(self._valid, bool), False))
-        return pa.ListArray.from_arrays(ends, values, type=SCHEMA.field("parameters").type)
+        offsets = pa.array(self._offsets(), pa.int32(), mask=np.append(~self.is_there, False))
+        return pa.ListArray.from_arrays(offsets, self._structs(self.types, self.texts), type=SCHEMA.field("parameters").type)
 
     def singles(self) -> pa.Array:
         """The one value of each row, or null."""
-        places = np.array(self._ends[:-1], np.int64)
-        taken = pa.array(places, mask=~np.array(self._valid, bool))
-        return self._structs(self.types, self.texts).take(taken)
+        return self._structs(self.types, self.texts).take(pa.array(self._offsets()[:-1], mask=~self.is_there))
+
+    def _offsets(self) -> Array:
+        """Where the values of each row begin, and where the last ones end."""
+        offsets = np.zeros(len(self.is_there) + 1, np.int64)
+        np.cumsum(np.bincount(np.array(self.rows, np.int64), minlength=len(self.is_there)), out=offsets[1:])
+        return offsets
 
     @staticmethod
     def _structs(types: list[str], texts: list[str]) -> pa.Array:
@@ -254,21 +255,19 @@ class _Reading:
         self.call_ids: list[str | None] = [None] * count
         self.codes: list[int | None] = [None] * count
         self.json: list[str | None] = [None] * count
-        self.parameters, self.values = _Typed(), _Typed()
+        self.parameters, self.values = _Typed(count), _Typed(count)
         view = data.data
         for index, (kind, at, length, gzip, encryption, pieces) in enumerate(rows[:, _READ].tolist()):
-            said = None
-            if kind != TextKind.RESULT:
-                payload = view[at : at + length]
-                is_piece = kind == TextKind.FRAGMENT and pieces != 1
-                if encryption or is_piece:
-                    found = heard.get(index, _NOTHING)
-                    self._look_for_blanks(index, bytes(payload))
-                else:
-                    found = self._opened(index, payload, gzip, limits)
-                said = self._take(index, found, is_encrypted=encryption != 0, is_piece=is_piece)
-            self.parameters.end(is_there=isinstance(said, Call))
-            self.values.end(is_there=isinstance(said, Response) and said.value is not None)
+            if kind == TextKind.RESULT:
+                continue
+            payload = view[at : at + length]
+            is_piece = kind == TextKind.FRAGMENT and pieces != 1
+            if encryption or is_piece:
+                found = heard.get(index, _NOTHING)
+                self._look_for_blanks(index, bytes(payload))
+            else:
+                found = self._opened(index, payload, gzip, limits)
+            self._take(index, found, is_encrypted=encryption != 0, is_piece=is_piece)
 
     def _look_for_blanks(self, index: int, payload: bytes) -> None:
         if any(blank in payload for blank in BLANKS):
@@ -287,50 +286,48 @@ class _Reading:
         except DecodeError as reason:
             return Heard(fault=cast(Fault, reason.fault))
 
-    def _take(self, index: int, found: Heard, *, is_encrypted: bool, is_piece: bool) -> Said | None:
-        """What became of one text; gives the message that it ends, if that can be read."""
+    def _take(self, index: int, found: Heard, *, is_encrypted: bool, is_piece: bool) -> None:
+        """What became of one text, and the message that it ends, if that can be read."""
         if found.fault is Fault.FRAGMENT_LATE:
             self.odd[index] |= ODD_LATE
         elif found.fault is not None:
             self.faults[index] = self.faults[index] or found.fault
         self.kinds[index] = "event"
         if found.payload is None:
-            self.names[index] = _tag(Fragment if is_piece else Encrypted if is_encrypted else Envelope)
-            return None
+            self.names[index] = _TAGS[Fragment if is_piece else Encrypted if is_encrypted else Envelope]
+            return
         said = documents.decode(found.payload)
         self.bodies[index] = found.payload
         self.decrypted[index] = is_encrypted
         if isinstance(said, Rejected):
             self.faults[index] = self.faults[index] or said.fault
-            self.names[index] = _tag(utterance(None, is_encrypted))
-            return None
+            self.names[index] = _TAGS[utterance(None, is_encrypted)]
+            return
         what = utterance(said, is_encrypted)
-        self.names[index] = _tag(what)
+        self.names[index] = _TAGS[what]
         self.kinds[index] = "control" if what is ResetNotice else _kind(said)
         self._tell(index, said)
-        return said
 
     def _tell(self, index: int, said: Said) -> None:
         """Layer 2: every element in its column, and all of them as the JSON that `notation` gives."""
-        root = self.roots[index] = _tag(type(said))
+        root = self.roots[index] = _TAGS[type(said)]
         self.components[index] = said.component
         self.call_ids[index] = said.call_id
         name = _text(said.component)
         if isinstance(said, Call):
             self.methods[index] = said.method
-            inside = ",".join([self.parameters.add(value) for value in said.parameters])
+            self.parameters.is_there[index] = True
+            inside = ",".join([self.parameters.add(index, value) for value in said.parameters])
             rest = f'"method":{_text(said.method)},"call_id":"{said.call_id}","parameters":[{inside}]'
         elif isinstance(said, Response):
-            rest = f'"call_id":"{said.call_id}","value":{"null" if said.value is None else self.values.add(said.value)}'
+            self.values.is_there[index] = said.value is not None
+            value = "null" if said.value is None else self.values.add(index, said.value)
+            rest = f'"call_id":"{said.call_id}","value":{value}'
         else:
             self.codes[index] = said.code
             call_id = "null" if said.call_id is None else f'"{said.call_id}"'
             rest = f'"code":{said.code},"name":{_text(error_name(said.code))},"call_id":{call_id}'
         self.json[index] = f'{{"root":"{root}","component":{name},{rest}}}'
-
-
-def _tag(what: type[msgspec.Struct]) -> str:
-    return str(what.__struct_config__.tag)
 
 
 def _kind(said: Said) -> str:
