@@ -113,7 +113,7 @@ def create(lake: Path, table: Table) -> None:
 
 
 def _check_columns(lake: Path, table: Table, opened: DeltaTable) -> None:
-    if opened.schema() != _delta_schema(table):
+    if not _has_columns(opened, table):
         raise LakeError(f"table {table.name} of {lake} has other columns than this version of wirelake writes: use a new lake folder")
 
 
@@ -147,10 +147,17 @@ def _ready(lake: Path, table: Table) -> DeltaTable:
     return opened
 
 
+def _has_columns(opened: DeltaTable, table: Table) -> bool:
+    """Whether a table has the columns that this code writes; what their comments say may differ."""
+    return [(field.name, field.type) for field in opened.schema().fields] == [
+        (field.name, field.type) for field in _delta_schema(table).fields
+    ]
+
+
 def drop_outdated(lake: Path, table: Table) -> bool:
-    """Remove a table that has other columns or comments than this code writes, and make it anew, empty; says whether it did."""
+    """Remove a table that has other columns than this code writes, and make it anew, empty; says whether it did."""
     opened = _open(lake, table)
-    if opened is None or opened.schema() == _delta_schema(table):
+    if opened is None or _has_columns(opened, table):
         return False
     shutil.rmtree(folder(lake, table))
     create(lake, table)
