@@ -2,7 +2,7 @@
 
 Spark's Structured Streaming asks `follow_source.py` how far files go, and hands over what lies between; `portion.py` decodes and publishes
 it. What following goes on with is in the lake, published with the rows: Spark's own record of the stream is thrown away. Gold tables follow
-in a thread of their own, every few seconds, and small files are made one now and then.
+in a thread of their own, every few seconds.
 
 It refuses to know formats, protocols and tables.
 """
@@ -34,7 +34,6 @@ from wirelake.lake.portion import Portion, read_portion
 from wirelake.lake.positions import positions
 from wirelake.lake.recovery import recover
 from wirelake.lake.tables.exchanges import LATE_SECONDS
-from wirelake.lake.tidying import Tidier
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -199,7 +198,6 @@ def follow(
         for table in TABLES.values():
             delta.create(root, table)
         resumed = recover(root)
-        Tidier(root).sweep()
         run = _Run(spark, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, tell)
         run.result.resumed = resumed
         golden = _Gold(spark, root, late_seconds, keys, chosen.gold_every)
@@ -255,7 +253,6 @@ class _Gold:
         self._spark, self._lake, self._late, self._keys, self._every = spark, lake, late_seconds, keys, every
         self._over = threading.Event()
         self._failure: BaseException | None = None
-        self._tidier = Tidier(lake)
         self.built = 0
         self._thread: threading.Thread | None = None
         if every > 0:
@@ -269,7 +266,6 @@ class _Gold:
         while not self._over.wait(self._every):
             try:
                 self._build(lambda _: None)
-                self._tidier.tidy()
             except BaseException as error:
                 self._failure = error
                 return
@@ -294,4 +290,3 @@ class _Gold:
         self.raise_failure()
         if gold.refresh(self._spark, self._lake, self._late, self._keys, tell):
             self.built += 1
-        self._tidier.tidy(always=True)
