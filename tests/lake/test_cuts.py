@@ -257,3 +257,43 @@ def test_a_memory_that_was_put_back_is_the_one_that_was_taken_out(tmp_path):
         assert again.take() == taken
         waited = max(waited, again.waiting)
     assert waited
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_both_sides_of_a_link_are_heard_before_either_is_read(tmp_path, first):
+    """Whichever side a capture shows first: packets are read by what the connector asked for, and all belong to the link."""
+    said = [
+        bytes(8) + relink.request(b"demo", (2, 2)) + relink.message((b"aa",), (b"one",)),
+        bytes(8) + relink.reply(EPOCH, LINK) + relink.message((b"bb",), (b"two",)),
+    ]
+    talk = Talk(("10.0.0.1", 40_000), ("10.0.0.2", 5042)).open()
+    for side in (first, 1 - first):
+        for at in range(0, len(said[side]), 7):
+            talk.say(side, said[side][at : at + 7])
+    (tmp_path / "a.pcap").write_bytes(pcap(talk.frames()))
+    for window in (1, 8 << 20):
+        rows = decoded(tmp_path / "a.pcap", window)
+        assert rows["quarantine"] == []
+        names = {(row["direction"], row["type_name"]) for row in rows["relink"]}
+        assert names >= {("to_server", "request"), ("to_server", "message"), ("to_client", "reply"), ("to_client", "message")}
+        assert [row["payload"] for row in rows["relink"] if row["type_name"] == "message" and row["direction"] == "to_client"] == [[b"two"]]
+        assert len({row["session_id"] for row in rows["messages"]}) == 1
+        assert {row["session_id"] for row in rows["messages"]} != {row["connection_id"] for row in rows["messages"]}
+
+
+def test_a_recording_of_a_link_goes_on_in_the_next_file(tmp_path):
+    """The handshake is in the first file only: what it says holds in the second."""
+    ticks = iter(range(10**18, 2 * 10**18, 10**6))
+    with Recorder(tmp_path / "r.pcapng", protocol="relink", max_bytes=600, clock=ticks.__next__) as recorder:
+        talk = recorder.connection(role="client", local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
+        talk.sent(bytes(8) + relink.request(b"demo", (2, 2)))
+        talk.received(bytes(8) + relink.reply(EPOCH, LINK))
+        for number in range(9):
+            talk.sent(relink.message((b"aa",), (b"%d" % number,)))
+        paths = recorder.paths
+    assert len(paths) > 1
+    decoder = Decoder(DecodeOptions())
+    made = [decoder.feed(block) for path in paths for block in read(identify(path), ports=PORTS, sniff=protocols.sniff)]
+    rows = [row for batches in (*made, decoder.finish()) for part in batches.get("relink", []) for row in part.to_pylist()]
+    assert [row["payload"] for row in rows if row["type_name"] == "message"] == [[b"%d" % number] for number in range(9)]
+    assert len({row["source"] for row in rows}) == len(paths)

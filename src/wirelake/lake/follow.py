@@ -2,7 +2,7 @@
 
 Spark's Structured Streaming asks `follow_source.py` how far files go, and hands over what lies between; `portion.py` decodes and publishes
 it. What following goes on with is in the lake, published with the rows: Spark's own record of the stream is thrown away. Gold tables follow
-in a thread of their own, every few seconds, and small files are made one now and then.
+in a thread of their own, every few seconds.
 
 It refuses to know formats, protocols and tables.
 """
