@@ -3,7 +3,7 @@
 import pytest
 
 from wirelake.errors import LakeError
-from wirelake.lake import delta, journal
+from wirelake.lake import delta, journal, snapshot
 from wirelake.lake.catalog import GOLD
 from wirelake.lake.delta import File
 from wirelake.lake.schema import Table
@@ -69,14 +69,19 @@ def test_files_that_count_no_more_stay_for_who_still_reads_them_and_then_go(lake
     one, two, stray = (written(lake, name) for name in ("one", "two", "stray"))
     publishing.publish(lake, 1, changes([], [one]))
     publishing.publish(lake, 2, changes([one], [two]))
+    snapshot.publish(lake)
+
+    def there(file: File) -> set[bool]:
+        return {(delta.folder(lake, each) / file.path).exists() for each in GOLD}
+
+    clock = [1000.0]
+    monkeypatch.setattr(snapshot.time, "time", lambda: clock[0])
     publishing.sweep(lake)
-    left = {(delta.folder(lake, each) / file.path).exists() for each in GOLD for file in (one, two)}
-    assert left == {True}
-    assert not any((delta.folder(lake, each) / stray.path).exists() for each in GOLD)
-    monkeypatch.setattr(publishing, "GRACE_SECONDS", -1.0)
+    assert there(one) == there(two) == there(stray) == {True}
+    clock[0] += snapshot.READERS_SECONDS
     publishing.sweep(lake)
-    assert not any((delta.folder(lake, each) / one.path).exists() for each in GOLD)
-    assert all((delta.folder(lake, each) / two.path).exists() for each in GOLD)
+    assert there(one) == there(stray) == {False}
+    assert there(two) == {True}
 
 
 def test_a_table_of_another_version_is_made_anew_and_one_of_this_version_is_left_alone(lake):
