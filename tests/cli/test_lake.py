@@ -41,13 +41,17 @@ def test_every_table_has_something_in_it(shown, wirelake):
         "emp",
         "event_mesh",
         "yamp",
+        "wolpertinger",
         "connections",
         "sessions",
         "exchanges",
         "violations",
         "security",
+        "metrics",
+        "topology",
         "quarantine",
         "ledger",
+        "runs",
     )
     for table in tables:
         assert rows(wirelake, out / "lake", f"select count(*) as n from {table}")[0]["n"] > 0, table
@@ -56,6 +60,7 @@ def test_every_table_has_something_in_it(shown, wirelake):
 def test_every_deliberate_violation_is_found_with_its_clause(shown, wirelake):
     found = {row["clause"] for row in rows(wirelake, shown[0] / "lake", "select distinct clause from violations")}
     assert {"EMP-26", "EMP-27", "EMP-25", "EMP-18", "EMP-16", "EMP-14", "EMP-9", "EMP-37", "EMP-35", "EMP-43", "EMP-24"} - found == set()
+    assert {"WOLP-5", "WOLP-9", "WOLP-16", "WOLP-22"} - found == set()
 
 
 def test_well_behaved_clients_break_no_rule(shown, wirelake):
