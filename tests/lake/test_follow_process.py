@@ -18,6 +18,8 @@ from wirelake.lake import delta, journal
 from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import GOLD, table
 
+pytestmark = pytest.mark.timeout(600)  # every process starts Spark
+
 PORTS = ["--port", "yamp=5041", "--port", "relink=5042", "--port", "event-mesh=5043"]
 
 
@@ -53,7 +55,7 @@ class Process:
             if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
-            self._reader.join()
+            self._reader.join(30)
             self.process.stderr.close()
 
 
