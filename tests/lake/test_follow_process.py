@@ -18,6 +18,8 @@ from wirelake.lake import delta, journal
 from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import GOLD, table
 
+pytestmark = pytest.mark.timeout(600)  # every process starts Spark
+
 PORTS = ["--port", "yamp=5041", "--port", "relink=5042", "--port", "event-mesh=5043"]
 
 
@@ -37,17 +39,24 @@ class Process:
         self.said += iter(self.process.stderr.readline, "")
 
     def end(self, number: int, seconds: float = 120) -> int:
-        """Send a signal to it, or to all its processes if it is SIGKILL, and wait."""
+        """Send a signal to it, or to all its processes if it is SIGKILL, and wait for its end."""
         if number == signal.SIGKILL:
             os.killpg(self.process.pid, number)
         else:
             self.process.send_signal(number)
+        return self.wait(seconds)
+
+    def wait(self, seconds: float = 180) -> int:
+        """Wait for its end; leave nothing of it behind."""
+        assert self.process.stderr is not None
         try:
             return self.process.wait(seconds)
         finally:
             if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)
-            self._reader.join(10)
+                self.process.wait()
+            self._reader.join(30)
+            self.process.stderr.close()
 
 
 def until(condition, process: Process, seconds: float = 180) -> None:
@@ -115,7 +124,7 @@ def killed(tmp_path: Path, seed: int, kills: int) -> None:
     while at[0] < len(whole):
         grow()
     last = Process(lake, folder, "--once")
-    assert last.process.wait(180) == 0, "".join(last.said)
+    assert last.wait() == 0, "".join(last.said)
     ports = {5040: "emp", 5041: "yamp", 5042: "relink", 5043: "event_mesh"}
     ingest(session(), tmp_path / "other", [folder], ports=ports)
     assert contents(lake) == contents(tmp_path / "other")
