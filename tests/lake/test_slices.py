@@ -14,7 +14,7 @@ from tests.lake.relink_talk import record as record_relink
 from tests.lake.yamp_talk import record as record_yamp
 from tests.protocols.event_mesh.receiving import store
 
-from wirelake.lake import delta
+from wirelake.lake import delta, gold
 from wirelake.lake.catalog import GOLD, SILVER, table
 from wirelake.lake.ingest import ingest
 
@@ -98,4 +98,20 @@ def test_any_cut_in_any_order_gives_the_same_tables(spark, at_once, tmp_path, se
     while mixed:
         part = [mixed.pop() for _ in range(min(len(mixed), chance.choice((1, 1, 2, 5))))]
         ingest(spark, tmp_path / "lake", part, keys=store())
+    assert differing(tmp_path / "lake", yardstick) == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_keys_that_are_asked_only_of_what_is_touched_say_the_same(spark, at_once, tmp_path, monkeypatch):
+    """As for whoever follows live traffic, with the same keys all the time; and one refresh brings in what several batches touched."""
+    paths, yardstick = at_once
+    refresh = gold.refresh
+    with monkeypatch.context() as patch:
+        patch.setattr(gold, "refresh", lambda *_: [])
+        ingest(spark, tmp_path / "lake", paths[1::3], keys=store())
+        ingest(spark, tmp_path / "lake", paths[2::3], keys=store())
+    monkeypatch.setattr(gold, "refresh", lambda *args: refresh(*args, judge_all=False))
+    ingest(spark, tmp_path / "lake", [paths[0]], keys=store())
+    ingest(spark, tmp_path / "lake", paths, keys=store())
     assert differing(tmp_path / "lake", yardstick) == {}

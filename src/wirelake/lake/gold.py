@@ -192,27 +192,29 @@ class _Refresh:
         from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
         self._tell(metrics.TABLE.name)
-        spark = self._spark
-        told = {}
+        said = [delta.frame(self._spark, self._lake, tallies.TABLE).where(sql.col("batch") <= self._newest)]
+        said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
+        times = ("minute", *(column for _, column in metrics.TOLD))
+        told: dict[str, list[Path]] = {}
         for table, column in metrics.TOLD:
             change = self.tables.changes[table.name]
-            told[column] = tuple(delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added))
+            told[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
         at, slots = minutes(self._lake, what, told, self._scratch)
-        chosen = sql.broadcast(spark.read.schema("minute_us bigint").parquet(f"file://{at.absolute()}"))
+        chosen = sql.broadcast(self._spark.read.schema("minute_us bigint").parquet(f"file://{at.absolute()}"))
 
         def within(rows: DataFrame, column: str, how: str = "left_semi") -> DataFrame:
             named = rows.withColumn("minute_us", sql.unix_micros(tallies.minute(column)))
             return named.join(chosen, "minute_us", how).drop("minute_us")
 
-        said = delta.frame(spark, self._lake, tallies.TABLE).where(sql.col("batch") <= self._newest)
-        others = [within(self.tables.afterwards(spark, table), column) for table, column in metrics.TOLD]
+        if delta.entries(self._lake, metrics.TABLE):  # else all there is, is new
+            said = [within(rows, column) for rows, column in zip(said, times, strict=True)]
         self.tables.replace(
-            spark,
+            self._spark,
             metrics.TABLE,
-            metrics.build(within(said, "minute"), *others),
+            metrics.build(*said),
             key=sql.unix_micros("minute").cast("string"),
             slots=slots,
-            more=len(slots),
+            more=self._rows_in(tallies.TABLE),
             others=lambda before: within(before, "minute", "left_anti"),
         )
 
@@ -221,19 +223,23 @@ class _Refresh:
         from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
         self._tell(topology.TABLE.name)
-        spark = self._spark
-        said = delta.frame(spark, self._lake, talks.TABLE).where(sql.col("batch") <= self._newest)
+        rows = topology.pairs(delta.frame(self._spark, self._lake, talks.TABLE).where(sql.col("batch") <= self._newest))
         grain = list(topology.TABLE.grain)
-        at = self._scratch / "pairs"
-        topology.pairs(said).where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
-        slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}
-        chosen = sql.broadcast(spark.read.schema(delta.spark_schema(topology.TABLE)).parquet(f"file://{at.absolute()}").select(grain))
+        slots: Collection[int] = _EVERY_SLOT
+        chosen = rows
+        if delta.entries(self._lake, topology.TABLE):  # else all there is, is new
+            at = self._scratch / "pairs"
+            rows.where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
+            slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}
+            kinds = delta.spark_schema(topology.TABLE)
+            chosen = self._spark.read.schema(kinds).parquet(f"file://{at.absolute()}").select(grain)
+            rows = rows.join(chosen, grain, "left_semi")
         self.tables.replace(
-            spark,
+            self._spark,
             topology.TABLE,
-            topology.build(topology.pairs(said).join(chosen, grain, "left_semi")),
+            topology.build(rows),
             key=sql.concat_ws("/", *grain),
             slots=slots,
-            more=len(slots),
+            more=self._rows_in(talks.TABLE),
             others=lambda before: before.join(chosen, grain, "left_anti"),
         )

@@ -65,13 +65,11 @@ class Slice:
 
     def touched(self, rows: DataFrame, *, by: str = "session_id", how: str = "left_semi") -> DataFrame:
         """Only rows of touched sessions, or, with `left_anti`, only those of others."""
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
         at = self._touched.connections if by == "connection_id" else self._touched.sessions
         if at is None:
             return rows.limit(0) if how == "left_anti" else rows
         ids = self.spark.read.schema(f"{by} binary").parquet(f"file://{at.absolute()}")
-        return rows.join(sql.broadcast(ids), by, how)
+        return rows.join(ids, by, how)
 
     def _silver(self, table: Table) -> DataFrame:
         def frame(batches: Collection[int]) -> DataFrame:

@@ -12,7 +12,7 @@ It refuses to read messages.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -148,7 +148,7 @@ def _column(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
     return [row[0] for row in connection.execute(sql).fetchall()]
 
 
-def minutes(lake: Path, what: Touched, told: Mapping[str, tuple[Path, ...]], scratch: Path) -> tuple[Path, frozenset[int]]:
+def minutes(lake: Path, what: Touched, told: Mapping[str, Sequence[Path]], scratch: Path) -> tuple[Path, frozenset[int]]:
     """The minutes in which something is new, or may be told differently: a Parquet file of `minute_us`, and their slots.
 
     `told` has, by the column that says when, the files with what was and will be told of touched sessions.
