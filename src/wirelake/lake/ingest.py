@@ -30,7 +30,7 @@ from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.listing import expand, lake_folder
 from wirelake.lake.positions import positions
 from wirelake.lake.recovery import prepare, recover
-from wirelake.lake.spark import is_connect, suited
+from wirelake.lake.spark import activate, is_connect, suited
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -198,6 +198,7 @@ def _run(
                 source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):  # Spark has heard of nothing: its tasks would go on
+                activate(spark)
                 spark.interruptTag(begun.attempt)
             recover(lake)
             raise

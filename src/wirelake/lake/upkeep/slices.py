@@ -24,7 +24,7 @@ from wirelake.lake.upkeep.touched import Touched
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Slice", "rows_of"]
+__all__ = ["Slice", "linked", "rows_of"]
 
 _LINKS: Final = frozenset(protocol for protocol, what in SESSION_IS.items() if what == LINK)
 
@@ -36,6 +36,15 @@ def rows_of(lake: Path, table: Table, batches: Collection[int]) -> list[File]:
     """The files of a table that came with these batches."""
     found = {file.path: file for batch, files in delta.files_by_batch(lake, table).items() if batch in batches for file in files}
     return list(found.values())
+
+
+def linked(rows: DataFrame, talks: DataFrame, protocols: Collection[str] = _LINKS) -> DataFrame:
+    """What could not be read is known by its connection; it belongs to the link that the connection carried, if there was one."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    carried = talks.where(sql.col("protocol").isin(sorted(protocols)) & (sql.col("session_id") != sql.col("connection_id")))
+    links = carried.groupBy("connection_id").agg(sql.max("session_id").alias("link"))
+    return rows.join(links, "connection_id", "left").withColumn("session_id", sql.coalesce("link", "session_id")).drop("link")
 
 
 class Slice:
@@ -53,7 +62,7 @@ class Slice:
         if name not in self._made:
             self._made[name] = self._talks() if name == "talks" else self._silver(table_named(name))
             if name == quarantine.TABLE.name and (links := _LINKS.intersection(self._touched.protocols)):
-                self._made[name] = self._linked(self._made[name], sorted(links))
+                self._made[name] = linked(self._made[name], self["talks"], sorted(links))
         return self._made[name]
 
     def keep(self, name: str, rows: DataFrame) -> DataFrame:
@@ -81,14 +90,6 @@ class Slice:
         by = "connection_id" if table is connections.TABLE else "session_id"
         picked = self.keep(table.name, self.touched(frame(self._touched.older), by=by))
         return frame(self._touched.fresh).unionByName(picked)
-
-    def _linked(self, rows: DataFrame, protocols: list[str]) -> DataFrame:
-        """What could not be read is known by its connection; it belongs to the link that the connection carried, if there was one."""
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-        carried = self["talks"].where(sql.col("protocol").isin(protocols) & (sql.col("session_id") != sql.col("connection_id")))
-        links = carried.groupBy("connection_id").agg(sql.max("session_id").alias("link"))
-        return rows.join(links, "connection_id", "left").withColumn("session_id", sql.coalesce("link", "session_id")).drop("link")
 
     def _talks(self) -> DataFrame:
         rows = delta.frame(self.spark, self._lake, talks.TABLE).where("direction IS NOT NULL")

@@ -1,0 +1,57 @@
+"""wolpertinger: what came of every call? Some are answered, some fail, and of void methods only the delivery is confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wirelake.capture.recording import Recorder
+from wirelake.errors import RequestFailed
+from wirelake.lake import build_table, decode_table, inputs_of, session
+from wirelake.peers.wolpertinger import Live, connect, method, serve
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Stock:
+    """A component: methods that anybody may call."""
+
+    @method(trust=0)
+    def Price(self, item: str) -> int:  # noqa: N802 - as it is called on the wire
+        """What something costs."""
+        if item == "unicorn":
+            raise RequestFailed(502)
+        return len(item)
+
+    @method(trust=0)
+    def Sold(self, item: str) -> None:  # noqa: ARG002, N802
+        """Something was sold: nothing is answered."""
+
+
+async def talk(path: Path) -> None:
+    """Two prices, something that nobody has, and something sold."""
+    with Recorder(path, protocol="wolpertinger") as recorder:
+        async with serve("tcp://127.0.0.1:0", Stock) as server, connect(server.address, live=Live(recorder=recorder)) as peer:
+            for item in ("tea", "coffee", "unicorn"):
+                with contextlib.suppress(RequestFailed):
+                    await peer.Stock.Price(item)
+            await peer.Stock.Sold.tell("tea")
+
+
+def main(spark: SparkSession) -> None:
+    """Record, read, ask."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Path(folder, "wolpertinger.pcapng")
+        asyncio.run(talk(recording))
+        tables = {name: decode_table(spark, name, recording) for name in inputs_of("exchanges")}
+        found = build_table(spark, "exchanges", tables).groupBy("subject", "outcome").count()
+        for row in found.orderBy("subject", "outcome").collect():
+            print(row["subject"], row["outcome"], row["count"])
+
+
+if __name__ == "__main__":
+    main(session())
