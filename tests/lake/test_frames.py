@@ -9,8 +9,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In,
 from tests.capture.build import Talk, ethernet, ipv4, pcap, udp
 
 from wirelake.capture.interest import Interest
-from wirelake.lake import frames
-from wirelake.lake.frames import register
+from wirelake.lake import frames, register
 from wirelake.lake.pushdown import interest
 from wirelake.protocols.emp.messages import Data, Hello
 from wirelake.protocols.emp.wire import encode

@@ -23,7 +23,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -65,7 +64,7 @@ from wirelake.lake.tables import connections, messages
 from wirelake.protocols.arrow import binary
 from wirelake.protocols.kernel import use_compiled
 
-__all__ = ["MESSAGES", "PACKETS", "MessageSource", "PacketSource", "register"]
+__all__ = ["MESSAGES", "PACKETS", "CaptureReader", "MessageSource", "PacketSource"]
 
 Array = np.ndarray[Any, Any]
 
@@ -95,11 +94,11 @@ PACKETS: Final = pa.schema(
 """One row per packet: where it is, when it was seen, what it is (`tcp`, `udp`, or why it is neither), its ends, and what it carries."""
 
 
-class _Reader(DataSourceReader):
+class CaptureReader(DataSourceReader):
     """Plans on the driver, takes filters, reads on executors."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._options = options
+        self.options = options
         self._interest = EVERYTHING
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
@@ -108,13 +107,14 @@ class _Reader(DataSourceReader):
         return left
 
     def _paths(self) -> list[str]:
-        if "paths" in self._options:  # several paths reach a data source as JSON
-            return msgspec.json.decode(self._options["paths"], type=list[str])
-        if "path" not in self._options:
+        if "paths" in self.options:  # several paths reach a data source as JSON
+            return msgspec.json.decode(self.options["paths"], type=list[str])
+        if "path" not in self.options:
             raise UsageError("say what to read: load('captures/')")
-        return [self._options["path"]]
+        return [self.options["path"]]
 
-    def _works(self, *, whole_captures: bool) -> list[Work]:
+    def works(self, *, whole_captures: bool) -> list[Work]:
+        """What there is to read; a capture is in one piece if connections are to be followed through it."""
         sources = [identify(path) for path in expand(self._paths())]
         plan = planning.plan(sources, lambda cuts: list(map(planning.claim_here, cuts)), 1)
         if not whole_captures:
@@ -123,17 +123,17 @@ class _Reader(DataSourceReader):
         return [*plan.direct, *(work for source in captures.values() for work in works(source, []))]
 
 
-class _Messages(_Reader):
+class _Messages(CaptureReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition per share of the files."""
-        return share(self._works(whole_captures=True))
+        return share(self.works(whole_captures=True))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Messages of every file of a share."""
         assert isinstance(partition, Share)  # noqa: S101 - what `partitions` gave
         use_compiled()
-        chosen = protocols.named(self._options["protocol"]) if "protocol" in self._options else None
-        ports = msgspec.json.decode(self._options.get("ports", "null"), type=dict[int, str] | None) or protocols.ports()
+        chosen = protocols.named(self.options["protocol"]) if "protocol" in self.options else None
+        ports = msgspec.json.decode(self.options.get("ports", "null"), type=dict[int, str] | None) or protocols.ports()
         for work in partition.works:
             decoder = Decoder(DecodeOptions())
             ends: dict[bytes, tuple[Any, ...]] = {}
@@ -158,10 +158,10 @@ class _Messages(_Reader):
                 yield from rows.cast(MESSAGES).to_batches()
 
 
-class _Packets(_Reader):
+class _Packets(CaptureReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition per share of the files and their splits."""
-        return share(self._works(whole_captures=False))
+        return share(self.works(whole_captures=False))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Packets of every file of a share."""
@@ -250,11 +250,3 @@ class PacketSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is but one schema
         """A reader for the paths in the options."""
         return _Packets(dict(self.options))
-
-
-def register(spark: SparkSession) -> SparkSession:
-    """Let a session read captures, with filters applied while reading."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(MessageSource)
-    spark.dataSource.register(PacketSource)
-    return spark

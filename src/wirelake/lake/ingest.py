@@ -29,7 +29,7 @@ from wirelake.lake.catalog import SILVER, TABLES
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.listing import expand, lake_folder
 from wirelake.lake.recovery import recover
-from wirelake.lake.spark import is_connect, suited
+from wirelake.lake.spark import activate, is_connect, suited
 from wirelake.lake.tables import ledger
 from wirelake.lake.tables.exchanges import LATE_SECONDS
 
@@ -183,6 +183,7 @@ def _run(
             source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):  # Spark has heard of nothing: its tasks would go on
+            activate(spark)
             spark.interruptTag(begun.attempt)
         recover(lake)
         raise

@@ -27,7 +27,7 @@ from wirelake.lake.tuning import BRISK
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BRISK", "LOCAL_MASTER", "is_connect", "is_submitted", "session", "suited"]
+__all__ = ["BRISK", "LOCAL_MASTER", "activate", "is_connect", "is_submitted", "session", "suited"]
 
 LOCAL_MASTER: Final = "local[*]"
 """Where Spark runs unless somebody says otherwise: in this process' own virtual machine, on all cores."""
@@ -46,9 +46,17 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: Spark finds data sources only there, and a new or interrupted thread has none."""
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    spark.createDataFrame([], StructType())  # the one public call that does it
+
+
 @contextmanager
 def suited(spark: SparkSession) -> Iterator[None]:
-    """A session that somebody else started writes times as the lake wants them, and is as it was afterwards."""
+    """A session that somebody else started finds our sources and writes times as the lake wants them; then it is as it was."""
+    activate(spark)
     before = {name: spark.conf.get(name) for name in tuning.NEEDED}
     for name, value in tuning.NEEDED.items():
         spark.conf.set(name, value)

@@ -1,0 +1,53 @@
+"""EMP: which requests were answered, which were not? Peers talk and are recorded; exchanges are built from that, without a lake."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wirelake.capture.recording import Recorder
+from wirelake.errors import RequestTimeout
+from wirelake.lake import build_table, decode_table, inputs_of, session
+from wirelake.peers.emp import Live, Peer, connect, serve
+from wirelake.protocols.emp.events import RequestReceived
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+async def answer(_: Peer, request: RequestReceived) -> bytes:
+    """Shout back; or think for ever."""
+    if request.body == b"why?":
+        await asyncio.Event().wait()
+    return request.body.upper()
+
+
+async def talk(path: Path) -> None:
+    """A client asks nine times, asks once too much, and goes."""
+    with Recorder(path, protocol="emp") as recorder:
+        async with (
+            serve("tcp://127.0.0.1:0", live=Live(on_request=answer)) as server,
+            connect(server.address, live=Live(recorder=recorder)) as peer,
+        ):
+            for word in (b"tea", b"coffee", b"cocoa") * 3:
+                await peer.request(word, timeout=60)
+            with contextlib.suppress(RequestTimeout):
+                await peer.request(b"why?", timeout=0.1)
+
+
+def main(spark: SparkSession) -> None:
+    """Record, read, build, ask."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Path(folder, "emp.pcapng")
+        asyncio.run(talk(recording))
+        tables = {name: decode_table(spark, name, recording) for name in inputs_of("exchanges")}
+        exchanges = build_table(spark, "exchanges", tables)
+        for row in exchanges.groupBy("status").count().orderBy("status").collect():
+            print(row["status"], row["count"])
+
+
+if __name__ == "__main__":
+    main(session())

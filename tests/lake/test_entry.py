@@ -1,0 +1,135 @@
+"""The way in for people who have their own Spark: each piece alone, and the examples as they are."""
+
+import subprocess
+import sys
+import threading
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import wirelake.lake
+from wirelake import protocols
+from wirelake.errors import LakeError, UsageError
+from wirelake.lake import (
+    build_table,
+    decode_table,
+    delta,
+    inputs_of,
+    open_lake,
+    read_messages,
+    read_packets,
+    read_table,
+    table_names,
+    write_table,
+)
+from wirelake.lake.catalog import SILVER, TABLES, table
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAID = {
+    "emp": "answered 9\nunanswered 1\n",
+    "event_mesh": "events 4\naccepted 3\nnot accepted 1\n",
+    "relink": "committed 2\nrolled back 1\n",
+    "yamp": "warmest 24\nexchanges 2\nsum answered after 3 steps\nsum answered after 2 steps\n",
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_the_example_of_a_protocol_prints_what_it_should(spark, capsys, name):
+    found = spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    example = module_from_spec(found)
+    found.loader.exec_module(example)
+    example.main(spark)
+    assert capsys.readouterr().out == SAID[name]
+
+
+def test_every_protocol_that_has_peers_has_an_example():
+    with_peers = {name for name in protocols.ROOMS if (EXAMPLES.parent / "src/wirelake/peers" / name).exists()}
+    with_peers |= {name for name in protocols.ROOMS if (EXAMPLES.parent / "src/wirelake/peers" / f"{name}.py").exists()}
+    assert with_peers == set(SAID)
+
+
+def test_importing_the_way_in_imports_no_spark_and_says_what_it_has():
+    code = "import sys, wirelake.lake as lake; [getattr(lake, name) for name in lake.__all__]; print('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    for name in wirelake.lake.__all__:
+        assert f"`{name}`" in wirelake.lake.__doc__, name
+        assert getattr(wirelake.lake, name).__doc__, name
+    with pytest.raises(AttributeError, match="has no attribute 'ingest_everything'"):
+        _ = wirelake.lake.ingest_everything
+
+
+def test_tables_come_straight_from_captures_as_an_ingest_makes_them(spark, lake):
+    """But for packets that the lake judged by keys."""
+    seen = open_lake(lake)
+    paths = sorted(str(path) for path in lake.parent.glob("*.pcap*") if path.name != "mesh.pcapng")
+    for each in SILVER:
+        rows = decode_table(spark, each.name, *paths).toArrow().to_pylist()
+        held = [row for row in seen.dataset(each).to_table().to_pylist() if row["source"] in paths]
+        assert sorted(map(repr, rows)) == sorted(map(repr, held)), each.name
+        assert rows or each.name == "event_mesh"
+
+
+def test_a_table_is_built_from_frames_as_an_ingest_builds_it(spark, lake):
+    seen = open_lake(lake)
+    assert inputs_of("exchanges") == ("messages", "relink")
+    inputs = {name: seen.frame(spark, table(name)) for name in inputs_of("exchanges")}
+    built = build_table(spark, "exchanges", inputs).toArrow().to_pylist()
+    assert sorted(map(repr, built)) == sorted(map(repr, seen.dataset(table("exchanges")).to_table().to_pylist()))
+
+
+def test_what_is_missing_or_unknown_is_named(spark, lake):
+    messages = read_table(spark, lake, "messages")
+    with pytest.raises(UsageError, match="exchanges is built from messages, relink: give relink, too"):
+        build_table(spark, "exchanges", {"messages": messages})
+    with pytest.raises(UsageError, match="exchanges knows no option colour"):
+        build_table(spark, "exchanges", {"messages": messages}, colour="red")
+    with pytest.raises(LakeError, match="messages is not built from other tables; these are: exchanges"):
+        inputs_of("messages")
+    with pytest.raises(LakeError, match="there is no table 'mesages'"):
+        read_table(spark, lake, "mesages")
+    with pytest.raises(LakeError, match="is a lake, which only ingests write: name another folder"):
+        write_table(messages, lake, "messages")
+    with pytest.raises(LakeError, match="s3://bucket/lake: a lake is a folder that driver and executors share"):
+        read_table(spark, "s3://bucket/lake", "messages")
+
+
+def test_a_table_is_written_and_read_back(spark, lake, tmp_path):
+    rows = read_table(spark, lake, "sessions")
+    assert write_table(rows, (tmp_path / "mine").as_uri(), "sessions") == rows.count()
+    again = read_table(spark, tmp_path / "mine", "sessions")
+    assert sorted(map(repr, again.collect())) == sorted(map(repr, rows.collect()))
+    assert write_table(rows.limit(1), tmp_path / "mine", "sessions") == 1
+    assert read_table(spark, tmp_path / "mine", "sessions").count() == 1
+    with pytest.raises(LakeError, match="mine is not a lake"):
+        read_table(spark, tmp_path / "mine", "messages")
+    assert table_names() == tuple(TABLES)
+
+
+def test_a_session_that_somebody_else_set_writes_times_as_the_lake_wants_them_and_is_theirs_again(spark, lake, tmp_path):
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        write_table(read_table(spark, lake, "sessions"), tmp_path / "mine", "sessions")
+        assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "INT96"
+    finally:
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    columns = pq.read_schema(delta.files(tmp_path / "mine", table("sessions"))[0])
+    assert columns.field("opened").type == table("sessions").schema.field("opened").type
+
+
+def test_any_thread_of_a_program_may_read(spark, lake):
+    """Spark looks for data sources in the session of the thread that asks, and a new thread has none."""
+    counted = []
+    thread = threading.Thread(target=lambda: counted.append(read_messages(spark, lake.parent / "cases.pcapng").count()))
+    thread.start()
+    thread.join()
+    assert counted == [read_messages(spark, lake.parent / "cases.pcapng").count()]
+
+
+def test_messages_and_packets_are_read_without_a_lake(spark, lake):
+    recording = lake.parent / "cases.pcapng"
+    messages = read_messages(spark, recording, protocol="emp")
+    assert messages.count() == read_table(spark, lake, "messages").where(f"source = '{recording}'").count()
+    assert {"client_address", "server_port"} <= set(messages.columns)
+    assert read_packets(spark, recording).count() > 0
