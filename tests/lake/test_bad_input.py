@@ -1,0 +1,220 @@
+"""What can be wrong with captures, lakes and disks: told in one line that names it, and the lake is what it was."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+from deltalake import DeltaTable
+from tests.cli.conftest import Outcome
+from tests.lake.hashing import hashes
+from tests.lake.test_ingest import TALK, stray_files
+
+from wirelake.cli.main import run
+from wirelake.lake import delta, journal, source, writer
+from wirelake.lake import ingest as ingesting
+from wirelake.lake.catalog import table
+from wirelake.protocols.emp.messages import Data, Hello
+from wirelake.protocols.emp.wire import encode
+
+
+@pytest.fixture
+def wirelake(capfd):
+    """The command in this process, with the Spark that runs in it."""
+
+    def call(*words):
+        capfd.readouterr()
+        code = run([str(word) for word in words])
+        out, talk = capfd.readouterr()
+        return Outcome(code, out.encode(), talk)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def one_batch(spark, recorded, tmp_path_factory):
+    """A lake with one batch; tests take copies."""
+    folder = tmp_path_factory.mktemp("one")
+    ingesting.ingest(spark, folder / "lake", [recorded(folder / "old.pcapng", TALK)])
+    return folder / "lake"
+
+
+@pytest.fixture
+def lake(one_batch, tmp_path):
+    return shutil.copytree(one_batch, tmp_path / "lake")
+
+
+def last(talk):
+    """The line that says what went wrong."""
+    return talk.strip().splitlines()[-1]
+
+
+def unchanged(lake, before):
+    return hashes(lake) == before and journal.pending(lake) is None and stray_files(lake) == []
+
+
+def test_a_folder_without_captures_is_named_and_no_lake_is_made(wirelake, tmp_path):
+    (tmp_path / "empty").mkdir()
+    outcome = wirelake("ingest", tmp_path / "lake", tmp_path / "empty")
+    assert outcome == (1, b"", f"wirelake: {tmp_path}/empty: no captures (.pcap, .pcapng, .cap) in this folder or below\n")
+    assert not (tmp_path / "lake").exists()
+
+
+def _vanish(path):
+    path.unlink()
+
+
+def _shrink(path):
+    os.truncate(path, 100)
+
+
+@pytest.mark.parametrize(
+    ("happens", "when", "said"),
+    [
+        (_vanish, "before planning", "{path}: cannot read: No such file or directory at byte 0"),
+        (_vanish, "before reading", "{path}: cannot read: No such file or directory at byte 0"),
+        (_shrink, "before reading", "{path}: file is shorter than the {size} bytes it had at byte 100"),
+    ],
+)
+def test_a_file_that_goes_while_it_is_read_is_named_with_the_place(
+    spark, wirelake, lake, recorded, tmp_path, monkeypatch, happens, when, said
+):
+    path, before = recorded(tmp_path / "new.pcapng", TALK, 30_000), hashes(lake)
+    size = path.stat().st_size
+    module, name = (journal, "begin") if when == "before planning" else (source, "blocks")
+    real = getattr(module, name)
+
+    def first(*words):
+        happens(path)
+        return real(*words)
+
+    monkeypatch.setattr(module, name, first)
+    outcome = wirelake("ingest", lake, path)
+    assert (outcome.code, last(outcome.talk)) == (1, "wirelake: " + said.format(path=path, size=size))
+    assert unchanged(lake, before)
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_as_far_as_it_was(spark, wirelake, lake, recorded, tmp_path, monkeypatch):
+    path = recorded(tmp_path / "new.pcapng", TALK, 30_000)
+    size, real = path.stat().st_size, source.blocks
+
+    def grows(*words):
+        with path.open("ab") as file:
+            file.write(bytes(1000))
+        return real(*words)
+
+    monkeypatch.setattr(source, "blocks", grows)
+    outcome = wirelake("ingest", lake, path)
+    assert (outcome.code, f"4 messages from 1 files ({size:,} bytes)" in outcome.talk) == (0, True)
+    books = [row for row in delta.dataset(lake, table("ledger")).to_table().to_pylist() if row["source"] == str(path)]
+    assert {row["source_size"] for row in books} == {sum(row["bytes"] for row in books)} == {size}
+
+
+def test_a_file_that_cannot_be_decoded_at_all_is_kept_whole_in_quarantine(spark, wirelake, lake, tmp_path):
+    noise = random.Random(1).randbytes(5000)
+    (tmp_path / "noise.pcap").write_bytes(noise)
+    outcome = wirelake("ingest", lake, tmp_path / "noise.pcap")
+    assert outcome.code == 0
+    assert "0 messages from 1 files (5,000 bytes)" in last(outcome.talk)
+    assert "stretches in quarantine" in last(outcome.talk)
+    rows = [row for row in delta.dataset(lake, table("quarantine")).to_table().to_pylist() if row["source"].endswith("noise.pcap")]
+    assert b"".join(row["raw"] for row in sorted(rows, key=lambda row: row["offset"])) == noise
+    assert wirelake("check", lake, "--ledger").code == 0
+
+
+def test_a_lake_of_another_format_is_refused_for_reading_and_writing(wirelake, lake, recorded, tmp_path):
+    path = recorded(tmp_path / "new.pcapng", TALK, 30_000)
+    (lake / "_wirelake" / "format.json").write_text('{"version": 99}')
+    said = f"{lake} was made by a newer wirelake (lake format 99, this one reads up to {journal.FORMAT}): upgrade wirelake"
+    for words in (("ingest", lake, path), ("query", lake, "messages"), ("check", lake, "--ledger")):
+        outcome = wirelake(*words)
+        assert (outcome.code, last(outcome.talk)) == (1, f"wirelake: {said}")
+
+
+def test_a_lake_with_other_columns_is_refused_before_anything_is_read(spark, wirelake, lake, recorded, tmp_path):
+    path = recorded(tmp_path / "new.pcapng", TALK, 30_000)
+    shutil.rmtree(lake / "emp")
+    DeltaTable.create(lake / "emp", delta.DeltaSchema.from_arrow(table("emp").schema.remove(0)))
+    outcome = wirelake("ingest", lake, path)
+    said = f"table emp of {lake} has other columns than this version of wirelake writes: use a new lake folder"
+    assert (outcome.code, last(outcome.talk)) == (1, f"wirelake: {said}")
+    assert delta.batch(lake, table("messages")) == 1
+
+
+def test_two_ingests_at_once_are_one_and_a_refusal(spark, wirelake, lake, recorded, tmp_path):
+    path, before = recorded(tmp_path / "new.pcapng", TALK, 30_000), hashes(lake)
+    with journal.locked(lake):
+        outcome = wirelake("ingest", lake, path)
+        said = f"{lake} is being written by process {os.getpid()}: wait until it is done"
+        assert (outcome.code, last(outcome.talk)) == (1, f"wirelake: {said}")
+        assert hashes(lake) == before
+
+
+def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(spark, wirelake, lake, recorded, tmp_path, monkeypatch):
+    """A task waits until the driver was interrupted; what it writes after that is published by nobody."""
+    path, before, gate = recorded(tmp_path / "new.pcapng", TALK, 30_000), hashes(lake), tmp_path / "gate"
+    gate.mkdir()
+
+    class Waiting(writer.TableWriter):
+        def write(self, iterator):
+            (gate / "waits").touch()
+            until = time.monotonic() + 60
+            while not (gate / "go").exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            return super().write(iterator)
+
+    class Sink(writer.TableSink):
+        def writer(self, schema, overwrite):
+            made = super().writer(schema, overwrite)
+            made.__class__ = Waiting
+            return made
+
+    def interrupt():
+        while not (gate / "waits").exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(writer, "sink_with", lambda _: Sink)
+    presser = threading.Thread(target=interrupt)
+    presser.start()
+    outcome = wirelake("ingest", lake, path)
+    presser.join()
+    (gate / "go").touch()
+    assert (outcome.code, last(outcome.talk)) == (130, "interrupted")
+    assert journal.pending(lake) is None
+    assert hashes(lake) == before
+    monkeypatch.undo()
+    assert wirelake("ingest", lake, path).code == 0
+    assert delta.dataset(lake, table("messages")).count_rows() == 8
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of six megabytes."""
+    at = tmp_path / "disk"
+    at.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(at)], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"a small disk cannot be made here: {made.stderr.strip()}")
+    yield at
+    subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+def test_a_disk_that_fills_up_is_told_and_what_was_there_stays(spark, wirelake, one_batch, recorded, small_disk, tmp_path):
+    lake, chance = shutil.copytree(one_batch, small_disk / "lake"), random.Random(2)
+    before = hashes(lake)
+    many = [(0.1, "client", f"raw {encode(Hello()).hex()}"), (0.2, "server", "hello")]
+    many += [(1 + n / 1000, "client", f"raw {encode(Data(chance.randbytes(60_000))).hex()}") for n in range(200)]
+    path = recorded(tmp_path / "much.pcapng", {"much": many}, 30_000)
+    outcome = wirelake("ingest", lake, path)
+    assert outcome.code == 1
+    assert last(outcome.talk).startswith(f"wirelake: {lake}: the Spark job failed: OSError: ")
+    assert "No space left on device" in last(outcome.talk)
+    assert unchanged(lake, before)
+    subprocess.run(["mount", "-o", "remount,size=100m", str(small_disk)], check=True)
+    assert wirelake("ingest", lake, path).code == 0
+    assert delta.dataset(lake, table("messages")).count_rows() == 4 + 202
