@@ -28,7 +28,7 @@ class Stock:
         return len(item)
 
     @method(trust=0)
-    def Sold(self, item: str) -> None:  # noqa: ARG002, N802
+    def Sold(self, item: str) -> None:  # noqa: N802
         """Something was sold: nothing is answered."""
 
 
