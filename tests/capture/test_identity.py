@@ -27,7 +27,10 @@ def told(path, *before: Known):
     by_path: dict[str, list[Known]] = {}
     for one in before:
         by_path.setdefault(one.source.path, []).append(one)
-    return place(identify(path), by_path, {one.source.id: one for one in before})
+    by_id: dict[bytes, list[Known]] = {}
+    for one in before:
+        by_id.setdefault(one.source.id, []).append(one)
+    return place(identify(path), by_path, by_id)
 
 
 @pytest.mark.parametrize("make", [pcap, lambda packets: section() + interface(1) + b"".join(packet_block(*one) for one in packets)])
@@ -107,3 +110,18 @@ def test_a_file_that_is_gone_is_an_error(tmp_path):
     with pytest.raises(CaptureError) as error:
         identify(tmp_path / "gone.pcap")
     assert error.value.offset == 0
+
+
+def test_a_copy_of_what_has_grown_since_has_nothing_new(tmp_path):
+    first, copy = tmp_path / "a.pcapng", tmp_path / "copy.pcapng"
+    first.write_bytes(pcap(frames()))
+    copy.write_bytes(first.read_bytes())
+    before = known(first)
+    with first.open("ab") as grown:
+        grown.write(b"and more")
+    after = known(first)
+    found = told(copy, before, after)
+    assert (found.source.id, found.end, found.is_known, found.is_other) == (before.source.id, before.end, True, False)
+    with copy.open("ab") as grown:
+        grown.write(b"something else")
+    assert told(copy, before, after).source.id != before.source.id

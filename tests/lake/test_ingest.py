@@ -122,7 +122,8 @@ def test_a_crash_between_two_tables_is_finished_by_the_next_ingest(spark, lake, 
     assert result.built == tuple(each.name for each in GOLD)
     assert journal.pending(crashed) is None
     for each in SILVER:
-        assert contents(crashed, each.name) == contents(lake, each.name, str(source)), each.name
+        left = [row | {"mark": b""} for row in contents(lake, each.name, str(source))] if each.name == "ledger" else None
+        assert contents(crashed, each.name) == (left or contents(lake, each.name, str(source))), each.name
     sessions = {row["session_id"] for row in contents(crashed, "sessions")}
     for each in (each for each in GOLD if "session_id" in each.schema.names):
         yardstick = [row for row in contents(lake, each.name) if row["session_id"] in sessions]

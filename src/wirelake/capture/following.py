@@ -153,7 +153,7 @@ class Follower:
         by_path: dict[str, list[Known]] = {}
         for one in known.values():
             by_path.setdefault(one.source.path, []).append(one)
-        told = identity.place(source, by_path, known)
+        told = identity.place(source, by_path, {id_: [one] for id_, one in known.items()})
         if begins is None and not is_quiet and not told.end:
             return None  # it is not known yet by what
         if told.source.id in places:

@@ -97,18 +97,20 @@ def namesake(source: Source) -> Source:
     return msgspec.structs.replace(source, id=blake2b(source.id + source.path.encode(), digest_size=_ID_SIZE).digest())
 
 
-def place(source: Source, by_path: dict[str, list[Known]], by_id: dict[bytes, Known]) -> Place:
-    """What a file is, given what was read before under its name and elsewhere."""
+def place(source: Source, by_path: dict[str, list[Known]], by_id: dict[bytes, list[Known]]) -> Place:
+    """What a file is, given what was read before under its name and elsewhere, the furthest last."""
     here = by_path.get(source.path, [])
     for one in reversed(here):
         if _is_same(source, one):
             return Place(msgspec.structs.replace(source, id=one.source.id), one.end, is_known=True)
     for candidate in (source, namesake(source)):
-        there = by_id.get(candidate.id)
-        if there is None:
+        there = by_id.get(candidate.id, [])
+        if not there:
             return Place(candidate, is_other=any(one.end for one in here))
-        if _is_same(source, there):
-            return Place(msgspec.structs.replace(source, id=there.source.id), there.end, is_known=True)
+        # A copy of a file that has grown since has nothing new, either.
+        for one in (there[-1], *(one for one in there if one.end == source.size)):
+            if _is_same(source, one):
+                return Place(msgspec.structs.replace(source, id=candidate.id), one.end, is_known=True)
     return Place(candidate, is_known=True, is_other=True)
 
 

@@ -134,7 +134,8 @@ def ingest(
             resumed = recover(root)
         with run.stage("plan"):
             progress(Progress("plan", f"looking at {len(found)} files"))
-            plan = _plan(root, found)
+            with plainly(root):
+                plan = _plan(root, found)
         run.files, run.bytes = len(plan.fresh), sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh)
         run.skipped = len(plan.skipped) + len(plan.changed)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)

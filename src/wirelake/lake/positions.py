@@ -26,18 +26,18 @@ class Positions:
 
     def __init__(self) -> None:
         self._by_path: dict[str, list[Known]] = {}
-        self._by_id: dict[bytes, Known] = {}
+        self._by_id: dict[bytes, list[Known]] = {}
 
     @property
     def all(self) -> list[Known]:
         """Every source, as far as it was read."""
-        return list(self._by_id.values())
+        return [known[-1] for known in self._by_id.values()]
 
     def add(self, known: Known) -> None:
         """A source was read up to here."""
         here = [one for one in self._by_path.get(known.source.path, []) if one.source.id != known.source.id]
         self._by_path[known.source.path] = [*here, known]
-        self._by_id[known.source.id] = known
+        self._by_id.setdefault(known.source.id, []).append(known)
 
     def place(self, source: Source) -> Place:
         """What a file is, and how far it was read."""
