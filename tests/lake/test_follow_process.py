@@ -131,6 +131,7 @@ def killed(tmp_path: Path, seed: int, kills: int) -> None:
     assert check_ledger(lake).problems == ()
 
 
+@pytest.mark.long
 def test_a_follower_that_is_killed_goes_on_as_if_nothing_had_happened(spark, tmp_path):
     killed(tmp_path, 7, 1)
 
