@@ -1,5 +1,6 @@
 """What can be wrong with captures, lakes and disks: told in one line that names it, and the lake is what it was."""
 
+import json
 import os
 import random
 import shutil
@@ -128,11 +129,16 @@ def test_a_file_that_cannot_be_decoded_at_all_is_kept_whole_in_quarantine(spark,
 
 def test_a_lake_of_another_format_is_refused_for_reading_and_writing(wirelake, lake, recorded, tmp_path):
     path = recorded(tmp_path / "new.pcapng", TALK, 30_000)
-    (lake / "_wirelake" / "format.json").write_text('{"version": 99}')
-    said = f"{lake} was made by a newer wirelake (lake format 99, this one reads up to {journal.FORMAT}): upgrade wirelake"
-    for words in (("ingest", lake, path), ("query", lake, "messages"), ("check", lake, "--ledger")):
-        outcome = wirelake(*words)
-        assert (outcome.code, last(outcome.talk)) == (1, f"wirelake: {said}")
+    reads = f"this one reads {journal.FORMAT})"
+    for found, said in (
+        (99, f"a newer wirelake (lake format 99, {reads}: upgrade wirelake"),
+        (1, f"an older wirelake (lake format 1, {reads}, which knew files in another way: ingest its sources into a new folder, or go on"),
+    ):
+        (lake / "_wirelake" / "format.json").write_text(json.dumps({"version": found}))
+        for words in (("ingest", lake, path), ("query", lake, "messages"), ("check", lake, "--ledger")):
+            outcome = wirelake(*words)
+            assert outcome.code == 1
+            assert last(outcome.talk).startswith(f"wirelake: {lake} was made by {said}")
 
 
 def test_a_lake_with_other_columns_is_refused_before_anything_is_read(spark, wirelake, lake, recorded, tmp_path):
@@ -178,7 +184,7 @@ def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(spark, wirelake, lake, r
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(writer, "sink_with", lambda _: Sink)
+    monkeypatch.setattr(writer, "sink_with", lambda *_: Sink)
     presser = threading.Thread(target=interrupt)
     presser.start()
     outcome = wirelake("ingest", lake, path)

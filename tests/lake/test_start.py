@@ -78,9 +78,13 @@ def test_reading_a_lake_does_not_import_spark():
     assert said.stdout.strip() == "False"
 
 
-def test_small_sources_share_a_partition_and_large_ones_do_not():
+def test_small_sources_share_a_partition_and_large_ones_do_not(tmp_path):
     sizes = [PARTITION_BYTES * 3, *[PARTITION_BYTES // 4] * 5, 0]
-    todo = [work for n, size in enumerate(sizes) for work in works(Source(f"file{n}", n.to_bytes(8, "big"), size), [], n)]
+    paths = [tmp_path / f"file{number}" for number in range(len(sizes))]
+    for path, size in zip(paths, sizes, strict=True):
+        with path.open("wb") as file:
+            file.truncate(size)
+    todo = [work for n, size in enumerate(sizes) for work in works(Source(str(paths[n]), n.to_bytes(8, "big"), size), [], n)]
     shares = share(todo)
     assert sorted(work.source.path for one in shares for work in one.works) == sorted(work.source.path for work in todo)
     assert [len(one.works) for one in shares] == [1, 5, 1]
