@@ -54,7 +54,7 @@ def main() -> None:
     """Ingest, with misfortunes."""
     master, lake, captures, gate, *misfortunes = sys.argv[1:]
     sink = hostile(Path(gate), misfortunes)
-    writer.sink_with = lambda _: sink
+    writer.sink_with = lambda *_: sink
     conf = {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "2"}
     if "twin" in misfortunes:
         conf |= {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1s", "spark.speculation.minTaskRuntime": "1s"}

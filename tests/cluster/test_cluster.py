@@ -11,6 +11,7 @@ HOSTILE = str(Path(__file__).with_name("hostile.py"))
 pytestmark = pytest.mark.timeout(600)  # every test starts Spark
 
 
+@pytest.mark.long
 def test_a_cluster_makes_the_same_tables(cluster, captures, local, tmp_path):
     words = ("ingest", (tmp_path / "lake").as_uri(), f"file://{captures}", "--master", cluster.url, *SMALL)
     _, talk = finish(driver(tmp_path / "cwd", "-m", "wirelake.cli.main", *words))
