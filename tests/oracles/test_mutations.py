@@ -25,10 +25,8 @@ COUNT = int(os.environ.get("WIRELAKE_MUTATIONS", "500"))
 GROUPS = 20
 EACH = 5
 """Every so many are decoded, too, and their ledger is checked."""
-LONGEST = 5.0
-"""Seconds that reading one file may take."""
-SMALL = 400_000
-"""Bytes of a capture that is mutated: larger ones are cut first, or ten thousand would take hours."""
+LONGEST = 20.0
+"""Seconds of CPU that no mutation may take; those it takes to compile a kernel that is needed for the first time are among them."""
 
 
 def ledger_of(blocks: list[Block]) -> pa.RecordBatch:
@@ -78,10 +76,10 @@ def test_no_mutation_breaks_the_reader_or_the_sum(folder, opinions, compiled, tm
         raw = mutant(number, paths)
         path.write_bytes(raw)
         source = identify(path)
-        began = time.perf_counter()
+        began = time.process_time()
         blocks = list(read(source, ports=AnyPort(), sniff=lambda data: None))
         books = ledger_of(blocks) if number % EACH == 0 else None
-        assert time.perf_counter() - began < LONGEST, number
+        assert time.process_time() - began < LONGEST, number
         try:
             check(blocks, raw, source.size)
             if books is not None:
