@@ -27,6 +27,8 @@ EACH = 5
 """Every so many are decoded, too, and their ledger is checked."""
 LONGEST = 20.0
 """Seconds of CPU that no mutation may take; those it takes to compile a kernel that is needed for the first time are among them."""
+SMALL = 400_000
+"""Bytes of a capture that is mutated: larger ones are cut first, or ten thousand would take hours."""
 
 
 def ledger_of(blocks: list[Block]) -> pa.RecordBatch:
