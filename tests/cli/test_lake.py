@@ -32,6 +32,7 @@ def test_the_demo_says_what_it_does_and_where_the_report_is(shown):
     assert "Java: " in done.stderr
     assert f"report:  {(out / 'report.html').resolve()}" in done.stderr
     assert "messages" in done.stdout
+    assert "py4j" not in done.stderr, "what libraries log is for --verbose"
     assert (out / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 

@@ -152,7 +152,8 @@ def run_ingest(
 
     expand(paths)  # a wrong path is told before Spark starts
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
-    logging.getLogger("py4j").setLevel(logging.INFO)  # below that, a line for every call to the virtual machine
+    # Below INFO it has a line for every call to the virtual machine.
+    logging.getLogger("py4j").setLevel(max(logging.INFO, logging.getLogger().getEffectiveLevel()))
     if not spark.is_submitted():
         say(f"Java: {java.find()}")
     with Progress() as progress:
