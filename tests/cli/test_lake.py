@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
-SECONDS = 280
-pytestmark = pytest.mark.timeout(300)  # the demo starts Spark
+SECONDS = 560
+pytestmark = pytest.mark.timeout(600)  # the demo starts Spark
 
 
 @pytest.fixture(scope="module")

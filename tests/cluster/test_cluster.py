@@ -8,7 +8,7 @@ from tests.cluster.conftest import SECONDS, SMALL, driver, finish
 from tests.lake.hashing import hashes
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
-pytestmark = pytest.mark.timeout(600)  # every test starts Spark
+pytestmark = pytest.mark.timeout(900)  # every test starts Spark
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from tests.lake.kills import kill_session
 from wirelake.lake import java
 
 pytest.importorskip("grpc")
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 SPARK_HOME = Path(pyspark.__file__).parent
 CLIENT = str(Path(__file__).with_name("connect_client.py"))

@@ -13,7 +13,7 @@ from tests.lake.hashing import hashes
 
 from wirelake.lake import java
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SUBMIT = str(ROOT / "examples" / "submit.py")

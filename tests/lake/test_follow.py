@@ -16,7 +16,7 @@ from wirelake.lake.catalog import table
 from wirelake.lake.follow import FollowOptions, follow
 from wirelake.lake.ingest import ingest
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 BRISK = FollowOptions(every=0.05, settle=10**9, gold_every=0)
 ONCE = FollowOptions(every=0.05, gold_every=0, once=True)

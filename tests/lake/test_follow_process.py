@@ -18,7 +18,7 @@ from wirelake.lake import delta, journal
 from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import GOLD, table
 
-pytestmark = pytest.mark.timeout(600)  # every process starts Spark
+pytestmark = pytest.mark.timeout(900)  # every process starts Spark
 
 PORTS = ["--port", "yamp=5041", "--port", "relink=5042", "--port", "event-mesh=5043"]
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.lake.kills import run, scene
 
-pytestmark = pytest.mark.timeout(600)  # every schedule starts Spark two or three times
+pytestmark = pytest.mark.timeout(900)  # every schedule starts Spark two or three times
 
 
 @pytest.fixture(scope="module")
