@@ -196,6 +196,7 @@ def _run(
             with plainly(lake), _watched(spark, progress):
                 plan = planning.plan(todo.fresh, claims, context.defaultParallelism if context else 1, read=todo.read, deal_all=deal_all)
                 told = {"lake": str(lake), "batch": str(batch), "attempt": begun.attempt, "decode": _json(options), "ports": _json(ports)}
+                activate(spark)  # planning may have gone through a connection that an interrupt closed
                 source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):  # Spark has heard of nothing: its tasks would go on
