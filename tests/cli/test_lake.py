@@ -42,6 +42,7 @@ def test_every_table_has_something_in_it(shown, wirelake):
         "messages",
         "emp",
         "event_mesh",
+        "relink",
         "yamp",
         "wolpertinger",
         "connections",
@@ -63,6 +64,13 @@ def test_every_deliberate_violation_is_found_with_its_clause(shown, wirelake):
     found = {row["clause"] for row in rows(wirelake, shown[0] / "lake", "select distinct clause from violations")}
     assert {"EMP-26", "EMP-27", "EMP-25", "EMP-18", "EMP-16", "EMP-14", "EMP-9", "EMP-37", "EMP-35", "EMP-43", "EMP-24"} - found == set()
     assert {"WOLP-1", "WOLP-5", "WOLP-8", "WOLP-9", "WOLP-16"} - found == set()
+
+
+def test_what_was_encrypted_is_read_with_the_keys_that_were_logged(shown, wirelake):
+    sealed = rows(wirelake, shown[0] / "lake", "select decrypted, count(*) as n from wolpertinger where encryption is not null group by 1")
+    assert [row["decrypted"] for row in sealed] == [True]
+    called = rows(wirelake, shown[0] / "lake", "select distinct method from wolpertinger where decrypted and method is not null")
+    assert {"Price", "Inventory"} <= {row["method"] for row in called}
 
 
 def test_well_behaved_clients_break_no_rule(shown, wirelake):

@@ -8,6 +8,8 @@ import sys
 import pytest
 from tests.transports.prosody import DOMAIN, PASSWORD, needs_prosody, running
 
+from wirelake.peers import key_log
+
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
 SECONDS = 60
 
@@ -42,8 +44,8 @@ def address_of(process):
 
 
 def test_calls_trust_and_the_end(secrets):
-    recording = secrets / "talk.pcapng"
-    options = ("--record", recording, "--cluster-key", secrets / "cluster", "--users", secrets / "users")
+    recording, log = secrets / "talk.pcapng", secrets / "sessions.log"
+    options = ("--record", recording, "--key-log", log, "--cluster-key", secrets / "cluster", "--users", secrets / "users")
     with served("tcp://127.0.0.1:0", *options) as process:
         try:
             address = address_of(process)
@@ -55,7 +57,9 @@ def test_calls_trust_and_the_end(secrets):
             assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
             refused = run(*call, "Demo.Shared")
             assert (refused.returncode, refused.stderr) == (1, "wirelake: Demo.Shared failed with error 201 (NotAuthorizedError)\n")
-            assert run(*call, "Demo.Secret", "--level", 2).stdout == '"encrypted on its way here"\n'
+            secret = run(*call, "Demo.Secret", "--level", 2, "--key-log", secrets / "mine.log")
+            assert secret.stdout == '"encrypted on its way here"\n'
+            assert list(key_log.load(log)) == list(key_log.load(secrets / "mine.log"))
             assert run(*call, "Demo.Shared", "--level", 3, "--cluster-key", secrets / "cluster").stdout == '"known to the cluster"\n'
             ada = ("--level", 4, "--user", "Ada", "--password")
             assert run(*call, "Demo.Private", *ada, secrets / "password").stdout == '"known to you"\n'
@@ -78,6 +82,7 @@ def test_calls_trust_and_the_end(secrets):
     assert [one["parameters"] for one in shown if one.get("call") == "Demo.Add"] == [[40, 2]]
     assert {one["event"] for one in shown if "event" in one} >= {"TrustChanged", "WasReset"}
     assert recording.stat().st_size > 1000
+    assert len(list(key_log.load(log))) == 4, "one for each session of level 2 and more, whatever became of it"
 
 
 def test_what_is_missing_is_said(secrets):
@@ -87,6 +92,8 @@ def test_what_is_missing_is_said(secrets):
         (("call", "wolpertinger", "tcp://127.0.0.1:1", "A.B", "--level", 3, "--cluster-key", secrets / "users"), "hex digits"),
         (("call", "wolpertinger", "xmpp://a@b", "A.B"), "whom to talk to"),
         (("serve", "wolpertinger", "tls://127.0.0.1:0"), "--cert"),
+        (("serve", "wolpertinger", "--key-log", secrets / "users"), "chmod 600"),
+        (("call", "wolpertinger", "tcp://127.0.0.1:1", "A.B", "--key-log", secrets / "nowhere" / "log"), "nowhere"),
         (("serve", "wolpertinger", "--users", secrets / "password"), "NAME:PASSWORD"),
         (("serve", "wolpertinger", "xmpp://a@b", "--xmpp-server", "nowhere"), "HOST:PORT"),
         (("call", "wolpertinger", "xmpp://a@b/c@d", "A.B", "--xmpp-password", secrets / "none"), "cannot read the password"),

@@ -12,11 +12,11 @@ import click
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import spark_flags, spark_settings
 from wirelake.cli.ingest import run_ingest, tell
+from wirelake.cli.keyfiles import keys_in
 from wirelake.cli.progress import Progress
 from wirelake.cli.report import show_summary
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
-from wirelake.peers import trust_file
 
 __all__ = ["demo"]
 
@@ -60,7 +60,8 @@ def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[
     with Progress() as progress:
         progress.step("talking on loopback")
         files = asyncio.run(talk(recordings, messages, progress.at))
-    result = run_ingest(lake, [str(file) for file in files], master=master, conf=settings, keys=trust_file.load(recordings / KEYS))
+    keys, keyring = keys_in(recordings / name for name in KEYS)
+    result = run_ingest(lake, [str(file) for file in files], master=master, conf=settings, keys=keys, keyring=keyring)
     tell(result, lake)
     page = write_report(lake, out / "report.html")
     show_summary(lake)

@@ -10,7 +10,7 @@ from wirelake.peers.trust_file import PRIVATE, load_bytes
 from wirelake.protocols.wolpertinger.keyring import Keyring, log_line, read_log
 from wirelake.protocols.wolpertinger.wire import Keys
 
-__all__ = ["append", "load"]
+__all__ = ["append", "load", "make"]
 
 
 def load(path: str | Path) -> Keyring:
@@ -22,12 +22,22 @@ def load(path: str | Path) -> Keyring:
         raise UsageError(f"{path}: not a key log: {reason}") from None
 
 
+def make(path: str | Path) -> None:
+    """See to it that keys can be written down there; raises UsageError if not, or if what is there is no key log."""
+    _write(path, b"")
+    load(path)
+
+
 def append(path: str | Path, keys: Keys) -> None:
     """Write down one more session's keys, in one write; the file is made if it is not there, readable for its owner only."""
+    _write(path, log_line(keys))
+
+
+def _write(path: str | Path, line: bytes) -> None:
     try:
         number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE)
         try:
-            os.write(number, log_line(keys))
+            os.write(number, line)
         finally:
             os.close(number)
     except OSError as reason:

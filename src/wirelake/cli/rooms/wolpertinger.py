@@ -41,6 +41,12 @@ def _secret_flags(command: F) -> F:
         click.option(
             "--xmpp-password", "xmpp_password", type=click.Path(path_type=Path), help="A file with the password of the XMPP account."
         ),
+        click.option(
+            "--key-log",
+            "key_log",
+            type=click.Path(path_type=Path),
+            help="Append the keys of every session to this file, which only you may read; ingest and decode take it as --keys.",
+        ),
         click.option("--xmpp-server", "xmpp_server", metavar="HOST:PORT", help="Where the XMPP server is, instead of what DNS says."),
     ):
         command = option(command)
@@ -78,6 +84,7 @@ def serve(
     cluster_key: Path | None,
     xmpp_password: Path | None,
     xmpp_server: str | None,
+    key_log: Path | None,
     quiet: bool,
     record: Path | None,
     cert: Path | None,
@@ -97,6 +104,7 @@ def serve(
     is_login = address.startswith(f"{XMPP}://")
     use_compiled()
     options = _options(cluster_key, users)
+    _make_log(key_log)
 
     async def offer() -> None:
         from wirelake.peers import wolpertinger  # noqa: PLC0415 - only who talks pays for it
@@ -104,7 +112,8 @@ def serve(
 
         with recording(record, "wolpertinger") as recorder:
             told = None if quiet else _show_call
-            live = wolpertinger.Live(session=options, recorder=recorder, on_call=told, on_event=None if quiet else _show_event)
+            shown = None if quiet else _show_event
+            live = wolpertinger.Live(session=options, recorder=recorder, key_log=key_log, on_call=told, on_event=shown)
             tls = server_context(cert, key) if cert is not None else client_context(ca_file=ca_file) if is_login else None
             async with wolpertinger.serve(address, Demo, live=live, tls=tls, login=_login(xmpp_password, xmpp_server)) as server:
                 say(f"listening at {server.address}; Ctrl-C ends it")
@@ -197,6 +206,7 @@ async def _connected(
     cluster_key: Path | None,
     xmpp_password: Path | None,
     xmpp_server: str | None,
+    key_log: Path | None,
     ca_file: Path | None,
     insecure: bool,
     record: Path | None,
@@ -209,12 +219,14 @@ async def _connected(
         raise UsageError("--level 4 needs --user and --password")
     if level == 3 and cluster_key is None:
         raise UsageError("--level 3 needs --cluster-key")
+    _make_log(key_log)
     wants_tls = address.partition("://")[0] in (*ENCRYPTED, XMPP)
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
     with recording(record, "wolpertinger") as recorder:
         live: Live = Live(
             session=_options(cluster_key, None),
             recorder=recorder,
+            key_log=key_log,
             on_event=on_event,
             authenticate=level,
             user=user,
@@ -239,6 +251,14 @@ def _options(cluster_key: Path | None, users: Path | None) -> Options:
     except ValueError:
         raise UsageError(f"{cluster_key}: a cluster key is an even number of hex digits") from None
     return Options(cluster_key=key, password_of=known.get if users is not None else None)
+
+
+def _make_log(path: Path | None) -> None:
+    """A log that cannot be written is told before anybody talks."""
+    if path is not None:
+        from wirelake.peers import key_log  # noqa: PLC0415 - only who keeps a log pays for it
+
+        key_log.make(path)
 
 
 def _login(password: Path | None, server: str | None) -> Xmpp:

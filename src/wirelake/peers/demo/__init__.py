@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from wirelake.peers.demo import emp, event_mesh, wolpertinger, yamp
+from wirelake.peers.demo import emp, event_mesh, relink, wolpertinger, yamp
 
 __all__ = ["KEYS", "talk"]
 
-KEYS = event_mesh.KEYS
-"""The file, among the recordings, of the keys that packets are verified with."""
+KEYS = (event_mesh.KEYS, wolpertinger.KEYS)
+"""Files, among the recordings, of the keys that packets are verified with, and of those that open what is encrypted."""
 
-_SHARES = {emp: 1.0, event_mesh: 0.25, yamp: 0.25, wolpertinger: 0.25}
+_SHARES = {emp: 1.0, event_mesh: 0.25, relink: 0.5, yamp: 0.25, wolpertinger: 0.25}
 """Who talks -> how much of what was asked for; a mesh of three multiplies what is said."""
 
 

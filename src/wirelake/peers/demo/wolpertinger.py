@@ -18,12 +18,15 @@ from wirelake.peers.wolpertinger import Live, Peer, connect, method, serve
 from wirelake.protocols.wolpertinger.options import Options
 from wirelake.transports.address import parse
 
-__all__ = ["talk"]
+__all__ = ["KEYS", "talk"]
+
+KEYS: Final = "sessions.log"
+"""The file of the keys that sessions agreed on; see `peers.key_log`."""
 
 KEY: Final = b"a demo has no secrets"
 USERS: Final = {"keeper": "open the shop"}
 LEVELS: Final = (0, 3)
-"""What each client gains before it calls; from 2 on, what it says cannot be read in the recording."""
+"""What each client gains before it calls; from 2 on, what it says cannot be read in the recording without keys."""
 IN_FLIGHT: Final = 4
 HOSTILE: Final = (
     b"message_id:1;signature:c2lnbmVk;PHg+\n"  # WOLP-5
@@ -67,7 +70,7 @@ class Stock:
 async def talk(folder: Path, calls: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Make about so many calls, and the rest of the show; returns the recordings."""
     with Recorder(folder / "wolpertinger.pcapng", protocol="wolpertinger") as recorder:
-        live = Live(session=Options(cluster_key=KEY, password_of=USERS.get), recorder=recorder)
+        live = Live(session=Options(cluster_key=KEY, password_of=USERS.get), recorder=recorder, key_log=folder / KEYS)
         async with serve("tcp://127.0.0.1:0", Stock, live=live) as server:
             done = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -56,6 +57,8 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout: float | None = 600.0
     """Over XMPP, where nobody is seen to leave: how long a server keeps a conversation in which nothing is said."""
     recorder: Recorder | None = None
+    key_log: Path | None = None
+    """WOLP-24: a file to which the keys of every session are appended, so that what was recorded can be read (`ingest --keys`)."""
 
     def __repr__(self) -> str:
         return f"Live(authenticate={self.authenticate}, user={self.user!r}, components={len(self.components)})"

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from wirelake.errors import RequestFailed, RequestTimeout, SessionClosed, WirelakeError
+from wirelake.errors import RequestFailed, RequestTimeout, SessionClosed, UsageError, WirelakeError
+from wirelake.peers import key_log
 from wirelake.peers.driver import Driver
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.peers.wolpertinger.answering import Answering
@@ -34,6 +35,7 @@ from wirelake.protocols.wolpertinger.events import (
     Ended,
     ErrorReceived,
     Failure,
+    KeysAgreed,
     Noticed,
     PeerUnavailable,
     SessionEvent,
@@ -126,6 +128,7 @@ class Peer:
             CallFailed: self._calling.failed,
             Authenticated: self._on_authenticated,
             AuthenticationFailed: self._on_refused,
+            KeysAgreed: self._on_keys,
             WasReset: self._on_reset,
             Noticed: self._on_notice,
             Ended: self._on_ended,
@@ -288,6 +291,13 @@ class Peer:
     def _on_refused(self, event: AuthenticationFailed) -> None:
         if self._authenticating is not None and not self._authenticating.done():
             self._authenticating.set_exception(_refusal(event))
+
+    def _on_keys(self, event: KeysAgreed) -> None:
+        if self.live.key_log is not None:
+            try:
+                key_log.append(self.live.key_log, event.keys)
+            except UsageError as reason:
+                log.error("the keys of the session with %s are not written down: %s", self.stream.remote, reason)
 
     def _on_reset(self, event: WasReset) -> None:
         log.info("the connection with %s was reset by %s", self.stream.remote, "us" if event.here else "the peer")

@@ -14,6 +14,7 @@ from wirelake.protocols.wolpertinger.calls import error_name
 from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.values import Value
+from wirelake.protocols.wolpertinger.wire import Keys
 
 __all__ = [
     "Authenticated",
@@ -26,6 +27,7 @@ __all__ = [
     "Ending",
     "ErrorReceived",
     "Failure",
+    "KeysAgreed",
     "Noticed",
     "PeerUnavailable",
     "SessionEvent",
@@ -109,6 +111,12 @@ class TrustChanged(msgspec.Struct, frozen=True):
 
     granted: int
     held: int
+
+
+class KeysAgreed(msgspec.Struct, frozen=True):
+    """WOLP-24: everything is encrypted with these from now on; for whoever keeps a key log."""
+
+    keys: Keys
 
 
 class TrustAwarded(msgspec.Struct, frozen=True):
@@ -195,6 +203,7 @@ SessionEvent = (
     | CallReceived
     | ErrorReceived
     | TrustChanged
+    | KeysAgreed
     | TrustAwarded
     | Authenticated
     | AuthenticationFailed

@@ -29,6 +29,7 @@ from wirelake.protocols.wolpertinger.events import (
     Ending,
     ErrorReceived,
     Failure,
+    KeysAgreed,
     Noticed,
     PeerUnavailable,
     Step,
@@ -303,6 +304,8 @@ class Session(Speech):
     def _adopt(self, standing: Standing) -> None:
         before, self.standing = self.standing, standing
         self._link.keys = standing.keys
+        if standing.keys is not None and standing.keys != before.keys:
+            self._events.append(KeysAgreed(standing.keys))
         if (before.granted, before.held) != (standing.granted, standing.held):
             self._events.append(TrustChanged(standing.granted, standing.held))
 
