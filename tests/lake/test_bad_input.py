@@ -194,6 +194,8 @@ def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(spark, wirelake, lake, r
     assert (outcome.code, last(outcome.talk)) == (130, "interrupted")
     assert journal.pending(lake) is None
     assert hashes(lake) == before
+    monkeypatch.undo()
+    assert wirelake("ingest", lake, path).code == 0, "the session is as good as before"
 
 
 @pytest.fixture

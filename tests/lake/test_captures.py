@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.capture.build import Talk, fragment_v4, pcap
+from tests.lake.test_stanzas import BOB, CAROL, NOBODY, SPOKEN, captured
 
 from wirelake import protocols
 from wirelake.capture.identity import identify
@@ -76,8 +77,9 @@ def test_files_cut_and_dealt_among_tasks_give_what_one_reader_gives(spark, tmp_p
     monkeypatch.setattr(planning, "SPLIT_BYTES", 20_000)
     monkeypatch.setattr(planning, "SMALL_BYTES", 10_000)
     monkeypatch.setattr(planning.plan, "__defaults__", (20_000,))
-    result = ingest(spark, tmp_path / "lake", [path, packed])
-    assert result.files == 2
+    chat = captured(tmp_path / "chat.pcap", SPOKEN, cuts=7)
+    result = ingest(spark, tmp_path / "lake", [path, packed, chat])
+    assert result.files == 3
     spans = {(row["offset"], row["length"]) for row in rows(tmp_path / "lake", "ledger", path)}
     assert len(spans) > 3
     for source in (path, packed):
@@ -92,6 +94,14 @@ def test_files_cut_and_dealt_among_tasks_give_what_one_reader_gives(spark, tmp_p
             before[0] += row["bytes"]
             before[1] += row["items"]
         assert sums == {(row["category"], row["reason"]): [row["bytes"], row["items"]] for row in expected["ledger"]}
+    expected = sequential(chat)
+    for name in ("messages", "wolpertinger", "quarantine", "connections"):
+        assert rows(tmp_path / "lake", name, chat) == sorted(expected[name], key=repr), name
+    over_xmpp = [row for row in rows(tmp_path / "lake", "sessions") if row["transport"] == "xmpp"]
+    assert {row["server_address"] for row in over_xmpp} == {BOB, CAROL, NOBODY}
+    ids = {row["session_id"]: row["server_address"] for row in over_xmpp}
+    called = {ids[row["session_id"]]: row["status"] for row in rows(tmp_path / "lake", "exchanges") if row["session_id"] in ids}
+    assert called == {BOB: "answered", CAROL: "confirmed", NOBODY: "unanswered"}
 
 
 def test_a_connection_goes_on_in_the_next_file(spark, tmp_path):

@@ -35,10 +35,11 @@ def security(mesh):
     names = {(int((MADE + seconds) * 1e6), len(data), sender[1]): name for seconds, sender, name, data in STORY}
     sizes = {row["message_id"]: row["size"] for row in rows(mesh, "messages") if row["protocol"] == "event_mesh"}
     found = {}
-    for row in rows(mesh, "security"):
+    mine = [row for row in rows(mesh, "security") if row["protocol"] == "event_mesh"]
+    for row in mine:
         port = int(row["sender"].rpartition(":")[2]) if row["sender"] else MALLORY[1]
         found[names[int(row["ts"].timestamp() * 1e6), sizes.get(row["message_id"], row["length"]), port]] = row
-    assert len(found) == len(rows(mesh, "security"))
+    assert len(found) == len(mine)
     return found
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from wirelake.lake import delta
 from wirelake.lake.catalog import table
+from wirelake.lake.rulebook import threats
 from wirelake.protocols import ROOMS
 
 
@@ -181,3 +182,15 @@ def test_a_run_wrote_down_what_it_did(lake):
     assert got["messages"] == delta.dataset(lake, table("messages")).count_rows()
     assert [stage["stage"] for stage in run["stages"]] == ["recover", "plan", "decode", "build"]
     assert run["files"] == len(run["inputs"]) > 4
+
+
+def test_threats_of_every_room_are_told_beside_those_to_belief(lake):
+    def told(name):
+        return [row for row in delta.dataset(lake, table(name)).to_table().to_pylist() if row["protocol"] != "event_mesh"]
+
+    known = threats()
+    rules = {(row["source"], row["offset"], row["rule"]): known.get(f"{row['protocol']}/{row['rule']}") for row in told("violations")}
+    found = {(row["source"], row["offset"], row["rule"]): row["threat"] for row in told("security")}
+    assert found == {place: threat for place, threat in rules.items() if threat is not None}
+    assert {"downgrade", "forged", "bomb"} <= set(found.values())
+    assert {row["accepted"] for row in told("security")} == {False}

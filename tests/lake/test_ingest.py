@@ -4,6 +4,7 @@ import os
 import shutil
 
 import pytest
+from tests.lake.hashing import hashes
 
 from wirelake.capture.blocks import Source
 from wirelake.capture.identity import identify
@@ -17,6 +18,7 @@ from wirelake.lake.catalog import GOLD, SILVER, TABLES, table
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.ingest import ingest
 from wirelake.lake.listing import expand
+from wirelake.lake.schema import Table
 from wirelake.lake.writer import TableWriter
 
 TALK = {
@@ -97,6 +99,14 @@ def test_a_second_ingest_changes_nothing_and_new_files_are_added(spark, recorded
     changed = ingest(spark, lake, [first])
     assert (changed.changed, changed.files, changed.batch) == ((str(first),), 0, None)
     assert versions(lake) == before
+
+    said = hashes(lake)
+    for each in (table("metrics"), table("sessions")):  # as a version that had fewer columns left them
+        shutil.rmtree(delta.folder(lake, each))
+        delta.create(lake, Table(each.name, each.grain, each.schema.remove(len(each.schema) - 1), each.doc))
+    upgraded = ingest(spark, lake, [folder / "b.pcapng"])
+    assert (upgraded.files, set(upgraded.built) >= {"metrics", "sessions"}) == (0, True)
+    assert hashes(lake) == said
 
 
 def test_a_crash_between_two_tables_is_finished_by_the_next_ingest(spark, lake, tmp_path, monkeypatch):

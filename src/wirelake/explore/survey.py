@@ -361,7 +361,7 @@ _VIOLATIONS: Final = f"""
 _BELIEVED: Final = f"""
     SELECT accepted, rule, clause, any_value(text) AS text, count(*) AS count, count(DISTINCT node_id) AS nodes,
         count(*) FILTER (was_accepted AND NOT accepted) AS now, {_EXAMPLE} AS example
-    FROM security GROUP BY accepted, rule, clause ORDER BY accepted IS NULL, accepted DESC, count DESC, rule
+    FROM security WHERE protocol = 'event_mesh' GROUP BY accepted, rule, clause ORDER BY accepted IS NULL, accepted DESC, count DESC, rule
 """  # noqa: S608 - our own text
 
 _SPOILT: Final = f"""

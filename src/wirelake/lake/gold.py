@@ -179,13 +179,26 @@ class _Refresh:
         self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **rooms))
 
     def _security(self, part: Slice, what: Touched, keys: TrustStore | None) -> None:
-        """Who can be believed, of those who say who they are."""
+        """Who can be believed, of those who say who they are; and threats, of which `violations` tells."""
         self._tell(security.TABLE.name)
-        if security.PROTOCOL not in what.protocols:
+        if security.PROTOCOL not in what.protocols and not self._threatened():
             self.tables.leave(security.TABLE)
             return
+        if what.sessions is None:
+            broken = self.tables.afterwards(part.spark, violations.TABLE)
+        else:
+            broken = part.touched(self.tables.written(part.spark, violations.TABLE))
+        silver = {name: part[name] for name in security.INPUTS if name != violations.TABLE.name}
         before = part.touched(delta.frame(part.spark, self._lake, security.TABLE))
-        self._replace(part, what, security.TABLE, security.build(*(part[name] for name in security.INPUTS), before=before, keys=keys))
+        self._replace(part, what, security.TABLE, security.build(**silver, violations=broken, before=before, keys=keys))
+
+    def _threatened(self) -> bool:
+        """Whether a threat is, or was, among the violations that change."""
+        change = self.tables.changes[violations.TABLE.name]
+        at = delta.folder(self._lake, violations.TABLE)
+        files = [str(at / file.path) for file in (*change.removed, *change.added)]
+        rules = pads.field("rule").isin(sorted(security.THREATENING))
+        return bool(files) and pads.dataset(files, format="parquet").count_rows(filter=rules) > 0
 
     def _metrics(self, what: Touched) -> None:
         """The minutes in which something is new, or of which other gold tables say something else than before."""

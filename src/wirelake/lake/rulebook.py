@@ -5,10 +5,10 @@ A new protocol is one line in `ROOMS`. It refuses to know what the rules are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from types import ModuleType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from wirelake.errors import FaultLike
 from wirelake.lake.rules import emp as emp_rules
@@ -16,6 +16,7 @@ from wirelake.lake.rules import event_mesh as event_mesh_rules
 from wirelake.lake.rules import relink as relink_rules
 from wirelake.lake.rules import wolpertinger as wolpertinger_rules
 from wirelake.lake.rules import yamp as yamp_rules
+from wirelake.lake.threats import Threat
 from wirelake.protocols.emp import conversation as emp_conversation
 from wirelake.protocols.emp.faults import Fault as EmpFault
 from wirelake.protocols.event_mesh import conversation as event_mesh_conversation
@@ -30,7 +31,7 @@ from wirelake.protocols.yamp.faults import Fault as YampFault
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["INFORMAL", "LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "Room", "rules"]
+__all__ = ["INFORMAL", "LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "Room", "rules", "threats"]
 
 
 class Judged(FaultLike, Protocol):
@@ -59,6 +60,8 @@ class Room(NamedTuple):
     """Seconds without a word after which a session counts as silent; None where only a connection's end tells."""
     by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
     """The room's table, paired, facts -> findings as `guards` has them, that take the room's own columns."""
+    threats: Mapping[Any, Threat] = MappingProxyType({})
+    """Fault -> what breaking it means to whoever guards a network; those that mean nothing are left out."""
     has_ceremony: bool = True
     """Whether sessions begin with a greeting and end with an error; else an error is a message like others, and life goes on."""
 
@@ -69,7 +72,7 @@ LINK: Final = "link"
 """A session is a conversation of two that outlives its connections."""
 
 ROOMS: Final = {
-    "emp": Room(emp_conversation, EmpFault, emp_rules.by_fields, emp_rules.guards, emp_rules.greetings),
+    "emp": Room(emp_conversation, EmpFault, emp_rules.by_fields, emp_rules.guards, emp_rules.greetings, threats=emp_rules.THREATS),
     "event_mesh": Room(
         event_mesh_conversation,
         EventMeshFault,
@@ -78,9 +81,18 @@ ROOMS: Final = {
         event_mesh_rules.greetings,
         NODE,
         event_mesh_rules.SILENCE_SECONDS,
+        threats=event_mesh_rules.THREATS,
     ),
-    "relink": Room(relink_conversation, RelinkFault, relink_rules.by_fields, relink_rules.guards, relink_rules.greetings, LINK),
-    "yamp": Room(yamp_conversation, YampFault, yamp_rules.by_fields, yamp_rules.guards, yamp_rules.greetings),
+    "relink": Room(
+        relink_conversation,
+        RelinkFault,
+        relink_rules.by_fields,
+        relink_rules.guards,
+        relink_rules.greetings,
+        LINK,
+        threats=relink_rules.THREATS,
+    ),
+    "yamp": Room(yamp_conversation, YampFault, yamp_rules.by_fields, yamp_rules.guards, yamp_rules.greetings, threats=yamp_rules.THREATS),
     "wolpertinger": Room(
         wolpertinger_conversation,
         WolpertingerFault,
@@ -88,6 +100,7 @@ ROOMS: Final = {
         wolpertinger_rules.guards,
         wolpertinger_rules.greetings,
         by_history=wolpertinger_rules.by_history,
+        threats=wolpertinger_rules.THREATS,
         has_ceremony=False,
     ),
 }
@@ -101,6 +114,11 @@ INFORMAL: Final = tuple(name for name, room in ROOMS.items() if not room.has_cer
 
 SILENCE: Final = {name: room.silence for name, room in ROOMS.items() if room.silence is not None}
 """Protocol -> seconds without a word after which a session of it is silent."""
+
+
+def threats() -> dict[str, str]:
+    """`protocol/rule` -> what breaking it may mean, for every rule that may mean something."""
+    return {f"{protocol}/{fault.name}": threat.value for protocol, room in ROOMS.items() for fault, threat in room.threats.items()}
 
 
 def rules() -> dict[str, dict[str, str]]:

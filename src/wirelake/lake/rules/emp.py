@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Final
 from wirelake.lake.audit import FINDING, breaches, odd
 from wirelake.lake.manners import Manners, omissions
 from wirelake.lake.pairing import REPEATS, UNMATCHED
+from wirelake.lake.threats import Threat
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "by_fields", "greetings", "guards"]
+__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "THREATS", "by_fields", "greetings", "guards"]
 
 HANDSHAKE_SECONDS: Final = 5.0
 """EMP-29: how long both sides have to say hello."""
 
 ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.BODY_IGNORED)
 """What the bits of the column `oddities` mean, lowest first."""
+
+THREATS: Final = dict.fromkeys(
+    (Fault.SIZE_OVER_LIMIT, Fault.BLOCKS_OVER_LIMIT, Fault.COMPRESSION_NESTED, Fault.INFLATED_OVER_LIMIT), Threat.BOMB
+)
+"""EMP-35, EMP-36, EMP-8, EMP-37: what endangers a receiver."""
 
 _SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault.ERROR_NOT_UTF8)
 """EMP-22: an error that cannot be read is answered by closing without a word, and is a parting all the same."""

@@ -8,16 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import breaches, odd
+from wirelake.lake.threats import Threat
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ODDITIES", "SILENCE_SECONDS", "by_fields", "greetings", "guards"]
+__all__ = ["ODDITIES", "SILENCE_SECONDS", "THREATS", "by_fields", "greetings", "guards"]
 
 ODDITIES: Final = (Fault.FIELDS_OUT_OF_ORDER, Fault.VALUE_UNTERMINATED, Fault.KEY_WITHOUT_SIGNATURE)
 """What the bits of the column `oddities` mean, lowest first."""
+
+THREATS: Final = {
+    **dict.fromkeys((Fault.HMAC_MISMATCH, Fault.SIGNATURE_MISMATCH, Fault.DECRYPTION_FAILED), Threat.FORGED),
+    **dict.fromkeys((Fault.UNKNOWN_KEY, Fault.REVOKED_KEY, Fault.WEAK_KEY, Fault.UNTRUSTED_KEY, Fault.KEY_MISMATCH), Threat.UNTRUSTED),
+    Fault.REPLAY: Threat.REPLAYED,
+    **dict.fromkeys((Fault.STALE, Fault.FUTURE), Threat.STALE),
+    **dict.fromkeys((Fault.PAYLOAD_TOO_LARGE, Fault.TLV_COUNT, Fault.INFLATED_OVER_LIMIT), Threat.BOMB),
+}
+"""§5, §6: what proofs, time, repetition and size say of a packet; whatever else it breaks, it is malformed."""
 
 SILENCE_SECONDS: Final = DEFAULT_OPTIONS.silence_after
 """§3.2: a node that said nothing for so long is silent, as for a live node that was told nothing else."""

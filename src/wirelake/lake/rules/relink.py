@@ -11,16 +11,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import breaches, odd
+from wirelake.lake.threats import Threat
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ODDITIES", "by_fields", "greetings", "guards"]
+__all__ = ["ODDITIES", "THREATS", "by_fields", "greetings", "guards"]
 
 ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.NOT_MINIMAL, Fault.MULTICAST_EMPTY)
 """What the bits of the column `oddities` mean, lowest first."""
+
+THREATS: Final = dict.fromkeys(
+    (Fault.MULTICAST_OVER_LIMIT, Fault.PARTS_OVER_LIMIT, Fault.PART_OVER_LIMIT, Fault.MESSAGE_OVER_LIMIT), Threat.BOMB
+)
+"""RELINK-24: what endangers a receiver."""
 
 
 def by_fields(relink: DataFrame) -> DataFrame:

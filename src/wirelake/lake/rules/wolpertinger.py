@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import FINDING, breaches, odd
 from wirelake.lake.pairing import REPEATS, UNMATCHED
+from wirelake.lake.threats import Threat
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ODDITIES", "by_fields", "by_history", "greetings", "guards"]
+__all__ = ["ODDITIES", "THREATS", "by_fields", "by_history", "greetings", "guards"]
 
 ODDITIES: Final = (
     Fault.KEY_NOT_LOWER,
@@ -29,6 +30,19 @@ ODDITIES: Final = (
     Fault.FRAGMENT_LATE,
 )
 """What the bits of the column `oddities` mean, lowest first."""
+
+THREATS: Final = {
+    Fault.TEXT_OVER_LIMIT: Threat.BOMB,
+    Fault.FRAGMENTS_OVER_LIMIT: Threat.BOMB,
+    Fault.INFLATED_OVER_LIMIT: Threat.BOMB,
+    Fault.DOCUMENT_OVER_LIMIT: Threat.BOMB,
+    Fault.DOCTYPE_REFUSED: Threat.BOMB,
+    Fault.CLEAR_WHEN_ENCRYPTED: Threat.DOWNGRADE,
+    Fault.ENCRYPTED_TOO_SOON: Threat.FORGED,
+    Fault.ENCRYPTION_FAILED: Threat.FORGED,
+    Fault.SIGNATURE_REFUSED: Threat.UNTRUSTED,
+}
+"""WOLP-29, WOLP-17, WOLP-22, WOLP-8, WOLP-5: what endangers a receiver or its secrets. Nothing protects integrity here (WOLP-8)."""
 
 _DELIVERY: Final = "PARTITION BY session_id, sender, text_id"
 """All that is said of the messages with one id: their texts, and results for them."""

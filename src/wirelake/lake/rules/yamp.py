@@ -13,16 +13,23 @@ from typing import TYPE_CHECKING, Final
 from wirelake.lake.audit import FINDING, breaches, odd
 from wirelake.lake.manners import Manners, omissions
 from wirelake.lake.pairing import REPEATS, UNMATCHED
+from wirelake.lake.threats import Threat
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["HANDSHAKE_SECONDS", "MANNERS", "ODDITIES", "by_fields", "greetings", "guards"]
+__all__ = ["HANDSHAKE_SECONDS", "MANNERS", "ODDITIES", "THREATS", "by_fields", "greetings", "guards"]
 
 HANDSHAKE_SECONDS: Final = 10.0
 """YAMP-12: how long a handshake may take; peers wait 5 to 10 seconds."""
+
+THREATS: Final = {
+    Fault.BODY_OVER_LIMIT: Threat.BOMB,
+    Fault.ECHO_DIFFERS: Threat.DOWNGRADE,
+}
+"""YAMP-43, YAMP-8: what endangers a receiver, and a handshake that somebody may have changed on its way."""
 
 MANNERS: Final = Manners(Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS, Fault.CLOSED_WITHOUT_WORD)
 """YAMP-12, YAMP-20: shake hands in time, and close with system.close."""

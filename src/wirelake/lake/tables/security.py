@@ -1,8 +1,9 @@
-"""`security`: who can be believed. Every packet that carries a proof, and every packet that must not be accepted, with the reason.
+"""`security`: who can be believed, and what endangers whom. Every packet of Event Mesh that carries a proof or must not be accepted, with
+the reason; of all other protocols, what breaks a rule that their rooms call a threat.
 
-Three things come together: what the keys say (`proofs.py`, only where there is a proof to check), what time says, and what was seen
-before, in all of history. A packet breaks one rule at most: the first in the order of EMM-28, as for a live receiver that was there when
-the packet was seen. Without keys nothing is checked anew, and what was found out earlier stands.
+For Event Mesh three things come together: what the keys say (`proofs.py`, only where there is a proof to check), what time says, and what
+was seen before, in all of history. A packet breaks one rule at most: the first in the order of EMM-28, as for a live receiver that was
+there when the packet was seen. Without keys nothing is checked anew, and what was found out earlier stands.
 
 It refuses to know how a proof is checked.
 """
@@ -16,32 +17,34 @@ import msgspec
 import pyarrow as pa
 
 from wirelake.lake import proofs
+from wirelake.lake.rulebook import threats
 from wirelake.lake.schema import CONNECTION, SESSION, TIME, Table, column
+from wirelake.lake.threats import Threat
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from wirelake.protocols.event_mesh.trust import TrustStore
 
-__all__ = ["INPUTS", "PROTOCOL", "TABLE", "build"]
+__all__ = ["INPUTS", "PROTOCOL", "TABLE", "THREATENING", "build"]
 
 PROTOCOL: Final = "event_mesh"
 """The room whose messages carry proofs."""
 
-INPUTS: Final = (PROTOCOL, "connections", "quarantine")
+INPUTS: Final = (PROTOCOL, "connections", "quarantine", "violations")
 
 TABLE: Final = Table(
     "security",
-    ("source", "offset"),
+    ("source", "offset", "rule"),
     pa.schema(
         [
             SESSION,
             CONNECTION,
-            column("message_id", pa.binary(), "The packet in `messages`; null for bytes that are none."),
+            column("message_id", pa.binary(), "The message in `messages`; null for bytes that are none."),
             column("ts", TIME, "When it was seen."),
-            column("protocol", pa.string(), "The room: `event_mesh`."),
+            column("protocol", pa.string(), "The room: `event_mesh`, `emp`, …"),
             column("node_id", pa.binary(), "Who says it is the sender."),
             column("auth_key_id", pa.binary(), "By which key it is to be verified; null for the node's default, or a key of its own."),
             column("packet_id", pa.int64(), "The Message ID, which tells a node's packets apart."),
@@ -53,7 +56,8 @@ TABLE: Final = Table(
             column("trust", pa.string(), "How the key came to be trusted: `store`, or `none`; null if no keys were given."),
             column("accepted", pa.bool_(), "Whether it breaks no rule; null if that cannot be said without keys."),
             column("was_accepted", pa.bool_(), "What `accepted` said by the keys of before; null if other keys never said otherwise."),
-            column("rule", pa.string(), "The first rule it breaks in the order of checks (EMM-28); null if none."),
+            column("threat", pa.string(), "What breaking the rule may mean: `" + "`, `".join(Threat) + "`; null if none is broken."),
+            column("rule", pa.string(), "The rule it breaks, of Event Mesh the first in the order of checks (EMM-28); null if none."),
             column("clause", pa.string(), "The clause or ruling that is."),
             column("text", pa.string(), "The rule as one plain sentence."),
             column("age_us", pa.int64(), "Microseconds from when it says it was signed, or made, to when it was seen."),
@@ -64,8 +68,11 @@ TABLE: Final = Table(
             column("length", pa.int64(), "Bytes in the source from the first to the last byte."),
         ]
     ),
-    "One row per packet that carries a proof or breaks a rule.",
+    "One row per packet of Event Mesh that carries a proof or breaks a rule, and one per threat of other protocols.",
 )
+
+THREATENING: Final = frozenset(name.partition("/")[2] for name in threats() if not name.startswith(f"{PROTOCOL}/"))
+"""Rules of other protocols that are threats, by name."""
 
 _WINDOW_US: Final = REPLAY_WINDOW * 1_000_000
 _SKEW_US: Final = CLOCK_SKEW_ALLOWANCE * 1_000_000
@@ -74,11 +81,17 @@ _FARTHEST_US: Final = 1 << 62
 
 
 def build(
-    event_mesh: DataFrame, connections: DataFrame, quarantine: DataFrame, *, before: DataFrame, keys: TrustStore | None = None
+    event_mesh: DataFrame,
+    connections: DataFrame,
+    quarantine: DataFrame,
+    violations: DataFrame,
+    *,
+    before: DataFrame,
+    keys: TrustStore | None = None,
 ) -> DataFrame:
     """All that these nodes ever said, judged by these keys; without keys by what `before`, the table as it was, says of them.
 
-    What a packet breaks by repetition depends on its own node's packets and no others.
+    What threatens others is told by `violations`. What a packet breaks by repetition depends on its own node's packets and no others.
     """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
@@ -94,7 +107,8 @@ def build(
     judged = _by_history(_by_time(packets)).where("proof IS NOT NULL OR rule IS NOT NULL")
     accepted = sql.when(sql.col("rule").isNotNull(), False).when(sql.col("verdict").isNotNull(), True)
     rows = judged.withColumn("accepted", accepted).withColumn("protocol", sql.lit("event_mesh"))
-    return _with_book(rows.unionByName(_unreadable(quarantine), allowMissingColumns=True)).select(*TABLE.schema.names)
+    meshed = _with_book(rows.unionByName(_unreadable(quarantine), allowMissingColumns=True))
+    return meshed.unionByName(_elsewhere(violations), allowMissingColumns=True).select(*TABLE.schema.names)
 
 
 def _with_ends(event_mesh: DataFrame, connections: DataFrame) -> DataFrame:
@@ -203,6 +217,28 @@ def _with_book(rows: DataFrame) -> DataFrame:
 
     text = msgspec.json.encode({fault.name: {"clause": fault.clause, "text": fault.text} for fault in Fault}).decode()
     book = sql.from_json(sql.lit(text), "map<string,struct<clause:string,text:string>>")
-    return rows.withColumn("said", sql.try_element_at(book, "rule")).withColumns(
-        {name: sql.col(f"said.{name}") for name in ("clause", "text")}
+    told = {name: sql.col(f"said.{name}") for name in ("clause", "text")}
+    threat = sql.when(sql.col("rule").isNotNull(), sql.coalesce(_threat(), sql.lit(Threat.MALFORMED.value)))
+    return rows.withColumn("said", sql.try_element_at(book, "rule")).withColumns(told | {"threat": threat})
+
+
+def _threat() -> Column:
+    """What the rooms say of a protocol's rule; null where they say nothing."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    said = sql.from_json(sql.lit(msgspec.json.encode(threats()).decode()), "map<string,string>")
+    return sql.try_element_at(said, sql.concat_ws("/", "protocol", "rule"))
+
+
+def _elsewhere(violations: DataFrame) -> DataFrame:
+    """Threats of protocols that know no proofs."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return (
+        violations.where((sql.col("protocol") != PROTOCOL) & sql.col("rule").isin(sorted(THREATENING)))
+        .withColumns({"threat": _threat(), "accepted": sql.lit(False)})
+        .where("threat IS NOT NULL")
+        .select(
+            *("session_id", "message_id", "ts", "protocol", "accepted", "threat", "rule", "clause", "text", "source", "offset", "length"),
+        )
     )

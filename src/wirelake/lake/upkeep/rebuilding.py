@@ -65,7 +65,7 @@ class Rebuilding:
 
     def afterwards(self, spark: SparkSession, table: Table) -> DataFrame:
         """The whole table as it will be."""
-        change = self.changes[table.name]
+        change = self.changes.get(table.name, Change(table.name, [], []))
         gone = {file.path for file in change.removed}
         stays: list[File] = [file for file in delta.entries(self._lake, table) if file.path not in gone]
         return delta.frame_of(spark, self._lake, table, [*stays, *change.added])
