@@ -181,7 +181,7 @@ class _Refresh:
     def _security(self, part: Slice, what: Touched, keys: TrustStore | None) -> None:
         """Who can be believed, of those who say who they are; and threats, of which `violations` tells."""
         self._tell(security.TABLE.name)
-        if security.PROTOCOL not in what.protocols and not self._threatened():
+        if security.PROTOCOL not in what.protocols and not self._threatened(what):
             self.tables.leave(security.TABLE)
             return
         if what.sessions is None:
@@ -192,13 +192,19 @@ class _Refresh:
         before = part.touched(delta.frame(part.spark, self._lake, security.TABLE))
         self._replace(part, what, security.TABLE, security.build(**silver, violations=broken, before=before, keys=keys))
 
-    def _threatened(self) -> bool:
-        """Whether a threat is, or was, among the violations that change."""
+    def _threatened(self, what: Touched) -> bool:
+        """Whether a threat is, or was, among what touched sessions broke."""
         change = self.tables.changes[violations.TABLE.name]
         at = delta.folder(self._lake, violations.TABLE)
         files = [str(at / file.path) for file in (*change.removed, *change.added)]
-        rules = pads.field("rule").isin(sorted(security.THREATENING))
-        return bool(files) and pads.dataset(files, format="parquet").count_rows(filter=rules) > 0
+        if not files:
+            return False
+        is_threat = pads.field("rule").isin(sorted(security.THREATENING))
+        threatened = pads.dataset(files, format="parquet").to_table(["session_id"], filter=is_threat)
+        if what.sessions is None or not threatened.num_rows:
+            return bool(threatened.num_rows)
+        sessions = pads.dataset(what.sessions, format="parquet").to_table(["session_id"])
+        return bool(threatened.join(sessions, "session_id", join_type="left semi").num_rows)
 
     def _metrics(self, what: Touched) -> None:
         """The minutes in which something is new, or of which other gold tables say something else than before."""
