@@ -89,7 +89,7 @@ def test_a_response_nobody_waits_for_is_a_violation_and_an_exchange_without_requ
         ("quickly gone", []),
         ("still open", []),
         ("middle", [("REQUEST_ID_ZERO", "to_client")]),
-        ("cut", [("MESSAGE_CUT", "to_server"), ("CLOSED_WITHOUT_PARTING", None)]),
+        ("cut", [("MESSAGE_CUT", "to_server"), ("CLOSED_INSIDE_MESSAGE", None)]),
     ],
 )
 def test_every_broken_rule_is_found_once_and_nothing_else(rows, case, expected):

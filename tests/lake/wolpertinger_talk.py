@@ -16,6 +16,7 @@ START_NS = 1_700_000_000 * 10**9
 FIRST_PORT = 31_000
 OTHER_KEYS = Keys(bytes(32), bytes(16))
 BLOB = "RUNLNUIAAAA="
+IV = "A" * 22 + "=="
 LATER = 100.0
 
 
@@ -51,7 +52,7 @@ LONG = asked(1, "Echo", "tea " * 100)
 IN_PIECES = pieces(LONG, 1, 100)
 SEALED = pieces(LONG, 3, 200, KEYS, compress=True)
 KEY_EXCHANGE = [
-    (0.1, "client", line(Call("Authentication", "KeyExchange", call_id(80), (BLOB, "AAAA")), 80)),
+    (0.1, "client", line(Call("Authentication", "KeyExchange", call_id(80), (BLOB, IV)), 80)),
     (0.2, "server", result(80) + line(Response("Authentication", call_id(80), BLOB), 80)),
     (0.3, "client", result(80)),
 ]
@@ -168,6 +169,7 @@ CASES = {
 """Name -> (seconds, who, what)."""
 
 BROKEN = {
+    "failed": ["METHOD_UNKNOWN"],
     "sent again": ["MESSAGE_REPEATED"],
     "pieces missing": ["FRAGMENTS_TIMED_OUT"],
     "pieces differ": ["FRAGMENT_CONFLICT", "FRAGMENT_LATE"],
@@ -180,7 +182,7 @@ BROKEN = {
     "unconfirmed": ["NOT_CONFIRMED"],
     "unmatched": ["RESPONSE_UNMATCHED", "RESULT_UNMATCHED"],
     "answer to an error": ["RESPONSE_UNMATCHED"],
-    "cut": ["MESSAGE_CUT"],
+    "cut": ["CLOSED_INSIDE_MESSAGE", "MESSAGE_CUT"],
     "bomb": ["INFLATED_OVER_LIMIT"],
 }
 """Name -> the rules that are broken in it; the others break none."""

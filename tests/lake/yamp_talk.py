@@ -100,7 +100,7 @@ BROKEN = {
     "after close": ["SPOKE_AFTER_CLOSE"],
     "response type": ["RESPONSE_TYPE_UNKNOWN"],
     "odd": ["BOOL_ODD", "REASON_NOT_UTF8", "URI_EMPTY"],
-    "cut": ["CLOSED_WITHOUT_WORD", "MESSAGE_CUT"],
+    "cut": ["CLOSED_INSIDE_MESSAGE", "MESSAGE_CUT"],
     "unknown type": ["TYPE_UNKNOWN"],
     "gone": ["CLOSED_WITHOUT_WORD"],
     "silent": ["HANDSHAKE_TIMEOUT"],
