@@ -5,7 +5,6 @@ It refuses to know which messages those are: `facts` has them by kind, and the r
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wirelake.errors import FaultLike
@@ -80,8 +79,8 @@ def went_by(due: Column, done: Column) -> Column:
     """Whether a session was seen until after `due`, with nobody gone by then, and what had to be done (null: never) was not."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    after = (sql.coalesce(sql.col(when) > due, sql.lit(True)) for when in ("closed.ts", "parting.ts"))
-    return reduce(lambda one, other: one & other, after, (sql.col("last_seen") > due) & sql.coalesce(done > due, sql.lit(True)))
+    left = sql.least("closed.ts", "parting.ts")
+    return (sql.col("last_seen") > due) & sql.coalesce(left > due, sql.lit(True)) & sql.coalesce(done > due, sql.lit(True))
 
 
 def omitted(found: DataFrame, due: Column, is_omission: Column) -> DataFrame:

@@ -5,7 +5,7 @@ A new protocol is one line in `ROOMS`. It refuses to know what the rules are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -64,6 +64,8 @@ class Room(NamedTuple):
     """Fault -> what breaking it means to whoever guards a network; those that mean nothing are left out."""
     unseen: Mapping[Any, str] = MappingProxyType({})
     """Fault -> why the lake does not tell of it; all others are told, in `violations` or, where keys say so, in `security`."""
+    by_keys: Collection[Any] = ()
+    """Faults that `security` tells of, once it has keys, and `violations` does not."""
     has_ceremony: bool = True
     """Whether sessions begin with a greeting and end with an error; else an error is a message like others, and life goes on."""
 
@@ -93,6 +95,7 @@ ROOMS: Final = {
         event_mesh_rules.SILENCE_SECONDS,
         threats=event_mesh_rules.THREATS,
         unseen=event_mesh_rules.UNSEEN,
+        by_keys=event_mesh_rules.BY_KEYS,
     ),
     "relink": Room(
         relink_conversation,

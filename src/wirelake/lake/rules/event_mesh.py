@@ -15,7 +15,7 @@ from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ODDITIES", "SILENCE_SECONDS", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
+__all__ = ["BY_KEYS", "ODDITIES", "SILENCE_SECONDS", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
 ODDITIES: Final = (Fault.FIELDS_OUT_OF_ORDER, Fault.VALUE_UNTERMINATED, Fault.KEY_WITHOUT_SIGNATURE, Fault.JSON_INVALID)
 """What the bits of the column `oddities` mean, lowest first."""
@@ -28,6 +28,9 @@ THREATS: Final = {
     **dict.fromkeys((Fault.PAYLOAD_TOO_LARGE, Fault.TLV_COUNT, Fault.INFLATED_OVER_LIMIT), Threat.BOMB),
 }
 """§5, §6: what proofs, time, repetition and size say of a packet; whatever else it breaks, it is malformed."""
+
+BY_KEYS: Final = frozenset(fault for fault in Fault if Fault.UNKNOWN_KEY <= fault <= Fault.REPLAY)
+"""§5, EMM-18 to EMM-25: what keys, time and repetition say of a packet that can be read: `tables/security.py` finds it."""
 
 UNSEEN: Final[dict[Fault, str]] = {
     **dict.fromkeys(

@@ -18,9 +18,9 @@ from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["HANDSHAKE_SECONDS", "MANNERS", "ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "greetings", "guards"]
+__all__ = ["HANDSHAKE_SECONDS", "MANNERS", "ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
 
 HANDSHAKE_SECONDS: Final = 10.0
 """YAMP-12: how long a handshake may take; peers wait 5 to 10 seconds."""
@@ -35,8 +35,8 @@ MANNERS: Final = Manners(Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD,
 """YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
 
 UNSEEN: Final[dict[Fault, str]] = {
-    Fault.PONG_UNSOLICITED: "left out: a pong that nobody waits for is to be ignored",
-    Fault.CANCEL_UNMATCHED: "left out: a cancel that crosses the answer is as it should be",
+    Fault.PONG_UNSOLICITED: "a pong that nobody waits for is to be ignored",
+    Fault.CANCEL_UNMATCHED: "a cancel that crosses the answer is as it should be, and cannot be told from others",
     Fault.BYTES_AFTER_MESSAGE: "only for who decodes one message alone; in a stream the next message begins there",
     Fault.REQUEST_NOT_IN_FLIGHT: "refused before anything is sent; on the wire it is RESPONSE_UNMATCHED",
     **dict.fromkeys(
@@ -47,7 +47,7 @@ UNSEEN: Final[dict[Fault, str]] = {
 
 _PORT: Final = "0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _HOST: Final = r"(\[[^\]/?#@]+\]|[^/?#@:\[\]]+)"
-_FOLLOWABLE: Final = rf"^(?i)((tcp|tls)://{_HOST}:{_PORT}/?[?]?|wss?://{_HOST}:{_PORT}(/[^?#]*)?([?][^#]*)?)#?$"
+_FOLLOWABLE: Final = rf"^[\x00-\x20]*(?i)((tcp|tls)://{_HOST}:{_PORT}/?[?]?|wss?://{_HOST}:{_PORT}(/[^?#]*)?([?][^#]*)?)#?$"
 """YAMP-22: urls that some client may follow; whether one that came encrypted may is its own affair."""
 
 _REFUSED: Final = Fault.SERIALIZER_UNSUPPORTED.name
@@ -63,9 +63,16 @@ def by_fields(yamp: DataFrame) -> DataFrame:
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     is_other_version = sql.expr(f"type = {int(MessageType.HANDSHAKE)} AND fault IS NULL AND version != {VERSION}")
-    leads_nowhere = sql.expr("url IS NOT NULL AND fault IS NULL") & ~sql.col("url").rlike(_FOLLOWABLE)
+    leads_nowhere = sql.expr("url IS NOT NULL AND fault IS NULL AND direction = 'to_client'") & ~followable(sql.col("url"))
     by_themselves = {Fault.VERSION_UNSUPPORTED: is_other_version, Fault.REDIRECT_REFUSED: leads_nowhere}
     return breaches(yamp, "yamp", by_themselves | odd(ODDITIES)).unionByName(differing(yamp)).unionByName(unasked(yamp))
+
+
+def followable(url: Column) -> Column:
+    """YAMP-22: whether some client may follow a redirect; blanks that a reader of urls passes over do not count."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return sql.translate(url, "\t\r\n", "").rlike(_FOLLOWABLE)
 
 
 def differing(yamp: DataFrame) -> DataFrame:
