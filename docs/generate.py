@@ -21,7 +21,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.main import COMMANDS, app
-from wirelake.lake import tuning
+from wirelake.lake import rulebook, tuning
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.schema import Table, comment
 from wirelake.protocols.faults import Severity
@@ -114,13 +114,28 @@ def page(protocol: str) -> str:
     parts += ["## Options of a session\n", "For `Options` in Python; times are seconds.\n", _settings(room.Options)]
     answers = any(hasattr(rule, "error_code") for rule in faults.RULES.values())
     parts.append("## Faults\n")
-    parts.append("| fault | clause | meaning | severity |" + (" answered with |" if answers else ""))
-    parts.append("|---|---|---|---|" + ("---|" if answers else ""))
+    is_judged = bool(rulebook.ROOMS[protocol].unseen)
+    if is_judged:
+        parts.append(
+            "The last column says in which table the lake tells of it, from recorded history alone; or that it does not, and why.\n"
+        )
+    more = ["answered with"] * answers + ["in the lake"] * is_judged
+    parts.append("| " + " | ".join(["fault", "clause", "meaning", "severity", *more]) + " |")
+    parts.append("|---|---|---|---|" + "---|" * len(more))
     for fault, rule in faults.RULES.items():
         severity = "tolerated" if fault.severity is Severity.TOLERATED else WEIGHT.get(protocol, "ends the session")
         answer = f" {_answer(rule)} |" if answers else ""
-        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {severity} |{answer}")
+        told = f" {_told(protocol, fault)} |" if is_judged else ""
+        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {severity} |{answer}{told}")
     return "\n".join(parts) + "\n"
+
+
+def _told(protocol: str, fault: Any) -> str:
+    """Where the lake tells of a broken rule; or why it does not."""
+    room = rulebook.ROOMS[protocol]
+    if fault in room.unseen:
+        return f"not told: {room.unseen[fault]}"
+    return "`security`" if fault in room.by_keys else "`violations`"
 
 
 def _answer(rule: Any) -> str:

@@ -80,6 +80,12 @@ CASES: dict[str, list[Step]] = {
     "quickly gone": [(0.1, "client", "hello"), (0.2, "server", "bye"), (9, "closed", "bye")],
     "still open": [*HELLOS, (1, "client", "data")],
     "cut": [*HELLOS, (1, "client", "raw 000000ff05000000"), (2, "closed", "eof")],
+    "cut by the other": [*HELLOS, (1, "client", "raw 000000ff05000000"), (2, "finished", "server"), (3, "closed", "eof")],
+    "cut by itself": [*HELLOS, (1, "server", "raw 000000ff05000000"), (2, "finished", "server"), (3, "closed", "eof")],
+    "late pong": [*HELLOS, (1, "client", "ping"), (12, "server", "pong"), (13, "client", "bye"), (14, "closed", "bye")],
+    "no pong": [*HELLOS, (1, "server", "ping"), (8, "server", "ping"), (11.5, "server", "error 2"), (12, "closed", "error")],
+    "gone before the pong": [*HELLOS, (1, "client", "ping"), (8, "server", "bye"), (30, "closed", "bye")],
+    "not seen so long": [*HELLOS, (1, "client", "ping"), (8, "client", "data")],
 }
 
 

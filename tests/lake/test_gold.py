@@ -89,7 +89,13 @@ def test_a_response_nobody_waits_for_is_a_violation_and_an_exchange_without_requ
         ("quickly gone", []),
         ("still open", []),
         ("middle", [("REQUEST_ID_ZERO", "to_client")]),
-        ("cut", [("MESSAGE_CUT", "to_server"), ("CLOSED_WITHOUT_PARTING", None)]),
+        ("cut", [("MESSAGE_CUT", "to_server"), ("CLOSED_INSIDE_MESSAGE", None)]),
+        ("cut by the other", [("MESSAGE_CUT", "to_server"), ("CLOSED_WITHOUT_PARTING", "to_client")]),
+        ("cut by itself", [("MESSAGE_CUT", "to_client"), ("CLOSED_INSIDE_MESSAGE", "to_client")]),
+        ("late pong", [("PONG_TIMEOUT", "to_client")]),
+        ("no pong", [("PING_OVERLAPPING", "to_client"), ("PONG_TIMEOUT", "to_server")]),
+        ("gone before the pong", []),
+        ("not seen so long", []),
     ],
 )
 def test_every_broken_rule_is_found_once_and_nothing_else(rows, case, expected):
@@ -99,6 +105,15 @@ def test_every_broken_rule_is_found_once_and_nothing_else(rows, case, expected):
 def test_what_is_tolerated_ends_no_session(rows):
     assert {row["severity"] for row in rows("violations", "pings")} == {"tolerated"}
     assert {row["ended_session"] for row in rows("violations", "pings")} == {False}
+
+
+def test_what_did_not_happen_in_time_is_told_when_the_time_was_up(rows):
+    """EMP-32: at the ping that was not answered."""
+    ping, (late,) = rows("messages", "late pong")[2], rows("violations", "late pong")
+    assert (ping["name"], late["message_id"], (late["ts"] - ping["ts"]).total_seconds()) == ("ping", None, 10)
+    assert (late["source"], late["offset"], late["length"]) == (ping["source"], ping["offset"], ping["length"])
+    assert not late["ended_session"]
+    assert rows("violations", "no pong")[1]["ended_session"]
 
 
 def test_a_violation_leads_back_to_its_message(rows):

@@ -35,7 +35,7 @@ def test_the_rules_that_are_broken(told, case):
     found = told("violations", case)
     assert sorted(row["rule"] for row in found) == BROKEN.get(case, [])
     assert [row["clause"] for row in found] == [Fault[row["rule"]].clause for row in found]
-    assert all(row["length"] for row in found)
+    assert all((row["length"] > 0) == (row["rule"] != "CLOSED_INSIDE_MESSAGE") for row in found)
 
 
 def test_both_layers_are_columns(told):
@@ -125,6 +125,15 @@ def test_an_omission_is_the_fault_of_who_kept_silent(told):
     assert (row["direction"], row["message_id"]) == ("to_client", None)
     (row,) = told("violations", "pieces missing")
     assert (row["direction"], row["severity"]) == ("to_server", "tolerated")
+
+
+def test_a_callee_s_word_is_told_of_the_call_and_a_misfit_of_the_answer(told):
+    said = {row["message_id"]: (row["name"], row["direction"]) for row in told("messages", "refused calls")}
+    assert {said[row["message_id"]] for row in told("violations", "refused calls")} == {("RemoteMethodCall", "to_server")}
+    said = {row["message_id"]: (row["name"], row["direction"]) for row in told("messages", "misfit")}
+    assert [said[row["message_id"]] for row in told("violations", "misfit")] == [("RemoteMethodResponse", "to_client")]
+    (silent,) = told("violations", "no answer")
+    assert (silent["direction"], silent["message_id"], silent["ended_session"]) == ("to_client", None, True)
 
 
 def test_texts_that_cannot_be_read_are_kept_line_by_line(told):

@@ -16,6 +16,7 @@ START_NS = 1_700_000_000 * 10**9
 FIRST_PORT = 31_000
 OTHER_KEYS = Keys(bytes(32), bytes(16))
 BLOB = "RUNLNUIAAAA="
+IV = "A" * 22 + "=="
 LATER = 100.0
 
 
@@ -47,11 +48,15 @@ def answered(number: int, value=None) -> Response:
     return Response("Sample", call_id(number), value)
 
 
+def trusted(number: int, method: str, *parameters) -> Call:
+    return Call("Authentication", method, call_id(number), parameters)
+
+
 LONG = asked(1, "Echo", "tea " * 100)
 IN_PIECES = pieces(LONG, 1, 100)
 SEALED = pieces(LONG, 3, 200, KEYS, compress=True)
 KEY_EXCHANGE = [
-    (0.1, "client", line(Call("Authentication", "KeyExchange", call_id(80), (BLOB, "AAAA")), 80)),
+    (0.1, "client", line(Call("Authentication", "KeyExchange", call_id(80), (BLOB, IV)), 80)),
     (0.2, "server", result(80) + line(Response("Authentication", call_id(80), BLOB), 80)),
     (0.3, "client", result(80)),
 ]
@@ -163,11 +168,71 @@ CASES = {
         *CLOSED,
     ],
     "cut": [(1, "client", line(asked(1, "Void"), 1)[:20]), (2, "closed", "eof")],
+    "refused calls": [
+        *((1, "client", line(asked(number), number)) for number in (1, 2, 3, 4)),
+        (2, "server", b"".join(map(result, (1, 2, 3, 4)))),
+        *((3, "server", line(Error("", code, call_id(number)), number)) for number, code in enumerate((201, 303, 304, 305), 1)),
+        (4, "client", b"".join(map(result, (1, 2, 3, 4)))),
+        *CLOSED,
+    ],
+    "unfit key": [
+        (1, "client", line(trusted(1, "KeyExchange", BLOB, "AAAA"), 1) + line(trusted(2, "KeyExchange", "AAAA", IV), 2)),
+        (2, "server", result(1) + result(2) + line(Error("Authentication", 305, call_id(2)), 1)),
+        (3, "client", result(1)),
+        *CLOSED,
+    ],
+    "keys crossed": [
+        (1, "client", line(trusted(1, "KeyExchange", BLOB, IV), 1)),
+        (1.1, "server", line(trusted(2, "KeyExchange", BLOB, IV), 1)),
+        (2, "server", result(1) + line(Error("Authentication", 300, call_id(1)), 2)),
+        (2.1, "client", result(1) + result(2) + line(Error("Authentication", 300, call_id(2)), 2)),
+        (3, "server", result(2)),
+        *CLOSED,
+    ],
+    "keys unasked": [(1, "server", line(Response("Authentication", call_id(1), BLOB), 1)), (2, "client", result(1)), *CLOSED],
+    "proof": [
+        (1, "client", line(trusted(1, "ClusterAuthVerify", "AAAA"), 1)),
+        (2, "server", result(1) + line(Response("Authentication", call_id(1), False), 1)),
+        (3, "client", result(1)),
+        *CLOSED,
+    ],
+    "misfit": [
+        (1, "client", line(trusted(1, "EstablishConnection"), 1) + line(trusted(2, "EstablishConnection"), 2)),
+        (2, "server", result(1) + result(2)),
+        (3, "server", line(Response("Authentication", call_id(1), True), 1) + line(Response("Authentication", call_id(2), Int32(7)), 2)),
+        (4, "client", result(1) + result(2)),
+        *CLOSED,
+    ],
+    "no answer": [(1, "client", line(trusted(1, "EstablishConnection"), 1)), (2, "server", result(1)), *CLOSED],
+    "closed before the answer": [
+        (1, "client", line(trusted(1, "EstablishConnection"), 1)),
+        (2, "server", result(1)),
+        (31, "closed", "eof"),
+    ],
+    "an answer without a name": [
+        (1, "client", line(trusted(1, "EstablishConnection"), 1)),
+        (2, "server", result(1) + line(Error("", 301), 1)),
+        (3, "client", result(1)),
+        *CLOSED,
+    ],
+    "id in flight": [
+        (1, "client", line(asked(1), 1) + line(asked(1), 2)),
+        (2, "server", result(1) + result(2) + line(Error("", 303, call_id(1)), 1)),
+        (3, "client", result(1)),
+        *CLOSED,
+    ],
+    "alias": [
+        *KEY_EXCHANGE,
+        (1, "client", line(asked(1, "Secret", "x"), 1, KEYS).replace(b"encryption:", b"secure:")),
+        (2, "server", result(1)),
+        *CLOSED,
+    ],
     "bomb": [(1, "client", line(b"<" + b" " * (65 << 20), 1, compress=True)), (2, "server", result(1, 5)), *CLOSED],
 }
 """Name -> (seconds, who, what)."""
 
 BROKEN = {
+    "failed": ["METHOD_UNKNOWN"],
     "sent again": ["MESSAGE_REPEATED"],
     "pieces missing": ["FRAGMENTS_TIMED_OUT"],
     "pieces differ": ["FRAGMENT_CONFLICT", "FRAGMENT_LATE"],
@@ -180,8 +245,17 @@ BROKEN = {
     "unconfirmed": ["NOT_CONFIRMED"],
     "unmatched": ["RESPONSE_UNMATCHED", "RESULT_UNMATCHED"],
     "answer to an error": ["RESPONSE_UNMATCHED"],
-    "cut": ["MESSAGE_CUT"],
+    "cut": ["CLOSED_INSIDE_MESSAGE", "MESSAGE_CUT"],
     "bomb": ["INFLATED_OVER_LIMIT"],
+    "refused calls": ["COMPONENT_UNKNOWN", "METHOD_UNKNOWN", "PARAMETERS_WRONG", "TRUST_TOO_LOW"],
+    "unfit key": ["KEY_INVALID", "KEY_INVALID"],
+    "keys crossed": ["KEYS_CROSSED", "KEYS_CROSSED"],
+    "keys unasked": ["KEYS_UNASKED", "RESPONSE_UNMATCHED"],
+    "proof": ["PROOF_WRONG"],
+    "misfit": ["ANSWER_WRONG"],
+    "no answer": ["NO_ANSWER"],
+    "id in flight": ["CALL_ID_IN_FLIGHT"],
+    "alias": ["ALIAS_USED"],
 }
 """Name -> the rules that are broken in it; the others break none."""
 

@@ -82,6 +82,27 @@ CASES = {
     "unknown type": [*HANDS, (1, "client", b"\x63 what"), (2, "server", speech.close(b"Unknown type 99")), (3, "closed", "close")],
     "gone": [*HANDS, (1, "client", speech.event()), (2, "finished", "client"), (3, "closed", "eof")],
     "silent": [(0.1, "client", speech.handshake()), (12, "client", speech.close(b"handshake timeout")), (13, "closed", "close")],
+    "too soon": [HANDS[0], (0.15, "client", speech.event()), HANDS[1], *CLOSE],
+    "refused": [
+        (0.1, "client", speech.handshake(1, b"yaml")),
+        (0.2, "server", speech.close(b"Serializer yaml not supported. Use json")),
+        (1, "closed", "close"),
+    ],
+    "refused otherwise": [HANDS[0], (0.2, "server", speech.close(b"Serializer yaml not supported. Use xml")), (1, "closed", "close")],
+    "led astray": [HANDS[0], (0.2, "server", speech.redirect(b"http://127.0.0.1:1")), (1, "closed", "redirect")],
+    "pongs": [
+        *HANDS,
+        (1, "client", speech.ping(b"a") + speech.ping(b"b")),
+        (2, "server", speech.ping(b"a") + speech.pong(b"b")),
+        (3, "client", speech.pong(b"a")),
+        (12, "server", speech.pong(b"a")),
+        (30, "client", speech.close()),
+        (31, "closed", "close"),
+    ],
+    "closed before the pong": [*HANDS, (1, "client", speech.ping(b"a")), *CLOSE],
+    "pong lost over udp": [*HANDS, (1, "client", speech.ping(b"a")), (30, "client", speech.close()), (31, "closed", "close")],
+    "asked twice over udp": [*HANDS, (1, "client", speech.request()), (2, "client", speech.request()), *CLOSE],
+    "cut over udp": [*HANDS, (1, "client", speech.event()[:9]), *CLOSE],
 }
 """Name -> (seconds, who, what)."""
 
@@ -100,10 +121,16 @@ BROKEN = {
     "after close": ["SPOKE_AFTER_CLOSE"],
     "response type": ["RESPONSE_TYPE_UNKNOWN"],
     "odd": ["BOOL_ODD", "REASON_NOT_UTF8", "URI_EMPTY"],
-    "cut": ["CLOSED_WITHOUT_WORD", "MESSAGE_CUT"],
+    "cut": ["CLOSED_INSIDE_MESSAGE", "MESSAGE_CUT"],
     "unknown type": ["TYPE_UNKNOWN"],
     "gone": ["CLOSED_WITHOUT_WORD"],
     "silent": ["HANDSHAKE_TIMEOUT"],
+    "too soon": ["SPOKE_TOO_SOON"],
+    "refused": ["SERIALIZER_UNSUPPORTED"],
+    "led astray": ["REDIRECT_REFUSED"],
+    "pongs": ["PING_TIMEOUT"],
+    "asked twice over udp": ["REQUEST_REPEATED"],
+    "cut over udp": ["DATAGRAM_CUT"],
 }
 """Name -> the rules that are broken in it; the others break none."""
 

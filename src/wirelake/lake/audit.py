@@ -38,7 +38,7 @@ class Conversation(msgspec.Struct, frozen=True):
     moves: dict[tuple[int, str, str], int]
     """(state, direction, name) -> another state."""
     refusals: dict[tuple[int, str, str], str]
-    """(state, direction, name) that is forbidden -> the name of the rule it breaks."""
+    """(state, direction, name) that is forbidden, or untimely -> the name of the rule it breaks."""
 
     @property
     def milestones(self) -> list[tuple[str, str]]:
@@ -47,16 +47,20 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def conversation(room: ModuleType) -> Conversation:
-    """Read a room's `INITIAL`, `TRANSITIONS`, `MESSAGES`, `State`, `Speaker` and `refusal`."""
+    """Read a room's `INITIAL`, `TRANSITIONS`, `MESSAGES`, `State`, `Speaker` and `refusal`, and `UNTIMELY` if it has it."""
     moves, refusals = {}, {}
+    untimely = getattr(room, "UNTIMELY", {})
     for state, speaker, message in product(room.State, room.Speaker, room.MESSAGES):
         after = room.TRANSITIONS.get((state, speaker, message))
         for direction in DIRECTIONS[speaker.name]:
             at = (int(state), direction, message.__struct_config__.tag)
             if after is None:
                 refusals[at] = room.refusal(state, speaker, message).name
-            elif after != state:
+                continue
+            if after != state:
                 moves[at] = int(after)
+            if (state, speaker, message) in untimely:
+                refusals[at] = untimely[state, speaker, message].name
     return Conversation(int(room.INITIAL), moves, refusals)
 
 

@@ -225,7 +225,7 @@ class Decoder:
             self._put(reading, speech, scanned, parts, run_of)
         for index in np.flatnonzero(ends < stops).tolist():
             flow, to_server = speech.flows[speech.runs[index, RUN_FLOW]], int(speech.runs[index, RUN_TO_SERVER])
-            self._spoil(flow, to_server, reading.room.Fault.MESSAGE_CUT, speech, int(ends[index]), int(stops[index] - ends[index]))
+            self._spoil(flow, to_server, reading.cut(flow), speech, int(ends[index]), int(stops[index] - ends[index]))
 
     def _put(self, reading: Reading, speech: Speech, scanned: Array, parts: Array, run_of: Array) -> None:
         """Messages to their tables, the rest to quarantine."""

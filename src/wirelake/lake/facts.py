@@ -155,13 +155,17 @@ def _by_protocol(values: Mapping[str, float]) -> Column:
 
 
 def _spoilt(quarantine: DataFrame) -> DataFrame:
-    """What could not be read: by whose fault, or by nobody's."""
+    """What could not be read: by whose fault, or by nobody's; and who began a message that never ended."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     return (
         quarantine.where("session_id IS NOT NULL")
         .groupBy("session_id")
-        .agg(sql.collect_set("reason").alias("spoilt_by"), sql.max(sql.col("clause").isNull()).alias("has_gap"))
+        .agg(
+            sql.collect_set("reason").alias("spoilt_by"),
+            sql.collect_set(sql.when(sql.col("reason") == "MESSAGE_CUT", sql.col("direction"))).alias("unfinished"),
+            sql.max(sql.col("clause").isNull()).alias("has_gap"),
+        )
     )
 
 
@@ -189,7 +193,7 @@ def build(
     return (
         _sessions(_joined(connections, talks))
         .join(_spoilt(quarantine), "session_id", "left")
-        .withColumn("spoilt_by", sql.coalesce("spoilt_by", sql.array().cast("array<string>")))
+        .withColumns({name: sql.coalesce(name, sql.array().cast("array<string>")) for name in ("spoilt_by", "unfinished")})
         .join(_silences(messages), "session_id", "left")
         .withColumn("is_silent", sql.coalesce(waited > _by_protocol(SILENCE), sql.lit(False)))
         .withColumn("is_whole", began & ~sql.coalesce("has_gap", sql.lit(False)))

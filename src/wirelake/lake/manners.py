@@ -1,11 +1,11 @@
-"""What every room with a handshake and a parting word expects of a connection: greet in time, and do not leave without a word.
+"""What rooms expect of a connection: greet in time, do not leave without a word, and never inside a message.
 
 It refuses to know which messages those are: `facts` has them by kind, and the rooms name the rules.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wirelake.errors import FaultLike
 from wirelake.lake.audit import FINDING
@@ -13,18 +13,23 @@ from wirelake.lake.audit import FINDING
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Manners", "omissions"]
+__all__ = ["WENT_BY", "Manners", "in_time", "omissions", "omitted", "went_by"]
+
+WENT_BY: Final = ("last_seen", "closed", "parting")
+"""The columns of `facts` that `went_by` looks at."""
 
 
 class Manners(NamedTuple):
     """A room's rules."""
 
-    late: FaultLike
-    """Broken by who does not greet in time."""
-    seconds: float
+    inside: FaultLike
+    """Broken by who closes inside a message of theirs."""
+    cut: FaultLike | None = None
+    """Broken by who closes without a parting word; None where nobody has to say one."""
+    late: FaultLike | None = None
+    """Broken by who does not greet in time; None where nobody has to greet."""
+    seconds: float = 0
     """How long both sides have to greet."""
-    cut: FaultLike
-    """Broken by who closes without a parting word."""
     excuses: tuple[FaultLike, ...] = ()
     """Bytes of the connection that broke one of these are why it was closed so."""
 
@@ -40,21 +45,53 @@ def omissions(facts: DataFrame, manners: Manners) -> DataFrame:
     is_late = (sql.col("last_seen") > sql.col("deadline")) & ~parted_in_time & ~(client_in_time & server_in_time)
     late_side = sql.when(server_in_time, "to_server").when(client_in_time, "to_client")
     excuses = sql.array(*(sql.lit(fault.name) for fault in manners.excuses)).cast("array<string>")
-    is_cut = sql.col("closed").isNotNull() & sql.col("parting").isNull() & ~sql.arrays_overlap("spoilt_by", excuses)
     cut_side = sql.when(sql.col("closed.by") == "client", "to_server").when(sql.col("closed.by") == "server", "to_client")
+    is_inside = sql.when(cut_side.isNull(), sql.size("unfinished") > 0).otherwise(sql.array_contains("unfinished", cut_side))
+    is_rude = sql.col("parting").isNull() if manners.cut else sql.lit(True)
+    is_cut = sql.col("closed").isNotNull() & is_rude & ~sql.arrays_overlap("spoilt_by", excuses)
 
     def finding(fault: FaultLike, ts: Column, direction: Column, event: str) -> Column:
         place = (sql.col(f"{event}.{name}").alias(name) for name in ("source", "offset"))
         return sql.struct(sql.lit(fault.name).alias("rule"), ts.alias("ts"), direction.alias("direction"), *place)
 
-    found = sql.array(
-        sql.when(is_late, finding(manners.late, sql.col("deadline"), late_side, "opened")),
-        sql.when(is_cut, finding(manners.cut, sql.col("closed.ts"), cut_side, "closed")),
-    )
+    found = [sql.when(is_cut & is_inside, finding(manners.inside, sql.col("closed.ts"), cut_side, "closed"))]
+    if manners.cut is not None:
+        found.append(sql.when(is_cut & ~is_inside, finding(manners.cut, sql.col("closed.ts"), cut_side, "closed")))
+    if manners.late is not None:
+        found.append(sql.when(is_late, finding(manners.late, sql.col("deadline"), late_side, "opened")))
     return (
         facts.withColumn("deadline", deadline)
-        .select("session_id", "protocol", sql.explode(sql.array_compact(found)).alias("found"))
+        .select("session_id", "protocol", sql.explode(sql.array_compact(sql.array(*found))).alias("found"))
         .select("session_id", "protocol", "found.*")
         .withColumns({"message_id": sql.lit(None).cast("binary"), "length": sql.lit(0).cast("long")})
         .select(*FINDING)
+    )
+
+
+def in_time(since: Column, seconds: float | None) -> Column:
+    """When the time is up that begins at `since`; null, so that it never is, without a number of seconds."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return since + sql.make_dt_interval(secs=sql.lit(seconds))
+
+
+def went_by(due: Column, done: Column) -> Column:
+    """Whether a session was seen until after `due`, with nobody gone by then, and what had to be done (null: never) was not."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    left = sql.least("closed.ts", "parting.ts")
+    return (sql.col("last_seen") > due) & sql.coalesce(left > due, sql.lit(True)) & sql.coalesce(done > due, sql.lit(True))
+
+
+def omitted(found: DataFrame, due: Column, is_omission: Column) -> DataFrame:
+    """Findings at messages that were not answered in time: told of who kept silent, when the time was up, and of no message."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    whose = sql.expr("IF(direction = 'to_server', 'to_client', 'to_server')")
+    return found.withColumns(
+        {
+            "ts": sql.when(is_omission, due).otherwise(sql.col("ts")),
+            "direction": sql.when(is_omission, whose).otherwise(sql.col("direction")),
+            "message_id": sql.when(~is_omission, sql.col("message_id")),
+        }
     )

@@ -62,6 +62,11 @@ class Reading:
         self._parts = np.zeros((ROWS + limits.max_parts) * self.shape.PART_COLUMNS, np.int64)
         self._run_of = np.zeros(ROWS, np.int64)
 
+    def cut(self, flow: Flow) -> Any:
+        """The fault of bytes that end inside a message; rooms that may travel in datagrams tell those apart."""
+        faults = self.room.Fault.__members__
+        return faults["DATAGRAM_CUT" if flow.transport == "udp" and "DATAGRAM_CUT" in faults else "MESSAGE_CUT"]
+
     def walk(self, data: Array, starts: Array, stops: Array, ends: Array, given: tuple[int, ...]) -> Iterator[Scanned]:
         """All rows of runs that hold whole messages; `ends` is told where an unfinished one begins."""
         kernel, run, at = compiled(self.room.walk), 0, int(starts[0])

@@ -5,7 +5,7 @@ A new protocol is one line in `ROOMS`. It refuses to know what the rules are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -62,6 +62,10 @@ class Room(NamedTuple):
     """The room's table, paired, facts -> findings as `guards` has them, that take the room's own columns."""
     threats: Mapping[Any, Threat] = MappingProxyType({})
     """Fault -> what breaking it means to whoever guards a network; those that mean nothing are left out."""
+    unseen: Mapping[Any, str] = MappingProxyType({})
+    """Fault -> why the lake does not tell of it; all others are told, in `violations` or, where keys say so, in `security`."""
+    by_keys: Collection[Any] = ()
+    """Faults that `security` tells of, once it has keys, and `violations` does not."""
     has_ceremony: bool = True
     """Whether sessions begin with a greeting and end with an error; else an error is a message like others, and life goes on."""
 
@@ -72,7 +76,15 @@ LINK: Final = "link"
 """A session is a conversation of two that outlives its connections."""
 
 ROOMS: Final = {
-    "emp": Room(emp_conversation, EmpFault, emp_rules.by_fields, emp_rules.guards, emp_rules.greetings, threats=emp_rules.THREATS),
+    "emp": Room(
+        emp_conversation,
+        EmpFault,
+        emp_rules.by_fields,
+        emp_rules.guards,
+        emp_rules.greetings,
+        threats=emp_rules.THREATS,
+        unseen=emp_rules.UNSEEN,
+    ),
     "event_mesh": Room(
         event_mesh_conversation,
         EventMeshFault,
@@ -82,6 +94,8 @@ ROOMS: Final = {
         NODE,
         event_mesh_rules.SILENCE_SECONDS,
         threats=event_mesh_rules.THREATS,
+        unseen=event_mesh_rules.UNSEEN,
+        by_keys=event_mesh_rules.BY_KEYS,
     ),
     "relink": Room(
         relink_conversation,
@@ -92,7 +106,16 @@ ROOMS: Final = {
         LINK,
         threats=relink_rules.THREATS,
     ),
-    "yamp": Room(yamp_conversation, YampFault, yamp_rules.by_fields, yamp_rules.guards, yamp_rules.greetings, threats=yamp_rules.THREATS),
+    "yamp": Room(
+        yamp_conversation,
+        YampFault,
+        yamp_rules.by_fields,
+        yamp_rules.guards,
+        yamp_rules.greetings,
+        by_history=yamp_rules.by_history,
+        threats=yamp_rules.THREATS,
+        unseen=yamp_rules.UNSEEN,
+    ),
     "wolpertinger": Room(
         wolpertinger_conversation,
         WolpertingerFault,
@@ -101,6 +124,7 @@ ROOMS: Final = {
         wolpertinger_rules.greetings,
         by_history=wolpertinger_rules.by_history,
         threats=wolpertinger_rules.THREATS,
+        unseen=wolpertinger_rules.UNSEEN,
         has_ceremony=False,
     ),
 }

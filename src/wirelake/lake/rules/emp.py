@@ -11,16 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import FINDING, breaches, odd
-from wirelake.lake.manners import Manners, omissions
+from wirelake.lake.manners import WENT_BY, Manners, in_time, omissions, omitted, went_by
 from wirelake.lake.pairing import REPEATS, UNMATCHED
 from wirelake.lake.threats import Threat
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
+from wirelake.protocols.emp.options import DEFAULT_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "THREATS", "by_fields", "greetings", "guards"]
+__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
 HANDSHAKE_SECONDS: Final = 5.0
 """EMP-29: how long both sides have to say hello."""
@@ -37,8 +38,24 @@ _SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault
 """EMP-22: an error that cannot be read is answered by closing without a word, and is a parting all the same."""
 
 
-MANNERS: Final = Manners(Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS, Fault.CLOSED_WITHOUT_PARTING, _SILENT_CLOSE)
-"""EMP-29, EMP-43: say hello in time, end with bye or error."""
+MANNERS: Final = Manners(
+    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_PARTING, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS, _SILENT_CLOSE
+)
+"""EMP-29, EMP-43: say hello in time, end with bye or error, and never inside a message."""
+
+UNSEEN: Final[dict[Fault, str]] = {
+    Fault.TYPE_UNREGISTERED: "which types an application handles is not on the wire",
+    Fault.EXTENSION_REFUSED: "what an application's extension refuses is not on the wire",
+    Fault.REQUEST_UNHANDLED: "whether somebody answers requests is not on the wire; who asks breaks no rule",
+    Fault.HANDLER_FAILED: "a failure of the application that was asked; no message breaks a rule",
+    Fault.IDENTIFIERS_EXHAUSTED: "refused before anything is sent",
+    Fault.FIELD_OUT_OF_RANGE: "refused before anything is sent",
+    Fault.RESPONSE_LATE: "when a request was given up is its sender's own affair; `exchanges` says which answers were late",
+}
+"""What history cannot tell, and why."""
+
+_PONG_SECONDS: Final = DEFAULT_OPTIONS.pong_timeout
+_NEXT_PONG: Final = "lead(IF(name = 'pong', ts, NULL)) IGNORE NULLS OVER (PARTITION BY session_id, pinged_by ORDER BY ts, message_id)"
 
 
 def by_fields(emp: DataFrame) -> DataFrame:
@@ -58,8 +75,11 @@ def mismatched(paired: DataFrame) -> DataFrame:
     return paired.where(place.isin(UNMATCHED, REPEATS)).withColumn("rule", rule).select(*FINDING)
 
 
-def out_of_step(messages: DataFrame) -> DataFrame:
-    """EMP-30, EMP-31: pongs nobody asked for, and pings before the pong of the last one. Every ping deserves its pong."""
+def out_of_step(messages: DataFrame, facts: DataFrame) -> DataFrame:
+    """EMP-30, EMP-31, EMP-32: pongs nobody asked for, pings before the pong of the last one, and pings without a pong in time.
+
+    Every ping deserves its pong; one that came too late is told when the time was up, of who kept silent, if nobody had left by then.
+    """
     from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
@@ -77,17 +97,21 @@ def out_of_step(messages: DataFrame) -> DataFrame:
         messages.where(sql.col("name").isin("ping", "pong") & sql.col("fault").isNull())
         .withColumn("pinged_by", sql.when(is_ping == said_by_client, "client").otherwise("server"))
         .withColumn("balance", sql.sum(step).over(so_far))
-        .withColumn("waiting", waiting)
+        .withColumns({"waiting": waiting, "pong": sql.expr(_NEXT_PONG)})
     )
-    rule = sql.when(is_ping & (sql.col("waiting") > 0), Fault.PING_OVERLAPPING.name).when(
-        ~is_ping & (sql.col("waiting") <= 0), Fault.PONG_UNSOLICITED.name
+    due = in_time(sql.col("ts"), _PONG_SECONDS)
+    rule = (
+        sql.when(is_ping & (sql.col("waiting") > 0), Fault.PING_OVERLAPPING.name)
+        .when(~is_ping & (sql.col("waiting") <= 0), Fault.PONG_UNSOLICITED.name)
+        .when(is_ping & went_by(due, sql.col("pong")), Fault.PONG_TIMEOUT.name)
     )
-    return stepped.withColumn("rule", rule).where(sql.col("rule").isNotNull()).select(*FINDING)
+    found = stepped.join(facts.select("session_id", *WENT_BY), "session_id").withColumn("rule", rule).where("rule IS NOT NULL")
+    return omitted(found, due, sql.col("rule") == Fault.PONG_TIMEOUT.name).select(*FINDING)
 
 
 def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
-    return [mismatched(paired), out_of_step(messages), omissions(facts, MANNERS)]
+    return [mismatched(paired), out_of_step(messages, facts), omissions(facts, MANNERS)]
 
 
 def greetings(emp: DataFrame) -> DataFrame:

@@ -1,7 +1,6 @@
 """YAMP over history: rules that depend on fields, on what was said before, or on what was not said in time.
 
-A live session judges the same rules as it goes. Pongs nobody asked for (YAMP-19) and cancels that crossed the answer (YAMP-32) are so
-normal that they are left out.
+A live session judges the same rules as it goes.
 
 It refuses to know the rules' clauses and gravity: the room's faults do.
 """
@@ -11,16 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import FINDING, breaches, odd
-from wirelake.lake.manners import Manners, omissions
+from wirelake.lake.manners import WENT_BY, Manners, in_time, omissions, omitted, went_by
 from wirelake.lake.pairing import REPEATS, UNMATCHED
 from wirelake.lake.threats import Threat
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
+from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["HANDSHAKE_SECONDS", "MANNERS", "ODDITIES", "THREATS", "by_fields", "greetings", "guards"]
+__all__ = ["HANDSHAKE_SECONDS", "MANNERS", "ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
 
 HANDSHAKE_SECONDS: Final = 10.0
 """YAMP-12: how long a handshake may take; peers wait 5 to 10 seconds."""
@@ -31,36 +31,77 @@ THREATS: Final = {
 }
 """YAMP-43, YAMP-8: what endangers a receiver, and a handshake that somebody may have changed on its way."""
 
-MANNERS: Final = Manners(Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS, Fault.CLOSED_WITHOUT_WORD)
-"""YAMP-12, YAMP-20: shake hands in time, and close with system.close."""
+MANNERS: Final = Manners(Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS)
+"""YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
+
+UNSEEN: Final[dict[Fault, str]] = {
+    Fault.PONG_UNSOLICITED: "a pong that nobody waits for is to be ignored",
+    Fault.CANCEL_UNMATCHED: "a cancel that crosses the answer is as it should be, and cannot be told from others",
+    Fault.BYTES_AFTER_MESSAGE: "only for who decodes one message alone; in a stream the next message begins there",
+    Fault.REQUEST_NOT_IN_FLIGHT: "refused before anything is sent; on the wire it is RESPONSE_UNMATCHED",
+    **dict.fromkeys(
+        (Fault.URI_SIZE, Fault.FIELD_OUT_OF_RANGE, Fault.BODY_UNSERIALIZABLE, Fault.DATAGRAM_TOO_LARGE), "refused before anything is sent"
+    ),
+}
+"""What history cannot tell, or the lake does not, and why."""
+
+_PORT: Final = "0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_HOST: Final = r"(\[[^\]/?#@]+\]|[^/?#@:\[\]]+)"
+_FOLLOWABLE: Final = rf"^[\x00-\x20]*(?i)((tcp|tls)://{_HOST}:{_PORT}/?[?]?|wss?://{_HOST}:{_PORT}(/[^?#]*)?([?][^#]*)?)#?$"
+"""YAMP-22: urls that some client may follow; whether one that came encrypted may is its own affair."""
+
+_REFUSED: Final = Fault.SERIALIZER_UNSUPPORTED.name
+_SECONDS: Final = DEFAULT_OPTIONS.ping_timeout
+"""YAMP-18: how long a ping waits for its pong."""
 
 ODDITIES: Final = (Fault.BOOL_ODD, Fault.URI_EMPTY, Fault.REASON_NOT_UTF8, Fault.SERIALIZER_EMPTY, Fault.BODY_UNDECODABLE)
 """What the bits of the column `oddities` mean, lowest first."""
 
 
 def by_fields(yamp: DataFrame) -> DataFrame:
-    """A version that is none (YAMP-3), what is tolerated but should not have been sent, and what contradicts an earlier message."""
+    """A version that is none (YAMP-3), a redirect to nowhere (YAMP-22), what is tolerated, and what contradicts an earlier message."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     is_other_version = sql.expr(f"type = {int(MessageType.HANDSHAKE)} AND fault IS NULL AND version != {VERSION}")
-    alone = breaches(yamp, "yamp", {Fault.VERSION_UNSUPPORTED: is_other_version} | odd(ODDITIES))
-    return alone.unionByName(differing(yamp)).unionByName(unasked(yamp))
+    leads_nowhere = sql.expr("url IS NOT NULL AND fault IS NULL AND direction = 'to_client'") & ~followable(sql.col("url"))
+    by_themselves = {Fault.VERSION_UNSUPPORTED: is_other_version, Fault.REDIRECT_REFUSED: leads_nowhere}
+    return breaches(yamp, "yamp", by_themselves | odd(ODDITIES)).unionByName(differing(yamp)).unionByName(unasked(yamp))
+
+
+def followable(url: Column) -> Column:
+    """YAMP-22: whether some client may follow a redirect; blanks that a reader of urls passes over do not count."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return sql.translate(url, "\t\r\n", "").rlike(_FOLLOWABLE)
 
 
 def differing(yamp: DataFrame) -> DataFrame:
-    """YAMP-8: a server's first handshake that is not what the client's first one was."""
+    """YAMP-8, YAMP-4: a server's first handshake that is not what the client's first one was, and a serializer that a server refused.
+
+    Which serializers a server knows is not on the wire; but it says so, in words that the ruling gives.
+    """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    hands = yamp.where(f"type = {int(MessageType.HANDSHAKE)} AND fault IS NULL")
-    place = sql.struct("ts", "message_id", "version", "serializer", "source", "offset", "length")
-    first = hands.groupBy("session_id").agg(
-        sql.min(sql.when(sql.col("direction") == "to_server", place)).alias("wanted"),
-        sql.min(sql.when(sql.col("direction") == "to_client", place)).alias("echo"),
+    is_hand = sql.col("type") == int(MessageType.HANDSHAKE)
+    is_refusal = (sql.col("type") == int(MessageType.CLOSE)) & sql.col("reason").startswith("Serializer ")
+    place = sql.struct("ts", "message_id", "direction", "version", "serializer", "reason", "source", "offset", "length")
+    by_client = sql.col("direction") == "to_server"
+    first = (
+        yamp.where(sql.col("fault").isNull() & (is_hand | is_refusal))
+        .groupBy("session_id")
+        .agg(
+            sql.min(sql.when(is_hand & by_client, place)).alias("wanted"),
+            sql.min(sql.when(is_hand & ~by_client, place)).alias("echo"),
+            sql.min(sql.when(is_refusal & ~by_client, place)).alias("refusal"),
+        )
     )
+    is_refused = "echo IS NULL AND startswith(refusal.reason, concat('Serializer ', wanted.serializer, ' '))"
+    differs = "echo.version != wanted.version OR echo.serializer != wanted.serializer"
     return (
-        first.where("echo.version != wanted.version OR echo.serializer != wanted.serializer")
-        .select("session_id", "echo.*")
-        .withColumns({"protocol": sql.lit("yamp"), "direction": sql.lit("to_client"), "rule": sql.lit(Fault.ECHO_DIFFERS.name)})
+        first.withColumn("rule", sql.expr(f"CASE WHEN {differs} THEN '{Fault.ECHO_DIFFERS.name}' WHEN {is_refused} THEN '{_REFUSED}' END"))
+        .where("rule IS NOT NULL")
+        .withColumn("said", sql.when(sql.col("rule") == _REFUSED, sql.col("wanted")).otherwise(sql.col("echo")))
+        .select("session_id", "rule", sql.lit("yamp").alias("protocol"), "said.*")
         .select(*FINDING)
     )
 
@@ -81,35 +122,54 @@ def unasked(yamp: DataFrame) -> DataFrame:
     )
 
 
-def mismatched(paired: DataFrame) -> DataFrame:
-    """YAMP-25, YAMP-37: requests with a uid that is in flight, and responses nobody waits for."""
+def mismatched(paired: DataFrame, facts: DataFrame) -> DataFrame:
+    """YAMP-25, YAMP-15, YAMP-37: requests with a uid that is in flight, in a datagram or not, and responses nobody waits for."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     place = sql.col("place")
-    rule = sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name).otherwise(Fault.REQUEST_UID_IN_FLIGHT.name)
-    return paired.where(place.isin(UNMATCHED, REPEATS)).withColumn("rule", rule).select(*FINDING)
-
-
-def repeated(messages: DataFrame, facts: DataFrame) -> DataFrame:
-    """YAMP-11: a second handshake of the same side; over datagrams (YAMP-15) that is no fault."""
-    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
-    reliable = facts.where("transport != 'udp'").select("session_id")
-    in_order = Window.partitionBy("session_id", "direction").orderBy("ts", "message_id")
-    return (
-        messages.where("kind = 'handshake' AND fault IS NULL")
-        .join(reliable, "session_id", "left_semi")
-        .withColumn("place", sql.row_number().over(in_order))
-        .where("place > 1")
-        .withColumn("rule", sql.lit(Fault.HANDSHAKE_REPEATED.name))
-        .select(*FINDING)
+    rule = (
+        sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name)
+        .when(sql.col("transport") == "udp", Fault.REQUEST_REPEATED.name)
+        .otherwise(Fault.REQUEST_UID_IN_FLIGHT.name)
     )
+    suspects = paired.where(place.isin(UNMATCHED, REPEATS)).join(facts.select("session_id", "transport"), "session_id")
+    return suspects.withColumn("rule", rule).select(*FINDING)
+
+
+def out_of_step(yamp: DataFrame, facts: DataFrame) -> DataFrame:
+    """YAMP-11, YAMP-18: a second handshake of the same side, and pings whose payload did not come back in time.
+
+    Datagrams are sent again, and get lost: there neither is a fault (YAMP-15).
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    hand, ping, pong = (int(kind) for kind in (MessageType.HANDSHAKE, MessageType.PING, MessageType.PONG))
+    side = f"(type = {pong}) = (direction = 'to_client')"
+    in_order = f"OVER (PARTITION BY session_id, type = {hand}, {side}, payload ORDER BY ts, message_id)"
+    due = in_time(sql.col("ts"), _SECONDS)
+    rule = sql.when((sql.col("type") == hand) & (sql.col("place") > 1), Fault.HANDSHAKE_REPEATED.name).when(
+        (sql.col("type") == ping) & went_by(due, sql.col("pong")), Fault.PING_TIMEOUT.name
+    )
+    found = (
+        yamp.where(f"type IN ({hand}, {ping}, {pong}) AND fault IS NULL")
+        .selectExpr("*", f"row_number() {in_order} AS place", f"lead(IF(type = {pong}, ts, NULL)) IGNORE NULLS {in_order} AS pong")
+        .join(facts.where("transport != 'udp'").select("session_id", "protocol", *WENT_BY), "session_id")
+        .withColumn("rule", rule)
+        .where("rule IS NOT NULL")
+    )
+    return omitted(found, due, sql.col("rule") == Fault.PING_TIMEOUT.name).select(*FINDING)
 
 
 def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
-    return [mismatched(paired), repeated(messages, facts), omissions(facts, MANNERS)]
+    del messages
+    return [mismatched(paired, facts), omissions(facts, MANNERS)]
+
+
+def by_history(yamp: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+    """The same, where the payload of a ping is asked for."""
+    del paired
+    return [out_of_step(yamp, facts)]
 
 
 def greetings(yamp: DataFrame) -> DataFrame:

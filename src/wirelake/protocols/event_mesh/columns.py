@@ -96,7 +96,10 @@ SCHEMA: Final = pa.schema(
         field("encryption_key_id", pa.binary(), "§4.2.1: the encryption key the metadata names"),
         field("fault", pa.string(), "The first rule this packet breaks by its form (EMM-28); see violations"),
         field(
-            "oddities", pa.int32(), "Bits: 1 not in a sender's order (EMM-5), 2 an open value (EMM-10), 4 a key without signature (EMM-33)"
+            "oddities",
+            pa.int32(),
+            "Bits: 1 not in a sender's order (EMM-5), 2 an open value (EMM-10), 4 a key without signature (EMM-33), 8 a JSON value that is"
+            " no object (EMM-11), if bodies were looked at",
         ),
     ]
 )
@@ -104,6 +107,8 @@ SCHEMA: Final = pa.schema(
 
 FAULTS: Final[dict[int, str]] = {fault.value: fault.name for fault in Fault}
 NODE_ID_SIZE: Final = 16
+ODD_JSON: Final = 8
+"""EMM-11: the bit of `oddities` that no scanner sets."""
 OTHER: Final = 0
 """Stands for every event type without a name."""
 _NAMES: Final = {OTHER: "other"} | {number.value: name_of(message) for message, number in TYPES.items()}
@@ -125,6 +130,7 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
     type_name, fault = names(named, _NAMES), names(rows[:, FAULT], FAULTS)
     payload = binary(data, rows[:, START] + HEADER, rows[:, LENGTH] - HEADER)
     strings, jsons = (_texts(data, rows, parts, row_of, one, has_faults) for one in (FieldType.STRING, FieldType.JSON))
+    objects, odd = _json(jsons) if json_bodies else (nulls(pa.string(), len(rows)), np.zeros(len(rows), np.int64))
     event_name = _firsts(strings)
     packet_id = integers(rows[:, MESSAGE_ID], pa.int64())
     own: dict[str, pa.Array] = {
@@ -160,7 +166,7 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
         "iv": _place(data, rows, IV, rows[:, IV_LENGTH]),
         "encryption_key_id": _place(data, rows, SUB_KEY_ID, 16),
         "fault": fault,
-        "oddities": integers(rows[:, ODDITIES], pa.int32()),
+        "oddities": integers(rows[:, ODDITIES] | np.where(rows[:, FAULT] == 0, odd, 0), pa.int32()),
     }
     shared: dict[str, pa.Array] = {
         "kind": names(named, _KINDS),
@@ -170,7 +176,7 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
         "status": names((rows[:, FAULT] != 0).astype(np.int64), ("ok", "faulty")),
         "fault": fault,
         "body": payload,
-        "body_json": _json(jsons) if json_bodies else nulls(pa.string(), len(rows)),
+        "body_json": objects,
         "verified": nulls(pa.bool_(), len(rows)),
     }
     return Columns(own, shared, node_sessions(data, rows))
@@ -277,12 +283,16 @@ def _numbers(data: Array, rows: Array, parts: Array, row_of: Array, kind: int, f
     return pa.ListArray.from_arrays(_offsets(counts), pa.array(found, to, mask=~right))
 
 
-def _json(jsons: pa.Array) -> pa.Array:
-    """EMM-11: the first JSON value that is an object."""
+def _json(jsons: pa.Array) -> tuple[pa.Array, Array]:
+    """EMM-11: the first JSON value that is an object, and `ODD_JSON` for rows with a value that is none."""
     texts: list[str | None] = []
-    for found in jsons.to_pylist():
-        texts.append(next((text for text in found if _is_object(text)), None))
-    return pa.array(texts, pa.string())
+    odd = np.zeros(len(jsons), np.int64)
+    for index, found in enumerate(jsons.to_pylist()):
+        objects = [text for text in found if _is_object(text)]
+        texts.append(objects[0] if objects else None)
+        if len(objects) != len(found):
+            odd[index] = ODD_JSON
+    return pa.array(texts, pa.string()), odd
 
 
 def _is_object(text: str) -> bool:

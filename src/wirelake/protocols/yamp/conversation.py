@@ -12,7 +12,7 @@ from typing import Final
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Event, Handshake, Message, Ping, Pong, Request, Response
 
-__all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
+__all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "UNTIMELY", "Speaker", "State", "refusal"]
 
 
 class Speaker(IntEnum):
@@ -74,6 +74,9 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
     (State.SERVER_LEFT, CLIENT, Close): State.CLOSED,
 }
 """(state, speaker, message) -> next state. What is not here is forbidden."""
+
+UNTIMELY: Final = {(State.CLIENT_GREETED, CLIENT, exchange): Fault.SPOKE_TOO_SOON for exchange in _EXCHANGES}
+"""(state, speaker, message) that TRANSITIONS has, so that it is taken -> the rule its sender breaks all the same (YAMP-10)."""
 
 _LEFT: Final = {CLIENT: (State.CLIENT_LEFT, State.CLOSED), SERVER: (State.SERVER_LEFT, State.CLOSED)}
 

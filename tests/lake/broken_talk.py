@@ -1,0 +1,118 @@
+"""Whatever breaks a rule by itself, for every room, each on a connection of its own: what the rooms' own tests have, and the bad vectors.
+
+Conversations that break a rule by what was said before, or not said, are in `conftest`, `yamp_talk` and `wolpertinger_talk`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tests.lake.mesh import BOB
+from tests.lake.wolpertinger_talk import line, result
+from tests.protocols.emp import speech as emp
+from tests.protocols.emp import test_faults as emp_faults
+from tests.protocols.event_mesh import speech as mesh
+from tests.protocols.event_mesh.receiving import store
+from tests.protocols.event_mesh.test_faults import BY_FORM
+from tests.protocols.wolpertinger import papers
+from tests.protocols.yamp import speech as yamp
+from tests.protocols.yamp import test_faults as yamp_faults
+
+from wirelake.capture.recording import Recorder
+from wirelake.protocols.event_mesh.trust import Key, TrustStore
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+FORMER = bytes(15) + b"\x07"
+"""A node whose key was revoked."""
+WEAK = (1).to_bytes(32, "little")
+
+Talk = list[tuple[str, bytes]]
+"""Who, and what; a second between them."""
+
+
+def bad(room: str) -> list[dict]:
+    return [one for one in json.loads((VECTORS / f"{room}.json").read_text()) if one["expect"] != "ok"]
+
+
+def emp_talks() -> Iterator[Talk]:
+    hellos = [("client", emp.hello()), ("server", emp.hello())]
+    for said in (*emp_faults.HEARD.values(), *(bytes.fromhex(one["hex"]) for one in bad("emp"))):
+        yield [*hellos, ("client", said), ("server", emp.error(3))]
+    for said in emp_faults.GREETED.values():
+        yield [("client", said), ("server", emp.error(3))]
+
+
+def yamp_talks() -> Iterator[Talk]:
+    hands = [("client", yamp.handshake()), ("server", yamp.handshake())]
+    for said in (*yamp_faults.HEARD.values(), *(bytes.fromhex(one["hex"]) for one in bad("yamp"))):
+        yield [*hands, ("client", said), ("server", yamp.close(b"no"))]
+    for said in yamp_faults.GREETED.values():
+        yield [("client", said), ("server", yamp.close(b"no"))]
+    for said in yamp_faults.TOLD.values():
+        yield [hands[0], ("server", said), ("client", yamp.close(b"no"))]
+
+
+def wolpertinger_talks() -> Iterator[Talk]:
+    for one in bad("wolpertinger"):
+        yield (
+            [("client", text.encode() + b"\n") for text in one["wire"]] if one["layer"] == 1 else [("client", line(one["xml"].encode(), 1))]
+        )
+    for document in (
+        papers.call(papers.held("directoryObjectDiff", "")).encode(),
+        papers.error().replace("303", "x").encode(),
+        b"<a>" * 100,
+        b"\xff",
+    ):
+        yield [("client", line(document, 1)), ("server", result(1))]
+    yield [("client", b"message_id:1;" + b"A" * (256 << 10) + b"\n")]
+    yield [
+        ("client", b"message_id:1;signature:x;\n"),
+        ("client", b"message_id:1;result:x;\n"),
+        ("client", b"result:0;message_id:1;gzip:1;\n"),
+    ]
+    yield [("client", b"message_id:1;a-b:1;\n")]
+    yield [("client", b"".join(b"fragment_index:0;fragment_count:2;message_id:%d;AAAA\n" % number for number in range(300)))]
+
+
+def packets() -> Iterator[tuple[float, bytes]]:
+    """(when, datagram)."""
+    for said in BY_FORM.values():
+        yield mesh.NOW, said
+    for one in bad("event-mesh"):
+        for said in (*one.get("prior", ()), one["hex"]):
+            yield one["keys"]["now"], bytes.fromhex(said)
+    former = mesh.tlv(0x14, FORMER)
+    yield mesh.NOW, mesh.maced(mesh.name + former + mesh.auth)
+    yield mesh.NOW, mesh.packet(mesh.name + mesh.node + mesh.tlv(0x13, WEAK) + mesh.tlv(0x12, WEAK + bytes(32)))
+    yield mesh.NOW, mesh.packet(mesh.name + mesh.tlv(5, b"[1]"))
+    yield mesh.NOW, mesh.packet(mesh.name + mesh.tlv(4, bytes(255)))
+    yield mesh.NOW, mesh.packet(mesh.name + mesh.key + mesh.node)
+
+
+def keys() -> TrustStore:
+    """What everybody in the mesh knows."""
+    return store(Key(FORMER, mesh.AUTH, mesh.SECRET, revoked_from=1))
+
+
+def record(folder: Path) -> None:
+    """One recording for each room."""
+    for room, talks, port in (("emp", emp_talks(), 5040), ("yamp", yamp_talks(), 8888), ("wolpertinger", wolpertinger_talks(), 4711)):
+        record_streams(folder / f"broken-{room}.pcapng", room, talks, port)
+    now = [0]
+    with Recorder(folder / "broken-mesh.pcapng", protocol="event_mesh", clock=lambda: now[0]) as recorder:
+        for port, (when, said) in enumerate(packets(), 10_000):
+            now[0] = int(when * 1e9)
+            recorder.connection(role="server", local=BOB, remote=("127.0.0.1", port), transport="udp").received(said)
+
+
+def record_streams(path: Path, room: str, talks: Iterable[Talk], server: int) -> None:
+    now = [1_700_000_000 * 10**9]
+    with Recorder(path, protocol=room, clock=lambda: now[0]) as recorder:
+        for port, talk in enumerate(talks, 50_000):
+            connection = recorder.connection(role="client", local=("127.0.0.1", port), remote=("127.0.0.1", server))
+            for who, said in talk:
+                now[0] += 10**9
+                (connection.sent if who == "client" else connection.received)(said)
+            connection.closed("eof")
