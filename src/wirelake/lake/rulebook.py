@@ -90,6 +90,7 @@ ROOMS: Final = {
         relink_rules.guards,
         relink_rules.greetings,
         LINK,
+        by_history=relink_rules.by_history,
         threats=relink_rules.THREATS,
     ),
     "yamp": Room(yamp_conversation, YampFault, yamp_rules.by_fields, yamp_rules.guards, yamp_rules.greetings, threats=yamp_rules.THREATS),
