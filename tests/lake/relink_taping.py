@@ -1,7 +1,7 @@
 """Live Relink, taped by one of its ends: the simulation of two links in a hostile network, and what a stranger says into it.
 
-Each run is a recording of its own, so that the file tells which run a row of the lake is about; `heard` is what the taping end's own
-sessions judged.
+All runs are in one recording, one after the other, so that the place of a row of the lake tells which run it is about. `heard` is what the
+taping end's own sessions judged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wirelake.capture.recording import Connection as Recorded
 from wirelake.capture.recording import Recorder
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.conversation import Speaker
-from wirelake.protocols.relink.events import Ended, Noticed, Opened
+from wirelake.protocols.relink.events import Ended, Event, Noticed, Opened
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.session import Session
@@ -27,19 +27,33 @@ from wirelake.protocols.relink.wire import encode
 START_NS = 1_700_000_000 * 10**9
 
 
+class Tape:
+    """A recording of many runs, each in simulated time of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.now = 0.0
+        self.ports = iter(range(10_000, 65_000))
+        self.recorder = Recorder(path, protocol="relink", clock=lambda: START_NS + int(self.now * 1e9))
+
+    @property
+    def place(self) -> int:
+        """Where the next record will be."""
+        self.recorder.flush()
+        return self.path.stat().st_size
+
+
 class TapedWorld(simulation.World):
     """A simulated network, and what one of its ends says, hears and judges."""
 
-    def __init__(self, path: Path, seed: int, observer: Speaker) -> None:
-        self.path, self.observer = path, observer
+    def __init__(self, tape: Tape, seed: int, observer: Speaker) -> None:
+        self.tape, self.observer = tape, observer
         self.heard: list[Fault] = []
         self.taped: list[Taped] = []
         self._whims = random.Random(seed)
         super().__init__(seed)
 
     def restart(self, *, first: bool = False) -> None:
-        if first:
-            self._recorder = Recorder(self.path, protocol="relink", clock=lambda: START_NS + int(self.clock.now * 1e9))
         super().restart(first=first)
         self.registry.epoch += (2 * self.seed + self.observer) * 10**10  # a link has a name of its own in every run
 
@@ -54,12 +68,13 @@ class TapedWorld(simulation.World):
     def _session(self, speaker: Speaker, **of: Any) -> Session:
         if speaker is not self.observer:
             return Session(speaker, self.options, **of)
-        here, there = ("127.0.0.1", 10_000 + len(self.taped)), ("127.0.0.1", 7000)
+        client, server = ("127.0.0.1", next(self.tape.ports)), ("127.0.0.1", 7000)
+        self.tape.now = self.clock.now
         if speaker is C:
-            record = self._recorder.connection(role="client", local=here, remote=there)
+            record = self.tape.recorder.connection(role="client", local=client, remote=server)
         else:
-            record = self._recorder.connection(role="server", local=there, remote=here)
-        self.taped.append(Taped(speaker, self.options, record, self.heard, **of))
+            record = self.tape.recorder.connection(role="server", local=server, remote=client)
+        self.taped.append(Taped(self, record, speaker, self.options, **of))
         return self.taped[-1]
 
     def intrude(self) -> bool:
@@ -67,8 +82,10 @@ class TapedWorld(simulation.World):
         end = self.taped[-1]
         if end.ended is not None or not end.is_opened:
             return False
+        end.output()  # what it has said is on its way
         end.receive(self._whim(end), self.clock.now)
         end.events()
+        end.output()
         return True
 
     def _whim(self, end: Taped) -> bytes:
@@ -86,44 +103,38 @@ class TapedWorld(simulation.World):
                 *(m.Message(theirs, (b"????",)), m.Close(theirs), m.Closed(ours), m.Resume(), m.Pong(), m.Shutdown()),
             )
         )
-        return encode(said) + draw.choice((b"", encode(m.Message(theirs, (b"????",)))))
-
-    def close(self) -> None:
-        for end in self.taped:
-            end.close()
-        self._recorder.close()
+        return encode(said)
 
 
 class Taped(Session):
     """A session that tapes itself as a live peer does."""
 
-    def __init__(self, speaker: Speaker, options: Options, record: Recorded, heard: list[Fault], **of: Any) -> None:
+    def __init__(self, world: TapedWorld, record: Recorded, speaker: Speaker, options: Options, **of: Any) -> None:
         super().__init__(speaker, options, **of)
-        self.is_opened = self._is_closed = False
-        self._record, self._heard_faults = record, heard
+        self.is_opened = self.is_resumed = self._is_closed = False
+        self._world, self._tape = world, record
 
     def output(self) -> bytes:
+        self._world.tape.now = self._world.clock.now
         data = super().output()
-        if data and not self._is_closed:
-            self._record.sent(data)
-        if self.ended is not None:
-            self.close()
+        if data:
+            self._tape.sent(data)
+        if self.ended is not None and not self._is_closed:
+            self._is_closed = True
+            if self.rest:
+                self._tape.received(self.rest)
+            self._tape.closed("eof")
         return data
 
     def receive(self, data: bytes, now: float) -> None:
+        self._world.tape.now = now
         super().receive(data, now)
         if self.frames:
-            self._record.received(self.frames)
+            self._tape.received(self.frames)
 
-    def events(self):
+    def events(self) -> list[Event]:
         events = super().events()
-        self.is_opened |= any(isinstance(one, Opened) for one in events)
-        self._heard_faults += [one.fault for one in events if isinstance(one, Noticed | Ended) and one.fault is not None]
+        for opened in (one for one in events if isinstance(one, Opened)):
+            self.is_opened, self.is_resumed = True, opened.resumed
+        self._world.heard += [one.fault for one in events if isinstance(one, Noticed | Ended) and one.fault is not None]
         return events
-
-    def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            if self.rest:
-                self._record.received(self.rest)
-            self._record.closed("eof")

@@ -1,10 +1,12 @@
 """The channels of Relink's links over history: how far acknowledgements and decisions may go, and what may be said on a channel when.
 
 What counts on a connection is where its sender begins: at 0 on a fresh link; after a reconnection behind what the other side told of the
-channel before its `resume`, or at 0 again if it told nothing, or that the channel is closed (RELINK-20 to RELINK-22). From there on messages
-count themselves. A channel ends with `closed`, and the next message is number 0 of another life of it. Numbers are compared as distances, so
-they may wrap (RELINK-15). What passes an observer passes in the order of cause and effect, wherever it stands; where it cannot know
-(a next form after a reconnection, what was lost behind it), nothing is judged.
+channel before its `resume`, or at 0 again if it told nothing, or that the channel is closed (RELINK-20 to RELINK-22). From there on
+messages count themselves. A channel ends with `closed`, and the next message is number 0 of another life of it. Numbers are compared as
+distances, so they may wrap (RELINK-15).
+
+Whatever passes an observer passes in the order of cause and effect, wherever that is. Where it cannot know (the next form after a
+reconnection, what was lost behind it), nothing is judged.
 
 It refuses to know what connections agreed on: `relink_connections` does.
 """
@@ -81,9 +83,9 @@ def _said(relink: DataFrame, connected: DataFrame) -> DataFrame:
     )
     is_early = "is_resumed AND (resume IS NULL OR struct(ts, message_id) < struct(resume.ts, resume.message_id))"
     is_shut = "shut IS NOT NULL AND struct(rank, ts, message_id) > struct(shut.rank, shut.at.ts, shut.at.message_id)"
-    return placed.selectExpr(
-        "*", f"{is_early} AS is_early", f"{is_early} AND NOT ({_SENT}) AS is_told", f"{is_shut} AS is_shut"
-    ).drop("resume", "shut")
+    return placed.selectExpr("*", f"{is_early} AS is_early", f"{is_early} AND NOT ({_SENT}) AS is_told", f"{is_shut} AS is_shut").drop(
+        "resume", "shut"
+    )
 
 
 def _counted(said: DataFrame) -> DataFrame:
@@ -151,7 +153,9 @@ def _reaching(counted: DataFrame) -> DataFrame:
 def _rule() -> str:
     """The rule that a row breaks, if any; of several, the one a live session meets first."""
     is_counted = "NOT (is_vague AND messages_then IS NULL)"
-    is_result_early = "word = 'result' AND NOT is_taken_up AND reach > greatest(most_decision + next_decision, most_consumed + next_consumed)"
+    is_result_early = (
+        "word = 'result' AND NOT is_taken_up AND reach > greatest(most_decision + next_decision, most_consumed + next_consumed)"
+    )
     is_backward = "named < reached OR (word = 'received' AND named < consumed)"
     is_closed_unasked = "word = 'closed' AND (NOT ends OR (closing IS NULL AND is_known AND closes = 0))"
     is_told_too_much = f"{_ACKED} AND is_known AND sequence > sent_ever"
@@ -179,7 +183,7 @@ def _rule() -> str:
 
 
 def by_channel(relink: DataFrame, connected: DataFrame) -> DataFrame:
-    """RELINK-13, RELINK-15, RELINK-21 to RELINK-26: every word that its channel does not allow, as `FINDING`s with their `connection_id`."""
+    """RELINK-13, RELINK-15, RELINK-21 to RELINK-27: every word that its channel does not allow; `FINDING`s with their `connection_id`."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     reaching = _reaching(_counted(_said(relink, connected)))
@@ -193,7 +197,9 @@ def by_channel(relink: DataFrame, connected: DataFrame) -> DataFrame:
     )
     # RELINK-21: acknowledged, not closing, and the next resume comes without a word of it.
     is_untold = "next IS NULL OR next.rank > next_resume.rank OR (next.rank = next_resume.rank AND NOT next.is_told AND NOT next.is_early)"
-    is_forgotten = f"is_known AND channel IS NOT NULL AND next_resume IS NOT NULL AND is_acknowledged AND turn = 'message' AND ({is_untold})"
+    is_forgotten = (
+        f"is_known AND channel IS NOT NULL AND next_resume IS NOT NULL AND is_acknowledged AND turn = 'message' AND ({is_untold})"
+    )
     place = ("ts", "message_id", "source", "offset", "length")
     here = f"struct(rule, direction, {', '.join(place)})"
     there = (

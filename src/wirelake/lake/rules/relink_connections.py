@@ -148,7 +148,10 @@ def unasked(relink: DataFrame) -> DataFrame:
     is_resume = "type_name = 'resume' AND (asked != agreed OR IF(direction = 'to_server', resumes_to_server, resumes_to_client) > 1)"
     return (
         judged.withColumn(
-            "rule", sql.expr(f"CASE WHEN {is_pong} THEN '{Fault.PONG_UNSOLICITED.name}' WHEN {is_resume} THEN '{Fault.RESUME_UNEXPECTED.name}' END")
+            "rule",
+            sql.expr(
+                f"CASE WHEN {is_pong} THEN '{Fault.PONG_UNSOLICITED.name}' WHEN {is_resume} THEN '{Fault.RESUME_UNEXPECTED.name}' END"
+            ),
         )
         .where("rule IS NOT NULL")
         .withColumn("protocol", sql.lit("relink"))
