@@ -7,7 +7,7 @@ from tests.protocols.relink.speech import GENERAL, control, message, reply, requ
 EPOCH = 1_800_000_000_000_000
 NOTHING = (1 << 32) - 1
 TRANSACTIONS, REQUIRE = 1, 4
-CUT, CLOSED = ("cut", b""), ("closed", b"")
+CUT, CLOSED, TAKEOVER = ("cut", b""), ("closed", b""), ("takeover", b"")
 A, B = b"a", b"b"
 
 
@@ -109,6 +109,17 @@ CASES = {
     "a forgotten channel": (resumed((sent(A), told("consumed", 0), sent(A)), (*RESUME, sent(A))), {("RESUME_INCONSISTENT", "to_client")}),
     "a closed channel may be forgotten": (resumed((sent(A), told("consumed", 0), close()), (*RESUME, sent(A), told("consumed", 0))), set()),
     "what was never acknowledged is sent again": (resumed((sent(A), sent(A)), (*RESUME, sent(A), sent(A), told("consumed", 1))), set()),
+    "a message of the old connection comes late": (  # RELINK-11
+        lambda link: [
+            *(*hello(link), sent(A), told("consumed", 0), TAKEOVER, *hello(link, old=link)),
+            *(told("received", 0), told("consumed", 0), *RESUME, ("late", sent(A)[1]), sent(A), told("consumed", 1)),
+        ],
+        set(),
+    ),
+    "an acknowledgement before its message is none": (
+        resumed((told("received", 0), sent(A)), (*RESUME, sent(A), told("consumed"))),
+        {("CHANNEL_UNKNOWN", "to_client")},
+    ),
     # RELINK-13
     "a commit without transactions": (fresh(sent(A), commit()), {("TRANSACTIONS_OFF", "to_server")}),
     "a result without transactions": (fresh(sent(A), told("committed")), {("TRANSACTIONS_OFF", "to_client")}),
@@ -182,7 +193,7 @@ CASES = {
     "decided on the connection before": (
         resumed(
             (sent(A), sent(A), commit(0), rollback(1)),
-            (told("received", 1), told("consumed", NOTHING), *RESUME, told("committed"), commit(0), rollback(1), told("consumed", 1)),
+            (told("received", 1), told("consumed", NOTHING), *RESUME, told("committed", 0), commit(0), rollback(1), told("consumed", 1)),
             flags=TX,
         ),
         set(),

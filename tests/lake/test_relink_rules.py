@@ -36,7 +36,7 @@ class Run(msgspec.Struct):
 
 def tell(tape, steps):
     """Record what two say to each other, a tenth of a second after the other."""
-    talk = None
+    talk = old = None
     for who, data in steps:
         tape.now += 11 if who == "wait" else 0.1
         if talk is None:
@@ -45,6 +45,10 @@ def tell(tape, steps):
             talk.sent(data)
         elif who == "server":
             talk.received(data)
+        elif who == "late":
+            old.sent(data)
+        elif who == "takeover":
+            talk, old = None, talk
         elif who in ("cut", "closed"):
             talk.closed("eof")
             talk = None

@@ -108,8 +108,7 @@ def _counted(said: DataFrame) -> DataFrame:
         *(f"coalesce(max(IF(word = '{one}', sequence, NULL)) OVER ({here}), -1) AS most_{one}" for one in ("decision", "consumed")),
         f"lag(IF(word IN ('close', 'closed'), word, NULL)) IGNORE NULLS OVER ({_HERE}) AS closing",
     )
-    is_asked = "is_told OR coalesce(closing = 'close', is_resumed)"
-    return counted.selectExpr("*", f"word = 'closed' AND ({is_asked}) AS ends")
+    return counted.selectExpr("*", "word = 'closed' AND coalesce(closing = 'close', is_resumed) AS ends")
 
 
 def _reaching(counted: DataFrame) -> DataFrame:
@@ -197,9 +196,7 @@ def by_channel(relink: DataFrame, connected: DataFrame) -> DataFrame:
     )
     # RELINK-21: acknowledged, not closing, and the next resume comes without a word of it.
     is_untold = "next IS NULL OR next.rank > next_resume.rank OR (next.rank = next_resume.rank AND NOT next.is_told AND NOT next.is_early)"
-    is_forgotten = (
-        f"is_known AND channel IS NOT NULL AND next_resume IS NOT NULL AND is_acknowledged AND turn = 'message' AND ({is_untold})"
-    )
+    is_forgotten = f"is_known AND channel IS NOT NULL AND next_resume IS NOT NULL AND is_acknowledged AND ({is_untold})"
     place = ("ts", "message_id", "source", "offset", "length")
     here = f"struct(rule, direction, {', '.join(place)})"
     there = (
