@@ -104,6 +104,7 @@ ROOMS: Final = {
         relink_rules.guards,
         relink_rules.greetings,
         LINK,
+        by_history=relink_rules.by_history,
         threats=relink_rules.THREATS,
     ),
     "yamp": Room(

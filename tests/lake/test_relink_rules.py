@@ -1,0 +1,154 @@
+"""Relink's rules over history: each is found where it is broken and nowhere else, and history and live links agree."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.lake.relink_cases import CASES
+from tests.lake.relink_taping import Tape, TapedWorld
+from tests.protocols.relink.pair import C, L
+
+from wirelake.lake import delta
+from wirelake.lake.catalog import table
+from wirelake.lake.ingest import ingest
+from wirelake.lake.rules.relink import ODDITIES, UNSEEN
+from wirelake.protocols.relink.faults import OURS, TOLERATED, UNREADABLE, Fault
+
+SESSIONS = Path(__file__).parents[1] / "vectors" / "relink-sessions.json"
+LEGAL, INTRUDED = range(24), range(100, 170)
+NETWORK = {"CLOSED_WITHOUT_PARTING", "MESSAGE_CUT"}
+"""What happens where connections are cut, whoever sees it first."""
+
+
+class Run(msgspec.Struct):
+    """Where in the recording something is, and what a live session said of it."""
+
+    start: int
+    stop: int
+    heard: list[Fault] = []
+    is_first: bool = False
+    """The link was on its first connection."""
+
+
+def tell(tape, steps):
+    """Record what two say to each other, a tenth of a second after the other."""
+    talk = old = None
+    for who, data in steps:
+        tape.now += 11 if who == "wait" else 0.1
+        if talk is None:
+            talk = tape.recorder.connection(role="client", local=("127.0.0.1", next(tape.ports)), remote=("127.0.0.1", 7000))
+        if who == "client":
+            talk.sent(data)
+        elif who == "server":
+            talk.received(data)
+        elif who == "late":
+            old.sent(data)
+        elif who == "takeover":
+            talk, old = None, talk
+        elif who in ("cut", "closed"):
+            talk.closed("eof")
+            talk = None
+
+
+def recorded_sessions(tape):
+    """What a reference implementation said, cut and taken up again."""
+    told = json.loads(SESSIONS.read_text())
+    for name in (name for name in told if name.startswith("session")):
+        steps, connection = [], "1"
+        for step in told[name]:
+            if "#" in step["name"]:
+                who, number = step["name"].split("#")
+                steps += [("cut", b"")] * (number != connection)
+                connection = number
+                steps.append(("client" if who == "connector" else "server", bytes.fromhex(step["hex"])))
+        start = tape.place
+        tell(tape, [*steps, ("closed", b"")])
+        yield name, Run(start, tape.place)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Everything that is recorded, by name, in one file."""
+    tape = Tape(tmp_path_factory.mktemp("rules") / "all.pcapng")
+    found = {}
+    for link, (name, (story, _)) in enumerate(CASES.items(), 1000):
+        start = tape.place
+        tell(tape, story(link))
+        found[name] = Run(start, tape.place)
+    found.update(recorded_sessions(tape))
+    for seed in LEGAL:
+        for observer in (C, L):
+            start = tape.place
+            world = TapedWorld(tape, seed, observer)
+            world.run()
+            found[f"legal {seed} {observer.name}"] = Run(start, tape.place, world.heard)
+    for seed in INTRUDED:
+        for observer in (C, L):
+            start = tape.place
+            world = TapedWorld(tape, seed, observer)
+            for _ in range(5 + seed % 40):
+                world.step()
+            world.heard.clear()
+            if world.intrude():
+                found[f"intruded {seed} {observer.name}"] = Run(start, tape.place, world.heard, not world.taped[-1].is_resumed)
+    tape.recorder.close()
+    return tape.path, found
+
+
+@pytest.fixture(scope="module")
+def broken(spark, runs):
+    """name -> the rows of `violations` about it."""
+    path, found = runs
+    ingest(spark, path.parent / "lake", [path])
+    rows = delta.dataset(path.parent / "lake", table("violations")).to_table().to_pylist()
+    return {name: [row for row in rows if run.start <= row["offset"] < run.stop] for name, run in found.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_rule_is_found_where_it_is_broken_and_nowhere_else(broken, name):
+    assert {(row["rule"], row["direction"]) for row in broken[name]} == CASES[name][1]
+
+
+def test_a_link_that_ends_without_parting_ended_on_it(broken):
+    (row,) = broken["closed without parting"]
+    assert (row["ended_session"], row["severity"], row["clause"], row["length"]) == (True, "error", "RELINK-23", 0)
+    (row,) = broken["acknowledged too much"]
+    assert (row["ended_session"], row["clause"], row["length"]) == (False, "RELINK-15", 8)
+
+
+def test_the_reference_breaks_no_rule(broken, runs):
+    names = [name for name in runs[1] if name.startswith("session")]
+    assert len(names) == 2
+    assert [row for name in names for row in broken[name]] == []
+
+
+def test_links_in_a_hostile_network_break_nothing_that_they_did_not_notice_themselves(broken, runs):
+    for name, run in runs[1].items():
+        if name.startswith("legal"):
+            noticed = Counter(fault.name for fault in run.heard if fault in TOLERATED)
+            found = Counter(row["rule"] for row in broken[name] if row["rule"] not in NETWORK)
+            assert found == noticed, name
+
+
+def test_history_judges_what_a_stranger_says_as_the_live_link_did(broken, runs):
+    agreed: Counter[str] = Counter()
+    for name, run in runs[1].items():
+        if name.startswith("intruded"):
+            judged = {fault.name for fault in run.heard if fault not in UNSEEN}
+            found = {row["rule"] for row in broken[name]} - NETWORK
+            assert found <= judged, name
+            if run.is_first:
+                assert found == judged, name
+            agreed.update(found)
+    assert {"ACKNOWLEDGED_TOO_MUCH", "TRANSACTIONS_OFF", "DECIDED_TOO_MUCH", "CHANNEL_UNKNOWN", "RESUME_UNEXPECTED"} <= set(agreed)
+
+
+def test_every_rule_is_found_or_it_is_said_why_not():
+    by_messages = {Fault.LINK_ID_RANGE, Fault.LINK_WITHOUT_EPOCH, Fault.EPOCH_ZERO, Fault.VERSION_UNSUPPORTED, Fault.HANDSHAKE_ORDER}
+    by_history = {Fault[rule] for _, expected in CASES.values() for rule, _ in expected}
+    assert set(Fault) - set(UNSEEN) == UNREADABLE | by_messages | by_history | set(ODDITIES)
+    assert set(UNSEEN) > OURS
