@@ -114,19 +114,14 @@ def page(protocol: str) -> str:
     parts += ["## Options of a session\n", "For `Options` in Python; times are seconds.\n", _settings(room.Options)]
     answers = any(hasattr(rule, "error_code") for rule in faults.RULES.values())
     parts.append("## Faults\n")
-    is_judged = bool(rulebook.ROOMS[protocol].unseen)
-    if is_judged:
-        parts.append(
-            "The last column says in which table the lake tells of it, from recorded history alone; or that it does not, and why.\n"
-        )
-    more = ["answered with"] * answers + ["in the lake"] * is_judged
+    parts.append("The last column says in which table the lake tells of it, from recorded history alone; or that it does not, and why.\n")
+    more = ["answered with"] * answers + ["in the lake"]
     parts.append("| " + " | ".join(["fault", "clause", "meaning", "severity", *more]) + " |")
     parts.append("|---|---|---|---|" + "---|" * len(more))
     for fault, rule in faults.RULES.items():
         severity = "tolerated" if fault.severity is Severity.TOLERATED else WEIGHT.get(protocol, "ends the session")
         answer = f" {_answer(rule)} |" if answers else ""
-        told = f" {_told(protocol, fault)} |" if is_judged else ""
-        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {severity} |{answer}{told}")
+        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {severity} |{answer} {_told(protocol, fault)} |")
     return "\n".join(parts) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Whatever breaks a rule by itself, for every room, each on a connection of its own: what the rooms' own tests have, and the bad vectors.
 
-Conversations that break a rule by what was said before, or not said, are in `conftest`, `yamp_talk` and `wolpertinger_talk`.
+What breaks one by what was said before, or not said, is in `conftest`, `relink_cases`, `yamp_talk` and `wolpertinger_talk`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tests.lake import relink_cases
 from tests.lake.mesh import BOB
+from tests.lake.relink_taping import Tape, tell
 from tests.lake.wolpertinger_talk import line, result
 from tests.protocols.emp import speech as emp
 from tests.protocols.emp import test_faults as emp_faults
 from tests.protocols.event_mesh import speech as mesh
 from tests.protocols.event_mesh.receiving import store
 from tests.protocols.event_mesh.test_faults import BY_FORM
+from tests.protocols.relink import speech as relink
 from tests.protocols.wolpertinger import papers
 from tests.protocols.yamp import speech as yamp
 from tests.protocols.yamp import test_faults as yamp_faults
@@ -76,6 +79,36 @@ def wolpertinger_talks() -> Iterator[Talk]:
     yield [("client", b"".join(b"fragment_index:0;fragment_count:2;message_id:%d;AAAA\n" % number for number in range(300)))]
 
 
+def relink_talks() -> Iterator[Talk]:
+    """Each has a link of its own."""
+    links, closed = iter(range(1, 10_000)), ("closed", b"")
+    for first in range(256):  # every type there could be, from both sides
+        for who in ("client", "server"):
+            yield [*relink_cases.hello(next(links)), (who, bytes((first, 1)) + bytes(38)), closed]
+    for said in (
+        relink.message((b"a",) * 2, multicast=True)[:4] + (2**20).to_bytes(4, "little"),
+        relink.message((b"a",), length=2**20, long=True),
+        relink.message((b"a",), sizes=[2**40], length=1, large=True),
+        relink.message((b"a",), sizes=[2**23] * 30, length=30, large=True),
+    ):
+        yield [*relink_cases.hello(next(links)), ("client", said), closed]
+    versions = [("client", bytes(8)), ("server", bytes(8))]
+    for asked in (
+        relink.request(b"\xff", (1, 1)),
+        relink.request(b"demo", (1, 1), 0, 1, 2**63),
+        relink.request(b"demo", (1, 1), 0, 0, 7),
+    ):
+        yield [*versions, ("client", asked), closed]
+    asked = ("client", relink.request(b"demo", (1, 1)))
+    yield [versions[0], ("server", b"\x09" + bytes(7)), asked, closed]
+    yield [*versions, asked, ("server", relink.reply(0, 7)), closed]
+    early = relink.message((b"a",), (b"x",))
+    yield [versions[0], ("client", asked[1] + early)]  # before there is a link
+    yield [("server", bytes(8) + relink.reply(relink_cases.EPOCH, 19_999)), ("server", early), ("client", bytes(8) + asked[1][:-3]), closed]
+    for link, (story, _) in enumerate(relink_cases.CASES.values(), 20_000):
+        yield story(link)
+
+
 def packets() -> Iterator[tuple[float, bytes]]:
     """(when, datagram)."""
     for said in BY_FORM.values():
@@ -100,6 +133,10 @@ def record(folder: Path) -> None:
     """One recording for each room."""
     for room, talks, port in (("emp", emp_talks(), 5040), ("yamp", yamp_talks(), 8888), ("wolpertinger", wolpertinger_talks(), 4711)):
         record_streams(folder / f"broken-{room}.pcapng", room, talks, port)
+    tape = Tape(folder / "broken-relink.pcapng")
+    for talk in relink_talks():
+        tell(tape, talk)
+    tape.recorder.close()
     now = [0]
     with Recorder(folder / "broken-mesh.pcapng", protocol="event_mesh", clock=lambda: now[0]) as recorder:
         for port, (when, said) in enumerate(packets(), 10_000):

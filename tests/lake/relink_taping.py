@@ -7,6 +7,7 @@ taping end's own sessions judged.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,26 @@ class Tape:
         """Where the next record will be."""
         self.recorder.flush()
         return self.path.stat().st_size
+
+
+def tell(tape: Tape, steps: Iterable[tuple[str, bytes]]) -> None:
+    """Record what two say to each other, a tenth of a second after the other."""
+    talk = old = None
+    for who, data in steps:
+        tape.now += 11 if who == "wait" else 0.1
+        if talk is None:
+            talk = tape.recorder.connection(role="client", local=("127.0.0.1", next(tape.ports)), remote=("127.0.0.1", 7000))
+        if who == "client":
+            talk.sent(data)
+        elif who == "server":
+            talk.received(data)
+        elif who == "late":
+            old.sent(data)
+        elif who == "takeover":
+            talk, old = None, talk
+        elif who in ("cut", "closed"):
+            talk.closed("eof")
+            talk = None
 
 
 class TapedWorld(simulation.World):

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.lake.relink_cases import CASES
-from tests.lake.relink_taping import Tape, TapedWorld
+from tests.lake.relink_taping import Tape, TapedWorld, tell
 from tests.protocols.relink.pair import C, L
 
 from wirelake.lake import delta
@@ -32,26 +32,6 @@ class Run(msgspec.Struct):
     heard: list[Fault] = []
     is_first: bool = False
     """The link was on its first connection."""
-
-
-def tell(tape, steps):
-    """Record what two say to each other, a tenth of a second after the other."""
-    talk = old = None
-    for who, data in steps:
-        tape.now += 11 if who == "wait" else 0.1
-        if talk is None:
-            talk = tape.recorder.connection(role="client", local=("127.0.0.1", next(tape.ports)), remote=("127.0.0.1", 7000))
-        if who == "client":
-            talk.sent(data)
-        elif who == "server":
-            talk.received(data)
-        elif who == "late":
-            old.sent(data)
-        elif who == "takeover":
-            talk, old = None, talk
-        elif who in ("cut", "closed"):
-            talk.closed("eof")
-            talk = None
 
 
 def recorded_sessions(tape):

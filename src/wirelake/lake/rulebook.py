@@ -106,6 +106,7 @@ ROOMS: Final = {
         LINK,
         by_history=relink_rules.by_history,
         threats=relink_rules.THREATS,
+        unseen=relink_rules.UNSEEN,
     ),
     "yamp": Room(
         yamp_conversation,
