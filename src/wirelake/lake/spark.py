@@ -27,7 +27,7 @@ from wirelake.lake.tuning import BRISK
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BRISK", "LOCAL_MASTER", "activate", "is_connect", "is_submitted", "session", "suited"]
+__all__ = ["BRISK", "LOCAL_MASTER", "activate", "is_connect", "is_submitted", "place", "session", "suited"]
 
 LOCAL_MASTER: Final = "local[*]"
 """Where Spark runs unless somebody says otherwise: in this process' own virtual machine, on all cores."""
@@ -39,6 +39,11 @@ CONNECT_SECONDS: Final = 10.0
 def is_submitted() -> bool:
     """Whether `spark-submit` started this process: then the virtual machine runs already, and has its settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def place(master: str | None) -> str:
+    """Where Spark is going to run, for people."""
+    return master or ("spark-submit" if is_submitted() else LOCAL_MASTER)
 
 
 def is_connect(spark: SparkSession) -> bool:
