@@ -180,7 +180,7 @@ def renew(lake: Path, table: Table, kept: Sequence[File]) -> None:
     if opened is None:
         raise LakeError(f"table {table.name} of {lake} vanished while it was written")
     now = time.time_ns() // 1_000_000
-    actions = [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in kept]
+    actions: list[Any] = [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in kept]
     told = CommitProperties(app_transactions=[Transaction(_APP, 0)])
     with _blame(lake, table):
         opened.create_write_transaction(actions, "overwrite", _delta_schema(table), commit_properties=told)
