@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.lake.hashing import hashes
+from tests.lake.test_ingest import TALK
 
 from wirelake.capture.blocks import Source
 from wirelake.capture.shipping import works
 from wirelake.errors import LakeError
 from wirelake.lake import java, tuning
+from wirelake.lake.ingest import ingest
 from wirelake.lake.source import PARTITION_BYTES, share
-from wirelake.lake.spark import session
+from wirelake.lake.spark import session, set_for_now
 
 
 def fake_java(folder, version):
@@ -163,3 +166,13 @@ spark.stop()
     assert 500 * 2**20 < memory <= 600 * 2**20
     assert option == "here"
     assert not set(told) - {"spark.driver.extraJavaOptions"} - set(tuning.settings("local[1]", tmp_path)), "each of them is one of ours"
+
+
+def test_tables_are_the_same_whatever_a_session_says_of_times(spark, recorded, tmp_path):
+    path = recorded(tmp_path / "talk.pcapng", TALK)
+    ingest(spark, tmp_path / "lake", [path])
+    elsewhere = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.parquet.outputTimestampType": "INT96"}
+    with set_for_now(spark, elsewhere):
+        ingest(spark, tmp_path / "other", [path])
+        assert {name: spark.conf.get(name) for name in elsewhere} == elsewhere
+    assert hashes(tmp_path / "other") == hashes(tmp_path / "lake")
