@@ -15,6 +15,7 @@ from wirelake.cli.main import run
         (["--max-bytes", "5"], "--max-bytes says how to follow a folder"),
         (["a.pcap", "--follow", "."], "either captures to read or a folder to --follow"),
         (["--follow", "nowhere"], "there is no such folder"),
+        (["--follow", ".", "--master", "sc://127.0.0.1:1"], "cannot be followed through Spark Connect"),
         ([], "or a folder to --follow"),
     ],
 )

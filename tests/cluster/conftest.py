@@ -33,8 +33,8 @@ SMALL = ("--conf", "spark.executor.memory=600m", "--conf", "spark.sql.shuffle.pa
 class Cluster:
     """Its processes, by name."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, has_package: bool = True) -> None:
+        self._folder, self._has_package = folder, has_package
         self._java = java.find()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -61,8 +61,9 @@ class Cluster:
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "PYTHONPATH": str(ROOT / "src"),  # where a real one has the package installed
         }
+        if self._has_package:
+            environment["PYTHONPATH"] = str(ROOT / "src")  # where a real one has it installed
         (self._folder / f"{name}.log").unlink(missing_ok=True)
         command = [f"{environment['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{what}", *words]
         self._processes[name] = subprocess.Popen(
@@ -98,6 +99,14 @@ class Cluster:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One cluster for all tests of a module."""
     running = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def bare_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One whose workers know nothing of the package."""
+    running = Cluster(tmp_path_factory.mktemp("bare"), has_package=False)
     yield running
     running.stop()
 

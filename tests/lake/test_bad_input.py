@@ -19,6 +19,7 @@ from wirelake.cli.main import run
 from wirelake.lake import delta, journal, source, writer
 from wirelake.lake import ingest as ingesting
 from wirelake.lake.catalog import table
+from wirelake.lake.upkeep import leaves
 from wirelake.protocols.emp.messages import Data, Hello
 from wirelake.protocols.emp.wire import encode
 
@@ -160,18 +161,51 @@ def test_two_ingests_at_once_are_one_and_a_refusal(spark, wirelake, lake, record
         assert hashes(lake) == before
 
 
-@pytest.mark.long
-def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(spark, wirelake, lake, recorded, tmp_path, monkeypatch):
-    """A task waits until the driver was interrupted; what it writes after that is published by nobody."""
-    path, before, gate = recorded(tmp_path / "new.pcapng", TALK, 30_000), hashes(lake), tmp_path / "gate"
-    gate.mkdir()
+class Gate:
+    """A task comes here and waits; then Ctrl-C is pressed, and what the task does after that is nobody's any more."""
 
+    def __init__(self, folder):
+        self._folder = folder
+        folder.mkdir()
+        self._presser = threading.Thread(target=self._press)
+        self._presser.start()
+
+    def wait(self):
+        """In a task, wherever that runs."""
+        (self._folder / "waits").touch()
+        until = time.monotonic() + 60
+        while not (self._folder / "go").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+
+    def _press(self):
+        until = time.monotonic() + 240
+        while not (self._folder / "waits").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def open(self):
+        self._presser.join()
+        (self._folder / "go").touch()
+
+    def __getstate__(self):
+        return {"_folder": self._folder}
+
+
+def _while_planning(spark, gate, monkeypatch):
+    """Large files are walked by tasks while the ingest is planned."""
+    real = ingesting.planning.plan
+
+    def plan(*words, **more):
+        spark.sparkContext.parallelize([0], 1).map(lambda _: gate.wait()).collect()
+        return real(*words, **more)
+
+    monkeypatch.setattr(ingesting.planning, "plan", plan)
+
+
+def _while_decoding(spark, gate, monkeypatch):
     class Waiting(writer.TableWriter):
         def write(self, iterator):
-            (gate / "waits").touch()
-            until = time.monotonic() + 60
-            while not (gate / "go").exists() and time.monotonic() < until:
-                time.sleep(0.05)
+            gate.wait()
             return super().write(iterator)
 
     class Sink(writer.TableSink):
@@ -180,22 +214,69 @@ def test_ctrl_c_in_the_middle_leaves_the_lake_as_it_was(spark, wirelake, lake, r
             made.__class__ = Waiting
             return made
 
-    def interrupt():
-        while not (gate / "waits").exists():
-            time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
-
     monkeypatch.setattr(writer, "sink_with", lambda *_: Sink)
-    presser = threading.Thread(target=interrupt)
-    presser.start()
-    outcome = wirelake("ingest", lake, path)
-    presser.join()
-    (gate / "go").touch()
+
+
+def _while_building(name):
+    def begin(spark, gate, monkeypatch):
+        real = leaves.write
+
+        def wait(batches):
+            gate.wait()
+            yield from batches
+
+        def write(rows, lake, each, *more):
+            return real(rows.mapInArrow(wait, rows.schema) if each.name == name else rows, lake, each, *more)
+
+        monkeypatch.setattr(leaves, "write", write)
+
+    return begin
+
+
+MOMENTS = {
+    "planning": _while_planning,
+    "decoding": _while_decoding,
+    "building the first": _while_building("exchanges"),
+    "building the last": _while_building("topology"),
+}
+
+
+def is_idle(spark):
+    """Whether Spark has nothing to do, soon."""
+    tracker, until = spark.sparkContext.statusTracker(), time.monotonic() + 20
+    while (jobs := tracker.getActiveJobsIds()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return not jobs
+
+
+@pytest.fixture(scope="module")
+def quiet(spark, one_batch, recorded, tmp_path_factory):
+    """(a second capture, what a lake with both says if nobody disturbs it)."""
+    folder = tmp_path_factory.mktemp("quiet")
+    path = recorded(folder / "new.pcapng", TALK, 30_000)
+    ingesting.ingest(spark, shutil.copytree(one_batch, folder / "lake"), [path])
+    return path, hashes(folder / "lake")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_ctrl_c_leaves_the_lake_as_it_was_and_the_session_as_good_as_before(spark, wirelake, lake, quiet, tmp_path, monkeypatch, moment):
+    """As in a notebook: the same process and session, again and again."""
+    path, after = quiet
+    before, gate = hashes(lake), Gate(tmp_path / "gate")
+    try:
+        with monkeypatch.context() as patched:
+            MOMENTS[moment](spark, gate, patched)
+            outcome = wirelake("ingest", lake, path)
+        assert is_idle(spark), "Spark was told, too"
+    finally:
+        gate.open()
     assert (outcome.code, last(outcome.talk)) == (130, "interrupted")
     assert journal.pending(lake) is None
     assert hashes(lake) == before
-    monkeypatch.undo()
-    assert wirelake("ingest", lake, path).code == 0, "the session is as good as before"
+    again = wirelake("ingest", lake, path)
+    assert again.code == 0, again.talk
+    assert hashes(lake) == after
 
 
 @pytest.fixture

@@ -1,18 +1,22 @@
 """Finding a Java, planning partitions, and what Spark work must not cost anybody else."""
 
+import json
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.lake.hashing import hashes
+from tests.lake.test_ingest import TALK
 
 from wirelake.capture.blocks import Source
 from wirelake.capture.shipping import works
 from wirelake.errors import LakeError
 from wirelake.lake import java, tuning
+from wirelake.lake.ingest import ingest
 from wirelake.lake.source import PARTITION_BYTES, share
-from wirelake.lake.spark import session
+from wirelake.lake.spark import session, set_for_now
 
 
 def fake_java(folder, version):
@@ -131,3 +135,44 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(monkeypatch):
         address = f"sc://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(LakeError, match=f"no Spark Connect server at {address}: Connection refused"):
             session(address)
+
+
+def test_each_setting_that_somebody_says_is_what_spark_runs_with(tmp_path):
+    """In a process of its own: some settings count only when the virtual machine starts."""
+    told = {
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.parquet.compression.codec": "snappy",
+        "spark.driver.memory": "600m",
+        "spark.ui.showConsoleProgress": "true",
+        "spark.local.dir": str(tmp_path / "local"),
+        "spark.driver.extraJavaOptions": "-Dsaid=here -XX:TieredStopAtLevel=1",
+    }
+    code = """
+import json, sys
+from wirelake.cli.flags import spark_settings
+from wirelake.lake.spark import session
+spark = session("local[1]", spark_settings(sys.argv[1:]))
+java = spark.sparkContext._jvm.java.lang
+found = {name: spark.conf.get(name) for name in spark_settings(sys.argv[1:])}
+print(json.dumps([found, java.Runtime.getRuntime().maxMemory(), java.System.getProperty("said")]))
+spark.stop()
+"""
+    words = [f"{name}={value}" for name, value in told.items()]
+    said = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=300)
+    assert said.returncode == 0, said.stderr
+    found, memory, option = json.loads(said.stdout.splitlines()[-1])
+    assert found == told
+    assert 500 * 2**20 < memory <= 600 * 2**20
+    assert option == "here"
+    assert not set(told) - {"spark.driver.extraJavaOptions"} - set(tuning.settings("local[1]", tmp_path)), "each of them is one of ours"
+
+
+def test_tables_are_the_same_whatever_a_session_says_of_times(spark, recorded, tmp_path):
+    path = recorded(tmp_path / "talk.pcapng", TALK)
+    ingest(spark, tmp_path / "lake", [path])
+    elsewhere = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.parquet.outputTimestampType": "INT96"}
+    with set_for_now(spark, elsewhere):
+        ingest(spark, tmp_path / "other", [path])
+        assert {name: spark.conf.get(name) for name in elsewhere} == elsewhere
+    assert hashes(tmp_path / "other") == hashes(tmp_path / "lake")

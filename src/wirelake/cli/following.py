@@ -93,10 +93,11 @@ def run_follow(
 
     chosen = FollowOptions(**how)  # type: ignore[arg-type]  # what the flags of these names say
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
-    say(f"Java: {java.find()}")
+    if not spark.is_submitted():
+        say(f"Java: {java.find()}")
     stop, ticker = threading.Event(), _Ticker()
     with Progress() as progress:
-        progress.step(f"starting Spark ({master})")
+        progress.step(f"starting Spark ({spark.place(master)})")
         session = spark.session(master, CONF | (conf or {}))
     say(f"following {folder}{'' if chosen.once else ': Ctrl-C stops'}")
     started = time.monotonic()

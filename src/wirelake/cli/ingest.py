@@ -109,6 +109,8 @@ def ingest(
         raise UsageError("either captures to read or a folder to --follow")
     if folder is not None and not folder.is_dir():
         raise UsageError(f"--follow {folder}: there is no such folder")
+    if folder is not None and master and master.startswith("sc://"):
+        raise UsageError(f"--master {master}: a folder cannot be followed through Spark Connect")
     store, keyring = keys_in(keys)
     if folder is None and not paths and store is None:
         raise UsageError("name captures to read, or a folder to --follow, or keys to verify with")
@@ -157,7 +159,7 @@ def run_ingest(
     if not spark.is_submitted():
         say(f"Java: {java.find()}")
     with Progress() as progress:
-        progress.step(f"starting Spark ({master or ('spark-submit' if spark.is_submitted() else spark.LOCAL_MASTER)})")
+        progress.step(f"starting Spark ({spark.place(master)})")
         session = spark.session(master, conf)
 
         def follow(step: object) -> None:

@@ -47,8 +47,10 @@ __all__ = [
     "folder",
     "frame",
     "frame_of",
+    "is_outdated",
     "merge",
     "relation",
+    "renew",
     "revision",
     "spark_schema",
     "sweep",
@@ -154,14 +156,34 @@ def _has_columns(opened: DeltaTable, table: Table) -> bool:
     ]
 
 
+def is_outdated(lake: Path, table: Table) -> bool:
+    """Whether there is such a table, with other columns than this code writes."""
+    opened = _open(lake, table)
+    return opened is not None and not _has_columns(opened, table)
+
+
 def drop_outdated(lake: Path, table: Table) -> bool:
     """Remove a table that has other columns than this code writes, and make it anew, empty; says whether it did."""
-    opened = _open(lake, table)
-    if opened is None or _has_columns(opened, table):
+    if not is_outdated(lake, table):
         return False
     shutil.rmtree(folder(lake, table))
     create(lake, table)
     return True
+
+
+def renew(lake: Path, table: Table, kept: Sequence[File]) -> None:
+    """Give a table the columns that this code writes, and these files for all it had; it is as of no batch then.
+
+    Its older versions stay what they were, for whoever reads them.
+    """
+    opened = _open(lake, table)
+    if opened is None:
+        raise LakeError(f"table {table.name} of {lake} vanished while it was written")
+    now = time.time_ns() // 1_000_000
+    actions: list[Any] = [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in kept]
+    told = CommitProperties(app_transactions=[Transaction(_APP, 0)])
+    with _blame(lake, table):
+        opened.create_write_transaction(actions, "overwrite", _delta_schema(table), commit_properties=told)
 
 
 def _commit(lake: Path, table: Table, opened: DeltaTable, removed: Sequence[File], added: Sequence[File], told: list[Transaction]) -> None:
@@ -292,6 +314,11 @@ def relation(
 ) -> duckdb.DuckDBPyRelation:
     """The table, or some of its files, as a DuckDB relation; empty if it is empty or not there."""
     paths = [str(path) for path in (files(lake, table) if some is None else some)]
+    empty = connection.from_arrow(table.schema.empty_table())
     if not paths:
-        return connection.from_arrow(table.schema.empty_table())
-    return connection.read_parquet(paths, hive_partitioning=False)  # a folder `a=b` above a lake is nobody's column
+        return empty
+    found = connection.read_parquet(paths, hive_partitioning=False)  # a folder `a=b` above a lake is nobody's column
+    if set(table.schema.names) <= set(found.columns):
+        return found
+    # An older wirelake wrote them: what it did not know is null, until the next ingest builds the table anew.
+    return connection.sql("FROM found UNION ALL BY NAME FROM empty")

@@ -33,6 +33,7 @@ from wirelake.lake.listing import captures, lake_folder
 from wirelake.lake.portion import Portion, read_portion
 from wirelake.lake.positions import positions
 from wirelake.lake.recovery import prepare, recover
+from wirelake.lake.spark import is_connect
 from wirelake.lake.tidying import tidy
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ def follow(
     root, watched = lake_folder(lake), Path(folder).absolute()
     if not watched.is_dir():
         raise LakeError(f"{folder}: only a folder on this machine can be followed")
+    if is_connect(spark):
+        raise LakeError("a folder cannot be followed through Spark Connect: name another master, or ingest now and then")
     chosen, over = options or FollowOptions(), stop or threading.Event()
     journal.initialise(root)
     with journal.locked(root), running.recorded(root, "follow") as written:

@@ -8,6 +8,7 @@ It refuses to know what is in files (`capture/following.py` does) and what becom
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,7 @@ from wirelake.protocols.kernel import use_compiled
 __all__ = ["FORMAT", "Begin", "FollowReader", "FollowSource"]
 
 FORMAT: Final = "wirelake.follow"
+_CACHE: Final = "NUMBA_CACHE_DIR"
 _PLAIN: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
 
 
@@ -68,6 +70,7 @@ class FollowReader(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """As far as files go now, within limits."""
         if self._follower is None:
+            _keep_out_of_here()
             use_compiled()
             self._follower = Follower(self._begun().known, settle=self._settle)
         limits = self._limits
@@ -122,6 +125,12 @@ class FollowSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - there is but one schema; Spark's name
         """A reader for the folder in the options."""
         return FollowReader(dict(self.options))
+
+
+def _keep_out_of_here() -> None:
+    """Executors keep compiled scanners in their working folder, and this process is told the same; but the driver's is somebody's."""
+    if not Path(os.environ.get(_CACHE, "/")).is_absolute():
+        del os.environ[_CACHE]
 
 
 def _plain(offset: Offset) -> dict[str, Any]:

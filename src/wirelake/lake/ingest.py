@@ -147,7 +147,7 @@ def ingest(
             run.quarantined = counts["quarantine"]
         total = len(gold.stale(root, keys))
         steps = iter(range(total))
-        with run.stage("build"):
+        with run.stage("build"), _cancelled(spark, uuid.uuid4().hex):
             run.built = built = gold.refresh(
                 spark, root, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
             )
@@ -191,21 +191,15 @@ def _run(
 
     def attempt(*, deal_all: bool) -> None:
         begun = journal.begin(lake, batch, todo.fresh, todo.read, uuid.uuid4().hex)
-        spark.addTag(begun.attempt)
         try:
-            with plainly(lake), _watched(spark, progress):
+            with plainly(lake), _cancelled(spark, begun.attempt), _watched(spark, progress):
                 plan = planning.plan(todo.fresh, claims, context.defaultParallelism if context else 1, read=todo.read, deal_all=deal_all)
                 told = {"lake": str(lake), "batch": str(batch), "attempt": begun.attempt, "decode": _json(options), "ports": _json(ports)}
                 activate(spark)  # planning may have gone through a connection that an interrupt closed
                 source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):  # Spark has heard of nothing: its tasks would go on
-                activate(spark)
-                spark.interruptTag(begun.attempt)
+        except BaseException:
             recover(lake)
             raise
-        finally:
-            spark.removeTag(begun.attempt)
 
     try:
         attempt(deal_all=False)
@@ -246,6 +240,26 @@ def plainly(lake: Path) -> Iterator[None]:
             raise LakeError(ours[-1][1]) from error
         blamed = _PYTHONS.findall(text) or text.strip().splitlines()[:1]
         raise LakeError(f"{lake}: the Spark job failed: {blamed[-1]}") from error
+
+
+@contextmanager
+def _cancelled(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Of Ctrl-C Spark hears nothing, and its tasks would go on: they are told."""
+    # A session knows tags by thread, and the interrupted one is gone; a context knows them all. A Connect client has but its session.
+    add, remove, cancel = (
+        (spark.addTag, spark.removeTag, spark.interruptTag)
+        if is_connect(spark)
+        else (spark.sparkContext.addJobTag, spark.sparkContext.removeJobTag, spark.sparkContext.cancelJobsWithTag)
+    )
+    add(tag)
+    try:
+        yield
+    except KeyboardInterrupt:
+        activate(spark)
+        cancel(tag)
+        raise
+    finally:
+        remove(tag)
 
 
 @contextmanager

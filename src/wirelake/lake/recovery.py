@@ -5,24 +5,19 @@ It refuses to know sources and Spark: what is prepared can be published with not
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
-from typing import Final
 
-from wirelake.lake import delta, journal, snapshot
-from wirelake.lake.catalog import GOLD, SILVER, TABLES
+from wirelake.lake import delta, journal, snapshot, upgrading
+from wirelake.lake.catalog import SILVER, TABLES
 
 __all__ = ["prepare", "publish", "recover"]
 
-_LOG: Final = logging.getLogger("wirelake.lake")
-
 
 def prepare(lake: Path) -> None:
-    """Make every table that is not there; gold tables that another version of wirelake built are emptied, to be built anew."""
-    for table in GOLD:
-        if delta.drop_outdated(lake, table):
-            _LOG.info("%s was built by another version of wirelake: it is built anew", table.name)
-            snapshot.publish(lake, [table])
+    """Make every table that is not there; what another version of wirelake built from others will be built anew."""
+    for table in SILVER:  # with other columns it is refused, and nothing has changed
+        delta.create(lake, table)
+    upgrading.upgrade(lake)
     for table in TABLES.values():
         delta.create(lake, table)
     snapshot.begin(lake)

@@ -14,6 +14,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,18 +28,26 @@ from wirelake.lake.tuning import BRISK
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BRISK", "LOCAL_MASTER", "activate", "is_connect", "is_submitted", "session", "suited"]
+__all__ = ["BRISK", "LOCAL_MASTER", "activate", "is_connect", "is_submitted", "place", "session", "set_for_now", "suited"]
 
 LOCAL_MASTER: Final = "local[*]"
 """Where Spark runs unless somebody says otherwise: in this process' own virtual machine, on all cores."""
 CONNECT_PORT: Final = 15002
 """Where a Spark Connect server listens unless its address says otherwise."""
 CONNECT_SECONDS: Final = 10.0
+_TRIES: Final = 10
+_TRY_SECONDS: Final = 0.2
+"""How often, and how long after each other, a connection to the virtual machine is tried."""
 
 
 def is_submitted() -> bool:
     """Whether `spark-submit` started this process: then the virtual machine runs already, and has its settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def place(master: str | None) -> str:
+    """Where Spark is going to run, for people."""
+    return master or ("spark-submit" if is_submitted() else LOCAL_MASTER)
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -47,25 +56,49 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread: Spark finds data sources only there, and a new or interrupted thread has none."""
-    from pyspark.sql.types import StructType  # noqa: PLC0415 - only Spark work pays for importing Spark
+    """Make a session the active one of this thread: Spark finds data sources only there, and a new or interrupted thread has none.
 
-    spark.createDataFrame([], StructType())  # the one public call that does it
+    An interrupt closes the connection to the virtual machine, which may close the next one with it: then there is one more.
+    """
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only Spark work pays for importing Spark
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    for left in reversed(range(_TRIES)):
+        try:
+            spark.createDataFrame([], StructType())  # the one public call that does it
+        except Py4JNetworkError:
+            if not left:
+                raise
+            time.sleep(_TRY_SECONDS)
+        else:
+            return
+
+
+@contextmanager
+def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings for a while; afterwards they are what they were, whatever happened meanwhile."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    except KeyboardInterrupt:
+        activate(spark)
+        raise
+    finally:
+        for name, was in before.items():
+            if was is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, was)
 
 
 @contextmanager
 def suited(spark: SparkSession) -> Iterator[None]:
     """A session that somebody else started finds our sources and writes times as the lake wants them; then it is as it was."""
     activate(spark)
-    before = {name: spark.conf.get(name) for name in tuning.NEEDED}
-    for name, value in tuning.NEEDED.items():
-        spark.conf.set(name, value)
-    try:
+    with set_for_now(spark, tuning.NEEDED):
         yield
-    finally:
-        for name, was in before.items():
-            if was is not None:
-                spark.conf.set(name, was)
 
 
 def _complaint(log: Path) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from wirelake.lake.spark import set_for_now
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -37,15 +39,5 @@ def paced(spark: SparkSession, rows: int) -> Iterator[None]:
     A session of its own would keep them from others who use this one meanwhile, but a new session becomes the active one, for everybody.
     Streams do not notice: they have had a copy of the settings since they were started.
     """
-    settings = _ALWAYS | (_SMALL if rows <= SMALL_ROWS else {})
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
+    with set_for_now(spark, _ALWAYS | (_SMALL if rows <= SMALL_ROWS else {})):
         yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)

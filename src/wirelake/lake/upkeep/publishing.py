@@ -19,7 +19,7 @@ from wirelake.lake.catalog import GOLD
 from wirelake.lake.catalog import table as table_named
 from wirelake.lake.delta import File
 
-__all__ = ["Change", "finish", "publish", "sweep"]
+__all__ = ["Change", "finish", "forget", "publish", "sweep"]
 
 _PENDING: Final = "gold.json"
 
@@ -59,6 +59,12 @@ def finish(lake: Path) -> bool:
         delta.exchange(lake, table_named(change.table), change.removed, change.added, pending.batch, pending.revision)
     journal.remove(lake, _PENDING)
     return True
+
+
+def forget(lake: Path) -> None:
+    """Do not do what is written down: everything is going to be built anew."""
+    if journal.read(lake, _PENDING) is not None:
+        journal.remove(lake, _PENDING)
 
 
 def sweep(lake: Path) -> None:

@@ -1,0 +1,92 @@
+"""A lake that an older wirelake built: read as far as it goes, and built anew by the next ingest, which loses nothing."""
+
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+from tests.lake.hashing import hashes
+from tests.lake.mesh import STORY, record
+from tests.lake.test_ingest import TALK
+from tests.protocols.event_mesh.receiving import store
+
+from wirelake.explore.query import query
+from wirelake.lake import delta, journal, snapshot
+from wirelake.lake.catalog import GOLD, table
+from wirelake.lake.delta import File
+from wirelake.lake.ingest import ingest
+from wirelake.lake.schema import Table
+from wirelake.lake.upkeep import talks
+
+LACKING = {
+    "exchanges": "attempts",
+    "violations": "severity",
+    "sessions": "handshake",
+    "security": "threat",
+    "metrics": "errors",
+    "topology": "errors",
+}
+"""What the older wirelake knew nothing of."""
+
+
+@pytest.fixture(scope="module")
+def judged(spark, recorded, tmp_path_factory):
+    """(its captures, a lake whose packets were judged by keys once)."""
+    folder = tmp_path_factory.mktemp("judged")
+    paths = [recorded(folder / "talk.pcapng", TALK), folder / "mesh.pcapng"]
+    record(paths[1], STORY)
+    ingest(spark, folder / "lake", paths, keys=store())
+    return paths, folder / "lake"
+
+
+def make_older(lake, each, lacks):
+    """The table as it was before there was a column."""
+    older = Table(each.name, each.grain, each.schema.remove(each.schema.get_field_index(lacks)), each.doc)
+    at, batch = delta.folder(lake, each) / "older.parquet", delta.batch(lake, each)
+    rows = delta.dataset(lake, each).to_table().drop_columns([lacks])
+    pq.write_table(rows, at)
+    delta.renew(lake, older, [])
+    delta.exchange(lake, older, [], [File(at.name, at.stat().st_size, rows.num_rows)], batch, 1 + delta.revision(lake, each))
+    assert delta.is_outdated(lake, each)
+
+
+@pytest.mark.parametrize("names", [("sessions",), tuple(LACKING)], ids=["one", "all"])
+def test_gold_tables_of_an_older_version_are_built_anew_and_what_keys_said_stays(spark, judged, tmp_path, names):
+    paths, made = judged
+    lake, wanted = shutil.copytree(made, tmp_path / "lake"), hashes(made)
+    for name in names:
+        make_older(lake, table(name), LACKING[name])
+    make_older(lake, talks.TABLE, talks.TABLE.schema.names[-1])
+    snapshot.publish(lake)
+    for name in names:
+        seen = query(lake, f"select {LACKING[name]}, count(*) over () as rows from {name}").to_pylist()
+        assert {row[LACKING[name]] for row in seen} == {None}, "what it did not know is null"
+    # It was killed when it was about to publish something else.
+    change = {"table": "sessions", "removed": [], "added": [{"path": "gone.parquet", "size": 1, "rows": 1}]}
+    journal.write(lake, "gold.json", json.dumps({"batch": 9, "revision": 9, "changes": [change]}).encode())
+    before = hashes(lake)
+    result = ingest(spark, lake, paths)
+    assert (result.batch, len(result.skipped), set(names) <= set(result.built)) == (None, len(paths), True)
+    assert before != wanted
+    assert hashes(lake) == wanted
+    assert query(lake, "select count(verdict) > 0 as judged from security").to_pylist() == [{"judged": True}]
+    assert not any(delta.is_outdated(lake, each) for each in (*GOLD, talks.TABLE))
+
+
+def test_readers_see_the_older_table_until_the_new_one_is_whole(spark, judged, tmp_path, monkeypatch):
+    paths, made = judged
+    lake = shutil.copytree(made, tmp_path / "lake")
+    make_older(lake, table("security"), LACKING["security"])
+    snapshot.publish(lake)
+    before = hashes(lake)
+
+    def full(*_):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("wirelake.lake.upkeep.leaves.write", full)
+        with pytest.raises(OSError, match="no space left"):
+            ingest(spark, lake, paths)
+    assert hashes(lake) == before
+    ingest(spark, lake, paths)
+    assert hashes(lake) == hashes(made)
