@@ -86,6 +86,12 @@ EVERYWHERE: Final = (
     Setting("spark.pyspark.driver.python", lambda _: sys.executable, "Not the first one on the PATH.", "this interpreter"),
     Setting("spark.ui.enabled", "false", "Its web server costs start-up time. Turn it on to look into a job."),
     Setting("spark.ui.showConsoleProgress", "false", "Wirelake shows its own progress."),
+    Setting(
+        "spark.python.sql.dataFrameDebugging.enabled",
+        "false",
+        "Else every column that Python names asks the virtual machine several times, only to tell the line if a query fails.",
+    ),
+    Setting("spark.sql.dataFrameQueryContext.enabled", "false", "The same on the other side: a stack trace for every column."),
     Setting("spark.sql.catalogImplementation", "in-memory", "No metastore: a table is a folder."),
     Setting(
         "spark.sql.warehouse.dir", lambda scratch: (scratch / "warehouse").as_uri(), "Nothing is left in the working folder.", "scratch"
