@@ -27,7 +27,7 @@ from wirelake.lake.rulebook import ROOMS
 from wirelake.lake.schema import Table
 from wirelake.lake.tables import exchanges, ledger, messages, metrics, security, sessions, topology, violations
 from wirelake.lake.upkeep import index, publishing, talks, tallies
-from wirelake.lake.upkeep.pace import paced
+from wirelake.lake.upkeep.pace import is_small, paced
 from wirelake.lake.upkeep.rebuilding import Rebuilding
 from wirelake.lake.upkeep.slices import Slice
 from wirelake.lake.upkeep.touched import SLOTS, Touched, minutes, slot, touched
@@ -238,21 +238,25 @@ class _Refresh:
         )
 
     def _topology(self) -> None:
-        """Pairs of peers of whom something is new."""
+        """Pairs of peers of whom something is new; all pairs while sums are few, because choosing costs more than building then."""
         from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
         self._tell(topology.TABLE.name)
         rows = topology.pairs(delta.frame(self._spark, self._lake, talks.TABLE).where(sql.col("batch") <= self._newest))
         grain = list(topology.TABLE.grain)
         slots: Collection[int] = _EVERY_SLOT
-        chosen = rows
-        if delta.entries(self._lake, topology.TABLE):  # else all there is, is new
+        others: Callable[[DataFrame], DataFrame] | None = None
+        if delta.entries(self._lake, topology.TABLE) and not is_small(self._rows_in(talks.TABLE)):
             at = self._scratch / "pairs"
             rows.where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
             slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}
             kinds = delta.spark_schema(topology.TABLE)
             chosen = self._spark.read.schema(kinds).parquet(f"file://{at.absolute()}").select(grain)
             rows = rows.join(chosen, grain, "left_semi")
+
+            def others(before: DataFrame) -> DataFrame:
+                return before.join(chosen, grain, "left_anti")
+
         self.tables.replace(
             self._spark,
             topology.TABLE,
@@ -260,5 +264,5 @@ class _Refresh:
             key=sql.concat_ws("/", *grain),
             slots=slots,
             more=self._rows_in(talks.TABLE),
-            others=lambda before: before.join(chosen, grain, "left_anti"),
+            others=others,
         )

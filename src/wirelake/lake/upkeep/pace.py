@@ -17,7 +17,7 @@ from wirelake.lake.spark import set_for_now
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SMALL_ROWS", "paced"]
+__all__ = ["SMALL_ROWS", "is_small", "paced"]
 
 SMALL_ROWS: Final = 100_000
 """Up to how many rows a piece of work is small."""
@@ -32,6 +32,11 @@ _SMALL: Final = {
 }
 
 
+def is_small(rows: int) -> bool:
+    """Whether work on so many rows costs less than deciding how to do less of it."""
+    return rows <= SMALL_ROWS
+
+
 @contextmanager
 def paced(spark: SparkSession, rows: int) -> Iterator[None]:
     """Settings for work on so many rows; afterwards they are what they were.
@@ -39,5 +44,5 @@ def paced(spark: SparkSession, rows: int) -> Iterator[None]:
     A session of its own would keep them from others who use this one meanwhile, but a new session becomes the active one, for everybody.
     Streams do not notice: they have had a copy of the settings since they were started.
     """
-    with set_for_now(spark, _ALWAYS | (_SMALL if rows <= SMALL_ROWS else {})):
+    with set_for_now(spark, _ALWAYS | (_SMALL if is_small(rows) else {})):
         yield

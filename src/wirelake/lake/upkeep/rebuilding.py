@@ -41,12 +41,12 @@ class Rebuilding:
         key: Column,
         slots: Collection[int],
         more: int,
-        others: Callable[[DataFrame], DataFrame],
+        others: Callable[[DataFrame], DataFrame] | None,
     ) -> None:
-        """Put rows, whose `key` falls into these slots, in place of those there were; `others` picks the rows that stay."""
+        """Put rows, whose `key` falls into these slots, in place of those there were; `others` picks what stays, None: nothing does."""
         started = time.monotonic()
         plan = leaves.plan(delta.entries(self._lake, table), slots, more)
-        if plan.removed:
+        if plan.removed and others is not None:
             rows = rows.select(*table.schema.names).unionByName(others(delta.frame_of(spark, self._lake, table, plan.removed)))
         added = leaves.write(rows, self._lake, table, key, plan.leaves) if plan.leaves else []
         self.changes[table.name] = Change(table.name, plan.removed, added)
