@@ -61,6 +61,8 @@ def refresh(
 ) -> list[str]:
     """Bring gold tables up to the ledger, and with keys judge all of history by them; says which tables were built.
 
+    `tell` hears of each before it is built, and of the index before them.
+
     Without `judge_all` keys are asked only of what new batches touch: for whoever comes again and again with the same keys. It may be
     interrupted at any point and done again. One at a time: who calls it holds the lake.
     """
@@ -123,6 +125,7 @@ class _Refresh:
 
     def catch_up(self, keys: TrustStore | None, judge_all: bool) -> None:
         """Build what new batches touch."""
+        self._tell("index")
         with paced(self._spark, self._rows([batch for batch in self._said if self._built < batch <= self._newest])):
             index.extend(self._spark, self._lake, self._newest)
         what = touched(self._lake, self._built, self._newest, self._scratch)

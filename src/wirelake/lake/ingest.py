@@ -53,7 +53,7 @@ class Progress(msgspec.Struct, frozen=True):
     text: str
     done: int = 0
     total: int = 0
-    """In tasks for `decode`, in tables for `build`; 0 while it is not known."""
+    """In tasks for `decode`, in tables and their index for `build`; 0 while it is not known."""
 
 
 class IngestResult(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ def ingest(
                 batch, counts = _run(spark, root, plan, options or DecodeOptions(), ports_of, (keys, keyring), progress)
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
-        total = len(gold.stale(root, keys))
+        total = 1 + len(gold.stale(root, keys))  # the index comes first
         steps = iter(range(total))
         with run.stage("build"), _cancelled(spark, uuid.uuid4().hex):
             run.built = built = gold.refresh(
