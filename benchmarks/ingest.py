@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from figures import show, verdict
@@ -152,30 +151,11 @@ class Watch:
 
 
 def ingest(spark: SparkSession, lake: Path, paths: list[Path]) -> int:
-    """The silver half of an ingest, from planning to the commit; says how many messages there are."""
-    from wirelake import protocols
-    from wirelake.capture.identity import identify
-    from wirelake.lake import delta, journal, planning, source, writer
-    from wirelake.lake.catalog import TABLES
-    from wirelake.lake.decode import DecodeOptions
+    """An ingest without gold tables; says how many messages there are."""
+    from wirelake.lake import ingest_captures
 
-    def told(value: object) -> str:
-        return msgspec.json.encode(value).decode()
-
-    journal.initialise(lake)
-    with journal.locked(lake):
-        for table in TABLES.values():
-            delta.create(lake, table)
-        sources = [identify(path) for path in paths]
-        journal.begin(lake, 1, sources)
-        spark.dataSource.register(writer.TableSink)
-        plan = planning.plan(sources, lambda cuts: spark.sparkContext.parallelize(cuts, len(cuts)).map(planning.claim_here).collect(), 2)
-        blocks = source.blocks(spark, plan, protocols.ports())
-        options = {"lake": str(lake), "batch": "1", "decode": told(DecodeOptions()), "ports": told(protocols.ports())}
-        blocks.write.format(writer.FORMAT).options(**options).mode("append").save()
-        published = journal.pending(lake)
-        journal.done(lake)
-    return sum(file.rows for file in (published.files or {})["messages"]) if published else 0
+    messages: int = ingest_captures(spark, lake, paths, build=False).messages
+    return messages
 
 
 def copy(spark: SparkSession, lake: Path, out: Path) -> None:

@@ -112,6 +112,7 @@ def ingest(
     late_seconds: float | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
+    build: bool = True,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
     """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
@@ -119,6 +120,7 @@ def ingest(
     `keys` are what packets are verified with; giving others later judges all of history anew. Without paths that is all that happens.
     `late_seconds` says after what time an answer is late, when the lake is made; later it can but say the same.
     `keyring` opens what is encrypted in what is read now.
+    Without `build` gold tables stay as they are: the next ingest brings them up to date for all that came meanwhile.
     `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
     """
     started = time.monotonic()
@@ -145,12 +147,13 @@ def ingest(
                 batch, counts = _run(spark, root, plan, options or DecodeOptions(), ports_of, (keys, keyring), progress)
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
-        total = 1 + len(gold.stale(root, keys))  # the index comes first
-        steps = iter(range(total))
-        with run.stage("build"), _cancelled(spark, uuid.uuid4().hex):
-            run.built = built = gold.refresh(
-                spark, root, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
-            )
+        if build:
+            total = 1 + len(gold.stale(root, keys))  # the index comes first
+            steps = iter(range(total))
+            with run.stage("build"), _cancelled(spark, uuid.uuid4().hex):
+                run.built = gold.refresh(
+                    spark, root, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
+                )
         snapshot.publish(root)
         for table in SILVER:
             snapshot.sweep(root, table)
@@ -162,7 +165,7 @@ def ingest(
         quarantined=counts["quarantine"],
         skipped=tuple(plan.skipped),
         changed=tuple(plan.changed),
-        built=tuple(built),
+        built=tuple(run.built),
         resumed=resumed,
         seconds=time.monotonic() - started,
     )
