@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CONF", "FollowOptions", "FollowResult", "follow"]
 
-CONF: Final = {"spark.scheduler.mode": "FAIR"}
+CONF: Final = {
+    "spark.scheduler.mode": "FAIR",
+    "spark.scheduler.allocation.file": Path(__file__).with_name("pools.xml").as_uri(),
+}
 """What a session for following is started with: building gold must not hold up what is followed."""
 AT_ONCE: Final = -math.inf
 """In place of seconds to settle: every file is over, however lately it was written."""
