@@ -91,6 +91,18 @@ def test_ctrl_c_ends_following_with_all_tables_up_to_date(spark, tmp_path):
     assert check_ledger(lake).problems == ()
 
 
+def record_ends(parts: list[bytes]) -> list[int]:
+    """Where each packet of captures that follow each other ends."""
+    ends, begin = [], 0
+    for part in parts:
+        at = 24
+        while at < len(part):
+            at += 16 + int.from_bytes(part[at + 8 : at + 12], "little")
+            ends.append(begin + at)
+        begin += len(part)
+    return ends
+
+
 def killed(tmp_path: Path, seed: int, kills: int) -> None:
     """Follow a folder that grows, kill it now and then, and compare with one ingest of what it has become."""
     from wirelake.lake.ingest import ingest
@@ -100,7 +112,9 @@ def killed(tmp_path: Path, seed: int, kills: int) -> None:
     folder.mkdir()
     parts = files(story(seed, 1), 2)
     whole = b"".join(parts)
-    steps = sorted(dice.sample(range(1, len(whole)), 30))
+    ends = record_ends(parts)
+    chosen = sorted(dice.sample(range(len(ends) - 1), 3 * kills))
+    steps = [dice.randrange(ends[number], ends[number + 1]) for number in chosen]  # each has one more whole record, and some of the next
     at = [0]
 
     def grow() -> None:
@@ -116,11 +130,17 @@ def killed(tmp_path: Path, seed: int, kills: int) -> None:
         at[0] = stop
 
     for _ in range(kills):
-        following = Process(lake, folder, "--gold-every", str(dice.choice([0, 1])))
+        grow()
         before = portions(lake)
-        until(lambda: (grow(), portions(lake) > before)[1], following)  # noqa: B023 - it is done before the next
-        time.sleep(dice.random() / 2)
-        following.end(signal.SIGKILL)
+        # However long it takes to start, the files are not over.
+        following = Process(lake, folder, "--gold-every", str(dice.choice([0, 1])), "--settle", "3600")
+        try:
+            until(lambda: portions(lake) > before, following)  # noqa: B023 - it is done before the next
+            for _ in range(dice.randint(0, 2)):
+                grow()
+                time.sleep(dice.random())
+        finally:
+            following.end(signal.SIGKILL)
     while at[0] < len(whole):
         grow()
     last = Process(lake, folder, "--once")
