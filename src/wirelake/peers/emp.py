@@ -18,22 +18,20 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from wirelake.capture.recording import Recorder
-from wirelake.errors import RequestTimeout, SessionClosed, UsageError, WirelakeError
+from wirelake.errors import RequestTimeout, UsageError, WirelakeError
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
-from wirelake.peers.driver import Driver
+from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.server import Server
-from wirelake.peers.workload import Workload
 from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import (
     DataReceived,
     Ended,
-    Event,
     Noticed,
     Opened,
     RequestExpired,
@@ -86,51 +84,20 @@ class Live:
 DEFAULT_LIVE: Final = Live()
 
 
-class Peer:
-    """One end of a live conversation."""
+class Peer(LivePeer[Session, int, Ended, Fault]):
+    """One end of a live conversation; it opens with the version of the peer."""
 
     def __init__(self, speaker: Speaker, stream: Stream, live: Live = DEFAULT_LIVE) -> None:
-        self.speaker = speaker
-        self.live = live
-        self.stream = stream
-        self.noticed: dict[Fault, int] = {}
-        """How often each tolerated rule was broken."""
         options = live.session
         if live.on_request is None and options.answers_requests:
             options = msgspec.structs.replace(options, answers_requests=False)  # EMP-19
-        self._session = Session(speaker, options)
-        self._record = None
-        if live.recorder is not None:
-            self._record = live.recorder.connection(
-                protocol="emp",
-                role="client" if speaker is Speaker.CLIENT else "server",
-                transport=stream.kind,
-                local=stream.local,
-                remote=stream.remote,
-            )
-        self._driver = Driver(
-            self._session,
-            stream,
-            self._handle,
-            linger=live.linger,
-            stall_timeout=live.stall_timeout,
-            max_unsent=live.max_unsent,
-            record=self._record,
-        )
-        self._loop = asyncio.get_running_loop()
-        self._opened: asyncio.Future[int] = self._loop.create_future()
+        super().__init__("emp", Session(speaker, options), stream, live, is_client=speaker is Speaker.CLIENT)
+        self.speaker = speaker
+        self.live = live
         self._answers: dict[int, asyncio.Future[bytes]] = {}
         self._inbox: deque[DataReceived] = deque()
         self._inbox_changed = asyncio.Event()
-        self._over = asyncio.Event()
-        self._work = Workload(
-            self._driver.hold,
-            self._driver.go_on,
-            max_tasks=live.max_in_flight,
-            max_waiting=live.max_inbox,
-            max_bytes=live.max_held,
-        )
-        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+        self._handlers = {
             Opened: self._on_opened,
             DataReceived: self._on_data,
             RequestReceived: self._on_request,
@@ -141,20 +108,6 @@ class Peer:
         }
 
     # For the user.
-
-    @property
-    def ended(self) -> Ended | None:
-        """How the conversation ended, once it did."""
-        return self._session.ended
-
-    @property
-    def is_open(self) -> bool:
-        """The handshake is done and nobody has parted."""
-        return self._opened.done() and self._session.ended is None
-
-    async def opened(self) -> int:
-        """Wait for the handshake; the peer's version. Raises what ended the session instead."""
-        return await asyncio.shield(self._opened)
 
     async def request(
         self,
@@ -209,57 +162,12 @@ class Peer:
         self._work.taken(len(message.body))
         return message
 
-    def close(self, reason: str = "") -> None:
-        """Say bye; `run` returns when it is flushed and the connection closed. Handlers that still run are cancelled."""
-        if self._session.ended is not None:
-            self._work.cancel_attending()
-        self._session.bye(reason)
-        self._driver.wake()
-
     def fail(self, fault: Fault, detail: str = "") -> None:
         """End the session with the error this fault is answered with."""
         self._session.fail(fault, detail)
         self._driver.wake()
 
-    # For clients and servers.
-
-    async def over(self) -> WirelakeError:
-        """Wait for the end of the conversation; says why it ended."""
-        await self._over.wait()
-        return self._reason()
-
-    async def run(self) -> None:
-        """Live until the connection is closed. If the peer parted, what it sent before is attended to; nothing is answered any more."""
-        async with self._work.group:
-            try:
-                await self._driver.run()
-            finally:
-                if self._record is not None and self.ended is not None:
-                    self._record.closed(self.ended.how.value)
-            await asyncio.sleep(0)  # what arrived with the last word is begun before it is cancelled
-            self._work.cancel_answering()
-            if self.ended is None or self.ended.here:
-                self._work.cancel_attending()
-
     # Inside.
-
-    def _reason(self) -> WirelakeError:
-        return self.ended.reason() if self.ended is not None else SessionClosed("the session is going on")
-
-    def _require_going(self) -> None:
-        """Say why the session ended, in the words and with the type of its end."""
-        if self._session.ended is not None:
-            raise self._reason()
-
-    async def _room(self, timeout: float | None) -> None:
-        try:
-            async with asyncio.timeout(timeout):
-                await self._driver.ready()
-        except TimeoutError:
-            raise RequestTimeout("the peer reads too slowly: the request could not be sent in time") from None
-
-    def _handle(self, event: Event) -> None:
-        self._handlers[type(event)](event)
 
     def _on_opened(self, event: Opened) -> None:
         if not self._opened.done():
@@ -276,21 +184,12 @@ class Peer:
             answer.set_exception(RequestTimeout(f"no answer to request {event.request_id} in time"))
 
     def _on_noticed(self, event: Noticed) -> None:
-        self.noticed[event.fault] = self.noticed.get(event.fault, 0) + 1
-        log.debug("%s tolerated from %s: %s", event.fault.name, self.stream.remote, event.fault.text)
+        self._tolerate(event.fault)
 
     def _on_ended(self, event: Ended) -> None:
-        reason = event.reason()
-        log.info("session with %s ended: %s", self.stream.remote, reason)
-        if not self._opened.done():
-            self._opened.set_exception(reason)
-            self._opened.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(event.reason())  # one for each: they travel up different stacks
+        self._end(event, self._answers.values())
         self._answers.clear()
         self._inbox_changed.set()
-        self._over.set()
 
     def _on_data(self, event: DataReceived) -> None:
         if self.live.on_data is None:

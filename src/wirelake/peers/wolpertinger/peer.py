@@ -8,21 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from wirelake.errors import RequestFailed, RequestTimeout, SessionClosed, UsageError, WirelakeError
+from wirelake.errors import RequestFailed, RequestTimeout, UsageError, WirelakeError
 from wirelake.peers import key_log
-from wirelake.peers.driver import Driver
+from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.peers.wolpertinger.answering import Answering
 from wirelake.peers.wolpertinger.calling import Calling
 from wirelake.peers.wolpertinger.components import Offer, declared, methods_of, name_of, offers
 from wirelake.peers.wolpertinger.live import DEFAULT_LIVE, Live
 from wirelake.peers.wolpertinger.remote import Remote, TypedRemote
-from wirelake.peers.workload import Workload
 from wirelake.protocols.wolpertinger.calls import ErrorCode
 from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.events import (
@@ -78,50 +76,26 @@ class Happened(msgspec.Struct, frozen=True):
         return False
 
 
-class Peer:
-    """What one may do with a connection, and what it does by itself. `peer.Core` is the peer's component of that name."""
+class Peer(LivePeer[Session, int, Ended, Fault]):
+    """What one may do with a connection, and what it does by itself. `peer.Core` is the peer's component of that name.
+
+    It opens with the level that `Live.authenticate` asks for.
+    """
 
     def __init__(self, speaker: Speaker, stream: Stream, live: Live = DEFAULT_LIVE) -> None:
-        self.speaker = speaker
-        self.stream = stream
-        self.live = live
-        self.noticed: dict[Fault, int] = {}
-        """How often each tolerated rule was broken."""
         offered = offers(live.components)
-        self._session = Session(speaker, _options(stream, live, offered), draw=os.urandom)
-        self._record = None
-        if live.recorder is not None:
-            self._record = live.recorder.connection(
-                protocol="wolpertinger",
-                role="client" if speaker is Speaker.CLIENT else "server",
-                transport=stream.kind,
-                local=stream.local,
-                remote=stream.remote,
-            )
-        self._driver = Driver(
-            self._session,
-            stream,
-            self._handle,
-            linger=live.linger,
-            stall_timeout=live.stall_timeout,
-            max_unsent=live.max_unsent,
-            record=self._record,
-            gather=True,
-        )
-        self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
-        self._work = Workload(
-            self._driver.hold, self._driver.go_on, max_tasks=live.max_in_flight, max_waiting=live.max_inbox, max_bytes=live.max_held
-        )
+        session = Session(speaker, _options(stream, live, offered), draw=os.urandom)
+        super().__init__("wolpertinger", session, stream, live, is_client=speaker is Speaker.CLIENT, gather=True)
+        self.speaker = speaker
+        self.live = live
         self._calling = Calling(self._session, self._driver, self._reason, live.max_calls)
         self._answering = Answering(self, self._session, self._driver, self._work, offered)
         self._subscriptions: Subscriptions[Happened] = Subscriptions(live.max_inbox)
         self._authenticating: asyncio.Future[int] | None = None
         self._steps = asyncio.Lock()
         """One authentication after the other."""
-        self._opened: asyncio.Future[int] = self._loop.create_future()
         self._last = self._loop.time()
-        self._handlers: dict[type[SessionEvent], Callable[[Any], None]] = {
+        self._handlers = {
             CallReceived: self._answering.take,
             CallReturned: self._calling.returned,
             CallDone: self._calling.done,
@@ -137,23 +111,9 @@ class Peer:
     # For the user.
 
     @property
-    def ended(self) -> Ended | None:
-        """How the conversation ended, once it did."""
-        return self._session.ended
-
-    @property
-    def is_open(self) -> bool:
-        """What had to be done before the first call is done, and nobody has parted."""
-        return self._opened.done() and self._session.ended is None
-
-    @property
     def standing(self) -> Standing:
         """Who trusts whom how much, and whether messages are encrypted."""
         return self._session.standing
-
-    async def opened(self) -> int:
-        """Wait for the authentication that `Live.authenticate` asks for; the level reached. Raises what came instead."""
-        return await asyncio.shield(self._opened)
 
     def __getattr__(self, name: str) -> Remote:
         if not name[:1].isupper():
@@ -207,30 +167,16 @@ class Peer:
         """`async for happened in peer.subscribe("error")`; who reads too slowly loses some, and finds how many in `lost`."""
         return self._subscriptions.add(pattern)
 
-    def close(self, reason: str = "") -> None:
-        """SendResetNotice, if there is anything to reset; `run` returns when it is flushed and the connection closed."""
-        self._session.bye(reason)
-        self._driver.wake()
-
-    # For clients and servers.
-
-    async def over(self) -> WirelakeError:
-        """Wait for the end of the conversation; says why it ended."""
-        await self._over.wait()
-        return self._reason()
-
     async def run(self) -> None:
         """Live until the connection is closed; methods that still run then are cancelled."""
         async with self._work.group:
             opening = self._work.group.create_task(self._open())
             idle = self._work.group.create_task(self._watch_idle())
             try:
-                await self._driver.run()
+                await self._drive()
             finally:
                 opening.cancel()
                 idle.cancel()
-                if self._record is not None and self.ended is not None:
-                    self._record.closed(self.ended.how.value)
             self._work.cancel_answering()
 
     # Inside.
@@ -250,8 +196,7 @@ class Peer:
                 self._opened.set_result(reached)
 
     async def _authenticate(self, level: int, user: str, password: str) -> int:
-        if self._session.ended is not None:
-            raise self._reason()
+        self._require_going()
         self._authenticating = waiting = self._loop.create_future()
         try:
             self._session.authenticate(level, self._driver.now, user=user, password=password)
@@ -268,9 +213,6 @@ class Peer:
         while (left := self._last + limit - self._loop.time()) > 0 or self._session.serving:
             await asyncio.sleep(max(left, 1.0))
         self.close("nothing was said for a long time")
-
-    def _reason(self) -> WirelakeError:
-        return self.ended.reason() if self.ended is not None else SessionClosed("the session is going on")
 
     def _handle(self, event: SessionEvent) -> None:
         self._last = self._loop.time()
@@ -304,17 +246,11 @@ class Peer:
         self._work.cancel_answering()
 
     def _on_notice(self, event: Noticed) -> None:
-        self.noticed[event.fault] = self.noticed.get(event.fault, 0) + 1
-        log.debug("%s tolerated from %s: %s", event.fault.name, self.stream.remote, event.detail or event.fault.text)
+        self._tolerate(event.fault, event.detail)
 
     def _on_ended(self, event: Ended) -> None:
-        log.info("session with %s ended: %s", self.stream.remote, event.reason())
-        for waiting in (self._opened, self._authenticating):
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(event.reason())
-                waiting.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
         self._subscriptions.close()
-        self._over.set()
+        self._end(event, () if self._authenticating is None else (self._authenticating,))
 
 
 def _refusal(event: AuthenticationFailed) -> WirelakeError:

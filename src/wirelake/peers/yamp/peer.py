@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from wirelake.errors import RemoteProtocolError, RequestCancelled, RequestTimeout, SessionClosed, WirelakeError
-from wirelake.peers.driver import Driver
+from wirelake.errors import RemoteProtocolError, RequestCancelled
+from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.subscriptions import Subscription, Subscriptions
-from wirelake.peers.workload import Workload
 from wirelake.peers.yamp.answering import Answering
 from wirelake.peers.yamp.asking import Ask
 from wirelake.peers.yamp.attendance import Attendance
@@ -35,7 +33,6 @@ from wirelake.protocols.yamp.events import (
     RequestReceived,
     ResponseReceived,
     ResponseSpoilt,
-    SessionEvent,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.options import Options
@@ -44,57 +41,28 @@ from wirelake.transports.stream import Stream
 
 __all__ = ["Peer"]
 
-log = logging.getLogger("wirelake.yamp")
-
 LOUD = frozenset({Fault.BODY_UNDECODABLE, Fault.HANDSHAKE_REPEATED, Fault.PROGRESS_UNASKED})
 """Tolerated faults that somebody should hear of."""
 
 
-class Peer:
-    """What one may do with a connection, and what it does by itself."""
+class Peer(LivePeer[Session, str, Ended, Fault]):
+    """What one may do with a connection, and what it does by itself; it opens with the serializer that was agreed on."""
 
     def __init__(self, speaker: Speaker, stream: Stream, live: Live = DEFAULT_LIVE) -> None:
+        session = Session(speaker, _options(speaker, stream, live), draw=os.urandom)
+        super().__init__("yamp", session, stream, live, is_client=speaker is Speaker.CLIENT, messages=session.messages)
         self.speaker = speaker
-        self.stream = stream
         self.live = live
-        self.noticed: dict[Fault, int] = {}
-        """How often each tolerated rule was broken."""
         self.unheard = 0
         """YAMP-39: events that nobody listens to."""
         self.service = live.service or Service()
-        self._session = Session(speaker, _options(speaker, stream, live), draw=os.urandom)
-        self._record = None
-        if live.recorder is not None:
-            self._record = live.recorder.connection(
-                protocol="yamp",
-                role="client" if speaker is Speaker.CLIENT else "server",
-                transport=stream.kind,
-                local=stream.local,
-                remote=stream.remote,
-            )
-        self._driver = Driver(
-            self._session,
-            stream,
-            self._handle,
-            linger=live.linger,
-            stall_timeout=live.stall_timeout,
-            max_unsent=live.max_unsent,
-            record=self._record,
-            messages=self._session.messages,
-        )
-        self._loop = asyncio.get_running_loop()
-        self._opened: asyncio.Future[str] = self._loop.create_future()
-        self._over = asyncio.Event()
         self._asks: dict[bytes, Ask] = {}
         self._pings: list[asyncio.Future[float]] = []
         self._pinged = 0.0
-        self._work = Workload(
-            self._driver.hold, self._driver.go_on, max_tasks=live.max_in_flight, max_waiting=live.max_inbox, max_bytes=live.max_held
-        )
         self._answering = Answering(self, self._session, self._driver, self._work)
         self._attendance = Attendance(self._work, self._refused)
         self._subscriptions: Subscriptions[Heard] = Subscriptions(live.max_inbox)
-        self._handlers: dict[type[SessionEvent], Callable[[Any], None]] = {
+        self._handlers = {
             Opened: self._on_opened,
             EventReceived: self._on_event,
             RequestReceived: self._answering.take,
@@ -111,23 +79,9 @@ class Peer:
     # For the user.
 
     @property
-    def ended(self) -> Ended | None:
-        """How the conversation ended, once it did."""
-        return self._session.ended
-
-    @property
-    def is_open(self) -> bool:
-        """The handshake is done and nobody has parted."""
-        return self._opened.done() and self._session.ended is None
-
-    @property
     def serializer(self) -> str:
         """What bodies are in."""
         return self._session.serializer
-
-    async def opened(self) -> str:
-        """Wait for the handshake; the serializer that was agreed on. Raises what ended the session instead."""
-        return await asyncio.shield(self._opened)
 
     async def send(self, uri: str, body: Any = None) -> None:
         """0x05 event: send it; waits while the peer reads too slowly, and raises if the session ends meanwhile."""
@@ -175,32 +129,7 @@ class Peer:
         self._session.redirect(url)
         self._driver.wake()
 
-    def close(self, reason: str = "") -> None:
-        """0x03 system.close: say why; `run` returns when it is flushed and the connection closed. Handlers that still run are cancelled."""
-        if self._session.ended is not None:
-            self._work.cancel_attending()
-        self._session.bye(reason)
-        self._driver.wake()
-
-    # For clients, servers and groups.
-
-    async def over(self) -> WirelakeError:
-        """Wait for the end of the conversation; says why it ended."""
-        await self._over.wait()
-        return self._reason()
-
-    async def run(self) -> None:
-        """Live until the connection is closed. If the peer parted, what it sent before is attended to; nothing is answered any more."""
-        async with self._work.group:
-            try:
-                await self._driver.run()
-            finally:
-                if self._record is not None and self.ended is not None:
-                    self._record.closed(self.ended.how.value)
-            await asyncio.sleep(0)  # what arrived with the last word is begun before it is cancelled
-            self._work.cancel_answering()
-            if self.ended is None or self.ended.here:
-                self._work.cancel_attending()
+    # For groups.
 
     def send_packed(self, uri: str, body: Any, packed: dict[str, bytes]) -> bool:
         """0x05 event to one of many: nobody waits, and who reads too slowly does not get it; `packed` holds the body by serializer."""
@@ -213,14 +142,6 @@ class Peer:
         return True
 
     # Inside.
-
-    def _reason(self) -> WirelakeError:
-        return self.ended.reason() if self.ended is not None else SessionClosed("the session is going on")
-
-    def _require_going(self) -> None:
-        """Say why the session ended, in the words and with the type of its end."""
-        if self._session.ended is not None:
-            raise self._reason()
 
     def _wake(self) -> None:
         self._driver.wake(self._session.last_size)
@@ -235,13 +156,6 @@ class Peer:
         ask = self._asks[uid] = Ask(uid, uri, self._loop.create_future(), of, self._cancel, self._work.taken)
         return ask
 
-    async def _room(self, timeout: float | None) -> None:
-        try:
-            async with asyncio.timeout(timeout):
-                await self._driver.ready()
-        except TimeoutError:
-            raise RequestTimeout("the peer reads too slowly: the request could not be sent in time") from None
-
     def _cancel(self, ask: Ask, kill: bool) -> bool:
         """YAMP-33, YAMP-34: take a request of ours back."""
         if self._asks.get(ask.uid) is not ask or not self._session.cancel(ask.uid, kill=kill):
@@ -251,9 +165,6 @@ class Peer:
             del self._asks[ask.uid]
             ask.fail(RequestCancelled(f"{ask.uri!r} was killed"))
         return True
-
-    def _handle(self, event: SessionEvent) -> None:
-        self._handlers[type(event)](event)
 
     def _on_opened(self, event: Opened) -> None:
         if not self._opened.done():
@@ -297,24 +208,15 @@ class Peer:
 
     def notice(self, event: Noticed) -> None:
         """Write down a rule that was broken and is tolerated."""
-        self.noticed[event.fault] = self.noticed.get(event.fault, 0) + 1
-        level = logging.WARNING if event.fault in LOUD else logging.DEBUG
-        log.log(level, "%s tolerated from %s: %s", event.fault.name, self.stream.remote, event.detail or event.fault.text)
+        self._tolerate(event.fault, event.detail, logging.WARNING if event.fault in LOUD else logging.DEBUG)
 
     def _on_ended(self, event: Ended) -> None:
-        log.info("session with %s ended: %s", self.stream.remote, event.reason())
-        if not self._opened.done():
-            self._opened.set_exception(event.reason())
-            self._opened.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
         for ask in self._asks.values():  # YAMP-49
-            ask.fail(event.reason())  # one for each: they travel up different stacks
-        for waiting in self._pings:
-            if not waiting.done():
-                waiting.set_exception(event.reason())
+            ask.fail(event.reason())
         self._asks.clear()
-        self._pings.clear()
         self._subscriptions.close()
-        self._over.set()
+        self._end(event, self._pings)
+        self._pings.clear()
 
 
 def _options(speaker: Speaker, stream: Stream, live: Live) -> Options:
