@@ -56,7 +56,6 @@ UNSEEN: Final[dict[Fault, str]] = {
     Fault.VALUE_UNSENDABLE: "refused before anything is sent",
     Fault.FIELD_OUT_OF_RANGE: "refused before anything is sent",
     Fault.CLOSED_WITHOUT_WORD: "nobody has to say anything before a close; `sessions` says how each ended",
-    Fault.ERROR_UNREADABLE: "an error that cannot be read breaks the rule of what is wrong with its document",
 }
 """What history cannot tell, or the lake does not, and why."""
 

@@ -111,7 +111,6 @@ class Fault(Faults):
     RESPONSE_UNMATCHED = 99
     CALL_ID_IN_FLIGHT = 100
     TOO_BUSY = 101
-    ERROR_UNREADABLE = 102
 
     @property
     def rule(self) -> Rule:
@@ -185,7 +184,6 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.RESPONSE_UNMATCHED: Rule("WOLP-16", "a response to no call that waits for one"),
     Fault.CALL_ID_IN_FLIGHT: Rule("WOLP-14", "a call with the CallId of one that is in flight"),
     Fault.TOO_BUSY: Rule("WOLP-10", "a message that was not taken, because too much is unconfirmed"),
-    Fault.ERROR_UNREADABLE: Rule("WOLP-16", "an error that cannot be read"),
 }
 """fault -> clause, sentence, and what answers it."""
 
