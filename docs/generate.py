@@ -21,7 +21,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.main import COMMANDS, app
-from wirelake.lake import rulebook, tuning
+from wirelake.lake import rulebook, scratch, tuning
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.schema import Table, comment
 from wirelake.protocols.faults import Severity
@@ -96,7 +96,14 @@ def spark() -> str:
         parts += [f"## {title}\n", "| setting | value | why |", "|---|---|---|"]
         parts += [f"| `{one.name}` | {one.shown or f'`{one.value}`'} | {one.why} |" for one in group]
         parts.append("")
-    parts.append("For little data, `wirelake.lake.spark.BRISK` makes the virtual machine compile in a hurry:\n")
+    parts += [
+        "## Beside the settings\n",
+        "On this machine, Python workers import PySpark as it is installed: Spark's own way, an archive, makes each of the dozen processes",
+        "of an ingest compile it anew. If `SPARK_HOME` or `spark.pyspark.python` is said, it stays as it is said.\n",
+        "What Spark shuffles and logs is in a folder `wirelake-spark-…` in the system's folder for temporary files (`TMPDIR`), and goes",
+        f"away with the process; what a killed one left goes when the next one starts, after {scratch.IDLE_SECONDS / 60:g} minutes.\n",
+    ]
+    parts.append("For little data in a session that ends soon, `wirelake.lake.spark.BRISK` makes the virtual machine compile in a hurry:\n")
     parts += [f"`{name}={value}`" for name, value in tuning.BRISK.items()]
     return "\n".join(parts) + "\n"
 

@@ -1,6 +1,7 @@
 """Finding a Java, planning partitions, and what Spark work must not cost anybody else."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from tests.lake.test_ingest import TALK
 from wirelake.capture.blocks import Source
 from wirelake.capture.shipping import works
 from wirelake.errors import LakeError
-from wirelake.lake import java, tuning
+from wirelake.lake import java, spark_home, tuning
 from wirelake.lake.ingest import ingest
 from wirelake.lake.source import PARTITION_BYTES, share
 from wirelake.lake.spark import session, set_for_now
@@ -176,3 +177,31 @@ def test_tables_are_the_same_whatever_a_session_says_of_times(spark, recorded, t
         ingest(spark, tmp_path / "other", [path])
         assert {name: spark.conf.get(name) for name in elsewhere} == elsewhere
     assert hashes(tmp_path / "other") == hashes(tmp_path / "lake")
+
+
+def test_workers_import_pyspark_as_it_is_installed(spark):
+    """From an archive every one of them would compile it again."""
+    import pyspark
+    from pyspark.sql import functions as sql
+
+    @sql.udf("string")
+    def place(_):
+        import pyspark as theirs
+
+        return theirs.__file__
+
+    assert spark.range(1).select(place("id")).first()[0] == pyspark.__file__
+    assert ".zip" not in pyspark.__file__
+    assert "SPARK_HOME" not in os.environ
+
+
+@pytest.mark.parametrize("name", ["SPARK_HOME", "elsewhere"])
+def test_a_home_that_somebody_chose_and_a_package_that_workers_would_not_find_are_left_alone(monkeypatch, tmp_path, name):
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    if name == "SPARK_HOME":
+        monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    else:
+        monkeypatch.setattr(spark_home, "_pyspark", lambda: tmp_path / "somewhere" / "pyspark")
+    with spark_home.lean(tmp_path / "home"):
+        assert os.environ.get("SPARK_HOME") == ("/opt/spark" if name == "SPARK_HOME" else None)
+    assert not (tmp_path / "home").exists()

@@ -7,22 +7,19 @@ It refuses to know tables and captures.
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from wirelake.errors import LakeError
-from wirelake.lake import java, tuning
+from wirelake.lake import java, scratch, spark_home, tuning
 from wirelake.lake.tuning import BRISK
 
 if TYPE_CHECKING:
@@ -127,15 +124,17 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     if master and master.startswith("sc://"):
         return _connect(master, conf or {})
 
-    scratch = Path(tempfile.mkdtemp(prefix="wirelake-spark-"))
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    home = scratch.folder()
     told = dict(conf or {}) | ({"spark.master": master} if master else {})
     if is_submitted():
-        return _start(_submitted() | told, scratch, "with spark-submit", scratch / "spark.log")
+        return _start(_submitted() | told, home, "with spark-submit", home / "spark.log")
     told.setdefault("spark.master", LOCAL_MASTER)
-    chosen, log = java.find(), scratch / "spark.log"
-    os.environ["JAVA_HOME"] = str(java.home(chosen, scratch / "java", log))
-    return _start(told, scratch, f"with {chosen}", log)
+    chosen, log = java.find(), home / "spark.log"
+    os.environ["JAVA_HOME"] = str(java.home(chosen, home / "java", log))
+    # Workers elsewhere have a home of their own, and an interpreter that somebody named may have no PySpark.
+    is_ours = tuning.is_local(told["spark.master"]) and "spark.pyspark.python" not in told
+    with spark_home.lean(home / "spark") if is_ours else nullcontext():
+        return _start(told, home, f"with {chosen}", log)
 
 
 def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:
@@ -167,11 +166,11 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _start(told: dict[str, str], scratch: Path, how: str, log: Path) -> SparkSession:
+def _start(told: dict[str, str], home: Path, how: str, log: Path) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     master = told.get("spark.master", LOCAL_MASTER)
-    chosen = tuning.settings(master, scratch) | told
+    chosen = tuning.settings(master, home) | told
     os.environ["PYSPARK_PYTHON"] = chosen["spark.pyspark.python"]
     os.environ["PYSPARK_DRIVER_PYTHON"] = chosen["spark.pyspark.driver.python"]
     if chosen.get("spark.driver.bindAddress") == "127.0.0.1":

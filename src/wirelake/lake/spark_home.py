@@ -1,0 +1,50 @@
+"""A home for Spark whose Python workers start faster: they import PySpark as it is installed, not from an archive.
+
+Spark puts an archive of PySpark's sources first on the path of every worker, and Python compiles what it imports from an archive anew in
+every process. An ingest has a dozen of them, most of which live for a second. A home without the archive, which is otherwise the real one,
+leaves them the installed package: the same code, compiled once.
+
+It refuses to know settings, and to touch a home that somebody has chosen.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["lean"]
+
+
+@contextmanager
+def lean(folder: Path) -> Iterator[None]:
+    """Let Spark that is started in here have such a home, made in `folder`; if that would not do, the one it has."""
+    if "SPARK_HOME" in os.environ or not _is_found_by_workers():
+        yield
+        return
+    real = _pyspark()
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in real.iterdir():
+        if part.name != "python":
+            (folder / part.name).symlink_to(part)
+    os.environ["SPARK_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_HOME"]
+
+
+def _pyspark() -> Path:
+    import pyspark  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return Path(pyspark.__file__).parent
+
+
+def _is_found_by_workers() -> bool:
+    """Whether an interpreter that is told nothing else finds the package that we run."""
+    fixed = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
+    told = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return str(_pyspark().parent) in {*fixed, *told}
