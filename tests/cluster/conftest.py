@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -20,6 +21,7 @@ from tests.lake.kills import kill_session
 from tests.lake.test_captures import talks
 
 from wirelake.lake import java
+from wirelake.lake.ingest import ingest
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
@@ -161,9 +163,8 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="session")
-def local(captures: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def local(spark: Any, captures: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What one machine makes of the captures."""
-    folder = tmp_path_factory.mktemp("local")
-    words = ("ingest", str(folder / "lake"), str(captures), "--master", "local[2]", *SMALL[2:])
-    finish(driver(folder / "cwd", "-m", "wirelake.cli.main", *words))
-    return hashes(folder / "lake")
+    lake = tmp_path_factory.mktemp("local") / "lake"
+    ingest(spark, lake, [captures])
+    return hashes(lake)

@@ -1,8 +1,8 @@
-"""What the lake's tests share: one Spark session, and recordings of conversations written down as data."""
+"""What the lake's tests share: recordings of conversations written down as data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from tests.protocols.event_mesh.receiving import store
 from tests.protocols.wolpertinger.pair import KEYS
 
 from wirelake.capture.recording import Connection, Recorder
-from wirelake.lake.spark import BRISK, session
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Ping, Pong, RequestResponse
 from wirelake.protocols.emp.wire import encode
 from wirelake.protocols.wolpertinger.keyring import Keyring
@@ -178,14 +177,6 @@ def _say(connection: Connection, who: str, what: str) -> None:
             connection.finished("server" if what == "server" else "client")
         case _:
             connection.closed(what)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """The one Spark session of all tests; starting it takes seconds."""
-    started = session("local[2]", {**BRISK, "spark.sql.shuffle.partitions": "2"})
-    yield started
-    started.stop()
 
 
 @pytest.fixture(scope="session")

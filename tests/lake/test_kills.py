@@ -3,12 +3,14 @@
 import pytest
 from tests.lake.kills import run, scene
 
+from wirelake.lake.ingest import ingest
+
 pytestmark = pytest.mark.timeout(900)  # every schedule starts Spark two or three times
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory):
-    return scene(tmp_path_factory.mktemp("kills"))
+def quiet(spark, tmp_path_factory):
+    return scene(tmp_path_factory.mktemp("kills"), lambda lake, paths: ingest(spark, lake, paths))
 
 
 # Between them: Spark dies with its driver or lives on, while it decodes and while it builds, once and twice.
