@@ -187,7 +187,7 @@ def recordings(count: int) -> list[Path]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--messages", type=int, default=1_000_000, help="for the ways")
+    options.add_argument("--messages", type=int, default=10_000_000, help="for the ways")
     options.add_argument("--sizes", default="100000,1000000,10000000", help="messages in each lake")
     options.add_argument("--master", default="local[*]")
     chosen = options.parse_args()
