@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from tests.peers.world import Raw, place
+from tests.peers.raw import RawEnd, connecting, listening
+from tests.peers.world import Raw, raw_client
 
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.relink import Endpoint, Link, Live
@@ -54,41 +55,29 @@ class Proxy:
         """Connections are lost as soon as they are made."""
         self.connections = 0
         self.writers: set[asyncio.StreamWriter] = set()
+        self._listening = listening(RawEnd, self._carry)
 
     async def __aenter__(self) -> Proxy:
-        self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-        self.address = f"tcp://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.address = await self._listening.__aenter__()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        self.server.close()
+    async def __aexit__(self, *error: Any) -> None:
         self.cut()
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self._listening.__aexit__(*error)
 
     def cut(self) -> None:
         for writer in self.writers:
             writer.transport.abort()
         self.writers.clear()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(self, raw: RawEnd) -> None:
         if self.refuses:
-            writer.transport.abort()
             return
         self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-        try:
-            other_reader, other_writer = await asyncio.open_connection(*place(self.target))
-        except OSError:
-            writer.transport.abort()
-            return
-        self.writers |= {writer, other_writer}
-        await asyncio.gather(self.pump(reader, other_writer, counted=True), self.pump(other_reader, writer, counted=False))
+        with contextlib.suppress(OSError):  # nobody is there
+            async with connecting(RawEnd, self.target) as other:
+                self.writers |= {raw.writer, other.writer}
+                await asyncio.gather(self.pump(raw.reader, other.writer, counted=True), self.pump(other.reader, raw.writer, counted=False))
 
     async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool) -> None:
         with contextlib.suppress(OSError):
@@ -114,14 +103,10 @@ class Proxy:
 @contextlib.asynccontextmanager
 async def raw_connector(address: str, request: Request | None = None) -> AsyncIterator[Raw]:
     """A raw peer that has shaken hands with a listener of ours."""
-    reader, writer = await asyncio.open_connection(*place(address))
-    raw = Raw(reader, writer)
-    try:
+    async with raw_client(address) as raw:
         await raw.say(encode(Version()))
-        assert await reader.readexactly(8) == encode(Version())
+        assert await raw.reader.readexactly(8) == encode(Version())
         if request is not None:
             await raw.say(encode(request))
-            raw.reply = decode(await reader.readexactly(16), stage=Stage.REPLY)
+            raw.reply = decode(await raw.reader.readexactly(16), stage=Stage.REPLY)
         yield raw
-    finally:
-        await raw.close()

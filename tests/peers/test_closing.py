@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 
 import pytest
-from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, place, quick, raw_client, raw_server, run, until
+from tests.peers.raw import place
+from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, quick, raw_client, raw_server, run, until
 
 from wirelake.errors import SessionClosed
 from wirelake.peers.emp import Live, Peer, connect, serve

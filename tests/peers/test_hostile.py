@@ -12,7 +12,8 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from tests.peers.world import ANY, HELLO, PING, QUIET, Raw, error_of, log_of, place, quick, raw_client, raw_server, run, until
+from tests.peers.raw import place
+from tests.peers.world import ANY, HELLO, PING, QUIET, Raw, error_of, log_of, quick, raw_client, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, PeerError, RemoteProtocolError
 from wirelake.peers.emp import Live, connect, serve

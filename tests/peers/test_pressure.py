@@ -6,7 +6,8 @@ import asyncio
 import socket
 
 import pytest
-from tests.peers.world import ANY, BYE, HELLO, PING, QUIET, facing, log_of, place, quick, raw_server, run, until
+from tests.peers.raw import place
+from tests.peers.world import ANY, BYE, HELLO, PING, QUIET, facing, log_of, quick, raw_server, run, until
 
 from wirelake.errors import ConnectionLost, SessionClosed
 from wirelake.peers.emp import Live, connect, serve

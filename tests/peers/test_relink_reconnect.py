@@ -7,7 +7,7 @@ import random
 
 import pytest
 from tests.peers.relink_world import ANY, DEMO, QUICK, Heard, Proxy, live, raw_connector
-from tests.peers.world import Raw, place, run, until
+from tests.peers.world import Raw, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, ConnectionLost, DeliveryFailed
 from wirelake.peers.backoff import Backoff
@@ -307,17 +307,13 @@ def test_a_listener_that_speaks_nonsense():
         replies += [encode(Version()) + encode(Reply(5, 1 << 63))]
         for reply in replies:
 
-            async def nonsense(reader, writer, reply=reply):
-                raw = Raw(reader, writer)
+            async def nonsense(raw, reply=reply):
                 await raw.say(reply)
-                await reader.read()
-                await raw.close()
+                await raw.reader.read()
 
-            server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
-            address = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            with pytest.raises(ConnectFailed):
-                await connect(address, DEMO, live=live(), reconnect=None).__aenter__()
-            server.close()
+            async with raw_server(nonsense) as address:
+                with pytest.raises(ConnectFailed):
+                    await connect(address, DEMO, live=live(), reconnect=None).__aenter__()
 
     run(main)
 
@@ -382,11 +378,8 @@ def test_shutdown_survives_a_lost_connection():
 
 def test_nobody_there():
     async def main():
-        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-        address = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        server.close()
-        await server.wait_closed()
-        assert place(address)[1]
+        async with raw_server(Raw.close) as address:
+            pass
         with pytest.raises(ConnectFailed, match="cannot connect"):
             await connect(address, DEMO, live=live(), reconnect=Backoff(first=0.01, most=0.01, attempts=2)).__aenter__()
 

@@ -8,7 +8,8 @@ import socket
 
 import pytest
 import uvloop
-from tests.peers.world import ANY, HELLO, log_of, place, quick, raw_client, raw_server, run, until
+from tests.peers.raw import place
+from tests.peers.world import ANY, HELLO, log_of, quick, raw_client, raw_server, run, until
 from tests.transports.certificates import Authority, self_signed
 
 from wirelake.errors import ConnectFailed, UsageError

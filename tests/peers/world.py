@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
-import socket
-import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
+
+from tests.peers.raw import RawEnd, connecting, listening
 
 from wirelake.peers.emp import Live, Peer
 from wirelake.protocols.emp.conversation import Speaker
@@ -50,12 +51,8 @@ def run(main: Callable[[], Awaitable[Any]], *, seconds: float = PATIENCE, loop_f
     return result
 
 
-class Raw:
-    """One end of a connection that follows no rules."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
+class Raw(RawEnd):
+    """One that knows EMP, to follow it or not."""
 
     async def say(self, *said: Message | bytes) -> None:
         """Send messages, or any bytes."""
@@ -92,54 +89,9 @@ class Raw:
         await self.say(Data(request.body if body is None else body, (RequestResponse(False, block.request_id),)))
         return block.request_id
 
-    def reset(self) -> None:
-        """Close so that the other side gets a reset: SO_LINGER with no time to linger."""
-        sock = self.writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
 
-    async def close(self) -> None:
-        """Close; twice does nothing."""
-        self.writer.close()
-        with contextlib.suppress(OSError):
-            await self.writer.wait_closed()
-
-
-def place(address: str) -> tuple[str, int]:
-    """Host and port of an IPv4 address."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    return host, int(port)
-
-
-@contextlib.asynccontextmanager
-async def raw_client(address: str, **options: Any) -> AsyncIterator[Raw]:
-    """A raw peer that connects."""
-    raw = Raw(*await asyncio.open_connection(*place(address), **options))
-    try:
-        yield raw
-    finally:
-        await raw.close()
-
-
-@contextlib.asynccontextmanager
-async def raw_server(talk: Callable[[Raw], Awaitable[None]], **options: Any) -> AsyncIterator[str]:
-    """A raw peer that listens: `talk` is what it does with each connection."""
-    tasks: list[asyncio.Task[None]] = []
-
-    async def one(raw: Raw) -> None:
-        try:
-            await talk(raw)
-        finally:
-            await raw.close()
-
-    async with asyncio.TaskGroup() as group:
-        server = await asyncio.start_server(lambda *ends: tasks.append(group.create_task(one(Raw(*ends)))), "127.0.0.1", 0, **options)
-        try:
-            yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        finally:
-            server.close()
-            for task in tasks:
-                task.cancel()
+raw_client = functools.partial(connecting, Raw)
+raw_server = functools.partial(listening, Raw)
 
 
 @contextlib.asynccontextmanager

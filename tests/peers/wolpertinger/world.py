@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.peers.world import place
+from tests.peers.raw import RawEnd, connecting, listening
 
 from wirelake.errors import RequestFailed
 from wirelake.peers.wolpertinger import Live, Peer, method
@@ -144,12 +145,11 @@ class Heard(NamedTuple):
         return re.search(rf"<{element}>([^<]*)</{element}>", self.document)[1]
 
 
-class Raw:
-    """One end of a connection that follows no rules."""
+class Raw(RawEnd):
+    """One that knows wolpertinger, to follow it or not."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
+        super().__init__(reader, writer)
         self.results: list[dict[str, str]] = []
 
     async def say(self, *said: bytes) -> None:
@@ -181,39 +181,6 @@ class Raw:
             await self.say(f"result:0;message_id:{heard.metadata['message_id']};\n".encode())
         return heard
 
-    async def close(self) -> None:
-        """Close; twice does nothing."""
-        self.writer.close()
-        with contextlib.suppress(OSError):
-            await self.writer.wait_closed()
 
-
-@contextlib.asynccontextmanager
-async def raw_client(address: str) -> AsyncIterator[Raw]:
-    """A raw peer that connects."""
-    raw = Raw(*await asyncio.open_connection(*place(address)))
-    try:
-        yield raw
-    finally:
-        await raw.close()
-
-
-@contextlib.asynccontextmanager
-async def raw_server(talk: Callable[[Raw], Awaitable[None]]) -> AsyncIterator[str]:
-    """A raw peer that listens: `talk` is what it does with each connection."""
-    tasks: list[asyncio.Task[None]] = []
-
-    async def one(raw: Raw) -> None:
-        try:
-            await talk(raw)
-        finally:
-            await raw.close()
-
-    async with asyncio.TaskGroup() as group:
-        server = await asyncio.start_server(lambda *ends: tasks.append(group.create_task(one(Raw(*ends)))), "127.0.0.1", 0)
-        try:
-            yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        finally:
-            server.close()
-            for task in tasks:
-                task.cancel()
+raw_client = functools.partial(connecting, Raw)
+raw_server = functools.partial(listening, Raw)
