@@ -103,7 +103,11 @@ def spark() -> str:
         "What Spark shuffles and logs is in a folder `wirelake-spark-…` in the system's folder for temporary files (`TMPDIR`), and goes",
         f"away with the process; what a killed one left goes when the next one starts, after {scratch.IDLE_SECONDS / 60:g} minutes.\n",
     ]
-    parts.append("For little data in a session that ends soon, `wirelake.lake.spark.BRISK` makes the virtual machine compile in a hurry:\n")
+    parts += [
+        "`wirelake ingest` and `wirelake demo` start a local Spark in haste (`wirelake.lake.spark.BRISK`) if there is little to do:",
+        f"captures and messages in the lake of up to {tuning.BRISK_BYTES // 2**20} MiB. Then the virtual machine compiles less. What you",
+        "say with `--conf` of the same setting goes before it:\n",
+    ]
     parts += [f"`{name}={value}`" for name, value in tuning.BRISK.items()]
     return "\n".join(parts) + "\n"
 

@@ -14,7 +14,7 @@ from tests.lake.test_ingest import TALK
 from wirelake.capture.blocks import Source
 from wirelake.capture.shipping import works
 from wirelake.errors import LakeError
-from wirelake.lake import java, spark_home, tuning
+from wirelake.lake import haste, java, spark_home, tuning
 from wirelake.lake.ingest import ingest
 from wirelake.lake.source import PARTITION_BYTES, share
 from wirelake.lake.spark import session, set_for_now
@@ -205,3 +205,15 @@ def test_a_home_that_somebody_chose_and_a_package_that_workers_would_not_find_ar
     with spark_home.lean(tmp_path / "home"):
         assert os.environ.get("SPARK_HOME") == ("/opt/spark" if name == "SPARK_HOME" else None)
     assert not (tmp_path / "home").exists()
+
+
+def test_a_session_that_has_little_to_do_is_started_in_haste(spark, recorded, tmp_path, monkeypatch):
+    small, lake = recorded(tmp_path / "small.pcapng", TALK), tmp_path / "lake"
+    assert haste.for_one_ingest(lake, [str(small)]) == tuning.BRISK
+    monkeypatch.setattr(haste, "BRISK_BYTES", small.stat().st_size)
+    assert haste.for_one_ingest(lake, [str(small)]) == tuning.BRISK
+    assert haste.for_one_ingest(lake, [str(small), str(small)]) == {}, "much to read"
+    assert haste.for_one_ingest(lake, ["memory://elsewhere.pcapng"]) == {}, "nobody knows how much"
+    assert haste.for_one_ingest(lake, [str(tmp_path / "gone.pcapng")]) == {}
+    ingest(spark, lake, [small])
+    assert haste.for_one_ingest(lake, [str(small)]) == {}, "what is there may have to be read again"

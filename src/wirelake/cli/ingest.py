@@ -148,11 +148,13 @@ def run_ingest(
     keyring: Keyring | None = None,
 ) -> IngestResult:
     """Start Spark and ingest, with progress on the terminal."""
-    from wirelake.lake import java, spark  # noqa: PLC0415 - nothing but Spark work starts Spark
+    from wirelake.lake import haste, java, spark, tuning  # noqa: PLC0415 - nothing but Spark work starts Spark
     from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415
-    from wirelake.lake.listing import expand  # noqa: PLC0415
+    from wirelake.lake.listing import expand, lake_folder  # noqa: PLC0415
 
-    expand(paths)  # a wrong path is told before Spark starts
+    files = expand(paths)  # a wrong path is told before Spark starts
+    if tuning.is_local(spark.place(master or (conf or {}).get("spark.master"))):
+        conf = haste.for_one_ingest(lake_folder(lake), files) | (conf or {})
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
     # Below INFO it has a line for every call to the virtual machine.
     logging.getLogger("py4j").setLevel(max(logging.INFO, logging.getLogger().getEffectiveLevel()))

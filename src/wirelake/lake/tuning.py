@@ -19,6 +19,7 @@ __all__ = [
     "BATCH_BYTES",
     "BATCH_ROWS",
     "BRISK",
+    "BRISK_BYTES",
     "CLUSTER",
     "EVERYWHERE",
     "LOCAL",
@@ -36,9 +37,10 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 """Bytes in one Arrow batch: a block is one row of about 8 MiB, so this, not the number of rows, is what bounds a batch of blocks."""
 
 BRISK: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For `conf`, when there is little data and the session ends soon: the virtual machine compiles in a hurry. A first ingest of five small
-conversations took 51 s of CPU instead of 69 s, but no less by the clock, and from the second on it was slower, 17 s by the clock instead
-of 13 s (one run each, two cores)."""
+"""For `conf`, when there is little data and the session ends soon: the virtual machine compiles in a hurry. What that gains and costs is in
+docs/performance.md."""
+BRISK_BYTES: Final = 64 * 1024 * 1024
+"""Up to how many bytes, of captures and of messages in the lake, `wirelake ingest` starts a local Spark that way."""
 
 _GIB: Final = 1024**3
 _LEAST_MEMORY: Final = 1 * _GIB
