@@ -36,11 +36,11 @@ $(VENV)/.bench: $(VENV)/.lake
 
 setup: $(VENV)/.lake  ## Install wirelake with the lake into .venv
 
-demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this machine
-	@$(BIN)/wirelake demo
+demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this machine (into OUT)
+	@$(BIN)/wirelake demo --out $(or $(OUT),demo-lake)
 
-test: $(VENV)/.test  ## Run all tests
-	@$(BIN)/python -m pytest
+test: $(VENV)/.test  ## Run all tests, in two processes (WORKERS), file by file in their order: those that start Spark come first
+	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder
 
 soak: $(VENV)/.test  ## Run the long proofs, 20 schedules of kills (SCHEDULES), and 20,000 seeds of two Relink links (SEEDS, FIRST)
 	@$(BIN)/python -m pytest -m long

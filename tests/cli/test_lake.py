@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
+ROOT = Path(__file__).parents[2]
 SECONDS = 560
 pytestmark = pytest.mark.timeout(600)  # the demo starts Spark
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """The demo, run once."""
+    """The demo, run once: by the command that README names, if this is an environment that it would use."""
     out = tmp_path_factory.mktemp("demo") / "out"
-    done = subprocess.run([*WIRELAKE, "demo", "-o", str(out), "-n", "400"], capture_output=True, text=True, timeout=SECONDS)
+    is_made = (Path(sys.prefix) / ".lake").exists()
+    command = ["make", "demo", f"VENV={sys.prefix}", f"OUT={out}"] if is_made else [*WIRELAKE, "demo", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     return out, done
 
@@ -76,7 +79,7 @@ def test_what_was_encrypted_is_read_with_the_keys_that_were_logged(shown, wirela
 
 
 def test_well_behaved_clients_break_no_rule(shown, wirelake):
-    query = "select * from sessions where ended_how = 'bye' and handshake = 'complete' and requests > 50"
+    query = "select * from sessions where ended_how = 'bye' and handshake = 'complete' and requests > 2000"
     honest = rows(wirelake, shown[0] / "lake", query)
     assert sorted(session["protocol"] for session in honest) == ["emp"] * 4 + ["relink"] + ["yamp"] * 2
     assert {session["violations"] for session in honest} == {0}

@@ -130,7 +130,11 @@ def test_a_gap_in_a_header_loses_the_direction_and_nothing_else(tmp_path):
     assert {row["reason"] for row in rows["quarantine"]} == {"GAP"}
 
 
-@pytest.mark.parametrize("alien", [frame(b"hello", Opcode.TEXT, mask=True), b"\xc2\x85maskhello", b"\x83\x80mask"])
+@pytest.mark.parametrize(
+    "alien",
+    [frame(b"hello", Opcode.TEXT, mask=True), b"\xc2\x85maskhello", b"\x83\x80mask"],
+    ids=["text", "reserved bits", "reserved opcode"],
+)
 def test_frames_that_cannot_be_read_are_kept_and_named(tmp_path, alien):
     client = REQUEST + frame(speech.handshake(), mask=True) + frame(speech.event(), mask=True) + alien + frame(speech.event(), mask=True)
     rows = decoded(captured(tmp_path / "a.pcap", client, SERVER, 3))

@@ -169,6 +169,8 @@ def test_ctrl_c_ends_a_node_in_good_order(tmp_path):
         from wirelake.capture.recording import Recorder
         from wirelake.peers.event_mesh import Live, node
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs tests in the background may have it ignored
+
         async def main():
             with Recorder({str(tmp_path / "talk.pcapng")!r}) as recorder:
                 async with node("udp://127.0.0.1:0", live=Live(replay_path=Path({str(tmp_path / "replays")!r}), recorder=recorder)) as one:

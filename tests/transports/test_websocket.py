@@ -170,6 +170,7 @@ def test_frames_of_all_kinds_among_each_other():
         (b"\x82\xff" + (2000).to_bytes(8) + b"mask", 1009),
         (b"\x82\xfe" + (2000).to_bytes(2) + b"mask" + bytes(2000), None),
     ],
+    ids=["text", "not masked", "reserved opcode", "reserved bits", "too long", "long, and handed on in pieces"],
 )
 def test_what_is_refused_ends_the_connection_with_its_code(said, code):
     async def main():
