@@ -84,15 +84,17 @@ def test_files_that_count_no_more_stay_for_who_still_reads_them_and_then_go(lake
     assert there(two) == {True}
 
 
-def test_a_table_of_another_version_is_made_anew_and_one_of_this_version_is_left_alone(lake):
+def test_a_table_of_another_version_is_told_by_its_columns_and_can_be_made_anew(lake):
     each = GOLD[0]
     publishing.publish(lake, 7, changes([], [written(lake, "one")]))
     reworded = Table(each.name, each.grain, each.schema.set(0, each.schema.field(0).remove_metadata()), "Other words.")
-    assert delta.drop_outdated(lake, each) is delta.drop_outdated(lake, reworded) is False
+    assert delta.is_outdated(lake, each) is delta.is_outdated(lake, reworded) is False
     assert delta.exchange(lake, reworded, [], [], 8, 2) is True
     older = Table(each.name, each.grain, each.schema.remove(0), each.doc)
-    assert delta.drop_outdated(lake, older) is True
-    assert (delta.entries(lake, each), delta.batch(lake, each)) == ([], None)
+    assert delta.is_outdated(lake, older) is True
+    delta.make_anew(lake, older)
+    assert (delta.entries(lake, older), delta.batch(lake, older)) == ([], None)
+    assert delta.is_outdated(lake, older) is False
 
 
 def test_a_damaged_record_is_named(lake):

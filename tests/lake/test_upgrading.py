@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.lake.hashing import hashes
@@ -16,7 +17,7 @@ from wirelake.lake.catalog import GOLD, table
 from wirelake.lake.delta import File
 from wirelake.lake.ingest import ingest
 from wirelake.lake.schema import Table
-from wirelake.lake.upkeep import talks
+from wirelake.lake.upkeep import publishing, talks
 
 LACKING = {
     "exchanges": "attempts",
@@ -71,6 +72,28 @@ def test_gold_tables_of_an_older_version_are_built_anew_and_what_keys_said_stays
     assert hashes(lake) == wanted
     assert query(lake, "select count(verdict) > 0 as judged from security").to_pylist() == [{"judged": True}]
     assert not any(delta.is_outdated(lake, each) for each in (*GOLD, talks.TABLE))
+
+
+def test_gold_tables_of_another_edition_of_the_rules_are_built_anew_and_what_keys_said_stays(spark, judged, tmp_path, monkeypatch):
+    """Also where nothing else would be touched: rows that nobody would build any more go, those that were not told come."""
+    paths, made = judged
+    lake, wanted = shutil.copytree(made, tmp_path / "lake"), hashes(made)
+    for name in LACKING:
+        each = table(name)
+        rows, at = delta.dataset(lake, each).to_table(), delta.folder(lake, each) / "other.parquet"
+        text = next(field.name for field in each.schema if pa.types.is_string(field.type))
+        other = rows.slice(1).set_column(rows.schema.get_field_index(text), text, pa.array(["another"] * (rows.num_rows - 1), pa.string()))
+        pq.write_table(other.cast(each.schema), at)
+        added = [File(at.name, at.stat().st_size, other.num_rows)]
+        delta.exchange(lake, each, delta.entries(lake, each), added, delta.batch(lake, each), 1 + delta.revision(lake, each))
+    snapshot.publish(lake)
+    assert all(hashes(lake)[name] != wanted[name] for name in LACKING)
+    assert ingest(spark, lake, paths).built == ()
+    monkeypatch.setattr(publishing, "EDITION", publishing.EDITION + 1)
+    assert ingest(spark, lake, paths).built == tuple(each.name for each in GOLD)
+    told = hashes(lake)
+    assert {name for name in wanted if told[name] != wanted[name]} <= {"security"}, "what keys had said was changed, too"
+    assert ingest(spark, lake, paths).built == ()
 
 
 def test_readers_see_the_older_table_until_the_new_one_is_whole(spark, judged, tmp_path, monkeypatch):

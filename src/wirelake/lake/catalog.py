@@ -24,13 +24,17 @@ from wirelake.lake.tables import (
     violations,
 )
 
-__all__ = ["GOLD", "SILVER", "TABLES", "table"]
+__all__ = ["EDITION", "GOLD", "SILVER", "TABLES", "table"]
 
 SILVER: Final = (messages.TABLE, *rooms.TABLES, connections.TABLE, quarantine.TABLE, ledger.TABLE)
 """Written where captures are decoded, and published in this order: a source that is in the ledger is in all of them."""
 
 GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE, metrics.TABLE, topology.TABLE)
 """Built by Spark SQL from the others, in this order."""
+
+EDITION: Final = 1
+"""Which edition of their builders and of all rules gold tables are of. Raise it when they would say something else of the same messages:
+then every lake has them built anew by its next ingest, so that what a table says does not depend on who added what, and when."""
 
 TABLES: Final[dict[str, Table]] = {table.name: table for table in (*SILVER, *GOLD, runs.TABLE)}
 """Name -> table: those that say what was captured, and the one that says what was done."""

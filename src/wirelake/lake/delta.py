@@ -39,7 +39,6 @@ __all__ = [
     "batches_of",
     "create",
     "dataset",
-    "drop_outdated",
     "entries",
     "exchange",
     "files",
@@ -48,6 +47,7 @@ __all__ = [
     "frame",
     "frame_of",
     "is_outdated",
+    "make_anew",
     "merge",
     "relation",
     "renew",
@@ -162,13 +162,10 @@ def is_outdated(lake: Path, table: Table) -> bool:
     return opened is not None and not _has_columns(opened, table)
 
 
-def drop_outdated(lake: Path, table: Table) -> bool:
-    """Remove a table that has other columns than this code writes, and make it anew, empty; says whether it did."""
-    if not is_outdated(lake, table):
-        return False
-    shutil.rmtree(folder(lake, table))
+def make_anew(lake: Path, table: Table) -> None:
+    """Remove a table that nobody reads but who holds the lake, and make it anew, empty, with the columns that this code writes."""
+    shutil.rmtree(folder(lake, table), ignore_errors=True)
     create(lake, table)
-    return True
 
 
 def renew(lake: Path, table: Table, kept: Sequence[File]) -> None:

@@ -44,10 +44,13 @@ _EVERY_SLOT: Final = frozenset(range(SLOTS))
 
 
 def stale(lake: Path, keys: TrustStore | None = None) -> list[Table]:
-    """Gold tables that are older than the ledger, in the order in which they are to be built; new keys age what is judged by keys."""
+    """Gold tables that are older than the ledger, in the order in which they are to be built; new keys age what is judged by keys, and
+    another edition of the rules ages all."""
     newest = delta.batch(lake, ledger.TABLE)
     if newest is None:
         return []
+    if publishing.is_of_another_edition(lake):
+        return list(GOLD)
     return [table for table in GOLD if delta.batch(lake, table) != newest or (table is security.TABLE and keys is not None)]
 
 
@@ -72,7 +75,7 @@ def refresh(
     old = stale(lake, keys if judge_all else None)
     if newest is None or not old:
         return []
-    built = min(delta.batch(lake, table) or 0 for table in GOLD)
+    built = 0 if publishing.is_of_another_edition(lake) else min(delta.batch(lake, table) or 0 for table in GOLD)
     with _scratch(lake) as scratch:
         work = _Refresh(spark, lake, built, newest, scratch, tell)
         if built < newest:
@@ -97,7 +100,7 @@ def _scratch(lake: Path) -> Iterator[Path]:
 
 
 class _Refresh:
-    """From the batches up to `built`, which gold tables have, to those up to `newest`."""
+    """From the batches up to `built`, which gold tables have, to those up to `newest`. If they have none, no row of theirs stays."""
 
     def __init__(self, spark: SparkSession, lake: Path, built: int, newest: int, scratch: Path, tell: Callable[[str], None]) -> None:
         self._spark = spark
@@ -158,9 +161,9 @@ class _Refresh:
             table,
             rows,
             key=sql.col("session_id"),
-            slots=what.slots,
+            slots=what.slots if self._built else _EVERY_SLOT,
             more=self._rows(what.fresh),
-            others=lambda before: part.touched(before, how="left_anti"),
+            others=(lambda before: part.touched(before, how="left_anti")) if self._built else None,
         )
 
     def _conversations(self, part: Slice, what: Touched) -> None:
@@ -228,16 +231,16 @@ class _Refresh:
             named = rows.withColumn("minute_us", sql.unix_micros(tallies.minute(column)))
             return named.join(chosen, "minute_us", how).drop("minute_us")
 
-        if delta.entries(self._lake, metrics.TABLE):  # else all there is, is new
+        if self._built:  # else all there is, is new
             said = [within(rows, column) for rows, column in zip(said, times, strict=True)]
         self.tables.replace(
             self._spark,
             metrics.TABLE,
             metrics.build(*said),
             key=sql.unix_micros("minute").cast("string"),
-            slots=slots,
+            slots=slots if self._built else _EVERY_SLOT,
             more=self._rows_in(tallies.TABLE),
-            others=lambda before: within(before, "minute", "left_anti"),
+            others=(lambda before: within(before, "minute", "left_anti")) if self._built else None,
         )
 
     def _topology(self) -> None:
@@ -249,7 +252,7 @@ class _Refresh:
         grain = list(topology.TABLE.grain)
         slots: Collection[int] = _EVERY_SLOT
         others: Callable[[DataFrame], DataFrame] | None = None
-        if delta.entries(self._lake, topology.TABLE) and not is_small(self._rows_in(talks.TABLE)):
+        if self._built and not is_small(self._rows_in(talks.TABLE)):
             at = self._scratch / "pairs"
             rows.where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
             slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}

@@ -1,4 +1,4 @@
-"""Upgrading: tables that another version of wirelake built, with other columns than this one builds.
+"""Upgrading: tables that another version of wirelake built, with other columns than this one builds, or by other rules.
 
 What is built from silver tables can be built anew, and will be: one table that is as of no batch makes the next refresh build all of
 them. But what keys said is in `security` and nowhere else. So rows are kept with what both versions know, for the builder to ask; readers
@@ -36,8 +36,12 @@ def upgrade(lake: Path) -> None:
     for table in outdated:
         _LOG.info("%s was built by another version of wirelake: it is built anew", table.name)
         delta.renew(lake, table, _kept(lake, table))
+    is_of_another = publishing.is_of_another_edition(lake)
+    if is_of_another:
+        _LOG.info("gold tables were built by another edition of the rules: they are built anew")
     for table in index.TABLES:
-        delta.drop_outdated(lake, table)
+        if is_of_another or delta.is_outdated(lake, table):
+            delta.make_anew(lake, table)
 
 
 def _kept(lake: Path, table: Table) -> list[File]:

@@ -15,13 +15,14 @@ import msgspec
 
 from wirelake.errors import LakeError
 from wirelake.lake import delta, journal, snapshot
-from wirelake.lake.catalog import GOLD
+from wirelake.lake.catalog import EDITION, GOLD
 from wirelake.lake.catalog import table as table_named
 from wirelake.lake.delta import File
 
-__all__ = ["Change", "finish", "forget", "publish", "sweep"]
+__all__ = ["Change", "finish", "forget", "is_of_another_edition", "publish", "sweep"]
 
 _PENDING: Final = "gold.json"
+_EDITION: Final = "edition"
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -37,12 +38,14 @@ class _Pending(msgspec.Struct, frozen=True):
     """As of which batch all tables are, afterwards."""
     revision: int
     changes: list[Change]
+    edition: int = 0
+    """Of which edition they are then; those that were built before there were any are of none."""
 
 
 def publish(lake: Path, batch: int, changes: list[Change]) -> None:
     """All tables change, together."""
     revision = 1 + max(delta.revision(lake, table) for table in GOLD)
-    journal.write(lake, _PENDING, msgspec.json.encode(_Pending(batch, revision, changes)))
+    journal.write(lake, _PENDING, msgspec.json.encode(_Pending(batch, revision, changes, EDITION)))
     finish(lake)
 
 
@@ -57,8 +60,14 @@ def finish(lake: Path) -> bool:
         raise LakeError(f"{lake} is damaged: {journal.FOLDER}/{_PENDING} cannot be read: {error}") from error
     for change in pending.changes:
         delta.exchange(lake, table_named(change.table), change.removed, change.added, pending.batch, pending.revision)
+    journal.write(lake, _EDITION, str(pending.edition).encode())
     journal.remove(lake, _PENDING)
     return True
+
+
+def is_of_another_edition(lake: Path) -> bool:
+    """Whether there are gold tables that this edition of the builders did not build."""
+    return journal.read(lake, _EDITION) != str(EDITION).encode() and any(delta.batch(lake, table) is not None for table in GOLD)
 
 
 def forget(lake: Path) -> None:
