@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,15 @@ from tests.lake.test_captures import talks
 
 from wirelake.lake import java
 from wirelake.lake.ingest import ingest
+from wirelake.lake.tuning import BRISK
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds that starting may take, however busy the machine."""
 SECONDS = 400.0
 """Seconds that an ingest may take."""
-SMALL = ("--conf", "spark.executor.memory=600m", "--conf", "spark.sql.shuffle.partitions=2")
+_SMALL = {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "2", **BRISK}
+SMALL = tuple(chain(*(("--conf", f"{name}={value}") for name, value in _SMALL.items())))
 """What an ingest is told that has little to do."""
 
 

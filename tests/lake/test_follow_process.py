@@ -17,9 +17,11 @@ from tests.lake.following import contents, files, story
 from wirelake.lake import delta, journal
 from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import GOLD, table
+from wirelake.lake.tuning import BRISK
 
 pytestmark = pytest.mark.timeout(900)  # every process starts Spark
 
+BRISKLY = [f"--conf={name}={value}" for name, value in BRISK.items()]
 PORTS = ["--port", "yamp=5041", "--port", "relink=5042", "--port", "event-mesh=5043"]
 
 
@@ -28,7 +30,7 @@ class Process:
 
     def __init__(self, lake: Path, folder: Path, *more: str) -> None:
         command = [sys.executable, "-c", "import sys; from wirelake.cli.main import run; sys.exit(run(sys.argv[1:]))"]
-        command += ["ingest", str(lake), "--follow", str(folder), "--every", "0.1", "--master", "local[2]", *PORTS, *more]
+        command += ["ingest", str(lake), "--follow", str(folder), "--every", "0.1", "--master", "local[2]", *BRISKLY, *PORTS, *more]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.said: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
