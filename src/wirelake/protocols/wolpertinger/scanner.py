@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-import msgspec
-
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, SHARED, START, kernel, walker
 from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, TextKind
 from wirelake.protocols.xmpp import inside
 
@@ -116,35 +115,6 @@ IS_ENCRYPTION: Final = 8
 IS_INDEX: Final = 16
 IS_COUNT: Final = 32
 IS_SIGNATURE: Final = 64
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """What a reader of wolpertinger accepts at most."""
-
-    max_text_size: int = 256 * 1024
-    """WOLP-29: bytes in a text, line feed not counted."""
-    max_fragments: int = 4096
-    """WOLP-9: pieces of a message."""
-    max_reassembled_size: int = 64 * 1024 * 1024
-    """WOLP-29: bytes of a message that came in pieces, and of all pieces that wait for others."""
-    max_inflated_size: int = 64 * 1024 * 1024
-    """WOLP-29: bytes of a payload after decompression."""
-
-    @property
-    def max_parts(self) -> int:
-        """Texts have no parts."""
-        return 0
-
-    def for_scan(self) -> tuple[int, int, int]:
-        """The same as the scanner wants it, for lines."""
-        return (self.max_text_size, self.max_fragments, 1)
-
-    def for_text(self) -> tuple[int, int, int]:
-        """The same for one whole text, in which a line feed is a blank."""
-        return (self.max_text_size, self.max_fragments, 0)
-
-
-DEFAULT_LIMITS: Final = Limits()
 
 
 @kernel
