@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from wirelake.errors import LakeError
+from wirelake.lake.tuning import BRISK
+
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
 ROOT = Path(__file__).parents[2]
 SECONDS = 560
@@ -139,3 +142,26 @@ def test_a_wrong_query_names_the_tables(shown, wirelake):
     outcome = wirelake("query", shown[0] / "lake", "select * from mesages")
     assert outcome.code == 1
     assert "messages" in outcome.talk
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ((), BRISK["spark.driver.extraJavaOptions"]),
+        (("--master", "local[1]"), BRISK["spark.driver.extraJavaOptions"]),
+        (("--conf", "spark.driver.extraJavaOptions=-Xint"), "-Xint"),
+        (("--master", "spark://127.0.0.1:1"), None),
+        (("--conf", "spark.master=spark://127.0.0.1:1"), None),
+    ],
+)
+def test_a_small_ingest_starts_a_local_spark_in_haste_unless_told_otherwise(wirelake, tmp_path, monkeypatch, words, options):
+    started = []
+
+    def session(_, conf):
+        started.append((conf or {}).get("spark.driver.extraJavaOptions"))
+        raise LakeError("far enough")
+
+    monkeypatch.setattr("wirelake.lake.spark.session", session)
+    (tmp_path / "small.pcap").write_bytes(b"small")
+    outcome = wirelake("ingest", tmp_path / "lake", tmp_path / "small.pcap", *words)
+    assert (outcome.code, started) == (1, [options])
