@@ -122,6 +122,17 @@ def test_wolp_5_another_name_is_another_encryption(value):
     assert decode(f"message_id:1;encryption:{value};".encode()).encryption is Encryption.UNKNOWN
 
 
+@pytest.mark.parametrize(("other", "code"), [("secure:AES", 0), ("Encryption:Aes", 0), ("encryption:des", 3), ("secure:aesx", 3)])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_wolp_9_pieces_agree_if_they_name_one_encryption_however_it_is_spelled(other, code, is_first):
+    text = sealed(documents.encode(ECHO), KEYS).text.decode()
+    pairs = [other, "encryption:aes"] if is_first else ["encryption:aes", other]
+    one = session(standing=TRUSTED)
+    for index, piece in enumerate((text[:40], text[40:])):
+        one.receive_text(f"fragment_index:{index};fragment_count:2;message_id:7;{pairs[index]};{piece}", 0.0)
+    assert one.messages() == [f"result:{code};message_id:7;".encode()]
+
+
 @pytest.mark.parametrize("payload", ["aGk", "aGk==", "a=Gk", "aG-_", "aGk=aGk=", "ä", "aGk=\x00", "aGk=\x0b"])
 def test_wolp_6_what_is_no_base64_is_refused_and_blanks_are_ignored(payload):
     assert reply_to(f"message_id:1;{payload}") == [b"result:5;message_id:1;"]
