@@ -41,8 +41,8 @@ REASONS = (
     (r"limit|exceed", {Fault.MULTICAST_OVER_LIMIT, Fault.MESSAGE_OVER_LIMIT, Fault.PART_OVER_LIMIT, Fault.PARTS_OVER_LIMIT}),
     (r"utf-?8", {Fault.ENDPOINT_NOT_UTF8}),
     (r"without (an |its )?epoch", {Fault.LINK_WITHOUT_EPOCH}),
+    (r"epoch", {Fault.EPOCH_ZERO, Fault.LINK_WITHOUT_EPOCH}),
     (r"link id", {Fault.LINK_ID_RANGE}),
-    (r"epoch", {Fault.EPOCH_ZERO}),
     (r"version", {Fault.VERSION_UNSUPPORTED}),
     (r"endpoint", {Fault.ENDPOINT_UNKNOWN}),
 )
@@ -151,8 +151,11 @@ def check_reason(data: bytes, stage: Stage, fields: dict[str, Any], faults: list
         for word, value in (("type", data[0] >> 5), ("format", form)):
             assert all(int(told) == value for told in re.findall(rf"{word} ([0-9]+)", text)), text
     wanted = next((faults for pattern, faults in REASONS if re.search(pattern, text)), None)
-    if wanted is None:
-        raise Unmapped(f"error {fields['error']!r}")
+    if wanted is None:  # words of somebody else's: at least one must be ours, too
+        words = set(re.findall("[a-z]{5,}", text))
+        if not all(words & set(re.findall("[a-z]{5,}", f"{fault.name} {fault.rule.text}".lower())) for fault in faults):
+            raise Unmapped(f"error {fields['error']!r}")
+        return
     if wanted == set(UNKNOWN_TYPES.values()):
         wanted = {UNKNOWN_TYPES[kind]}
     assert set(faults) <= wanted, faults

@@ -185,7 +185,7 @@ def sequences(given: Any) -> list[int]:
 
 def check_outcome(stage: OnStage, channel: bytes, scenario: Any, before: int) -> None:
     """Every part of the outcome; without one, the channel goes on."""
-    parts = {part.strip() for part in str(scenario.get("outcome", "")).lower().split(",")} - {""}
+    parts = {part.strip() for part in re.split(r"[,;:()]| and ", str(scenario.get("outcome", "")).lower())} - {""}
     unknown = parts - {"closed", "all consumed", "link lost", "lost", "inconsistent", "terminate", "terminated"}
     if unknown or (not parts and "outcome" in scenario):
         raise Unmapped(f"outcome {scenario['outcome']!r}")

@@ -29,9 +29,21 @@ WAITING: Final = ("pending", "outstanding", "unconsumed")
 """Words for messages that were sent and are not consumed: how many, or which."""
 CONDITIONS: Final = ("open", "closing", "closed", "link lost", "terminated", "shutdown")
 OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
-_COUNT: Final = re.compile(rf"({'|'.join([*WAITING, *CURSORS])})(?: is| up to|:|=)* ?(none|[0-9]+)")
-_EACH: Final = re.compile(rf"([0-9]+)(?: is| was|:|=)* ({'|'.join(OUTCOMES)})")
-_CONDITION: Final = re.compile(rf"(?<![\w-])(?:is |channel )?({'|'.join(CONDITIONS)})(?![\w-])")
+_NUMBERS: Final = r"((?:[0-9]+(?:, | and ))*[0-9]+)"
+_IS: Final = r"(?: is| are| was| were| up to|:|=)* ?"
+_WAITING: Final = "|".join(WAITING)
+_OUTCOMES: Final = "|".join(OUTCOMES)
+_CLAIMS: Final = (
+    # Pattern, whether the word stands first, and how the value is read.
+    (rf"sequences? {_NUMBERS}{_IS}({_WAITING})", False, "numbers"),
+    (rf"{_NUMBERS}{_IS}({_OUTCOMES})\b", False, "outcome"),
+    (rf"\b(uncommitted|committed|rolled back) {_NUMBERS}", True, "outcome"),
+    (rf"\b({_WAITING}|{'|'.join(CURSORS)}){_IS}(none|[0-9]+)", True, "value"),
+    (rf"\b(nothing|none|no|[0-9]+)(?: messages?)?{_IS}({_WAITING})", False, "count"),
+    (rf"\b({'|'.join(CONDITIONS)})\b", True, "condition"),
+    (rf"\b({_WAITING})\b", True, "condition"),
+)
+"""What a text may claim, in the order in which it is looked for; what was found is not looked at again."""
 
 
 class Stage(Protocol):
@@ -56,7 +68,7 @@ def is_waiting(outgoing: Outgoing | None, value: Any) -> bool:
     numbers = [] if outgoing is None else [one & m.LAST_SEQUENCE for one in range(outgoing.consumed + 1, outgoing.last + 1)]
     if isinstance(value, bool):
         return bool(numbers) is value
-    return same(numbers if isinstance(value, list) else len(numbers), value)
+    return same(numbers if isinstance(value, list) else len(numbers), "0" if value == "none" else value)
 
 
 def cursor(value: Any) -> int:
@@ -71,13 +83,17 @@ def _claims(text: Any) -> dict[str, Any]:
     if not isinstance(text, str):
         raise Unmapped(f"state {text!r}")
     rest, claims = text.lower(), {}
-    for pattern in (_EACH, _COUNT):
-        for word, value in pattern.findall(rest):
-            claims[word] = value
-        rest = pattern.sub("", rest)
-    claims.update(dict.fromkeys(_CONDITION.findall(rest), True))
-    rest = _CONDITION.sub("", rest)
-    claims.update({word: True for word in WAITING if re.search(rf"\b{word}\b", rest)})
+    for pattern, is_first, kind in _CLAIMS:
+        for found in re.finditer(pattern, rest):
+            word, value = found.groups() if is_first and len(found.groups()) > 1 else (found[found.re.groups], found[1])
+            numbers = re.findall("[0-9]+", value)
+            if kind == "outcome":
+                claims.update(dict.fromkeys(numbers, word))
+            elif kind == "condition":
+                claims[word] = True
+            else:
+                claims[word] = numbers if kind == "numbers" else value if kind == "value" or numbers else "0"
+        rest = re.sub(pattern, "", rest)
     return claims
 
 

@@ -42,6 +42,12 @@ def test_what_must_end_a_connection_cannot_pass_for_another_reason(vector):
     assert fails(relink.run, {**vector, "hex": "0000000000000000" if vector["fields"]["kind"] not in relink.STAGES else "00" * 24})
 
 
+def test_an_error_in_other_words_has_one_of_ours_or_is_a_failure():
+    vector = {"hex": "1500000000000000", "expect": "terminate", "ctx": {"id_size": 0}, "fields": {"kind": "unknown"}}
+    for words, holds in (("such packets do not exist", True), ("bad padding", False), ("", False)):
+        assert fails(relink.run, {**vector, "fields": {"kind": "unknown", "error": words}}) is not holds
+
+
 @pytest.mark.parametrize(
     "change", [{"expect": "maybe"}, {"novelty": 1}, {"hex": "00 00"}, {"ctx": {"size": 1}}, {"fields": {"kind": "novel"}}]
 )

@@ -250,7 +250,8 @@ def check_context(said: Any, context: Any) -> None:
         raise Unmapped(f"encrypted {context['encrypted']!r}")
     if "required" in context:
         assert isinstance(said, Call)
-        assert same(COMPONENTS[said.component][said.method].trust, context["required"])
+        assert said.component.lower() == "sample"  # WOLP-20
+        assert same(COMPONENTS["Sample"][said.method].trust, context["required"])
 
 
 def heard(document: bytes, context: Any) -> tuple[list[int], list[Any]]:
