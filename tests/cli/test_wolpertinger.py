@@ -1,6 +1,8 @@
 """`wirelake serve`, `call` and `listen` for wolpertinger: as people at several terminals use them."""
 
+import base64
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -53,6 +55,11 @@ def test_calls_trust_and_the_end(secrets):
             assert run(*call, "Demo.Add", 40, "int64:2").stdout == "42\n"
             assert run(*call, "demo.Echo", "plain text").stdout == '"plain text"\n'
             assert run(*call, "Demo.Echo", '[1, true, "x"]').stdout == '[1,true,"x"]\n'
+            infinite = run(*call, "Demo.Echo", "double:-INF", "--dotnet", "--record", secrets / "infinite.pcapng")
+            assert infinite.stdout == '"-INF"\n', "JSON has no number for it, and null would be another value"
+            sent, answered = re.findall(rb"message_id:1;([A-Za-z0-9+/=]{40,})", (secrets / "infinite.pcapng").read_bytes())
+            assert b">-Infinity<" in base64.b64decode(sent), "the client was told --dotnet"
+            assert b">-INF<" in base64.b64decode(answered), "the server was not"
             told = run(*call, "Demo.Note", "string:7", "--void")
             assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
             refused = run(*call, "Demo.Shared")

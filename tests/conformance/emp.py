@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from tests.conformance.reading import Unmapped, keys, octets
+from tests.conformance.reading import LABELS, Unmapped, keys, octets, same
 
 from wirelake.protocols import kernel
 from wirelake.protocols.emp import messages as m
@@ -40,7 +40,7 @@ def run(vector: Any) -> None:
     if not isinstance(vector, dict) or vector.get("expect") not in ("ok", "reject"):
         raise Unmapped(f"expect neither ok nor reject: {vector!r}")
     ok = vector["expect"] == "ok"
-    keys("vector", vector, {"hex", "expect", "fields" if ok else "reject"}, {"name", "source"})
+    keys("vector", vector, {"hex", "expect", "fields" if ok else "reject"}, LABELS)
     data = octets("hex", vector["hex"])
     if ok:
         accept(data, vector["fields"])
@@ -55,9 +55,8 @@ def accept(data: bytes, fields: dict[str, Any]) -> None:
     check_shape(fields)
     said = decode(data)
     row, parts = scan_once(data)
-    assert row[KIND] == fields["type"]
-    assert (row[START], row[LENGTH]) == (0, fields["size"])
-    assert fields["size"] == len(data)
+    assert same([row[KIND], row[LENGTH], len(data)], [fields["type"], fields["size"], fields["size"]])
+    assert row[START] == 0
     check_fields(said, data, row, parts, fields)
     bare = without_oddities(data, row, fields)
     assert encode(said) == bare
@@ -92,7 +91,7 @@ def check_fields(said: m.Message, data: bytes, row: list[int], parts: list[list[
         elif key == "plain_body_hex":
             assert plain(said) == octets(key, fields[key])
         else:
-            assert getattr(said, key) == fields[key]
+            assert same(getattr(said, key), fields[key]), key
     if name is None:
         assert said.type_id == fields["type"]
     if name in BODILESS and "body_hex" in fields:
@@ -104,12 +103,15 @@ def check_extensions(said: m.Message, data: bytes, parts: list[list[int]], expec
     at = 8
     for extension, part, fields in zip(said.extensions, parts, expected, strict=True):
         content = octets("content_hex", fields["content_hex"])
-        assert part == [at, fields["size"], fields["id"], int(fields["more"])]
+        assert same([*part[1:3], bool(part[3])], [fields["size"], fields["id"], fields["more"]])
+        assert part[0] == at
         assert data[at + 8 : at + fields["size"]] == content
         if fields["id"] == 0:
-            assert extension == m.RequestResponse(fields["request"], fields["request_id"])
+            assert isinstance(extension, m.RequestResponse)
+            assert same([extension.request, extension.request_id], [fields["request"], fields["request_id"]])
         elif fields["id"] == 1:
-            assert extension == m.Compression(fields["scheme"])
+            assert isinstance(extension, m.Compression)
+            assert same(int(extension.scheme), fields["scheme"])
         else:
             assert extension == m.OtherExtension(fields["id"], content)
         at += fields["size"]

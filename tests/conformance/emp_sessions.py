@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 from tests.conformance.emp import cuts, through_buffer
-from tests.conformance.reading import Unmapped, keys, octets
+from tests.conformance.reading import LABELS, Unmapped, keys, octets
 
 from wirelake.protocols.emp import messages as m
 from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker
@@ -48,7 +48,7 @@ def run(session: Any) -> None:
 
 
 def read(session: Any) -> list[Step]:
-    keys("session", session, {"frames"}, {"description", "name", "source", "provenance"})
+    keys("session", session, {"frames"}, LABELS)
     steps, buffers = [], {speaker: buffer() for speaker in Speaker}
     for index, frame in enumerate(session["frames"]):
         if "hex" in frame:

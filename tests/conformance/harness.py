@@ -31,9 +31,13 @@ def directory() -> Path:
     return Path(named) if named else Path(__file__).parent.parent / "vectors"
 
 
-def files() -> list[Path]:
+OWN: Final = Path(__file__).parent / "own"
+"""Vectors made here; they do not replace those of the directory."""
+
+
+def files(where: Path | None = None) -> list[Path]:
     """Every file of vectors."""
-    return sorted(directory().glob("*.json"))
+    return sorted((where or directory()).glob("*.json"))
 
 
 def vectors(path: Path) -> list[Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
-from tests.conformance.reading import Unmapped, keys, octets
+from tests.conformance.reading import LABELS, Unmapped, keys, number, octets, same
 from tests.conformance.relink import EPOCH, LINK_ID, QUIET
+from tests.conformance.relink_states import check, cursor, is_waiting
 
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.conversation import Speaker
-from wirelake.protocols.relink.events import ChannelClosed, Event, MessagesResolved, Outcome
+from wirelake.protocols.relink.events import ChannelClosed, Event, LinkLost, MessagesResolved, Outcome
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link import Link
 from wirelake.protocols.relink.options import Endpoint
@@ -18,8 +21,6 @@ from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Stage
 from wirelake.protocols.relink.session import Session
 from wirelake.protocols.relink.wire import buffer, encode, message
-
-COMMON = {"name", "note", "source", "ruling", "spec"}
 
 
 def run(scenario: Any) -> None:
@@ -57,13 +58,19 @@ class OnStage:
         assert self.session.ended is None, self.session.ended
         self.link = self.session.link
 
-    def reconnect(self) -> None:
+    def reconnect(self, waiting: Sequence[tuple[bytes, tuple[bytes, ...]]] = ()) -> None:
+        """Lose the connection, take messages meanwhile, and connect again."""
         self.session.receive_eof(1.0)
-        self.heard += self.session.events()
+        self.drain()
+        for channel, parts in waiting:
+            self.link.send(channel, parts)
         self.connect(m.Request("demo", self.id_size, self.id_size, self.endpoint.flags, EPOCH, LINK_ID))
 
     def hear(self, data: bytes) -> None:
         self.session.receive(data, 2.0)
+        self.drain()
+
+    def drain(self) -> None:
         self.heard += self.session.events()
 
     def said(self) -> list[m.Said]:
@@ -80,15 +87,16 @@ class OnStage:
 
 
 def acknowledge(scenario: Any, speaker: Speaker) -> None:
-    keys("scenario", scenario, {"kind", "cursor", "outstanding", "sequence", "expect", "newly_acknowledged", "new_cursor"}, COMMON)
-    cursor = -1 if scenario["cursor"] == m.LAST_SEQUENCE else scenario["cursor"]
+    required = {"kind", "cursor", "outstanding", "sequence", "expect", "newly_acknowledged", "new_cursor"}
+    keys("scenario", scenario, required, LABELS | {"pending"})
+    before = cursor(scenario["cursor"])
     for said, name in ((m.Received, "received"), (m.Consumed, "consumed")):
         stage = OnStage(speaker, 0)
-        stage.link.outbox.channels[b""] = outgoing = Outgoing(b"", first=cursor + 1)
+        stage.link.outbox.channels[b""] = outgoing = Outgoing(b"", first=before + 1)
         for _ in range(scenario["outstanding"]):
             outgoing.put((b"x",))
         outgoing.sent = outgoing.last
-        stage.hear(encode(said((b"",), scenario["sequence"])))
+        stage.hear(encode(said((b"",), number("sequence", scenario["sequence"]))))
         if scenario["expect"] == "terminate":
             assert stage.session.ended is not None, name
             assert stage.session.ended.fault is Fault.ACKNOWLEDGED_TOO_MUCH
@@ -96,85 +104,159 @@ def acknowledge(scenario: Any, speaker: Speaker) -> None:
         elif scenario["expect"] == "ok":
             assert stage.session.ended is None, name
             after = getattr(outgoing, name)
-            assert after - cursor == scenario["newly_acknowledged"]
-            assert after & m.LAST_SEQUENCE == scenario["new_cursor"]
+            assert same([after - before, after & m.LAST_SEQUENCE], [scenario["newly_acknowledged"], scenario["new_cursor"]])
             resolved = sum(one.last - one.first + 1 for one in stage.heard if isinstance(one, MessagesResolved))
-            assert resolved == (scenario["newly_acknowledged"] if said is m.Consumed else 0)
+            assert resolved == (after - before if said is m.Consumed else 0)
         else:
             raise Unmapped(f"expect {scenario['expect']!r}")
+        if "pending" in scenario and said is m.Consumed:
+            assert is_waiting(outgoing, scenario["pending"]), "pending"
 
 
 def resume(scenario: Any, speaker: Speaker) -> None:
-    keys("scenario", scenario, {"kind", "channel", "peer_says", "id_size", "replay_sequences"}, COMMON | {"then", "outcome"})
-    keys("channel", scenario["channel"], {"consumed", "sent_up_to"}, {"close_sent", "received"})
-    state, size = scenario["channel"], scenario["id_size"]
-    says = [octets("peer_says", one) for one in scenario["peer_says"]]
-    stage = OnStage(speaker, size)
-    channel = channel_of(says, size)
-    for number in range(state["sent_up_to"] + 1):
-        assert stage.link.send(channel, (number.to_bytes(4, "big"),)) == number
-    for kind, name in ((m.Received, "received"), (m.Consumed, "consumed")):
-        if state.get(name, "none") != "none":
-            stage.hear(encode(kind((channel,), state[name])))
-    if state.get("close_sent"):
-        stage.link.close(channel)
-        assert stage.said()[-1] == m.Close((channel,))
+    """RELINK-21: after a reconnection exactly these messages are sent again; then the channel is closed, or what else is said of it."""
+    keys("scenario", scenario, {"kind", "channel", "peer_says", "id_size"}, LABELS | {"replay_sequences", "then", "outcome", "pending"})
+    keys("channel", scenario["channel"], {"consumed", "sent_up_to"}, {"close_sent", "received", "pending"})
+    if "replay_sequences" not in scenario and "outcome" not in scenario:
+        raise Unmapped("neither replay_sequences nor an outcome")
+    state, says = scenario["channel"], [octets("peer_says", one) for one in scenario["peer_says"]]
+    channel = channel_of(says, scenario["id_size"])
+    stage = begun(scenario, speaker, channel)
     before = len(stage.heard)
-    stage.reconnect()
+    stage.reconnect(waiting=[(channel, numbered(state, index)) for index in range(1, 1 + number("pending", state.get("pending", 0)))])
     assert not any(isinstance(one, m.Message | m.Close) for one in stage.said()), "RELINK-21: said before resume"
     for one in says:
         stage.hear(one)
-    assert stage.session.ended is None, stage.session.ended
     said = stage.said()
     replayed = [int.from_bytes(one.parts[0], "big") for one in said if isinstance(one, m.Message)]
-    assert replayed == scenario["replay_sequences"]
-    closes = [one for one in said if isinstance(one, m.Close)]
+    given = scenario.get("replay_sequences")
+    if given is None and "replay_sequences" in scenario and stage.session.ended is None:
+        raise Unmapped("replay_sequences is null, and the connection goes on")
+    assert same(replayed, [] if given is None else sequences(given))
     if scenario.get("then") not in (None, "close"):
         raise Unmapped(f"then {scenario['then']!r}")
-    is_over = str(scenario.get("outcome", "")).startswith("closed")
-    if "outcome" in scenario and not is_over:
-        raise Unmapped(f"outcome {scenario['outcome']!r}")
+    closes = [one for one in said if isinstance(one, m.Close)]
     assert bool(closes) == (scenario.get("then") == "close")
     assert not closes or said[-1] == closes[-1], "close comes last"
+    check_outcome(stage, channel, scenario, before)
+    if "pending" in scenario:
+        assert is_waiting(stage.link.outbox.channels.get(channel), scenario["pending"]), "pending"
+
+
+def begun(scenario: Any, speaker: Speaker, channel: bytes) -> OnStage:
+    """A link on which this channel has come so far: its messages carry their own numbers."""
+    state, stage = scenario["channel"], OnStage(speaker, scenario["id_size"])
+    consumed, last = cursor(state["consumed"]), cursor(state["sent_up_to"])
+    first = 0
+    if last < consumed:  # the numbers have wrapped (RELINK-15)
+        last += m.LAST_SEQUENCE + 1
+        first = consumed + 1
+        stage.link.outbox.channels[channel] = Outgoing(channel, first=first)
+    for index in range(first, last + 1):
+        assert stage.link.send(channel, ((index & m.LAST_SEQUENCE).to_bytes(4, "big"),)) == index
+    for kind, name in ((m.Received, "received"), (m.Consumed, "consumed")):
+        if name in state and cursor(state[name]) != first - 1:
+            stage.hear(encode(kind((channel,), cursor(state[name]))))
+    if state.get("close_sent"):
+        stage.link.close(channel)
+        assert stage.said()[-1] == m.Close((channel,))
+    return stage
+
+
+def numbered(state: Any, index: int) -> tuple[bytes]:
+    """The payload of a message so many after the last one sent."""
+    return (((cursor(state["sent_up_to"]) + index) & m.LAST_SEQUENCE).to_bytes(4, "big"),)
+
+
+def sequences(given: Any) -> list[int]:
+    """Sequence numbers as a list, or as ranges in a text: `4..5`, `4-5`, `4, 5`; `none` is no number."""
+    if given == "none":
+        return []
+    if isinstance(given, list):
+        return [number("replay_sequences", one) for one in given]
+    found = []
+    for piece in str(given).split(","):
+        ends = re.fullmatch(r" *([0-9]+)(?: *(?:\.\.|-|to) *([0-9]+))? *", piece)
+        if ends is None:
+            raise Unmapped(f"replay_sequences {given!r}")
+        found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+    return found
+
+
+def check_outcome(stage: OnStage, channel: bytes, scenario: Any, before: int) -> None:
+    """Every part of the outcome; without one, the channel goes on."""
+    parts = {part.strip() for part in re.split(r"[,;:()]| and ", str(scenario.get("outcome", "")).lower())} - {""}
+    unknown = parts - {"closed", "all consumed", "link lost", "lost", "inconsistent", "terminate", "terminated"}
+    if unknown or (not parts and "outcome" in scenario):
+        raise Unmapped(f"outcome {scenario['outcome']!r}")
+    is_lost = bool(parts & {"link lost", "lost", "inconsistent"})
+    is_ended = is_lost or bool(parts & {"terminate", "terminated"})
+    assert (stage.session.ended is not None) == is_ended, stage.session.ended
+    assert any(isinstance(one, LinkLost) for one in stage.heard) == is_lost
+    is_over = "closed" in parts
     assert any(isinstance(one, ChannelClosed) for one in stage.heard) == is_over
-    assert (channel in stage.link.outbox.channels) != is_over
-    if is_over:
-        resolved = {
-            number for one in stage.heard[before:] if isinstance(one, MessagesResolved) for number in range(one.first, one.last + 1)
-        }
-        consumed = -1 if state["consumed"] == "none" else state["consumed"]
-        assert resolved == set(range(consumed + 1, state["sent_up_to"] + 1))
+    if not is_ended:
+        assert (channel in stage.link.outbox.channels) != is_over
+    if is_over or "all consumed" in parts:
+        resolved = [one for one in stage.heard[before:] if isinstance(one, MessagesResolved)]
+        numbers = {index & m.LAST_SEQUENCE for one in resolved for index in range(one.first, one.last + 1)}
+        state = scenario["channel"]
+        consumed, last = cursor(state["consumed"]), cursor(state["sent_up_to"])
+        assert numbers == {(consumed + 1 + index) & m.LAST_SEQUENCE for index in range((last - consumed) & m.LAST_SEQUENCE)}
         assert {one.outcome for one in stage.heard if isinstance(one, MessagesResolved)} <= {Outcome.CONSUMED}
 
 
-def channel_of(says: list[bytes], size: int) -> bytes:
-    """The channel the peer speaks of, or any."""
+def channel_of(says: list[bytes], size: int, other: bytes | None = None) -> bytes:
+    """The channel somebody speaks of, or another."""
     one = buffer(DEFAULT_LIMITS, DEFAULT_LIMITS.for_scan(Stage.PACKETS, size, size))
     for whole, rows, parts in one.feed(b"".join(says)):
         for row in rows:
             ids = getattr(message(whole, row, parts), "ids", ())
             if ids:
                 return ids[0]
-    return b"chan".ljust(size, b"-")[:size]
+    return b"chan".ljust(size, b"-")[:size] if other is None else other
 
 
 def flow(scenario: Any, speaker: Speaker) -> None:
-    """What we say, byte for byte, when we do what was done; and what we hear is no fault."""
-    keys("scenario", scenario, {"kind", "id_size", "steps"}, COMMON | {"transactions"})
-    stage = OnStage(speaker, scenario["id_size"], transactional=scenario.get("transactions", False))
+    """What we say, byte for byte, when we do what was done; what we hear is no fault; and states are as claimed."""
+    keys("scenario", scenario, {"kind", "id_size", "steps"}, LABELS | {"transactions", "pending"})
+    size = scenario["id_size"]
+    stage = OnStage(speaker, size, transactional=scenario.get("transactions", False))
     stage.said()
-    for who, text, *_ in scenario["steps"]:
-        if who == "state":
+    channel = bytes(size)
+    for step in scenario["steps"]:
+        if not isinstance(step, list) or not 2 <= len(step) <= 3:
+            raise Unmapped(f"step {step!r}")
+        if step[0] == "state":
+            check_state(stage, channel, size, step)
             continue
-        data = octets("step", text)
-        if who == "recv":
+        data = octets("step", step[1])
+        channel = channel_of([data], size, channel)
+        if step[0] == "recv":
             stage.hear(data)
             assert stage.session.ended is None, stage.session.ended
-        elif who == "send":
-            do(stage, data, scenario["id_size"])
+        elif step[0] == "send":
+            do(stage, data, size)
             assert stage.session.output() == data
         else:
-            raise Unmapped(f"step {who!r}")
+            raise Unmapped(f"step {step[0]!r}")
+    if "pending" in scenario:
+        assert is_waiting(stage.link.outbox.channels.get(channel), scenario["pending"]), "pending"
+
+
+def check_state(stage: OnStage, channel: bytes, size: int, step: list[Any]) -> None:
+    """A claim about a channel: the one whose id the step has as hex, or else the one spoken of last.
+
+    The claim is the explanation, or stands in place of the hex: then the explanation is a label.
+    """
+    stage.drain()
+    claim = step[1]
+    if claim in ("", None):
+        check(stage, channel, step[2] if len(step) == 3 else None)
+    elif isinstance(claim, str) and re.fullmatch(r"[0-9a-f]+", claim) and len(claim) == 2 * size:
+        check(stage, bytes.fromhex(claim), step[2] if len(step) == 3 else None)
+    else:
+        check(stage, channel, claim)
 
 
 def do(stage: OnStage, data: bytes, size: int) -> None:

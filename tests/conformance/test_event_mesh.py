@@ -23,22 +23,8 @@ def fails(vector) -> bool:
 
 
 @pytest.mark.parametrize("vector", OK, ids=lambda one: one.get("name", ""))
-def test_no_field_of_a_vector_can_be_changed_or_joined(vector):
-    for key, value in vector["fields"].items():
-        changed = copy.deepcopy(vector)
-        changed["fields"][key] = (
-            (not value)
-            if isinstance(value, bool)
-            else value + 1
-            if isinstance(value, int)
-            else [*value, [1, ""]]
-            if isinstance(value, list)
-            else "00"
-        )
-        assert fails(changed), key
-    with pytest.raises(Unmapped):
-        event_mesh.run({**vector, "fields": {**vector["fields"], "novelty": 1}})
-    for key in event_mesh.HEADER:
+def test_no_field_of_a_vector_can_be_left_out(vector):
+    for key in (*event_mesh.HEADER, "tlvs"):
         with pytest.raises(Unmapped):
             event_mesh.run({**vector, "fields": {name: value for name, value in vector["fields"].items() if name != key}})
     assert fails({**vector, "expect": "reject", "fields": {}, "reason": "replay"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -110,6 +112,20 @@ def test_results_fragments_and_encrypted_messages():
     assert (rows[2]["fragment_index"], rows[2]["fragment_count"], rows[2]["payload"]) == (1, 2, b"bG8=")
     assert [row["encryption"] for row in rows[2:]] == [None, "aes", "aes", "unknown"]
     assert [row["BODY"] for row in rows] == [None] * 6
+
+
+@pytest.mark.parametrize("pair", ["encryption:AES", "Encryption:Aes", "secure:AES"])
+def test_wolp_5_an_encryption_in_capitals_is_the_same_to_the_lake(pair):
+    row, other = table(b"message_id:1;" + pair.encode() + b";AAAA", b"message_id:1;encryption:AESX;AAAA")
+    assert (row["encryption"], other["encryption"]) == ("aes", "unknown")
+
+
+@pytest.mark.parametrize("spelling", ["INF", "Infinity", "+Infinity", "inf"])
+def test_wolp_18_every_spelling_of_infinity_is_one_value_to_the_lake(spelling):
+    sent = documents.encode(Call("Core", "m", CALL_ID, (math.inf, -math.inf, math.nan)))
+    spelled = sent.replace(b"INF", spelling.lstrip("+").encode()).replace(b">I", b">+I" if spelling[0] == "+" else b">I")
+    (row,) = table(text_of(spelled))
+    assert [one["value"] for one in row["parameters"]] == ['"INF"', '"-INF"', '"NaN"']
 
 
 def test_a_fragment_that_is_all_of_its_message_is_read():

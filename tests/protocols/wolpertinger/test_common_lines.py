@@ -18,6 +18,8 @@ TAKEN = [
     b"message_id:999999999;PHg+ ",
     b"message_id:5;encryption:aes;AAAA",
     b"message_id:5;encryption:aes;",
+    b"message_id:5;encryption:AES;AAAA",
+    b"message_id:5;encryption:aEs;",
     b"message_id:5;:",
     b"result:0;message_id:1;",
     b"result:5;message_id:123456789;",
@@ -30,6 +32,8 @@ LEFT = [
     b"Message_id:1;",
     b"message_id:4294967295;",
     b"message_id:1;encryption:des;AAAA",
+    b"message_id:1;Encryption:aes;AAAA",
+    "message_id:1;encryption:ae\u017f;AAAA".encode(),
     b"message_id:1;secure:aes;AAAA",
     b"message_id:1;encryption:aes;gzip:5;AAAA",
     b"message_id:1;gzip:5;AAAA",
@@ -66,7 +70,7 @@ def test_the_rest_is_left_to_the_scanner(text):
 def test_it_never_contradicts_the_scanner():
     dice = random.Random(11)
     checked = 0
-    for text, place, byte in itertools.product(TAKEN, range(30), (*b":;09a_ \n\r", 0, 255)):
+    for text, place, byte in itertools.product(TAKEN, range(30), (*b":;09aA_ \n\r", 0, 255)):
         if place <= len(text):
             for data in (text[:place] + bytes([byte]) + text[place:], text[:place] + bytes([byte]) + text[place + 1 :]):
                 row = common(data, 0, len(data))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import pytest
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, TRUSTED, Pair, codes, read, say, session
 
@@ -20,8 +23,11 @@ from wirelake.protocols.wolpertinger.events import (
     Noticed,
 )
 from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.messages import Encryption
+from wirelake.protocols.wolpertinger.options import Method
 from wirelake.protocols.wolpertinger.scanner import Limits
 from wirelake.protocols.wolpertinger.standing import STRANGER, Standing
+from wirelake.protocols.wolpertinger.wire import decode, opened
 
 CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER
 CLUSTER = bytes(range(16))
@@ -70,6 +76,28 @@ def test_wolp_18_values_come_as_they_were_sent():
     pair.client.call("Sample", "Any", values, 0.0)
     (event,) = pair.talk().events(SERVER, CallReceived)
     assert event.parameters == values
+
+
+@pytest.mark.parametrize(("dotnet", "spelling"), [(False, "INF"), (True, "Infinity")])
+def test_wolp_18_an_option_sends_infinities_as_csharp_peers_read_them(dotnet, spelling):
+    one = session(Speaker.CLIENT, dotnet=dotnet)
+    inner = Call("Any", "thing", CALL_ID, (-math.inf,))
+    one.call("Any", "thing", (math.inf, [(-math.inf,)], inner, math.nan), 0.0)
+    (text,) = one.messages()
+    document = opened(decode(text).payload, None, Encryption.NONE, None).decode()
+    assert re.findall(r'type="double">([^<]*)<', document) == [spelling, f"-{spelling}", f"-{spelling}", "NaN"]
+    values = documents.decode(document.encode()).parameters
+    assert (values[:2], values[2].parameters) == ((math.inf, ((-math.inf,),)), (-math.inf,))
+
+
+@pytest.mark.parametrize("dotnet", [False, True])
+def test_wolp_18_an_answer_is_spelled_as_its_sender_was_told(dotnet):
+    one = session(components={"Sample": {"Get": Method((), trust=0)}}, dotnet=dotnet)
+    say(one, Call("Sample", "Get", CALL_ID))
+    one.respond(CALL_ID, -math.inf, 0.0)
+    (text,) = one.messages()
+    document = opened(decode(text).payload, None, Encryption.NONE, None)
+    assert (b">-Infinity<" in document, b">-INF<" in document) == (dotnet, not dotnet)
 
 
 def pair_any():

@@ -8,6 +8,7 @@ import pytest
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, TRUSTED, Pair, codes, say, session, text_of
 
 from wirelake.errors import DecodeError
+from wirelake.protocols.wolpertinger import documents
 from wirelake.protocols.wolpertinger.calls import Call
 from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.events import (
@@ -104,6 +105,32 @@ def test_wolp_5_secure_is_an_alias_both_together_are_a_duplicate_and_a_signature
     assert reply_to("message_id:1;secure:aes;encryption:aes;") == [b"result:5;message_id:1;"]
     assert reply_to("signature:abc;message_id:1;aGk=") == [b"result:5;message_id:1;"]
     assert b"secure" not in text_of(b"hi", 1, KEYS)
+
+
+@pytest.mark.parametrize("key", ["encryption", "secure"])
+@pytest.mark.parametrize("value", ["AES", "Aes", "aEs"])
+def test_wolp_5_the_encryption_is_named_in_either_case(key, value):
+    what = sealed(documents.encode(ECHO), KEYS)
+    one = session(standing=TRUSTED)
+    one.receive_text(f"message_id:1;{key}:{value};{what.text.decode()}", 0.0)
+    assert one.messages() == [b"result:0;message_id:1;"]
+    assert faults(one) == ([] if key == "encryption" else [Fault.ALIAS_USED])
+
+
+@pytest.mark.parametrize("value", ["AESX", "DES", "A", "AE\u017f"])
+def test_wolp_5_another_name_is_another_encryption(value):
+    assert decode(f"message_id:1;encryption:{value};".encode()).encryption is Encryption.UNKNOWN
+
+
+@pytest.mark.parametrize(("other", "code"), [("secure:AES", 0), ("Encryption:Aes", 0), ("encryption:des", 3), ("secure:aesx", 3)])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_wolp_9_pieces_agree_if_they_name_one_encryption_however_it_is_spelled(other, code, is_first):
+    text = sealed(documents.encode(ECHO), KEYS).text.decode()
+    pairs = [other, "encryption:aes"] if is_first else ["encryption:aes", other]
+    one = session(standing=TRUSTED)
+    for index, piece in enumerate((text[:40], text[40:])):
+        one.receive_text(f"fragment_index:{index};fragment_count:2;message_id:7;{pairs[index]};{piece}", 0.0)
+    assert one.messages() == [f"result:{code};message_id:7;".encode()]
 
 
 @pytest.mark.parametrize("payload", ["aGk", "aGk==", "a=Gk", "aG-_", "aGk=aGk=", "ä", "aGk=\x00", "aGk=\x0b"])

@@ -36,7 +36,11 @@ PAIRS = [
         )
     ),
     *(f"result:{value};" for value in ("0", "5", "6", "99999999999999999999", "Success", "-0")),
-    *(f"{key}:{value};" for key in ("encryption", "secure", "Secure") for value in ("aes", "AES", "ae", "aesx", "des")),
+    *(
+        f"{key}:{value};"
+        for key in ("encryption", "secure", "Secure")
+        for value in ("aes", "AES", "aEs", "ae", "aesx", "AESX", "des", "!ES", "A\x05S")
+    ),
     *(f"fragment_index:{value};fragment_count:{count};" for value in ("0", "2", "3", "-1") for count in ("0", "1", "3", "4", "x")),
     *("fragment_index:0;", "fragment_count:1;", "gzip:0;", "gzip:abc;", "gzip:1:2;", "signature:x;", "SIGNATURE:;", "foo:bar;"),
     *(";", ":;", "a;", ":a;", "a:;", "a b:c;", "ä:1;", "a:ä;", "a\x00:1;", "gzip:\x00;", "a:b\r;"),

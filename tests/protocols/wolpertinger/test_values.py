@@ -42,8 +42,11 @@ GOOD = [
     *[("int64", str(value), value) for value in (-(2**63), 2**63 - 1, 2**53 + 1)],
     *[("uint64", str(value), value) for value in (0, 2**64 - 1, 2**53 + 1)],
     *[("double", text, value) for text, value in [("13.37", 13.37), ("1e300", 1e300), (".5", 0.5), ("5.", 5.0), ("-1E-5", -1e-5)]],
-    *[("double", text, math.inf) for text in ("INF", "Infinity", "+INF", "infinity", "+Infinity", "1e999")],
-    *[("double", text, -math.inf) for text in ("-INF", "-Infinity")],
+    *[
+        ("double", text, math.inf)
+        for text in ("INF", "Infinity", "+INF", "infinity", "+Infinity", "INFINITY", "inf", " Infinity\n", "1e999")
+    ],
+    *[("double", text, -math.inf) for text in ("-INF", "-Infinity", "-inf", "-INFINITY")],
     *[("string", text, text) for text in ("", " verbatim ", "ünï\u0000", "\n")],
     *[("guid", text, SOME_ID) for text in (str(SOME_ID), str(SOME_ID).upper())],
     *[
@@ -144,6 +147,16 @@ def test_not_a_number_is_one():
 )
 def test_a_value_is_a_text(value, data_type, text):
     assert written(value) == (data_type, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(math.inf, "Infinity"), (-math.inf, "-Infinity"), (math.nan, "NaN"), (1e300, "1e+300"), (True, "true"), (7, "7"), ("INF", "INF")],
+)
+def test_wolp_18_only_infinities_are_spelled_otherwise_for_dotnet(value, text):
+    data_type, told = written(value, dotnet=True)
+    assert told == text
+    assert repr(parse(data_type, told)).endswith(repr(value)) or parse(data_type, told) == value
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def row_of(text: bytes, limits: Limits) -> list[int]:
         else:
             seen.add(key)
             if key == "encryption":
-                values[key] = 3 if found[2] != b"aes" else 2 if spelled.lower() == "secure" else 1
+                values[key] = 3 if found[2].lower() != b"aes" else 2 if spelled.lower() == "secure" else 1
                 continue
             number = min(int(found[2]), HUGE) if NUMBER.fullmatch(found[2]) else -1
             if number < 0 or (key == "message_id" and number > 0xFFFFFFFF):

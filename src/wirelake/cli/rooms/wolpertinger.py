@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -32,8 +33,8 @@ __all__ = ["call", "listen", "serve"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _secret_flags(command: F) -> F:
-    """What both sides may know."""
+def _session_flags(command: F) -> F:
+    """Options of a session, of either side."""
     for option in (
         click.option(
             "--cluster-key", "cluster_key", type=click.Path(path_type=Path), help="A file with the cluster's key in hex, for level 3."
@@ -47,6 +48,7 @@ def _secret_flags(command: F) -> F:
             type=click.Path(path_type=Path),
             help="Append the keys of every session to this file, which only you may read; ingest and decode take it as --keys.",
         ),
+        click.option("--dotnet", "dotnet", is_flag=True, help="Send infinite doubles as Infinity, which C# peers read, instead of INF."),
         click.option("--xmpp-server", "xmpp_server", metavar="HOST:PORT", help="Where the XMPP server is, instead of what DNS says."),
     ):
         command = option(command)
@@ -75,7 +77,7 @@ def _level_flags(command: F) -> F:
 @click.argument("address", default="tcp://127.0.0.1:8844")
 @click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help="Certificate authorities to trust, for xmpp://.")
 @click.option("--users", "users", type=click.Path(path_type=Path), help="A file of lines NAME:PASSWORD, for level 4.")
-@_secret_flags
+@_session_flags
 @server_flags
 def serve(
     address: str,
@@ -85,6 +87,7 @@ def serve(
     xmpp_password: Path | None,
     xmpp_server: str | None,
     key_log: Path | None,
+    dotnet: bool,
     quiet: bool,
     record: Path | None,
     cert: Path | None,
@@ -103,7 +106,7 @@ def serve(
         raise UsageError("tls:// needs --cert")
     is_login = address.startswith(f"{XMPP}://")
     use_compiled()
-    options = _options(cluster_key, users)
+    options = _options(cluster_key, users, dotnet=dotnet)
     _make_log(key_log)
 
     async def offer() -> None:
@@ -133,7 +136,7 @@ def serve(
     "--timeout", "timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for the response; 30 unless given."
 )
 @_level_flags
-@_secret_flags
+@_session_flags
 @connection_flags
 def call(address: str, name: str, parameters: tuple[str, ...], void: bool, timeout: float | None, **told: Any) -> int:
     """Call one method and print what it returns as JSON.
@@ -153,7 +156,7 @@ def call(address: str, name: str, parameters: tuple[str, ...], void: bool, timeo
         async with _connected(address, **told) as peer:
             answer = await peer.call(component, method, *values, returns=not void, timeout=timeout)
             if not void:
-                _print(answer)
+                _print(_printable(answer))
 
     asyncio.run(ask())
     return ExitCode.OK
@@ -163,7 +166,7 @@ def call(address: str, name: str, parameters: tuple[str, ...], void: bool, timeo
 @click.argument("address")
 @click.option("-c", "--count", "count", type=click.IntRange(min=1), help="Stop after so many events.")
 @_level_flags
-@_secret_flags
+@_session_flags
 @connection_flags
 def listen(address: str, count: int | None, **told: Any) -> int:
     """Connect, and print errors that answer no call, changes of trust and resets, one JSON object per line, until Ctrl-C.
@@ -207,6 +210,7 @@ async def _connected(
     xmpp_password: Path | None,
     xmpp_server: str | None,
     key_log: Path | None,
+    dotnet: bool,
     ca_file: Path | None,
     insecure: bool,
     record: Path | None,
@@ -224,7 +228,7 @@ async def _connected(
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
     with recording(record, "wolpertinger") as recorder:
         live: Live = Live(
-            session=_options(cluster_key, None),
+            session=_options(cluster_key, None, dotnet=dotnet),
             recorder=recorder,
             key_log=key_log,
             on_event=on_event,
@@ -236,7 +240,7 @@ async def _connected(
             yield peer
 
 
-def _options(cluster_key: Path | None, users: Path | None) -> Options:
+def _options(cluster_key: Path | None, users: Path | None, *, dotnet: bool) -> Options:
     from wirelake.protocols.wolpertinger.options import Options  # noqa: PLC0415 - only who talks pays for it
 
     known: dict[str, str] = {}
@@ -250,7 +254,7 @@ def _options(cluster_key: Path | None, users: Path | None) -> Options:
         key = None if cluster_key is None else bytes.fromhex(_line(cluster_key))
     except ValueError:
         raise UsageError(f"{cluster_key}: a cluster key is an even number of hex digits") from None
-    return Options(cluster_key=key, password_of=known.get if users is not None else None)
+    return Options(cluster_key=key, password_of=known.get if users is not None else None, dotnet=dotnet)
 
 
 def _make_log(path: Path | None) -> None:
@@ -304,6 +308,13 @@ def _print(value: Any) -> None:
     print(msgspec.json.encode(value, enc_hook=_plain).decode(), flush=True)
 
 
+def _printable(value: Any) -> Any:
+    """A value with doubles that JSON cannot spell as texts; JSON would have null for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"
+    return [_printable(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
 def _plain(value: Any) -> Any:
     """What JSON does not know."""
     if isinstance(value, int):
@@ -312,7 +323,7 @@ def _plain(value: Any) -> Any:
 
 
 def _show_call(peer: Peer, name: str, parameters: tuple[Any, ...]) -> None:
-    _print({"from": _place(peer), "call": name, "parameters": list(parameters)})
+    _print({"from": _place(peer), "call": name, "parameters": _printable(parameters)})
 
 
 def _show_event(peer: Peer, event: Any) -> None:

@@ -45,10 +45,10 @@ class Rejected(msgspec.Struct, frozen=True, tag="Rejected"):
         return None if code is None else Error(self.component, code, self.call_id)
 
 
-def encode(told: Message) -> bytes:
-    """The bytes of a message; raises LocalProtocolError if it cannot be sent."""
+def encode(told: Message, *, dotnet: bool = False) -> bytes:
+    """The bytes of a message; raises LocalProtocolError if it cannot be sent. `dotnet` as in `values.written`."""
     try:
-        return document(told).encode()
+        return document(told, dotnet=dotnet).encode()
     except RecursionError:
         raise LocalProtocolError(Fault.VALUE_UNSENDABLE, "values inside each other without end") from None
 

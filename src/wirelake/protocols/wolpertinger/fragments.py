@@ -14,7 +14,7 @@ import msgspec
 from wirelake.errors import DecodeError
 from wirelake.protocols.expiries import Expiries
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.messages import Envelope
+from wirelake.protocols.wolpertinger.messages import Encryption, Envelope
 
 __all__ = ["Assembly", "join", "split"]
 
@@ -37,13 +37,16 @@ def split(text: bytes, limit: int) -> list[bytes]:
 
 
 def agree(one: Envelope, other: Envelope) -> bool:
-    """WOLP-9: whether two pieces say the same of their message."""
-    return (one.message_id, one.gzip, bool(one.encryption), one.fragment_count) == (
+    """WOLP-9: whether two pieces say the same of their message; `secure` and `encryption` are the same (WOLP-5)."""
+    return (one.message_id, one.gzip, _NAMED.get(one.encryption, one.encryption), one.fragment_count) == (
         other.message_id,
         other.gzip,
-        bool(other.encryption),
+        _NAMED.get(other.encryption, other.encryption),
         other.fragment_count,
     )
+
+
+_NAMED: Final = {Encryption.SECURE_AES: Encryption.AES}
 
 
 def join(pieces: Mapping[int, Envelope]) -> Envelope:

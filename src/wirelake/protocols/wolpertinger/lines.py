@@ -31,7 +31,7 @@ from wirelake.protocols.wolpertinger.scanner import (
 
 __all__ = ["Lines", "common", "measure", "row_of"]
 
-_COMMON: Final = re.compile(rb"(?:message_id:([0-9]{1,9});(encryption:aes;)?|result:([0-5]);message_id:([0-9]{1,9});)")
+_COMMON: Final = re.compile(rb"(?:message_id:([0-9]{1,9});(encryption:(?i:aes);)?|result:([0-5]);message_id:([0-9]{1,9});)")
 
 
 def measure(data: bytes, start: int, stop: int, limits: Limits) -> list[int]:

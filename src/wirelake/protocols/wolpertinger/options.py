@@ -37,6 +37,8 @@ class Options(msgspec.Struct, frozen=True):
     """WOLP-17: what a document may cost."""
     compress: bool = False
     """Compression: whether payloads are sent as gzip."""
+    dotnet: bool = False
+    """WOLP-18: whether infinite doubles are sent as `Infinity`, which C# peers read, and not as `INF`, which they do not."""
     fragment_size: int = 30_500
     """WOLP-9: characters of base64 in a text; more are split."""
     confirm_timeout: float = 20.0

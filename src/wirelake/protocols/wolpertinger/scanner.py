@@ -290,8 +290,8 @@ def _number(data: Any, at: int, end: int) -> int:
 
 @kernel
 def _algorithm(data: Any, at: int, end: int, odd: int) -> int:
-    """WOLP-5: which encryption a value names."""
-    if end - at == 3 and data[at] == 97 and data[at + 1] == 101 and data[at + 2] == 115:
+    """WOLP-5: which encryption a value names, in either case."""
+    if end - at == 3 and data[at] | 32 == 97 and data[at + 1] | 32 == 101 and data[at + 2] | 32 == 115:
         return Encryption.SECURE_AES.value if odd & ODD_ALIAS else Encryption.AES.value
     return Encryption.UNKNOWN.value
 

@@ -181,7 +181,7 @@ class Speech:
 
     def _post(self, said: Call | Response | Error, now: float, *, at_once: bool = False) -> None:
         """Say something; while a KeyExchange of ours is not answered, later."""
-        document = documents.encode(said)
+        document = documents.encode(said, dotnet=self.options.dotnet)
         if self._trust.offering and not at_once:
             self._held.append((said, document))
         else:

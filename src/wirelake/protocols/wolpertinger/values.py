@@ -218,8 +218,13 @@ def parse(data_type: str, text: str) -> Value:
     return PRIMITIVES[data_type](text)
 
 
-def written(value: object) -> tuple[DataType, str] | None:
-    """WOLP-18: the data type and the text of a primitive value; None for a list or a complex one, which are no texts."""
+def written(value: object, *, dotnet: bool = False) -> tuple[DataType, str] | None:
+    """WOLP-18: the data type and the text of a primitive value; None for a list or a complex one, which are no texts.
+
+    With `dotnet`, an infinite double is spelled as .NET reads it.
+    """
+    if dotnet and isinstance(value, float) and math.isinf(value):
+        return DataType.DOUBLE, "Infinity" if value > 0 else "-Infinity"
     writer = _WRITERS.get(type(value))
     return writer(value) if writer is not None else None
 

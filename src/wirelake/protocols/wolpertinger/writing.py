@@ -34,18 +34,18 @@ _UNUSUAL: Final = re.compile(r"[&<>\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]"
 """Either of the two."""
 
 
-def document(message: Message) -> str:
-    """The text of a message, in one line but for what strings say."""
-    name, body = _body(message)
+def document(message: Message, *, dotnet: bool = False) -> str:
+    """The text of a message, in one line but for what strings say; `dotnet` as in `values.written`."""
+    name, body = _body(message, dotnet)
     return f'<{name} xmlns="{NAMESPACE}">{body}</{name}>'
 
 
-def _body(message: Message) -> tuple[str, str]:
+def _body(message: Message, dotnet: bool) -> tuple[str, str]:
     if isinstance(message, Call):
-        inside = _text("MethodName", message.method) + _tag("Parameters", "".join(map(_object, message.parameters)))
+        inside = _text("MethodName", message.method) + _tag("Parameters", "".join([_object(value, dotnet) for value in message.parameters]))
         return "RemoteMethodCall", _text("ComponentName", message.component) + _call_id(message.call_id) + inside
     if isinstance(message, Response):
-        inside = _tag("ResponseValue", "" if message.value is None else _object(message.value))
+        inside = _tag("ResponseValue", "" if message.value is None else _object(message.value, dotnet))
         return "RemoteMethodResponse", _text("ComponentName", message.component) + _call_id(message.call_id) + inside
     if message.code not in _CODES:
         raise LocalProtocolError(Fault.ERROR_CODE_INVALID, f"{message.code} is none of the 17 codes")  # WOLP-15
@@ -56,16 +56,16 @@ def _body(message: Message) -> tuple[str, str]:
 _CODES: Final = frozenset(ErrorCode)
 
 
-def _object(value: object) -> str:
+def _object(value: object, dotnet: bool) -> str:
     """WOLP-19: one typed value; null is none."""
-    primitive = written(value)
+    primitive = written(value, dotnet=dotnet)
     if primitive is not None:
         data_type, text = primitive
         return f'<object type="{data_type}">{_escaped(text)}</object>'
     if isinstance(value, (list, tuple)):
-        return f'<object type="list">{"".join(map(_object, value))}</object>'
+        return f'<object type="list">{"".join([_object(item, dotnet) for item in value])}</object>'
     if isinstance(value, (Call, Response, Error)):
-        name, body = _body(value)
+        name, body = _body(value, dotnet)
     elif type(value) in _COMPLEX:
         name, body = type(value).__name__, _COMPLEX[type(value)](value)
     else:
