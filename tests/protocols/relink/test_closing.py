@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.protocols.relink.linking import TX, A, B, post, say
+from tests.protocols.relink.linking import SIX, TX, A, B, post, say
 from tests.protocols.relink.pair import C, L, Pair
 
 from wirelake.errors import LocalProtocolError
@@ -51,6 +51,87 @@ def test_closed_only_after_everything_is_consumed():
     post(pair, 1)
     pair.run()
     assert pair.of(L, MessageReceived)[-1].sequence == 0
+
+
+SIX_BYTES = b"sixsix"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "channel", "count", "expected"),
+    [
+        (Endpoint("demo", 1, 1), A, 1, Consumed((A,), 0)),
+        (Endpoint("demo", 1, 1), A, 3, Consumed((A,), 2)),
+        (SIX, SIX_BYTES, 1, Consumed((SIX_BYTES,))),
+        (SIX, SIX_BYTES, 3, Consumed((SIX_BYTES,), 2)),
+    ],
+)
+@pytest.mark.parametrize("is_close_first", [False, True])
+def test_consumed_is_said_before_closed(endpoint, channel, count, expected, is_close_first):
+    """§3.1, RELINK-22, RELINK-30: in its minimal form, whichever of close and the last consumption comes first."""
+    pair = Pair(endpoint, Options(ping_interval=None))
+    post(pair, count, channel=channel)
+    pair.give(L, pair.out(C))
+    received = pair.of(L, MessageReceived)
+    if is_close_first:
+        assert say(pair, L, Close((channel,))) is None
+    for one in received:
+        pair.link(L).consume(one, pair.now)
+    if not is_close_first:
+        assert say(pair, L, Close((channel,))) is None
+    pair.out(L)
+    assert pair.packets(L) == [expected, Closed((channel,))]
+
+
+def test_consumed_is_not_said_twice_before_closed():
+    """RELINK-22: closed alone, if the peer knows what was consumed."""
+    pair = Pair()
+    post(pair, 2)
+    pair.run()
+    pair.consume_all(L)
+    pair.wait(0.0)
+    before = len(pair.packets(L))
+    pair.connector.close(A)
+    pair.run()
+    assert pair.packets(L)[before:] == [Closed((A,))]
+
+
+def test_results_then_consumed_then_closed():
+    """RELINK-22, RELINK-27: a result implies consumed, so that only rollbacks behind the last result need consumed."""
+    pair = Pair(TX, Options(ping_interval=None))
+    post(pair, 3)
+    pair.connector.commit(A, 1)
+    pair.connector.close(A)
+    pair.give(L, pair.out(C))
+    for one in pair.of(L, MessageReceived):
+        pair.link(L).settle(one, pair.now, success=True)
+    pair.out(L)
+    assert pair.packets(L) == [Committed((A,), 1), Consumed((A,), 2), Closed((A,))]
+    pair = Pair(TX, Options(ping_interval=None))
+    post(pair, 2)
+    pair.connector.commit(A)
+    pair.connector.close(A)
+    pair.give(L, pair.out(C))
+    for one in pair.of(L, MessageReceived):
+        pair.link(L).settle(one, pair.now, success=True)
+    pair.out(L)
+    assert pair.packets(L) == [Committed((A,), 1), Closed((A,))]
+
+
+def test_a_channel_that_resumes_says_consumed_before_closed():
+    """RELINK-20, RELINK-22: what was consumed after the resume was stated is said, what was stated is not said again."""
+    pair = Pair(options=Options(ping_interval=None))
+    post(pair, 2)
+    pair.connector.close(A)
+    pair.run()
+    first, second = pair.of(L, MessageReceived)
+    pair.link(L).consume(first, pair.now)
+    pair.reconnect()
+    stated = pair.packets(L)
+    assert stated == [Received((A,), 1), Consumed((A,), 0), Resume()]
+    pair.link(L).consume(second, pair.now)
+    pair.run()
+    assert pair.packets(L)[len(stated) :] == [Consumed((A,), 1), Closed((A,))]
+    assert pair.of(C, ChannelClosed) == [ChannelClosed(A)]
 
 
 def test_close_of_an_unknown_channel_is_answered_at_once():

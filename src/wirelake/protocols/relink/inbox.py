@@ -175,8 +175,7 @@ class Inbox:
         """Tell now what was consumed."""
         self.flush()
         for incoming in self._lazy.values():
-            if incoming.consumed > incoming.told_consumed:
-                self._line.output.append(incoming.tell_consumed())
+            self._tell_consumed(incoming)
         self._lazy.clear()
         self._ack_deadline = None
 
@@ -269,16 +268,20 @@ class Inbox:
         elif not self._line.is_connected:
             return
         elif incoming.consumed - incoming.told_consumed >= self._ack_every:
-            self._line.output += incoming.tell_results()
-            if incoming.consumed > incoming.told_consumed:
-                self._line.output.append(incoming.tell_consumed())
+            self._tell_consumed(incoming)
         else:
             self._lazy[incoming.channel] = incoming
             if self._ack_deadline is None:
                 self._ack_deadline = self._line.now + self._options.ack_delay
 
+    def _tell_consumed(self, incoming: Incoming) -> None:
+        """RELINK-27: results, then the consumed acknowledgement for what they do not cover."""
+        self._line.output += incoming.tell_results()
+        if incoming.consumed > incoming.told_consumed:
+            self._line.output.append(incoming.tell_consumed())
+
     def _finish(self, incoming: Incoming) -> None:
-        """RELINK-22: say closed, and remember it; without a connection it is said after the next one is made."""
+        """RELINK-22: say consumed if it moved, then closed, and remember both; without a connection the next `restate` says them."""
         channel = incoming.channel
         if not incoming.is_done or self.channels.get(channel) is not incoming:
             return
@@ -286,7 +289,8 @@ class Inbox:
         self._prompt.pop(channel, None)
         self._lazy.pop(channel, None)
         if self._line.is_connected:
-            self._line.output += (*incoming.tell_results(), encode(Closed((channel,))))
+            self._tell_consumed(incoming)  # §3.1: a sender may wait for consumed alone
+            self._line.output.append(encode(Closed((channel,))))
         if self._options.tombstones or not self._line.is_connected:
             self.tombstones[channel] = Tombstone(channel, incoming.consumed, incoming.runs)
             self._plan_barrier()
