@@ -38,7 +38,7 @@ class Inbox:
         self._ack_every = options.ack_every
         self._transactional = transactional
         self._prompt: dict[bytes, Incoming] = {}
-        """Channels with results, or with received acknowledgements of a transactional channel, to be told at once."""
+        """Channels with something to be told at once: results, what arrived on a transactional channel, or that all was consumed."""
         self._lazy: dict[bytes, Incoming] = {}
         """Channels with consumed acknowledgements to be told at `_ack_deadline`."""
         self._owed: set[bytes] = set()
@@ -139,7 +139,11 @@ class Inbox:
         if not incoming.consume(message.sequence):
             return False
         self.unconsumed -= incoming.consumed - before
-        if message.channel in self._lazy and not incoming.closing and incoming.consumed - incoming.told_consumed < self._ack_every:
+        if (
+            message.channel in self._lazy
+            and incoming.consumed != incoming.received
+            and incoming.consumed - incoming.told_consumed < self._ack_every
+        ):
             return False  # it will be said with the others
         self._consumed(incoming)
         return True
@@ -157,14 +161,22 @@ class Inbox:
     # What we say.
 
     def flush(self) -> None:
-        """What is to be told at once: results, then what arrived (RELINK-16, RELINK-27)."""
+        """What is to be told at once: results, consumed of a drained channel, then what arrived (RELINK-16, RELINK-18, RELINK-27).
+
+        A channel that has got more messages since it was drained is busy: its acknowledgement waits for more of them.
+        """
         if not self._prompt:
             return
-        for incoming in self._prompt.values():
+        for channel, incoming in self._prompt.items():
             self._line.output += incoming.tell_results()
-            if incoming.received > incoming.told_received:
+            if incoming.is_drained:
+                self._tell_consumed(incoming)
+                self._lazy.pop(channel, None)
+            if self._transactional and incoming.received > incoming.told_received:
                 self._line.output.append(incoming.tell_received())
         self._prompt.clear()
+        if not self._lazy:
+            self._ack_deadline = None
 
     def tick(self) -> None:
         """RELINK-18: consumed acknowledgements have waited long enough."""
@@ -262,7 +274,7 @@ class Inbox:
             self._consumed(incoming)
 
     def _consumed(self, incoming: Incoming) -> None:
-        """The cursor moved: say so now, later, or with closed."""
+        """RELINK-18: the cursor moved: say so now, before closed, when the channel is drained, or later with others."""
         if incoming.is_done:
             self._finish(incoming)
         elif not self._line.is_connected:
@@ -273,6 +285,8 @@ class Inbox:
             self._lazy[incoming.channel] = incoming
             if self._ack_deadline is None:
                 self._ack_deadline = self._line.now + self._options.ack_delay
+            if incoming.is_drained:
+                self._prompt[incoming.channel] = incoming
 
     def _tell_consumed(self, incoming: Incoming) -> None:
         """RELINK-27: results, then the consumed acknowledgement for what they do not cover."""

@@ -85,6 +85,11 @@ class Incoming:
         """RELINK-22: the peer closed it and everything was consumed."""
         return self.closing and self.consumed == self.received
 
+    @property
+    def is_drained(self) -> bool:
+        """RELINK-18: no message waits for the application: the sender may be waiting for its acknowledgement."""
+        return self.consumed == self.received
+
     # What the peer says.
 
     def take(self, parts: tuple[bytes, ...]) -> int:
