@@ -16,6 +16,7 @@ from wirelake.protocols.relink.events import (
     Outcome,
     PeerClosedChannel,
     PeerShutdown,
+    TombstonesForgotten,
 )
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import (
@@ -214,6 +215,86 @@ def test_a_run_that_grew_after_the_ping_is_not_proved_by_it():
     say(pair, L, Pong())
     pair.reconnect()
     assert set(pair.outcomes(C).values()) == {Outcome.COMMITTED}
+
+
+def buried(limit: int | None = 2) -> Pair:
+    """A pair whose listener has a tombstone that no pong has proved."""
+    pair = Pair(options=Options(ping_interval=None, ack_delay=0.0, ack_every=1, max_tombstone_tellings=limit))
+    post(pair, 1)
+    pair.connector.close(A)
+    pair.run()
+    pair.consume_all(L)
+    assert list(pair.link(L).inbox.tombstones) == [A]
+    return pair
+
+
+TOLD = [Received((A,), 0), Consumed((A,), 0), Closed((A,)), Resume()]
+
+
+def test_a_tombstone_told_twice_without_progress_is_forgotten():
+    """RELINK-22: a peer that ends connections for it has forgotten the channel; the owner hears of it once."""
+    pair = buried()
+    for expected in (TOLD, TOLD, [Resume()], [Resume()]):
+        pair.reconnect()
+        assert pair.packets(L) == expected
+    assert pair.of(L, TombstonesForgotten) == [TombstonesForgotten((A,))]
+    assert pair.link(L).inbox.tombstones == {}
+
+
+def test_what_a_peer_repeats_in_a_resume_is_no_progress():
+    """RELINK-20: acknowledgements that cover nothing new are said before the peer has read anything."""
+    pair = buried()
+    post(pair, 1, L)
+    pair.run()
+    pair.consume_all(C)
+    for expected in (TOLD, TOLD, [Resume()]):
+        pair.reconnect()
+        assert pair.packets(L) == expected
+        assert Consumed((A,), 0) in pair.packets(C)
+        assert pair.link(L).line.has_progressed is False
+
+
+def test_progress_lets_a_tombstone_be_told_again():
+    """RELINK-22: a message, an acknowledgement or a pong shows that the peer bears it."""
+
+    def message(pair: Pair) -> None:
+        post(pair, 1, channel=B)
+
+    def acknowledgement(pair: Pair) -> None:
+        post(pair, 1, L, B)
+        pair.run()
+        pair.consume_all(C)
+
+    for progress in (message, acknowledgement):
+        pair = buried()
+        for _ in range(4):
+            pair.reconnect()
+            assert [one for one in pair.packets(L) if A in getattr(one, "ids", ())] == TOLD[:3]
+            progress(pair)
+            pair.run()
+            assert pair.link(L).line.has_progressed
+    pair.ends[L].ping(pair.now)
+    pair.run()
+    assert pair.link(L).inbox.tombstones == {}
+    assert pair.link(L).line.has_progressed
+
+
+def test_tombstones_may_be_kept_whatever_happens():
+    """RELINK-22: without a limit only a pong, or the channel opened again, removes one."""
+    pair = buried(None)
+    for _ in range(5):
+        pair.reconnect()
+        assert pair.packets(L) == TOLD
+    assert pair.of(L, TombstonesForgotten) == []
+
+
+def test_a_resume_that_tells_of_closed_channels_is_followed_by_a_ping():
+    """RELINK-22: at once, so that a connection which lives for one round trip proves that the peer bears them."""
+    pair = buried()
+    pair.reconnect()
+    assert pair.ends[L].deadline == pair.now
+    pair.wait(0.0)
+    assert pair.link(L).inbox.tombstones == {}
 
 
 def test_without_tombstones_nothing_is_repeated():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel
+from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel, TombstonesForgotten
 from wirelake.protocols.relink.faults import Breach, Fault
 from wirelake.protocols.relink.incoming import Decided, Incoming, Run, Tombstone, retell
 from wirelake.protocols.relink.line import Line
@@ -84,7 +84,7 @@ class Inbox:
             self.unconsumed += 1
             incoming.received = number = incoming.received + 1
             self._line.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
-        self._line.strikes = 0
+        self._line.strikes, self._line.has_progressed = 0, True  # as `progress` does, without the call: this is for every message
 
     def take_decision(self, ids: tuple[bytes, ...], sequence: int | None, *, commit: bool) -> None:
         """RELINK-26: commit or rollback."""
@@ -101,9 +101,11 @@ class Inbox:
                 is_repeated = is_behind(incoming.decided + 1, sequence)
                 if channel not in self._owed or not is_repeated:
                     raise Breach(Fault.CHANNEL_CLOSING, "commit" if commit else "rollback")
-            self._decided(incoming, incoming.decide(sequence, commit=commit))
+            decided = incoming.decide(sequence, commit=commit)
+            if decided:
+                self._line.progress()
+            self._decided(incoming, decided)
             self._advance(incoming)
-        self._line.strikes = 0
 
     def take_close(self, ids: tuple[bytes, ...]) -> None:
         """RELINK-22: closed is said when everything was consumed; at once for a channel that is not open. Twice is once (RELINK-19)."""
@@ -197,12 +199,14 @@ class Inbox:
         self._owed = {channel for channel, incoming in self.channels.items() if incoming.closing}
         for incoming in self.channels.values():
             yield from incoming.restate()
+        self._forget_fruitless()
         for tombstone in self.tombstones.values():
+            tombstone.tellings += 1
             yield from retell(tombstone)
         if not self._options.tombstones:
             self.tombstones.clear()
         if self._unproven():
-            self._barrier_deadline = self._line.now + self._options.barrier_delay
+            self._barrier_deadline = self._line.now  # at once: the sooner its pong, the surer that the peer bears what was told
 
     def forget_connection(self) -> None:
         """What was said on the last connection may not have arrived, and its pings are gone (RELINK-25)."""
@@ -221,6 +225,7 @@ class Inbox:
 
     def ponged(self, ping: int) -> None:
         """The peer has what we said before this ping: it need not be repeated any more."""
+        self._line.has_progressed = True
         for channel, tombstone in list(self.tombstones.items()):
             if tombstone.barrier is not None and tombstone.barrier <= ping:
                 del self.tombstones[channel]
@@ -230,6 +235,18 @@ class Inbox:
                 self._advance(incoming)
 
     # Inside.
+
+    def _forget_fruitless(self) -> None:
+        """RELINK-22: a peer that ends every connection when it is told of a closed channel has forgotten that channel: forget it, too."""
+        limit = self._options.max_tombstone_tellings
+        for tombstone in self.tombstones.values():
+            if self._line.has_progressed:
+                tombstone.tellings = 0
+        fruitless = tuple(one.channel for one in self.tombstones.values() if limit is not None and one.tellings >= limit)
+        for channel in fruitless:
+            del self.tombstones[channel]
+        if fruitless:
+            self._line.events.append(TombstonesForgotten(fruitless))
 
     def _open(self, channel: bytes) -> Incoming:
         if self.is_shut:

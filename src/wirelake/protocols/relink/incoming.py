@@ -35,6 +35,8 @@ class Tombstone(msgspec.Struct):
     last: int
     runs: list[Run]
     barrier: int | None = None
+    tellings: int = 0
+    """In how many resumes it was told, in a row, on connections that ended before any progress."""
 
 
 class Decided(NamedTuple):

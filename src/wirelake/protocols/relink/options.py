@@ -85,6 +85,9 @@ class Options(msgspec.Struct, frozen=True):
     whose closing was lost may then arrive twice."""
     max_tombstones: int = 65_536
     """RELINK-22: closed channels that are remembered; the oldest is forgotten first."""
+    max_tombstone_tellings: int | None = 2
+    """RELINK-22: connections in a row that may end without progress after a closed channel was told on them; the channel is forgotten
+    then. None: never. A forgotten channel whose closing was lost, with all its acknowledgements, is sent again by its sender."""
     require_old_link: bool = False
     """RELINK-10: a connector that has a link wants that one or none."""
     max_strikes: int = 3
