@@ -1,10 +1,12 @@
-"""Relink live: one-way messages of 128 bytes on one channel against nats-py publish-subscribe, and how long a resume takes.
+"""Relink live: one-way messages of 128 bytes against nats-py publish-subscribe, sends one by one, and how long a resume takes.
 
 The two sides are processes of their own, on uvloop, and the rivals take turns; the median of several runs counts. Every message is read by
 the application; with Relink it is consumed and acknowledged, too, and sent again if a connection is lost. NATS goes through its server.
 The rate is that of the receiver, from its first message to its last; CPU is that of both Python processes, without the NATS server's.
 
-Goals: at least 1.5 times nats-py; 100,000 outstanding messages resumed in under a second.
+A send one by one waits until the message is consumed; it is compared with a ping of the same link, taken in turns with it.
+
+Goals: at least 1.5 times nats-py; a send one by one within 3 pings; 100,000 outstanding messages resumed in under a second.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ SUBJECT = "one-way"
 GOAL = 1.5
 OUTSTANDING = 100_000
 RESUME_GOAL = 1.0
+SEQUENTIAL = 5000
+"""Sends one by one, and as many pings."""
+SEND_GOAL = 3.0
+"""Pings that a send one by one may take."""
 
 
 class Stopwatch:
@@ -78,6 +84,24 @@ async def relink_sender(address: str, count: int) -> None:
         print(json.dumps({"sender": (time.process_time() - worked) / count}), flush=True)
 
 
+async def sequential_sender(address: str, count: int) -> None:
+    from wirelake.peers.relink import Endpoint, connect
+    from wirelake.protocols.kernel import use_compiled
+
+    use_compiled()
+    async with connect(address, Endpoint("bench", connector_id_size=4)) as link:
+        channel = link.channel(b"line")
+        taken: dict[str, list[float]] = {"ping": [], "send": []}
+        for _ in range(count):
+            began = time.perf_counter()
+            await link.ping()
+            between = time.perf_counter()
+            await channel.send(BODY)
+            taken["ping"].append(between - began)
+            taken["send"].append(time.perf_counter() - between)
+        print(json.dumps({name: statistics.median(found) for name, found in taken.items()}), flush=True)
+
+
 async def nats_receiver(address: str, count: int) -> None:
     import nats
 
@@ -107,7 +131,12 @@ async def nats_sender(address: str, count: int) -> None:
     await connection.close()
 
 
-ROLES = {"relink": (relink_receiver, relink_sender), "nats": (nats_receiver, nats_sender)}
+ROLES = {
+    "relink": (relink_receiver, relink_sender),
+    "nats": (nats_receiver, nats_sender),
+    "sequential": (relink_receiver, sequential_sender),
+}
+RIVALS = ("relink", "nats")
 
 
 def play(name: str, count: int) -> dict[str, float]:
@@ -174,7 +203,7 @@ def main() -> None:
     lacking = absent()
     if "nats" in lacking:
         print(f"nats does not take part: {lacking['nats']}", file=sys.stderr)
-    names = [name for name in ROLES if name not in lacking]
+    names = [name for name in RIVALS if name not in lacking]
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for _ in range(chosen.times):
         for name in names:
@@ -196,6 +225,10 @@ def main() -> None:
     if "nats" in rates:
         ratio = rates["relink"] / rates["nats"]
         verdict(f"Relink one-way >= {GOAL} x nats-py", ratio >= GOAL, f"{ratio:.2f} x")
+    waited = [play("sequential", SEQUENTIAL) for _ in range(chosen.times)]
+    ping, send = (statistics.median(run[name] for run in waited) for name in ("ping", "send"))
+    detail = f"{1e6 * send:.0f} µs, {send / ping:.2f} pings of {1e6 * ping:.0f} µs"
+    verdict(f"a send one by one within {SEND_GOAL:g} pings", send <= SEND_GOAL * ping, detail)
     seconds = statistics.median(resuming()["seconds"] for _ in range(chosen.times))
     verdict(f"{OUTSTANDING:,} outstanding messages resumed in under {RESUME_GOAL:g} s", seconds < RESUME_GOAL, f"{seconds:.2f} s")
 

@@ -1,4 +1,4 @@
-"""Trying again: doubling with jitter, back to the start only after a finished handshake, and the next peer for who asks."""
+"""Trying again: doubling with jitter, back to the start only after progress, and the next peer for who asks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def longest(_low: float, high: float) -> float:
 def test_waits_double_up_to_the_most():
     patience = Patience(Backoff(first=0.5, most=5), longest)
     assert ceilings(patience, [False] * 6) == [0.5, 1, 2, 4, 5, 5]
-    patience.failures = 10_000  # and numbers do not overflow
+    patience.fruitless = 10_000  # and numbers do not overflow
     assert patience.next(False) == 5
 
 
@@ -50,6 +50,13 @@ def test_a_wait_is_anywhere_between_nothing_and_its_ceiling():
 def test_only_a_finished_handshake_goes_back_to_the_start():
     patience = Patience(Backoff(first=1, most=100), longest)
     assert ceilings(patience, [False, False, False, True, False, False]) == [1, 2, 4, 1, 1, 2]
+
+
+def test_a_handshake_without_progress_does_not_go_back_to_the_start():
+    """Waits go on growing, but a handshake is an attempt that did not fail: it does not give up."""
+    patience = Patience(Backoff(first=1, most=100, attempts=2), longest)
+    waits = [patience.next(opened, progressed=progressed) for opened, progressed in ((True, False),) * 3 + ((False, True), (True, True))]
+    assert waits == [1, 2, 4, 8, 1]
 
 
 def test_attempts_in_a_row_are_counted_and_a_lost_connection_is_none():

@@ -49,6 +49,22 @@ def test_a_message_is_sent_and_consumed(loop):
     run(main, loop_factory=uvloop.new_event_loop if loop == "uvloop" else None)
 
 
+def test_a_sender_that_waits_is_acknowledged_without_a_timer():
+    """RELINK-18: a drained channel tells at once; the timer is for busy ones, and here it never fires."""
+
+    async def main():
+        never = live(options=Options(ack_delay=3600.0, barrier_delay=3600.0, ping_interval=None))
+        taker = Taker()
+        async with serve(ANY, {DEMO: taker}, live=never) as listener, connect(listener.address, DEMO, live=never) as link:
+            for number in range(20):
+                await link.channel(CHAN).send(b"%d" % number, timeout=5)
+            receipts = [await link.channel(b"more").post(b"x") for _ in range(1000)]
+            assert {await one for one in receipts} == {Outcome.CONSUMED}
+        assert len(taker.bodies) == 1020
+
+    run(main)
+
+
 def test_over_tls_and_over_a_unix_socket(tmp_path):
     """RELINK-33: TLS is there for who needs it."""
     from wirelake.transports.tls import client_context, server_context

@@ -7,14 +7,25 @@ import random
 
 import pytest
 from tests.peers.relink_world import ANY, DEMO, QUICK, Heard, Proxy, live, raw_connector
-from tests.peers.world import Raw, raw_server, run, until
+from tests.peers.world import PATIENCE, Raw, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, ConnectionLost, DeliveryFailed
-from wirelake.peers.backoff import Backoff
+from wirelake.peers.backoff import Backoff, Patience
 from wirelake.peers.relink import Endpoint, connect, serve
-from wirelake.protocols.relink.events import Ended, LinkLost, LinkShutdown, Opened, Outcome, Resumed
+from wirelake.protocols.relink.events import Ended, LinkLost, LinkShutdown, Opened, Outcome, Resumed, TombstonesForgotten
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.messages import Consumed, Message, Reply, Request, Version
+from wirelake.protocols.relink.messages import (
+    Close,
+    Closed,
+    Consumed,
+    Message,
+    Received,
+    Reply,
+    Request,
+    Resume,
+    Shutdown,
+    Version,
+)
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.wire import encode
 
@@ -227,6 +238,65 @@ def test_a_link_lost_in_the_middle_of_a_transaction():
         assert seen == [b"whole"]
 
     run(main)
+
+
+NEWS = b"news"
+
+
+class Forgetful:
+    """A listener that ends every connection on which it is told of a channel it has forgotten, as some peers do."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.told: list[bytes] = []
+
+    async def __call__(self, raw: Raw) -> None:
+        self.connections += 1
+        await raw.reader.readexactly(8)
+        await raw.say(encode(Version()))
+        await raw.reader.readexactly(len(encode(Request("demo", 4, 4))))
+        await raw.say(encode(Reply(5, 7)))
+        if self.connections == 1:
+            await raw.say(encode(Message((NEWS,), (b"x",))), encode(Close((NEWS,))))
+            await raw.reader.readuntil(encode(Closed((NEWS,))))
+            return  # no ping was answered: the connector must tell of the channel again
+        if self.connections == 5:
+            await raw.say(encode(Received((CHAN,), 0)), encode(Consumed((CHAN,), 0)))
+        await raw.say(encode(Resume()))  # at once, before anything was heard
+        first = await raw.reader.readexactly(8)
+        if first != encode(Resume()):
+            self.told.append(first)
+        elif self.connections == 4:
+            await raw.reader.readexactly(len(encode(Message((CHAN,), (b"again",)))))
+            await raw.say(encode(Consumed((CHAN,), 0)))
+        else:
+            assert await raw.reader.readexactly(8) == encode(Close((CHAN,)))
+            await raw.say(encode(Closed((CHAN,))))
+            assert await raw.reader.readexactly(8) == encode(Shutdown())
+            await raw.say(encode(Shutdown()))
+            await raw.reader.read()
+
+
+def test_a_peer_that_ends_connections_on_closed_channels_is_told_of_them_twice(caplog):
+    """RELINK-22: then the channel is forgotten, which is logged; waits grow until there is progress, and the link recovers."""
+
+    async def main():
+        forgetful, heard, ceilings = Forgetful(), Heard(), []
+        async with raw_server(forgetful) as address:
+            connector = connect(address, DEMO, live=live(heard), reconnect=QUICK)
+            connector._client._patience = Patience(QUICK, lambda _, high: ceilings.append(high) or high)
+            async with connector as link:
+                link.consume(await anext(aiter(link)))
+                await link.channel(CHAN).send(b"again", timeout=PATIENCE)
+                await until(lambda: forgetful.connections == 5 and link.is_connected)
+        first = encode(Received((NEWS,), 0))[:8]
+        assert (forgetful.connections, forgetful.told) == (5, [first, first])
+        assert ceilings == [0.01, 0.01, 0.02, 0.01]
+        assert heard.of(TombstonesForgotten) == [TombstonesForgotten((NEWS,))]
+        assert heard.of(LinkLost) == []
+
+    run(main)
+    assert ["RELINK-22" in one.message for one in caplog.records if one.levelname == "WARNING"] == [True]
 
 
 HOSTILE = [

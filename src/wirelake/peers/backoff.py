@@ -1,4 +1,4 @@
-"""How long to wait before trying again: doubling with jitter, back to the start only after a finished handshake."""
+"""How long to wait before trying again: doubling with jitter, back to the start only after a connection that made progress."""
 
 from __future__ import annotations
 
@@ -28,12 +28,18 @@ class Patience:
         self._backoff = backoff
         self._uniform = uniform
         self.failures = 0
-        """Attempts in a row that came to nothing."""
+        """Attempts in a row without a handshake."""
+        self.fruitless = 0
+        """Attempts in a row without progress: those, and connections that ended with their handshake."""
 
-    def next(self, opened: bool) -> float | None:
-        """Seconds to wait before the next attempt, None: give up; `opened` says that the last one finished its handshake."""
+    def next(self, opened: bool, *, progressed: bool = True) -> float | None:
+        """Seconds to wait before the next attempt; None: give up.
+
+        `opened` says that the last attempt finished its handshake, `progressed` that its connection was of use after that.
+        """
         self.failures = 0 if opened else self.failures + 1
+        self.fruitless = 0 if opened and progressed else self.fruitless + 1
         if self._backoff.attempts is not None and self.failures >= self._backoff.attempts:
             return None
-        ceiling = min(self._backoff.most, self._backoff.first * 2.0 ** min(max(self.failures - 1, 0), 60))
+        ceiling = min(self._backoff.most, self._backoff.first * 2.0 ** min(max(self.fruitless - 1, 0), 60))
         return self._uniform(0.0, ceiling)

@@ -32,6 +32,10 @@ class Runnable(Protocol):
     def is_open(self) -> bool:
         """The handshake is done and nobody has parted."""
 
+    @property
+    def has_progressed(self) -> bool:
+        """The connection was of use after its handshake, so that the next attempt need not wait longer than the first."""
+
     async def run(self) -> None:
         """Live until the connection is closed."""
 
@@ -87,6 +91,7 @@ class Client(Generic[P]):
         self._again = again
         self._dial = dial
         self._closing = False
+        self._progressed = False
         self._peer: P | None = None
         self._current: asyncio.Future[P] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -151,7 +156,11 @@ class Client(Generic[P]):
                     log.info("redirected to %s", self.target)
                     continue
             self.target, self._hops = self._home, 0
-            delay = None if self._reconnect is None or self._closing or not self._again() else self._patience.next(opened)
+            delay = (
+                None
+                if self._reconnect is None or self._closing or not self._again()
+                else self._patience.next(opened, progressed=self._progressed)
+            )
             if delay is None:
                 self._no_more(reason)
                 return
@@ -187,6 +196,7 @@ class Client(Generic[P]):
                 if self._current is not None and not self._current.done():
                     self._current.set_result(peer)
                 ended = await peer.over()
+                self._progressed = peer.has_progressed
                 self._current = asyncio.get_running_loop().create_future()  # who asks from now on gets the next one
         finally:
             self._peer = None

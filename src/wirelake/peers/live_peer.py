@@ -120,6 +120,11 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         """What comes before the first message is done, and nobody has parted."""
         return self._opened.done() and self._session.ended is None
 
+    @property
+    def has_progressed(self) -> bool:
+        """What comes before the first message is done; nothing is said again on the next connection that could end that one, too."""
+        return self._opened.done()
+
     async def opened(self) -> OpenedT:
         """Wait for what comes before the first message, such as a handshake; what it led to. Raises what ended the session instead."""
         return await asyncio.shield(self._opened)

@@ -38,7 +38,7 @@ from wirelake.protocols.relink.wire import encode
 
 
 def test_consumed_is_acknowledged_after_a_while_or_after_many():
-    """RELINK-18: after so many messages or so many seconds, whichever comes first; also of sequence 0 alone."""
+    """RELINK-18: of a channel with more to consume, after so many messages or seconds, whichever comes first; also of sequence 0 alone."""
     pair = Pair(options=Options(ping_interval=None, ack_delay=0.1, ack_every=4))
     post(pair, 5)
     pair.run()
@@ -54,6 +54,47 @@ def test_consumed_is_acknowledged_after_a_while_or_after_many():
     pair.run()
     assert len(pair.outcomes(C)) == 5
     assert Consumed((A,), 4) in pair.packets(L)
+
+
+def test_consumed_is_acknowledged_at_once_when_the_channel_is_drained():
+    """RELINK-18: nothing more is to come before the sender hears of it; other channels with waiting messages do not delay it."""
+    pair = Pair(options=Options(ping_interval=None, ack_delay=60.0, ack_every=100))
+    post(pair, 1, channel=B)
+    for number in range(3):
+        post(pair, 1)
+        pair.run()
+        pair.link(L).consume(pair.of(L, MessageReceived)[-1], pair.now)
+        pair.run()
+        assert pair.outcomes(C) == {(A, one): Outcome.CONSUMED for one in range(number + 1)}
+    assert pair.packets(L) == [Consumed((A,), number) for number in range(3)]
+    assert pair.link(L).inbox.deadline is None
+
+
+def test_a_busy_channel_acknowledges_many_at_once():
+    """RELINK-18: whoever has more to consume when the acknowledgement is about to leave waits for more, and at most `ack_delay`."""
+    pair = Pair(options=Options(ping_interval=None, ack_delay=0.1, ack_every=100))
+    for number in range(5):
+        post(pair, 1)
+        pair.give(L, pair.out(C))
+        if number:
+            pair.link(L).consume(pair.of(L, MessageReceived)[number - 1], pair.now)  # one is always left
+        assert pair.out(L) == b""
+    pair.link(L).consume(pair.of(L, MessageReceived)[-1], pair.now)
+    post(pair, 1)
+    pair.give(L, pair.out(C))  # before the acknowledgement left
+    assert pair.out(L) == b""
+    pair.wait(0.1)
+    assert pair.packets(L) == [Consumed((A,), 4)]
+
+
+def test_rollbacks_of_a_drained_channel_are_acknowledged_at_once():
+    """RELINK-18, RELINK-27: nobody processes them, and no result tells of them."""
+    pair = Pair(TX, Options(ping_interval=None, ack_delay=60.0, ack_every=100))
+    post(pair, 2)
+    pair.connector.rollback(A)
+    pair.run()
+    assert pair.packets(L) == [Consumed((A,), 1)]
+    assert set(pair.outcomes(C).values()) == {Outcome.ROLLED_BACK}
 
 
 def test_consumption_out_of_order_is_acknowledged_in_order():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.protocols.relink.linking import TX, A, B, post, say
+from tests.protocols.relink.linking import SIX, TX, A, B, post, say
 from tests.protocols.relink.pair import C, L, Pair
 
 from wirelake.errors import LocalProtocolError
@@ -16,6 +16,7 @@ from wirelake.protocols.relink.events import (
     Outcome,
     PeerClosedChannel,
     PeerShutdown,
+    TombstonesForgotten,
 )
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import (
@@ -51,6 +52,87 @@ def test_closed_only_after_everything_is_consumed():
     post(pair, 1)
     pair.run()
     assert pair.of(L, MessageReceived)[-1].sequence == 0
+
+
+SIX_BYTES = b"sixsix"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "channel", "count", "expected"),
+    [
+        (Endpoint("demo", 1, 1), A, 1, Consumed((A,), 0)),
+        (Endpoint("demo", 1, 1), A, 3, Consumed((A,), 2)),
+        (SIX, SIX_BYTES, 1, Consumed((SIX_BYTES,))),
+        (SIX, SIX_BYTES, 3, Consumed((SIX_BYTES,), 2)),
+    ],
+)
+@pytest.mark.parametrize("is_close_first", [False, True])
+def test_consumed_is_said_before_closed(endpoint, channel, count, expected, is_close_first):
+    """§3.1, RELINK-22, RELINK-30: in its minimal form, whichever of close and the last consumption comes first."""
+    pair = Pair(endpoint, Options(ping_interval=None))
+    post(pair, count, channel=channel)
+    pair.give(L, pair.out(C))
+    received = pair.of(L, MessageReceived)
+    if is_close_first:
+        assert say(pair, L, Close((channel,))) is None
+    for one in received:
+        pair.link(L).consume(one, pair.now)
+    if not is_close_first:
+        assert say(pair, L, Close((channel,))) is None
+    pair.out(L)
+    assert pair.packets(L) == [expected, Closed((channel,))]
+
+
+def test_consumed_is_not_said_twice_before_closed():
+    """RELINK-22: closed alone, if the peer knows what was consumed."""
+    pair = Pair()
+    post(pair, 2)
+    pair.run()
+    pair.consume_all(L)
+    pair.wait(0.0)
+    before = len(pair.packets(L))
+    pair.connector.close(A)
+    pair.run()
+    assert pair.packets(L)[before:] == [Closed((A,))]
+
+
+def test_results_then_consumed_then_closed():
+    """RELINK-22, RELINK-27: a result implies consumed, so that only rollbacks behind the last result need consumed."""
+    pair = Pair(TX, Options(ping_interval=None))
+    post(pair, 3)
+    pair.connector.commit(A, 1)
+    pair.connector.close(A)
+    pair.give(L, pair.out(C))
+    for one in pair.of(L, MessageReceived):
+        pair.link(L).settle(one, pair.now, success=True)
+    pair.out(L)
+    assert pair.packets(L) == [Committed((A,), 1), Consumed((A,), 2), Closed((A,))]
+    pair = Pair(TX, Options(ping_interval=None))
+    post(pair, 2)
+    pair.connector.commit(A)
+    pair.connector.close(A)
+    pair.give(L, pair.out(C))
+    for one in pair.of(L, MessageReceived):
+        pair.link(L).settle(one, pair.now, success=True)
+    pair.out(L)
+    assert pair.packets(L) == [Committed((A,), 1), Closed((A,))]
+
+
+def test_a_channel_that_resumes_says_consumed_before_closed():
+    """RELINK-20, RELINK-22: what was consumed after the resume was stated is said, what was stated is not said again."""
+    pair = Pair(options=Options(ping_interval=None))
+    post(pair, 2)
+    pair.connector.close(A)
+    pair.run()
+    first, second = pair.of(L, MessageReceived)
+    pair.link(L).consume(first, pair.now)
+    pair.reconnect()
+    stated = pair.packets(L)
+    assert stated == [Received((A,), 1), Consumed((A,), 0), Resume()]
+    pair.link(L).consume(second, pair.now)
+    pair.run()
+    assert pair.packets(L)[len(stated) :] == [Consumed((A,), 1), Closed((A,))]
+    assert pair.of(C, ChannelClosed) == [ChannelClosed(A)]
 
 
 def test_close_of_an_unknown_channel_is_answered_at_once():
@@ -133,6 +215,86 @@ def test_a_run_that_grew_after_the_ping_is_not_proved_by_it():
     say(pair, L, Pong())
     pair.reconnect()
     assert set(pair.outcomes(C).values()) == {Outcome.COMMITTED}
+
+
+def buried(limit: int | None = 2) -> Pair:
+    """A pair whose listener has a tombstone that no pong has proved."""
+    pair = Pair(options=Options(ping_interval=None, ack_delay=0.0, ack_every=1, max_tombstone_tellings=limit))
+    post(pair, 1)
+    pair.connector.close(A)
+    pair.run()
+    pair.consume_all(L)
+    assert list(pair.link(L).inbox.tombstones) == [A]
+    return pair
+
+
+TOLD = [Received((A,), 0), Consumed((A,), 0), Closed((A,)), Resume()]
+
+
+def test_a_tombstone_told_twice_without_progress_is_forgotten():
+    """RELINK-22: a peer that ends connections for it has forgotten the channel; the owner hears of it once."""
+    pair = buried()
+    for expected in (TOLD, TOLD, [Resume()], [Resume()]):
+        pair.reconnect()
+        assert pair.packets(L) == expected
+    assert pair.of(L, TombstonesForgotten) == [TombstonesForgotten((A,))]
+    assert pair.link(L).inbox.tombstones == {}
+
+
+def test_what_a_peer_repeats_in_a_resume_is_no_progress():
+    """RELINK-20: acknowledgements that cover nothing new are said before the peer has read anything."""
+    pair = buried()
+    post(pair, 1, L)
+    pair.run()
+    pair.consume_all(C)
+    for expected in (TOLD, TOLD, [Resume()]):
+        pair.reconnect()
+        assert pair.packets(L) == expected
+        assert Consumed((A,), 0) in pair.packets(C)
+        assert pair.link(L).line.has_progressed is False
+
+
+def test_progress_lets_a_tombstone_be_told_again():
+    """RELINK-22: a message, an acknowledgement or a pong shows that the peer bears it."""
+
+    def message(pair: Pair) -> None:
+        post(pair, 1, channel=B)
+
+    def acknowledgement(pair: Pair) -> None:
+        post(pair, 1, L, B)
+        pair.run()
+        pair.consume_all(C)
+
+    for progress in (message, acknowledgement):
+        pair = buried()
+        for _ in range(4):
+            pair.reconnect()
+            assert [one for one in pair.packets(L) if A in getattr(one, "ids", ())] == TOLD[:3]
+            progress(pair)
+            pair.run()
+            assert pair.link(L).line.has_progressed
+    pair.ends[L].ping(pair.now)
+    pair.run()
+    assert pair.link(L).inbox.tombstones == {}
+    assert pair.link(L).line.has_progressed
+
+
+def test_tombstones_may_be_kept_whatever_happens():
+    """RELINK-22: without a limit only a pong, or the channel opened again, removes one."""
+    pair = buried(None)
+    for _ in range(5):
+        pair.reconnect()
+        assert pair.packets(L) == TOLD
+    assert pair.of(L, TombstonesForgotten) == []
+
+
+def test_a_resume_that_tells_of_closed_channels_is_followed_by_a_ping():
+    """RELINK-22: at once, so that a connection which lives for one round trip proves that the peer bears them."""
+    pair = buried()
+    pair.reconnect()
+    assert pair.ends[L].deadline == pair.now
+    pair.wait(0.0)
+    assert pair.link(L).inbox.tombstones == {}
 
 
 def test_without_tombstones_nothing_is_repeated():

@@ -125,7 +125,7 @@ def test_closing_rolls_back_what_is_undecided():
     assert list(pair.outcomes(C).values()) == [Outcome.COMMITTED, Outcome.ROLLED_BACK]
     other = Pair(TX)
     assert say(other, L, Message((A,), (b"x",)), Close((A,))) is None
-    assert other.out(L) == encode(Closed((A,)))
+    assert other.out(L) == encode(Consumed((A,), 0)) + encode(Closed((A,)))
     assert other.delivered(L) == []
 
 

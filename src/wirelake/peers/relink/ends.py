@@ -74,6 +74,11 @@ class Connection:
         """The handshake is done and nobody has closed."""
         return self._opened.done() and self.session.ended is None
 
+    @property
+    def has_progressed(self) -> bool:
+        """The peer did something new after the handshake, or answered a ping: see `Line.progress`."""
+        return self.session.link is not None and self.session.link.line.has_progressed
+
     async def opened(self) -> Opened:
         """Wait for the handshake; raises what ended the connection instead."""
         return await asyncio.shield(self._opened)

@@ -26,6 +26,7 @@ from wirelake.protocols.relink.events import (
     PeerClosedChannel,
     PeerShutdown,
     Ponged,
+    TombstonesForgotten,
 )
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link import Link as Core
@@ -85,6 +86,7 @@ class Link:
             PeerClosedChannel: self._on_peer_closed,
             LinkLost: self._on_lost,
             LinkShutdown: self._on_shutdown,
+            TombstonesForgotten: self._on_forgotten,
             PeerShutdown: self._on_peer_shutdown,
             Ponged: self._on_pong,
             Noticed: self._on_noticed,
@@ -328,6 +330,10 @@ class Link:
         self._room.set()
         if self.is_over:
             self._end()
+
+    def _on_forgotten(self, event: TombstonesForgotten) -> None:
+        text = "link %d: the peer ends connections that tell of closed channels: %d of them are forgotten (RELINK-22)"
+        log.warning(text, self.core.id, len(event.channels))
 
     def _on_shutdown(self, _: LinkShutdown) -> None:
         self._end()

@@ -29,6 +29,7 @@ __all__ = [
     "PeerShutdown",
     "Ponged",
     "Resumed",
+    "TombstonesForgotten",
     "Unresolved",
 ]
 
@@ -135,6 +136,12 @@ class LinkLost(msgspec.Struct, frozen=True):
     replaced: bool = False
 
 
+class TombstonesForgotten(msgspec.Struct, frozen=True):
+    """RELINK-22: closed channels of the peer that are told no more, because every connection ended where they were, without progress."""
+
+    channels: tuple[bytes, ...]
+
+
 class Noticed(msgspec.Struct, frozen=True):
     """A rule was broken that is tolerated."""
 
@@ -181,6 +188,7 @@ Event = (
     | PeerShutdown
     | LinkShutdown
     | LinkLost
+    | TombstonesForgotten
     | Noticed
     | Ended
 )

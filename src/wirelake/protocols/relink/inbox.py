@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel
+from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel, TombstonesForgotten
 from wirelake.protocols.relink.faults import Breach, Fault
 from wirelake.protocols.relink.incoming import Decided, Incoming, Run, Tombstone, retell
 from wirelake.protocols.relink.line import Line
@@ -38,7 +38,7 @@ class Inbox:
         self._ack_every = options.ack_every
         self._transactional = transactional
         self._prompt: dict[bytes, Incoming] = {}
-        """Channels with results, or with received acknowledgements of a transactional channel, to be told at once."""
+        """Channels with something to be told at once: results, what arrived on a transactional channel, or that all was consumed."""
         self._lazy: dict[bytes, Incoming] = {}
         """Channels with consumed acknowledgements to be told at `_ack_deadline`."""
         self._owed: set[bytes] = set()
@@ -84,7 +84,7 @@ class Inbox:
             self.unconsumed += 1
             incoming.received = number = incoming.received + 1
             self._line.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
-        self._line.strikes = 0
+        self._line.strikes, self._line.has_progressed = 0, True  # as `progress` does, without the call: this is for every message
 
     def take_decision(self, ids: tuple[bytes, ...], sequence: int | None, *, commit: bool) -> None:
         """RELINK-26: commit or rollback."""
@@ -101,9 +101,11 @@ class Inbox:
                 is_repeated = is_behind(incoming.decided + 1, sequence)
                 if channel not in self._owed or not is_repeated:
                     raise Breach(Fault.CHANNEL_CLOSING, "commit" if commit else "rollback")
-            self._decided(incoming, incoming.decide(sequence, commit=commit))
+            decided = incoming.decide(sequence, commit=commit)
+            if decided:
+                self._line.progress()
+            self._decided(incoming, decided)
             self._advance(incoming)
-        self._line.strikes = 0
 
     def take_close(self, ids: tuple[bytes, ...]) -> None:
         """RELINK-22: closed is said when everything was consumed; at once for a channel that is not open. Twice is once (RELINK-19)."""
@@ -139,7 +141,11 @@ class Inbox:
         if not incoming.consume(message.sequence):
             return False
         self.unconsumed -= incoming.consumed - before
-        if message.channel in self._lazy and not incoming.closing and incoming.consumed - incoming.told_consumed < self._ack_every:
+        if (
+            message.channel in self._lazy
+            and incoming.consumed != incoming.received
+            and incoming.consumed - incoming.told_consumed < self._ack_every
+        ):
             return False  # it will be said with the others
         self._consumed(incoming)
         return True
@@ -157,14 +163,22 @@ class Inbox:
     # What we say.
 
     def flush(self) -> None:
-        """What is to be told at once: results, then what arrived (RELINK-16, RELINK-27)."""
+        """What is to be told at once: results, consumed of a drained channel, then what arrived (RELINK-16, RELINK-18, RELINK-27).
+
+        A channel that has got more messages since it was drained is busy: its acknowledgement waits for more of them.
+        """
         if not self._prompt:
             return
-        for incoming in self._prompt.values():
+        for channel, incoming in self._prompt.items():
             self._line.output += incoming.tell_results()
-            if incoming.received > incoming.told_received:
+            if incoming.is_drained:
+                self._tell_consumed(incoming)
+                self._lazy.pop(channel, None)
+            if self._transactional and incoming.received > incoming.told_received:
                 self._line.output.append(incoming.tell_received())
         self._prompt.clear()
+        if not self._lazy:
+            self._ack_deadline = None
 
     def tick(self) -> None:
         """RELINK-18: consumed acknowledgements have waited long enough."""
@@ -175,8 +189,7 @@ class Inbox:
         """Tell now what was consumed."""
         self.flush()
         for incoming in self._lazy.values():
-            if incoming.consumed > incoming.told_consumed:
-                self._line.output.append(incoming.tell_consumed())
+            self._tell_consumed(incoming)
         self._lazy.clear()
         self._ack_deadline = None
 
@@ -186,12 +199,14 @@ class Inbox:
         self._owed = {channel for channel, incoming in self.channels.items() if incoming.closing}
         for incoming in self.channels.values():
             yield from incoming.restate()
+        self._forget_fruitless()
         for tombstone in self.tombstones.values():
+            tombstone.tellings += 1
             yield from retell(tombstone)
         if not self._options.tombstones:
             self.tombstones.clear()
         if self._unproven():
-            self._barrier_deadline = self._line.now + self._options.barrier_delay
+            self._barrier_deadline = self._line.now  # at once: the sooner its pong, the surer that the peer bears what was told
 
     def forget_connection(self) -> None:
         """What was said on the last connection may not have arrived, and its pings are gone (RELINK-25)."""
@@ -210,6 +225,7 @@ class Inbox:
 
     def ponged(self, ping: int) -> None:
         """The peer has what we said before this ping: it need not be repeated any more."""
+        self._line.has_progressed = True
         for channel, tombstone in list(self.tombstones.items()):
             if tombstone.barrier is not None and tombstone.barrier <= ping:
                 del self.tombstones[channel]
@@ -219,6 +235,18 @@ class Inbox:
                 self._advance(incoming)
 
     # Inside.
+
+    def _forget_fruitless(self) -> None:
+        """RELINK-22: a peer that ends every connection when it is told of a closed channel has forgotten that channel: forget it, too."""
+        limit = self._options.max_tombstone_tellings
+        for tombstone in self.tombstones.values():
+            if self._line.has_progressed:
+                tombstone.tellings = 0
+        fruitless = tuple(one.channel for one in self.tombstones.values() if limit is not None and one.tellings >= limit)
+        for channel in fruitless:
+            del self.tombstones[channel]
+        if fruitless:
+            self._line.events.append(TombstonesForgotten(fruitless))
 
     def _open(self, channel: bytes) -> Incoming:
         if self.is_shut:
@@ -263,22 +291,28 @@ class Inbox:
             self._consumed(incoming)
 
     def _consumed(self, incoming: Incoming) -> None:
-        """The cursor moved: say so now, later, or with closed."""
+        """RELINK-18: the cursor moved: say so now, before closed, when the channel is drained, or later with others."""
         if incoming.is_done:
             self._finish(incoming)
         elif not self._line.is_connected:
             return
         elif incoming.consumed - incoming.told_consumed >= self._ack_every:
-            self._line.output += incoming.tell_results()
-            if incoming.consumed > incoming.told_consumed:
-                self._line.output.append(incoming.tell_consumed())
+            self._tell_consumed(incoming)
         else:
             self._lazy[incoming.channel] = incoming
             if self._ack_deadline is None:
                 self._ack_deadline = self._line.now + self._options.ack_delay
+            if incoming.is_drained:
+                self._prompt[incoming.channel] = incoming
+
+    def _tell_consumed(self, incoming: Incoming) -> None:
+        """RELINK-27: results, then the consumed acknowledgement for what they do not cover."""
+        self._line.output += incoming.tell_results()
+        if incoming.consumed > incoming.told_consumed:
+            self._line.output.append(incoming.tell_consumed())
 
     def _finish(self, incoming: Incoming) -> None:
-        """RELINK-22: say closed, and remember it; without a connection it is said after the next one is made."""
+        """RELINK-22: say consumed if it moved, then closed, and remember both; without a connection the next `restate` says them."""
         channel = incoming.channel
         if not incoming.is_done or self.channels.get(channel) is not incoming:
             return
@@ -286,7 +320,8 @@ class Inbox:
         self._prompt.pop(channel, None)
         self._lazy.pop(channel, None)
         if self._line.is_connected:
-            self._line.output += (*incoming.tell_results(), encode(Closed((channel,))))
+            self._tell_consumed(incoming)  # §3.1: a sender may wait for consumed alone
+            self._line.output.append(encode(Closed((channel,))))
         if self._options.tombstones or not self._line.is_connected:
             self.tombstones[channel] = Tombstone(channel, incoming.consumed, incoming.runs)
             self._plan_barrier()

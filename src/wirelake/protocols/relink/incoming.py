@@ -35,6 +35,8 @@ class Tombstone(msgspec.Struct):
     last: int
     runs: list[Run]
     barrier: int | None = None
+    tellings: int = 0
+    """In how many resumes it was told, in a row, on connections that ended before any progress."""
 
 
 class Decided(NamedTuple):
@@ -84,6 +86,11 @@ class Incoming:
     def is_done(self) -> bool:
         """RELINK-22: the peer closed it and everything was consumed."""
         return self.closing and self.consumed == self.received
+
+    @property
+    def is_drained(self) -> bool:
+        """RELINK-18: no message waits for the application: the sender may be waiting for its acknowledgement."""
+        return self.consumed == self.received
 
     # What the peer says.
 

@@ -116,6 +116,7 @@ class Link:
             self.line.output += self.inbox.restate()
             self.line.output.append(_RESUME)
             self.outbox.expect_resume()
+        self.line.has_progressed = False  # only now: what is restated depends on the connection before
         if self.has_said_shutdown:  # RELINK-23: said again on every connection
             self.line.output.append(_SHUTDOWN)
         if not resumed:

@@ -75,9 +75,9 @@ class Options(msgspec.Struct, frozen=True):
     max_result_runs: int = 4096
     """RELINK-24: runs of transaction results that are kept until the peer certainly has them."""
     ack_delay: float = 0.1
-    """RELINK-18: how long a consumed message may wait to be acknowledged."""
+    """RELINK-18: how long a consumed message of a busy channel may wait to be acknowledged; a drained channel does not wait."""
     ack_every: int = 16_384
-    """RELINK-18: how many consumed messages are acknowledged at once."""
+    """RELINK-18: how many consumed messages of a busy channel are acknowledged at once."""
     barrier_delay: float = 1.0
     """RELINK-22: how long after a closed or a result to ping, so that it can be forgotten."""
     tombstones: bool = True
@@ -85,6 +85,9 @@ class Options(msgspec.Struct, frozen=True):
     whose closing was lost may then arrive twice."""
     max_tombstones: int = 65_536
     """RELINK-22: closed channels that are remembered; the oldest is forgotten first."""
+    max_tombstone_tellings: int | None = 2
+    """RELINK-22: connections in a row that may end without progress after a closed channel was told on them; the channel is forgotten
+    then. None: never. A forgotten channel whose closing was lost, with all its acknowledgements, is sent again by its sender."""
     require_old_link: bool = False
     """RELINK-10: a connector that has a link wants that one or none."""
     max_strikes: int = 3

@@ -152,7 +152,7 @@ class Outbox:
             self._resolve(outgoing.take_consumed(sequence))
         elif kind == Kind.RECEIVED:
             if outgoing.take_received(sequence):
-                self._line.strikes = 0
+                self._line.progress()
         elif kind != Kind.CLOSED:
             self._resolve(outgoing.take_result(sequence, success=kind == Kind.COMMITTED))
         elif not outgoing.close_told:
@@ -178,7 +178,7 @@ class Outbox:
         statements, self._statements = self._statements or {}, None
         kept = consumed = 0
         for channel, outgoing in list(self.channels.items()):
-            statement, before = statements.get(channel), outgoing.consumed
+            statement, before, received = statements.get(channel), outgoing.consumed, outgoing.received
             resolved = statement.apply() if statement is not None else None
             if resolved is not None:
                 self._resolve(resolved)
@@ -189,6 +189,8 @@ class Outbox:
                 is_closed = outgoing.is_acknowledged
             if is_closed:
                 self._closed(outgoing)
+            if outgoing.received > received:
+                self._line.progress()
             kept += max(outgoing.received - outgoing.consumed, 0)
             consumed += outgoing.consumed - before
         self._line.events.append(Resumed(kept, self._talk(), consumed))
@@ -240,9 +242,9 @@ class Outbox:
         if len(self._former) > self._options.max_tombstones:
             del self._former[next(iter(self._former))]
         self._line.events.append(ChannelClosed(outgoing.channel))
-        self._line.strikes = 0
+        self._line.progress()
 
     def _resolve(self, resolved: list[MessagesResolved]) -> None:
         if resolved:
             self._line.events += resolved
-            self._line.strikes = 0
+            self._line.progress()
