@@ -78,7 +78,9 @@ def others(value: Any, at: tuple[Any, ...]) -> list[Any]:
         case str() if re.fullmatch(r"-?[0-9]+", value):
             return [str(int(value) + 1), None]
         case str():
-            return [value + "00", None, *([value[:-1]] if value else [])]
+            first = {"1": "2"}.get(value[0], "1") if re.match("[0-9a-f]", value) else f"x{value[:1]}"
+            longer = [] if re.fullmatch("[-+0-9.eE]+", value) else [value + "00"]  # 1.5 and 1.500 are the same
+            return [first + value[1:], None, *longer]
         case list():
             return [[*value, copy.deepcopy(value[-1]) if value else 1], *([value[:-1]] if value else [])]
         case dict():
