@@ -133,6 +133,11 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
 
     # For clients, servers and groups.
 
+    @property
+    def first_bytes(self) -> bytes:
+        """What the peer sent first, a few bytes of it."""
+        return self._driver.first_bytes
+
     async def over(self) -> WirelakeError:
         """Wait for the end of the conversation; says why it ended."""
         await self._over.wait()

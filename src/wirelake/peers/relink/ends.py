@@ -74,6 +74,11 @@ class Connection:
         """The handshake is done and nobody has closed."""
         return self._opened.done() and self.session.ended is None
 
+    @property
+    def first_bytes(self) -> bytes:
+        """What the peer sent first, a few bytes of it."""
+        return self.driver.first_bytes
+
     async def opened(self) -> Opened:
         """Wait for the handshake; raises what ended the connection instead."""
         return await asyncio.shield(self._opened)
