@@ -20,6 +20,7 @@ from wirelake.peers.yamp.asking import Ask
 from wirelake.peers.yamp.attendance import Attendance
 from wirelake.peers.yamp.live import DEFAULT_LIVE, Live
 from wirelake.peers.yamp.service import Heard, Service
+from wirelake.protocols.dialects import dialect
 from wirelake.protocols.yamp.conversation import Speaker
 from wirelake.protocols.yamp.events import (
     CancelReceived,
@@ -50,7 +51,9 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
 
     def __init__(self, speaker: Speaker, stream: Stream, live: Live = DEFAULT_LIVE) -> None:
         session = Session(speaker, _options(speaker, stream, live), draw=os.urandom)
-        super().__init__("yamp", session, stream, live, is_client=speaker is Speaker.CLIENT, messages=session.messages)
+        spoken = dialect(session.options.limits)
+        is_client = speaker is Speaker.CLIENT
+        super().__init__("yamp", session, stream, live, is_client=is_client, messages=session.messages, dialect=lambda: spoken)
         self.speaker = speaker
         self.live = live
         self.unheard = 0
