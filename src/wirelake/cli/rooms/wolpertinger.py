@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, server_flags
+from wirelake.cli.flags import connection_flags, limits_flag, server_flags
 from wirelake.cli.live import recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
@@ -24,7 +24,7 @@ from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
     from wirelake.peers.wolpertinger import Live, Peer
-    from wirelake.protocols.wolpertinger.options import Options
+    from wirelake.protocols.wolpertinger.options import Limits, Options
     from wirelake.transports.xmpp import Xmpp
 
 __all__ = ["call", "listen", "serve"]
@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _secret_flags(command: F) -> F:
-    """What both sides may know."""
+    """What both sides may know, and the limits."""
     for option in (
         click.option(
             "--cluster-key", "cluster_key", type=click.Path(path_type=Path), help="A file with the cluster's key in hex, for level 3."
@@ -47,6 +47,7 @@ def _secret_flags(command: F) -> F:
             type=click.Path(path_type=Path),
             help="Append the keys of every session to this file, which only you may read; ingest and decode take it as --keys.",
         ),
+        limits_flag("wolpertinger"),
         click.option("--xmpp-server", "xmpp_server", metavar="HOST:PORT", help="Where the XMPP server is, instead of what DNS says."),
     ):
         command = option(command)
@@ -85,6 +86,7 @@ def serve(
     xmpp_password: Path | None,
     xmpp_server: str | None,
     key_log: Path | None,
+    limits: Limits,
     quiet: bool,
     record: Path | None,
     cert: Path | None,
@@ -103,7 +105,7 @@ def serve(
         raise UsageError("tls:// needs --cert")
     is_login = address.startswith(f"{XMPP}://")
     use_compiled()
-    options = _options(cluster_key, users)
+    options = _options(cluster_key, users, limits)
     _make_log(key_log)
 
     async def offer() -> None:
@@ -207,6 +209,7 @@ async def _connected(
     xmpp_password: Path | None,
     xmpp_server: str | None,
     key_log: Path | None,
+    limits: Limits,
     ca_file: Path | None,
     insecure: bool,
     record: Path | None,
@@ -224,7 +227,7 @@ async def _connected(
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
     with recording(record, "wolpertinger") as recorder:
         live: Live = Live(
-            session=_options(cluster_key, None),
+            session=_options(cluster_key, None, limits),
             recorder=recorder,
             key_log=key_log,
             on_event=on_event,
@@ -236,7 +239,7 @@ async def _connected(
             yield peer
 
 
-def _options(cluster_key: Path | None, users: Path | None) -> Options:
+def _options(cluster_key: Path | None, users: Path | None, limits: Limits) -> Options:
     from wirelake.protocols.wolpertinger.options import Options  # noqa: PLC0415 - only who talks pays for it
 
     known: dict[str, str] = {}
@@ -250,7 +253,7 @@ def _options(cluster_key: Path | None, users: Path | None) -> Options:
         key = None if cluster_key is None else bytes.fromhex(_line(cluster_key))
     except ValueError:
         raise UsageError(f"{cluster_key}: a cluster key is an even number of hex digits") from None
-    return Options(cluster_key=key, password_of=known.get if users is not None else None)
+    return Options(limits, cluster_key=key, password_of=known.get if users is not None else None)
 
 
 def _make_log(path: Path | None) -> None:
