@@ -4,7 +4,9 @@ import json
 import signal
 import subprocess
 import sys
+from importlib import import_module
 
+import click
 import pytest
 
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
@@ -13,8 +15,9 @@ SECONDS = 60
 
 @pytest.fixture
 def server(tmp_path):
-    """A server that echoes and records; gives its address and, at the end, what it printed."""
-    command = [*WIRELAKE, "serve", "emp", "tcp://127.0.0.1:0", "--record", str(tmp_path / "talk.pcapng")]
+    """A server that echoes and records, and follows the dialect of its clients; gives its address and, at the end, what it printed."""
+    recorded = ("--record", str(tmp_path / "talk.pcapng"))
+    command = [*WIRELAKE, "serve", "emp", "tcp://127.0.0.1:0", *recorded, "--set", "sizes_exclude_themselves=auto"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         listening = process.stderr.readline()
         try:
@@ -32,13 +35,50 @@ def test_a_call_is_answered_and_ctrl_c_ends_the_server_with_a_whole_recording(se
     process, address, recording = server
     assert run("call", "emp", address, "hello").stdout == b"hello\n"
     assert run("call", "emp", address, "-", "--hex", "--compress", stdin=b"00ff").stdout == b"00ff\n"
-    assert run("send", "emp", address, "one", "two", "--type", "130").returncode == 0
+    assert run("send", "emp", address, "one", "two", "--type", "130", "--set", "sizes_exclude_themselves=true").returncode == 0
     process.send_signal(signal.SIGINT)
     out, talk = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
     assert talk.splitlines() == ["closing"]
     assert [json.loads(line)["body"] for line in out.splitlines()] == [b"hello".hex(), "00ff", b"one".hex(), b"two".hex()]
     assert recording.stat().st_size > 500
+
+
+def test_the_dialect_of_a_server_is_named_and_can_be_set(wirelake):
+    command = [*WIRELAKE, "serve", "emp", "tcp://127.0.0.1:0", "-q", "--set", "sizes_exclude_themselves=true"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            address = process.stderr.readline().split()[2].rstrip(";")
+            refused = wirelake("call", "emp", address, "hello")
+            assert refused.code == 69
+            assert "this peer leaves the size field out of sizes: set sizes_exclude_themselves=true" in refused.talk
+            for value in ("true", "auto"):
+                assert wirelake("call", "emp", address, "hello", "--set", f"sizes_exclude_themselves={value}").out == b"hello\n"
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("verb", ["serve", "call", "send", "listen"])
+def test_every_command_that_speaks_takes_limits_and_names_them(wirelake, verb):
+    group = getattr(import_module(f"wirelake.cli.{verb}"), verb)
+    context = click.Context(group, info_name=verb)
+    for protocol in group.list_commands(context):
+        command = group.get_command(context, protocol)
+        words = ["x" for one in command.params if isinstance(one, click.Argument) and one.required]
+        outcome = wirelake(verb, protocol, *words, "--set", "nonsense=1")
+        assert outcome.code == 64, (verb, protocol)
+        assert "--set nonsense=1: write it as NAME=VALUE, with one of max_" in outcome.talk, (verb, protocol)
+
+
+def test_limits_that_only_files_need_are_refused_live(wirelake):
+    assert "with one of max_multicast, max_parts" in wirelake("send", "relink", "tcp://127.0.0.1:1", "x", "--set", "speaks=listener").talk
+
+
+def test_limits_reach_the_session(wirelake, server):
+    _, address, _ = server
+    outcome = wirelake("call", "emp", address, "hello", "--set", "max_message_size=30")
+    assert outcome.code == 65
+    assert "EMP-35" in outcome.talk
 
 
 def test_nobody_there_is_told_in_one_line():

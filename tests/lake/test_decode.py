@@ -204,6 +204,76 @@ def test_a_long_stretch_takes_several_rows_and_loses_nothing(tmp_path):
     assert max(len(row["raw"]) for row in rows["quarantine"]) == 1000
 
 
+SHORT = Limits(sizes_exclude_themselves=True)
+FLAG = ("sizes_exclude_themselves",)
+
+
+def bodies(paths, **rooms: dict) -> tuple[list[bytes], int]:
+    """The bodies in files, and how many stretches cannot be read."""
+    rows = [decoded(path, options=DecodeOptions(rooms)) for path in paths]
+    return [row["body"] for one in rows for row in one["messages"]], sum(len(one["quarantine"]) for one in rows)
+
+
+def in_dialect(path, protocol: str, said: list[bytes], dialect, **more):
+    with Recorder(path, **more) as recorder:
+        connection = recorder.connection(protocol=protocol, role="client", local=CLIENT, remote=SERVER, dialect=lambda: dialect)
+        for data in said:
+            connection.sent(data)
+        connection.closed("bye")
+    return recorder.paths
+
+
+def test_a_recording_is_read_in_the_dialect_it_was_spoken_in(tmp_path):
+    said = [encode(Hello(), SHORT), *(encode(Data(b"%d" % number, (RequestResponse(True, number),)), SHORT) for number in range(1, 40))]
+    whole = ([None] + [b"%d" % number for number in range(1, 40)], 0)
+    paths = in_dialect(tmp_path / "one.pcapng", "emp", said, FLAG)
+    assert bodies(paths) == whole
+    rotated = in_dialect(tmp_path / "many.pcapng", "emp", said, FLAG, max_bytes=2000)
+    assert len(rotated) > 3, "every file says it"
+    assert bodies(rotated) == whole
+    cut = tmp_path / "cut.pcapng"
+    cut.write_bytes(rotated[0].read_bytes()[:-3])
+    assert bodies([cut])[0] == bodies(rotated[:1])[0][:-1]
+
+
+def test_what_is_set_at_ingest_wins_over_what_a_recording_says(tmp_path):
+    said = [encode(Hello(), SHORT), encode(Data(b"x"), SHORT)]
+    paths = in_dialect(tmp_path / "r.pcapng", "emp", said, FLAG)
+    assert bodies(paths, emp={"sizes_exclude_themselves": "auto", "max_body_size": 9}) == ([None, b"x"], 0)
+    assert bodies(paths, emp={"sizes_exclude_themselves": True}) == ([None, b"x"], 0)
+    assert bodies(paths, emp={"sizes_exclude_themselves": False})[1] > 0
+    silent = in_dialect(tmp_path / "s.pcapng", "emp", said, ())
+    assert bodies(silent, emp={"sizes_exclude_themselves": True}) == ([None, b"x"], 0)
+
+
+def test_connections_of_both_dialects_in_one_recording_keep_apart(tmp_path):
+    with Recorder(tmp_path / "r.pcapng") as recorder:
+        both = [
+            (limits, recorder.connection(protocol="emp", role="server", local=SERVER, remote=("127.0.0.1", 4000 + number), dialect=one))
+            for number, (limits, one) in enumerate([(Limits(), lambda: ()), (SHORT, lambda: FLAG)] * 2)
+        ]
+        for body in (b"a", b"b", b"c"):
+            for limits, connection in both:
+                connection.received(encode(Data(body), limits))
+                connection.sent(encode(Ping(), limits))
+    rows = decoded(tmp_path / "r.pcapng")
+    assert not rows["quarantine"]
+    assert Counter(row["body"] for row in rows["messages"]) == {b"a": 4, b"b": 4, b"c": 4, None: 12}
+
+
+@pytest.mark.parametrize("dialect", [("no_such_flag",), ("max_body_size",), ("sizes_exclude_themselves", "x" * 200), ("",)])
+def test_a_recording_may_say_any_dialect(tmp_path, dialect):
+    limits = SHORT if dialect[0] in FLAG else Limits()
+    paths = in_dialect(tmp_path / "r.pcapng", "emp", [encode(Data(b"x"), limits)], dialect)
+    assert bodies(paths) == ([b"x"], 0)
+
+
+def test_a_yamp_recording_says_how_long_the_size_of_a_redirect_is(tmp_path):
+    said = [b"\x04\x09tcp://a:1"]
+    assert len(decoded(in_dialect(tmp_path / "y.pcapng", "yamp", said, ("one_byte_redirect_size",))[0])["yamp"]) == 1
+    assert decoded(in_dialect(tmp_path / "n.pcapng", "yamp", said, ())[0])["quarantine"]
+
+
 def test_limits_are_told(tmp_path):
     path = recorded(tmp_path / "r.pcapng", [(True, encode(Data(b"x" * 100)))])
     assert decoded(path, options=DecodeOptions({"emp": {"max_message_size": 50}}))["quarantine"][0]["reason"] == "SIZE_OVER_LIMIT"

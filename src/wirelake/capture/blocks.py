@@ -116,6 +116,8 @@ class Flow(msgspec.Struct, frozen=True):
     """How the protocol was recognised: `tag`, `port` or `bytes`."""
     observed_by: str
     """Who saw the traffic: `client`, `server` (a recording peer) or `wire` (a packet capture)."""
+    dialect: tuple[str, ...] = ()
+    """The flags of the protocol's limits that its bytes are read with, beyond what the text says."""
 
 
 class FlowEvent(msgspec.Struct, frozen=True):

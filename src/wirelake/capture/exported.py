@@ -1,8 +1,9 @@
 """Exported PDUs (link type 252): the tags in front of a payload that say who said it to whom.
 
 A record is a list of tags (two bytes of tag, two of length, big-endian, values padded to four bytes and the padding counted in the length,
-as Wireshark writes them), an end tag, and the payload. Our recordings add an info text of `key=value` words: `connection`, `role`, and on
-records without payload `event`. Values are percent-encoded, so that a space in one cannot end it.
+as Wireshark writes them), an end tag, and the payload. Our recordings add an info text of `key=value` words: `connection`, `role`,
+`dialect` where a peer departs from the text, and on records without payload `event`. Values are percent-encoded, so that a space in one
+cannot end it.
 
 It refuses to know files, clocks, and which protocols exist. It needs no array library: live peers record with it.
 """

@@ -186,7 +186,8 @@ class Recorded:
             identity = recorded_session_id(connection)
         else:
             identity = session_id("exported", transport, client.address, client.port, server.address, server.port, protocol)
-        flow = Flow(identity, protocol, transport, client, server, known_by, role)
+        dialect = tuple(words["dialect"].split(",")) if "dialect" in words else ()
+        flow = Flow(identity, protocol, transport, client, server, known_by, role, dialect)
         what = words.get("event", "")
         if what not in _EVENTS:
             return Meaning(flow, to_server)

@@ -24,7 +24,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -34,9 +34,12 @@ from wirelake.capture.pcapng import PACKET_OVERHEAD, build_interface, build_sect
 from wirelake.capture.records import MAX_RECORD
 from wirelake.errors import CaptureError, UsageError
 
-__all__ = ["FLUSH_BYTES", "FLUSH_SECONDS", "SHOWN_BY_WIRESHARK", "Connection", "Recorder", "Role"]
+__all__ = ["FLUSH_BYTES", "FLUSH_SECONDS", "SHOWN_BY_WIRESHARK", "Connection", "Dialect", "Recorder", "Role"]
 
 Role = Literal["client", "server"]
+
+Dialect = Callable[[], Sequence[str] | None]
+"""Names the flags of a protocol's limits that say how a peer departs from the text; None: not known yet."""
 
 FLUSH_BYTES: Final = 256 << 10
 """Bytes that may wait in memory before they are written."""
@@ -55,7 +58,15 @@ class Connection:
     """One recorded connection; made by `Recorder.connection`."""
 
     def __init__(
-        self, recorder: Recorder, protocol: str, role: Role, transport: str, local: tuple[str, int], remote: tuple[str, int], name: bytes
+        self,
+        recorder: Recorder,
+        protocol: str,
+        role: Role,
+        transport: str,
+        local: tuple[str, int],
+        remote: tuple[str, int],
+        name: bytes,
+        dialect: Dialect,
     ) -> None:
         self.id = name
         self._recorder = recorder
@@ -63,18 +74,19 @@ class Connection:
         self._transport = transport
         self._ends = (local, remote)
         self._words = {"connection": name.hex(), "role": role, "transport": "" if transport in _SAID_BY_PORT_TYPE else transport}
-        self._sent = self._tags(SENT)
-        self._received = self._tags(RECEIVED)
+        self._dialect = dialect
+        self._run_tags: dict[int, bytes] = {}
+        """Direction -> the tags of its runs, once the dialect is known."""
         self._local_is: str = role
         self._event(SENT if role == "client" else RECEIVED, event="opened")
 
     def sent(self, data: bytes | bytearray | memoryview) -> None:
         """Record a run of whole frames that the recording side sent."""
-        self._recorder._write(self._sent, data)
+        self._recorder._write(self._run_tags.get(SENT) or self._begin(SENT), data)
 
     def received(self, data: bytes | bytearray | memoryview) -> None:
         """Record a run of whole frames that the recording side received."""
-        self._recorder._write(self._received, data)
+        self._recorder._write(self._run_tags.get(RECEIVED) or self._begin(RECEIVED), data)
 
     def finished(self, by: Role) -> None:
         """Record that one side has sent its last byte."""
@@ -84,6 +96,13 @@ class Connection:
         """Record that the connection is over, and how: `bye`, `eof`, `timeout`, …"""
         self._event(SENT, event="closed", how=how[:LONGEST_WORD])
 
+    def _begin(self, direction: int) -> bytes:
+        """The tags of a direction's runs; they hold for all runs that follow, unless the dialect is still unknown."""
+        tags = self._tags(direction)
+        if self._dialect() is not None:
+            self._run_tags[direction] = tags
+        return tags
+
     def _event(self, direction: int, **words: str) -> None:
         self._recorder._write(self._tags(direction, **words), b"")
 
@@ -92,6 +111,7 @@ class Connection:
         source, destination = self._ends if direction == SENT else self._ends[::-1]
         for word, end in (("source", source), ("destination", destination)):
             words[word] = "" if is_address(end[0]) else end[0][:LONGEST_WORD]  # a host name or a socket's path has no tag of its own
+        words["dialect"] = ",".join(self._dialect() or ())
         tags = Tags(
             dissector=self._protocol,
             source=source[0],
@@ -170,12 +190,18 @@ class Recorder:
         local: tuple[str, int],
         remote: tuple[str, int],
         connection_id: bytes | None = None,
+        dialect: Dialect = lambda: (),
     ) -> Connection:
-        """Start recording a connection, with a record that says it was opened; its id is random unless given."""
+        """Start recording a connection, with a record that says it was opened; its id is random unless given.
+
+        `dialect` names the flags of the protocol's limits that its bytes must be read with. Every record carries them, so that a file
+        that was cut or rotated can be read by itself. It is asked again until it is known.
+        """
         protocol = protocol or self._protocol
         if not protocol:
             raise UsageError("a recorded connection needs the name of its protocol")
-        return Connection(self, protocol, role, transport, local, remote, self._new_id() if connection_id is None else connection_id)
+        name = self._new_id() if connection_id is None else connection_id
+        return Connection(self, protocol, role, transport, local, remote, name, dialect)
 
     def flush(self) -> None:
         """Hand everything recorded so far to the operating system; raises what went wrong since the last call."""

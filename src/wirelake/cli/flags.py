@@ -13,7 +13,17 @@ import msgspec
 from wirelake import protocols
 from wirelake.errors import UsageError
 
-__all__ = ["connection_flags", "limits_of", "seconds_of", "server_flags", "set_flag", "settings_of", "spark_flags", "spark_settings"]
+__all__ = [
+    "connection_flags",
+    "limits_flag",
+    "limits_of",
+    "seconds_of",
+    "server_flags",
+    "set_flag",
+    "settings_of",
+    "spark_flags",
+    "spark_settings",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,15 +39,35 @@ def set_flag(command: F) -> F:
     )(command)
 
 
-def limits_of(protocol: str, settings: Iterable[str]) -> Any:
+def limits_flag(protocol: str) -> Callable[[F], F]:
+    """--set NAME=VALUE of a command that speaks a protocol; the command gets the room's `limits`."""
+
+    def read(_: click.Context, __: click.Parameter, settings: tuple[str, ...]) -> Any:
+        return limits_of(protocol, settings, live=True)
+
+    return click.option(
+        "--set",
+        "limits",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=read,
+        help="A limit or dialect of the protocol, as its page in docs/ lists them; give it more than once.",
+    )
+
+
+def limits_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> Any:
     """The limits of a protocol's room, with what people said with --set."""
-    return msgspec.convert(settings_of(protocol, settings), protocols.room(protocol).Limits)
+    return msgspec.convert(settings_of(protocol, settings, live=live), protocols.room(protocol).Limits)
 
 
-def settings_of(protocol: str, settings: Iterable[str]) -> dict[str, Any]:
-    """What people said with --set, held against the limits the room has; numbers, true and false are read as such."""
+def settings_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> dict[str, Any]:
+    """What people said with --set, held against the limits the room has; numbers, true and false are read as such.
+
+    With `live`, limits that are only for bytes without a connection are refused.
+    """
     kind = protocols.room(protocol).Limits
-    known = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    offline: tuple[str, ...] = getattr(kind, "OFFLINE", ()) if live else ()
+    known = {field.name: field.type for field in msgspec.structs.fields(kind) if field.name not in offline}
     chosen: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")

@@ -9,7 +9,7 @@ It refuses to know Spark, files and what protocols mean: rooms scan and make col
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -41,6 +41,7 @@ from wirelake.lake.stanzas import Stanzas, Taken
 from wirelake.lake.streams import GAP, Listener, Speech, said
 from wirelake.lake.tables import connections, ledger, messages, quarantine
 from wirelake.lake.unwrapping import Unwrapper
+from wirelake.protocols import dialects
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
 
 if TYPE_CHECKING:
@@ -62,15 +63,16 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     """What decoding may be told."""
 
     rooms: dict[str, dict[str, Any]] = {}
-    """Protocol -> what its `Limits` are told; what is not named is as the room has it."""
+    """Protocol -> what its `Limits` are told. What is not named is as the room has it, or as the recording says for its dialect."""
     json_bodies: bool = True
     """Fill `body_json` where a body is a JSON object or array."""
     max_raw: int = 1024 * 1024
     """Bytes of one row of `quarantine`; longer stretches take several."""
 
-    def limits(self, protocol: str) -> Any:
-        """The limits of one room."""
-        return msgspec.convert(self.rooms.get(protocol, {}), protocols.room(protocol).Limits)
+    def limits(self, protocol: str, spoken: Iterable[str] = ()) -> Any:
+        """The limits of one room for connections of a dialect; what `rooms` says of the dialect wins."""
+        kind = protocols.room(protocol).Limits
+        return msgspec.convert(dialects.settings(kind, self.rooms.get(protocol, {}), spoken), kind)
 
 
 class Decoder:
@@ -87,8 +89,8 @@ class Decoder:
         self._unwrapper = Unwrapper(self.memory.wrapped)
         self._stanzas = Stanzas(self.memory.stanzas)
         self._prologues = Prologues(self.memory)
-        self._readings: dict[str, Reading] = {}
-        self._listeners: dict[str, Listener] = {}
+        self._readings: dict[tuple[str, tuple[str, ...]], Reading] = {}
+        self._listeners: dict[Reading, Listener] = {}
         self._books = Books()
         self._rows: Batches = defaultdict(list)
 
@@ -115,11 +117,13 @@ class Decoder:
     def finish(self) -> Batches:
         """What is left when no more blocks come, and the ledger of all that came."""
         for connection in list(self.memory.unsettled):
-            protocol = self.memory.unsettled[connection][0].flow.protocol
-            self._open(self._reading(protocol), [self._prologues.release(self._reading(protocol), connection)])
-        for protocol in {one.flow.protocol for one in self.memory.directions.values()}:
-            mine = [speaker for speaker, one in self.memory.directions.items() if one.flow.protocol == protocol]
-            self._listener(protocol).end(mine, self._reading(protocol).room.Fault.MESSAGE_CUT)
+            reading = self._reading(self.memory.unsettled[connection][0].flow)
+            self._open(reading, [self._prologues.release(reading, connection)])
+        alike: dict[Reading, list[Speaker]] = {}
+        for speaker, one in self.memory.directions.items():
+            alike.setdefault(self._reading(one.flow), []).append(speaker)
+        for reading, mine in alike.items():
+            self._listener(reading).end(mine, reading.room.Fault.MESSAGE_CUT)
         self._leave_stanzas(0)
         return self.rest()
 
@@ -136,14 +140,16 @@ class Decoder:
         made, self._rows = self._rows, defaultdict(list)
         return dict(made)
 
-    def _reading(self, protocol: str) -> Reading:
-        if protocol not in self._readings:
-            self._readings[protocol] = Reading(protocol, self._options.limits(protocol))
-        return self._readings[protocol]
+    def _reading(self, flow: Flow) -> Reading:
+        """How the bytes of a flow are read; there are no more ways than a room has dialects, whatever a file says."""
+        known = getattr(protocols.room(flow.protocol).Limits, "DIALECT", ()) if flow.dialect else ()
+        key = (flow.protocol, tuple(name for name in known if name in flow.dialect))
+        if key not in self._readings:
+            self._readings[key] = Reading(flow.protocol, self._options.limits(*key))
+        return self._readings[key]
 
-    def _listener(self, protocol: str) -> Listener:
-        if protocol not in self._listeners:
-            reading = self._reading(protocol)
+    def _listener(self, reading: Reading) -> Listener:
+        if reading not in self._listeners:
 
             def given(speaker: Speaker) -> tuple[int, ...] | None:
                 if not reading.has_prologue:
@@ -153,21 +159,22 @@ class Decoder:
                 return known
 
             why = reading.room.Fault.ID_SIZES_UNKNOWN if reading.has_prologue else None
-            self._listeners[protocol] = Listener(reading, self.memory.directions, self._put, self._spoil, given, why)
-        return self._listeners[protocol]
+            self._listeners[reading] = Listener(reading, self.memory.directions, self._put, self._spoil, given, why)
+        return self._listeners[reading]
 
     def _decode_runs(self, block: Block) -> None:
         if not len(block.runs):
             return
         data = np.frombuffer(block.data, np.uint8)
-        for protocol in {flow.protocol for flow in block.flows}:
-            ours = np.array([flow.protocol == protocol for flow in block.flows])
-            runs = block.runs[ours[block.runs[:, RUN_FLOW]]]
-            if protocol not in protocols.ROOMS:
+        alike: dict[Reading | str, list[int]] = {}
+        for number, flow in enumerate(block.flows):
+            alike.setdefault(self._reading(flow) if flow.protocol in protocols.ROOMS else flow.protocol, []).append(number)
+        for reading, flows in alike.items():
+            runs = block.runs[np.isin(block.runs[:, RUN_FLOW], flows)]
+            if isinstance(reading, str):
                 sizes = runs[:, RUN_STOP] - runs[:, RUN_START]
-                self._books.spread(self._where, "other", f"no room for {protocol}", block.pieces, runs[:, RUN_START], sizes)
+                self._books.spread(self._where, "other", f"no room for {reading}", block.pieces, runs[:, RUN_START], sizes)
                 continue
-            reading = self._reading(protocol)
             # Records hold whole messages and a datagram stands for itself; what was seen of a stream must be put together.
             streams = np.array([_is_stream(flow, reading) for flow in block.flows])[runs[:, RUN_FLOW]]
             if not streams.all():
@@ -190,7 +197,7 @@ class Decoder:
         if reading.has_prologue:
             opened, heard = self._prologues.hear(reading, heard)
             self._open(reading, opened)
-        self._listener(reading.protocol).hear(heard, self._unwrapper.why)
+        self._listener(reading).hear(heard, self._unwrapper.why)
 
     def _take(self, reading: Reading, taken: Taken) -> None:
         """Texts that were the bodies of messages, and an account of what they travelled in."""
@@ -215,7 +222,7 @@ class Decoder:
             for given, part in connection.parts:
                 run = np.array([[0, len(part.data), 0, part.to_server]], np.int64)
                 self._walk(reading, Speech(np.ascontiguousarray(part.data), run, part.pieces, [part.flow]), given)
-            self._listener(reading.protocol).hear(connection.rest)
+            self._listener(reading).hear(connection.rest)
 
     def _walk(self, reading: Reading, speech: Speech, given: tuple[int, ...]) -> None:
         """Runs that hold whole messages; an unfinished one at the end of a run is spoilt."""
@@ -328,7 +335,7 @@ class Decoder:
             if waiting <= limit:
                 return
             first = self.memory.unsettled[connection][0]
-            reading = self._reading(first.flow.protocol)
+            reading = self._reading(first.flow)
             self._open(reading, [self._prologues.release(reading, connection)])
             waiting = self.memory.waiting
         for speaker, left in list(self.memory.directions.items()):
@@ -336,7 +343,8 @@ class Decoder:
                 return
             if len(left.data):
                 waiting -= len(left.data)
-                self._listener(left.flow.protocol).let_go(speaker, self._reading(left.flow.protocol).room.Fault.MESSAGE_CUT)
+                reading = self._reading(left.flow)
+                self._listener(reading).let_go(speaker, reading.room.Fault.MESSAGE_CUT)
         self._leave_stanzas(limit)
 
     def _leave_stanzas(self, limit: int) -> None:
@@ -347,7 +355,7 @@ class Decoder:
                 return
             if one is not None and len(one.data):
                 waiting -= len(one.data)
-                self._take(self._reading(one.flow.protocol), self._stanzas.end(speaker))
+                self._take(self._reading(one.flow), self._stanzas.end(speaker))
 
 
 def _speakers(speech: Speech, runs: Array) -> tuple[Array, dict[int, Speaker]]:

@@ -43,7 +43,7 @@ def _stride(protocol: str) -> Callable[..., Any]:
 
 
 class Reading:
-    """One room, as one ingest reads it."""
+    """One room, as one ingest reads its connections of one dialect."""
 
     def __init__(self, protocol: str, limits: Any) -> None:
         self.protocol = protocol

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Final, Generic, Protocol, TypeVar
 
-from wirelake.errors import ConnectFailed, ConnectionLost, ProtocolError, Redirected, SessionClosed, UsageError, WirelakeError
+from wirelake.errors import ConnectFailed, ConnectionLost, Redirected, SessionClosed, UsageError, WirelakeError
 from wirelake.peers.backoff import Backoff, Patience
 from wirelake.transports import reach
 from wirelake.transports.address import ENCRYPTED, Target
@@ -36,6 +36,10 @@ class Runnable(Protocol):
     def has_progressed(self) -> bool:
         """The connection was of use after its handshake, so that the next attempt need not wait longer than the first."""
 
+    @property
+    def first_bytes(self) -> bytes:
+        """What the peer sent first, a few bytes of it."""
+
     async def run(self) -> None:
         """Live until the connection is closed."""
 
@@ -55,6 +59,10 @@ Follow = Callable[[str, Target, int], Target]
 """Where a redirect to a url leads a client that is at a target and was redirected so often already; raises WirelakeError if it must not."""
 Dial = Callable[[Target, ssl.SSLContext | None], Awaitable[Stream]]
 """Opens a connection; raises OSError."""
+_TLS_RECORDS: Final = (0x15, 0x16)
+"""The types of the records that TLS begins with: alert and handshake."""
+_TLS_VERSION: Final = b"\x03"
+"""The first byte of a record's version, whichever version of TLS it is."""
 RESTED: Final = 60.0
 """Seconds after which a connection was no mere step from one redirect to the next."""
 
@@ -186,9 +194,8 @@ class Client(Generic[P]):
                 try:
                     await peer.opened()
                 except WirelakeError as reason:
-                    # A server that wants TLS hangs up on anything else, or answers with what looks like garbage.
-                    wants_tls = self.target.scheme == "tcp" and isinstance(reason, ConnectionLost | ProtocolError)
-                    hint = " (does it want tls://?)" if wants_tls else ""
+                    may_want_tls = self.target.scheme == "tcp" and _may_want_tls(peer.first_bytes, reason)
+                    hint = " (does it want tls://?)" if may_want_tls else ""
                     failed = ConnectFailed(f"no handshake with {self.target}: {reason}{hint}")
                     failed.__cause__ = reason
                     return failed
@@ -210,6 +217,13 @@ class Client(Generic[P]):
         if self._current is not None and not self._current.done():
             self._current.set_exception(reason)
             self._current.exception()  # whoever asks for the peer learns it; if nobody does, nobody is warned
+
+
+def _may_want_tls(first: bytes, reason: WirelakeError) -> bool:
+    """Whether a failed handshake looks like a server that wants TLS: it closes without a word, or answers with a record of TLS."""
+    if not first:
+        return isinstance(reason, ConnectionLost)
+    return len(first) >= len(_TLS_VERSION) + 1 and first[0] in _TLS_RECORDS and first[1:].startswith(_TLS_VERSION)
 
 
 def _redirect(reason: WirelakeError) -> str | None:

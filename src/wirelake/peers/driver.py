@@ -22,6 +22,8 @@ SHARE: Final = 16
 """Events handled before what they made us say is sent: two peers with many requests in flight then work at the same time, not in turns."""
 FLUSH_POLL: Final = 0.01
 """Seconds between two looks at what is still unsent when a connection is being closed."""
+FIRST_BYTES: Final = 8
+"""Bytes of the peer that are kept from the beginning: enough to tell what else it may speak."""
 SLICE: Final = 64 * 1024
 """Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
 
@@ -89,6 +91,8 @@ class Driver:
         self._readable.set()
         self._waits: set[asyncio.Timeout] = set()
         self._given = 0
+        self.first_bytes = b""
+        """What the peer sent first, up to `FIRST_BYTES`."""
 
     @property
     def now(self) -> float:
@@ -167,6 +171,8 @@ class Driver:
             except OSError:
                 data = b""
             if data:
+                if len(self.first_bytes) < FIRST_BYTES:
+                    self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
                 self._session.receive(data, self.now)
                 if self._record is not None and (frames := self._session.frames):
                     self._record.received(frames)

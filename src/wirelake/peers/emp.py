@@ -28,6 +28,7 @@ from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.server import Server
+from wirelake.protocols.dialects import dialect
 from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import (
     DataReceived,
@@ -91,7 +92,9 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         options = live.session
         if live.on_request is None and options.answers_requests:
             options = msgspec.structs.replace(options, answers_requests=False)  # EMP-19
-        super().__init__("emp", Session(speaker, options), stream, live, is_client=speaker is Speaker.CLIENT)
+        session = Session(speaker, options)
+        spoken = lambda: dialect(session.options.limits)  # noqa: E731 - `auto` is known only after the peer's hello
+        super().__init__("emp", session, stream, live, is_client=speaker is Speaker.CLIENT, dialect=spoken)
         self.speaker = speaker
         self.live = live
         self._answers: dict[int, asyncio.Future[bytes]] = {}

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.recording import Dialect, Recorder
 from wirelake.errors import RequestTimeout, SessionClosed, WirelakeError
 from wirelake.peers.driver import Drivable, Driver
 from wirelake.peers.workload import Workload
@@ -68,8 +68,9 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         is_client: bool,
         messages: Callable[[], list[bytes]] | None = None,
         gather: bool = False,
+        dialect: Dialect = lambda: (),
     ) -> None:
-        """`is_client` is who opened the connection; `messages` and `gather` are the driver's."""
+        """`is_client` is who opened the connection; `messages` and `gather` are the driver's, `dialect` is the recorder's."""
         self.stream = stream
         self.noticed: dict[FaultT, int] = {}
         """How often each tolerated rule was broken."""
@@ -83,6 +84,7 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
                 transport=stream.kind,
                 local=stream.local,
                 remote=stream.remote,
+                dialect=dialect,
             )
         self._driver = Driver(
             session,
@@ -137,6 +139,11 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         self._driver.wake()
 
     # For clients, servers and groups.
+
+    @property
+    def first_bytes(self) -> bytes:
+        """What the peer sent first, a few bytes of it."""
+        return self._driver.first_bytes
 
     async def over(self) -> WirelakeError:
         """Wait for the end of the conversation; says why it ended."""

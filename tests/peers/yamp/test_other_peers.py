@@ -17,7 +17,7 @@ from tests.peers.yamp.world import ANY, demo, raw_client, raw_server
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import UID
 
-from wirelake.errors import ConnectFailed, RequestFailed
+from wirelake.errors import ConnectFailed, RequestFailed, RequestTimeout
 from wirelake.peers.yamp import Live, Service, connect, serve
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Close, Handshake, Request, Response
@@ -84,7 +84,9 @@ def test_a_go_server_echoes_what_it_was_sent_and_answers_no_ping():
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.05):
                         await peer.ping()
-                assert await peer.request("any", [2]) == [2]
+                with pytest.raises(RequestTimeout, match=r"no pong in 0\.01 s"):
+                    await peer.ping(timeout=0.01)
+                assert (await peer.request("any", [2]), peer._session.deadline) == ([2], None)
             eager = Live(session=Options(ping_interval=0.02, ping_timeout=0.02))
             async with connect(address, live=eager) as peer:
                 assert str(await peer.over()).startswith("YAMP-18: no pong in time")

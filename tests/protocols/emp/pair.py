@@ -140,7 +140,7 @@ class Side:
         """Everything this side said, decoded: what we send is always right."""
         found, at, limits = [], 0, self.session.options.limits
         while at < len(self.said):
-            size = int.from_bytes(self.said[at : at + 4]) + (4 if limits.sizes_exclude_themselves else 0)
+            size = int.from_bytes(self.said[at : at + 4]) + limits.size_bias
             found.append(decode(self.said[at : at + size], limits))
             at += size
         return found
@@ -205,7 +205,7 @@ def established(options: Options = DEFAULT_OPTIONS, *, speaker: Speaker = SERVER
     """One side after its handshake, ready to hear anything; what it said and heard so far is forgotten."""
     side = Side(speaker, options, cut)
     side.start()
-    side.receive(speech.hello(bias=4 if options.limits.sizes_exclude_themselves else 0))
+    side.receive(speech.hello(bias=options.limits.size_bias))
     assert [type(event) for event in side.heard] == [Opened]
     assert side.session.state is State.OPEN
     side.said = side.unsent = b""

@@ -101,7 +101,34 @@ def test_a_ping_by_hand_and_one_at_a_time():
     assert pair.client.delivered == [PongReceived(payload)]
     assert pair.client.session.ping(0.0) != payload
     pair.client.drain()
-    assert pair.client.session.deadline == 10.0
+    assert pair.client.session.deadline is None, "only keep-alive may end a session"
+
+
+def test_a_ping_by_hand_that_nobody_answers_ends_nothing():
+    side = established(options(ping_timeout=5.0))
+    side.session.ping(side.now)
+    side.wait(1e5)
+    assert (side.session.ended, [type(one) for one in side.messages]) == (None, [Ping])
+
+
+def test_a_ping_that_was_given_up_is_followed_by_a_new_one():
+    side = established(options(ping_timeout=5.0))
+    first = side.session.ping(side.now)
+    side.session.give_up_ping()
+    second = side.session.ping(side.now)
+    side.receive(speech.pong(first) + speech.pong(second))
+    assert (side.noticed, side.delivered) == ([Fault.PONG_UNSOLICITED], [PongReceived(second)])
+
+
+def test_keep_alive_goes_on_beside_a_ping_by_hand():
+    side = established(options(ping_interval=30.0, ping_timeout=10.0))
+    by_hand = side.session.ping(side.now)
+    side.wait(31)
+    (_, keep_alive) = side.messages
+    assert keep_alive.payload != by_hand
+    side.receive(speech.pong(by_hand))
+    side.wait(10)
+    assert side.ended.fault is Fault.PING_TIMEOUT, "the pong of another ping is no answer"
 
 
 def test_a_paused_owner_does_not_take_an_unread_pong_for_silence():

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, server_flags
+from wirelake.cli.flags import connection_flags, limits_flag, server_flags
 from wirelake.cli.live import body_of, recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
@@ -23,6 +23,7 @@ from wirelake.transports.tls import client_context, server_context
 if TYPE_CHECKING:
     from wirelake.peers.emp import Peer
     from wirelake.protocols.emp.events import DataReceived, RequestReceived
+    from wirelake.protocols.emp.options import Limits
 
 __all__ = ["call", "send", "serve"]
 
@@ -30,8 +31,9 @@ __all__ = ["call", "send", "serve"]
 @click.command("emp")
 @click.argument("address", default="tcp://127.0.0.1:5040")
 @click.option("--answer", "answer", help="Answer every request with this text instead of its own body.")
+@limits_flag("emp")
 @server_flags
-def serve(address: str, answer: str | None, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> int:
+def serve(address: str, answer: str | None, limits: Limits, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> int:
     """Answer requests with an echo, or with a fixed text, and print each message that arrives as one JSON object. Ctrl-C ends it.
 
     \b
@@ -40,11 +42,13 @@ def serve(address: str, answer: str | None, quiet: bool, record: Path | None, ce
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
     use_compiled()
-    asyncio.run(_serve(address, answer, quiet, record, cert, key))
+    asyncio.run(_serve(address, answer, limits, quiet, record, cert, key))
     return ExitCode.OK
 
 
-async def _serve(address: str, answer: str | None, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> None:
+async def _serve(
+    address: str, answer: str | None, limits: Limits, quiet: bool, record: Path | None, cert: Path | None, key: Path | None
+) -> None:
     from wirelake.peers import emp  # noqa: PLC0415 - only who talks pays for it
     from wirelake.protocols.emp import Options  # noqa: PLC0415
 
@@ -61,7 +65,7 @@ async def _serve(address: str, answer: str | None, quiet: bool, record: Path | N
     async def on_data(peer: Peer, data: DataReceived) -> None:
         show(peer, data)
 
-    options = Options(application_types=frozenset(range(128, 256)))
+    options = Options(limits, application_types=frozenset(range(128, 256)))
     with recording(record, "emp") as recorder:
         live = emp.Live(session=options, on_request=on_request, on_data=on_data, recorder=recorder)
         async with emp.serve(address, live=live, tls=None if cert is None else server_context(cert, key)) as server:
@@ -78,9 +82,18 @@ async def _serve(address: str, answer: str | None, quiet: bool, record: Path | N
 @click.option(
     "--timeout", "timeout", type=click.FloatRange(min=0.001), default=30.0, show_default=True, help="Seconds to wait for the answer."
 )
+@limits_flag("emp")
 @connection_flags
 def call(
-    address: str, body: str, hex_text: bool, compress: bool, timeout: float, ca_file: Path | None, insecure: bool, record: Path | None
+    address: str,
+    body: str,
+    hex_text: bool,
+    compress: bool,
+    timeout: float,
+    limits: Limits,
+    ca_file: Path | None,
+    insecure: bool,
+    record: Path | None,
 ) -> int:
     """Send one request and print the answer's body.
 
@@ -91,7 +104,7 @@ def call(
     request = body_of(body, hex_text)
 
     async def ask() -> bytes:
-        async with _connected(address, ca_file, insecure, record) as peer:
+        async with _connected(address, limits, ca_file, insecure, record) as peer:
             return await peer.request(request, timeout=timeout, compress=compress)
 
     answer = asyncio.run(ask())
@@ -114,6 +127,7 @@ def call(
     show_default=True,
     help="5 for data, or an application's own type from 128 on.",
 )
+@limits_flag("emp")
 @connection_flags
 def send(
     address: str,
@@ -121,6 +135,7 @@ def send(
     hex_text: bool,
     compress: bool,
     type_id: int,
+    limits: Limits,
     ca_file: Path | None,
     insecure: bool,
     record: Path | None,
@@ -134,7 +149,7 @@ def send(
     messages = [body_of(body, hex_text) for body in bodies]
 
     async def tell() -> None:
-        async with _connected(address, ca_file, insecure, record) as peer:
+        async with _connected(address, limits, ca_file, insecure, record) as peer:
             for body in messages:
                 await peer.send(body, compress=compress, type_id=type_id)
 
@@ -143,11 +158,12 @@ def send(
 
 
 @asynccontextmanager
-async def _connected(address: str, ca_file: Path | None, insecure: bool, record: Path | None) -> AsyncIterator[Peer]:
+async def _connected(address: str, limits: Limits, ca_file: Path | None, insecure: bool, record: Path | None) -> AsyncIterator[Peer]:
     """A connected peer, recorded if a file was named."""
     from wirelake.peers.emp import Live, connect  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.emp import Options  # noqa: PLC0415
 
     tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
     with recording(record, "emp") as recorder:
-        async with connect(address, tls=tls, live=Live(recorder=recorder)) as peer:
+        async with connect(address, tls=tls, live=Live(session=Options(limits), recorder=recorder)) as peer:
             yield peer

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
+from wirelake.cli.flags import limits_flag
 from wirelake.cli.live import recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
@@ -52,6 +53,7 @@ def verifier(keys: Path, now: float, limits: Limits) -> Callable[[bytes], dict[s
 def _node_flags(command: F) -> F:
     """What any node may be told."""
     for option in (
+        limits_flag("event-mesh"),
         click.option("--record", "record", type=click.Path(path_type=Path), help="Record all packets to this pcapng file."),
         click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help="Who signed the certificates of others, for quic://."),
         click.option("--cert-key", "cert_key", type=click.Path(path_type=Path), help="Its key, if it is not in the same file."),
@@ -80,9 +82,7 @@ def _hearing_flags(command: F) -> F:
 @click.option("--relay", "relay", is_flag=True, help="Pass on the events of known senders to all peers: as they are, once, never back.")
 @click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives.")
 @_node_flags
-def serve(
-    address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven: bool, relay: bool, quiet: bool, **more: Path | None
-) -> int:
+def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven: bool, relay: bool, quiet: bool, **more: Any) -> int:
     """Be a node: say hello and heartbeats, and print events, nodes that come and go, and packets that are dropped. Ctrl-C ends it.
 
     \b
@@ -99,7 +99,7 @@ def serve(
 @click.argument("pattern", default=">")
 @_hearing_flags
 @_node_flags
-def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str, ...], proven: bool, **more: Path | None) -> int:
+def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str, ...], proven: bool, **more: Any) -> int:
     """Print events, one JSON object per line, until Ctrl-C.
 
     \b
@@ -119,7 +119,7 @@ def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str
 @click.option("--urgent", "urgent", is_flag=True, help="To be processed before others.")
 @click.option("--compress", "compress", is_flag=True, help="Compress what the event carries.")
 @_node_flags
-def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent: bool, compress: bool, **more: Path | None) -> int:
+def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent: bool, compress: bool, **more: Any) -> int:
     """Publish one event, and print its message id. That it was sent does not say that it arrived.
 
     \b
@@ -135,7 +135,7 @@ def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent
 
         scheme, _, rest = address.partition("://")
         here = f"{scheme}://[::]:0" if rest.startswith("[") else f"{scheme}://0.0.0.0:0"
-        quiet = Options(hello_interval=None, heartbeat_interval=None)
+        quiet = Options(more["limits"], hello_interval=None, heartbeat_interval=None)
         with recording(more["record"], "event_mesh") as recorder:
             live = _live(more, here, session=quiet, recorder=recorder)
             async with node(here, credentials=_credentials(more), live=live, peers=[address]) as one:
@@ -166,14 +166,14 @@ async def _stay(
     show: Callable[[Delivered], None] | None,
     on_peer: Callable[[PeerChanged], None] | None,
     on_drop: Callable[[Dropped], None] | None,
-    more: dict[str, Path | None],
+    more: dict[str, Any],
 ) -> None:
     """Be a node until told to stop."""
     from wirelake.peers.event_mesh import node  # noqa: PLC0415 - only who talks pays for it
     from wirelake.protocols.event_mesh.options import Options, RelayRule  # noqa: PLC0415
     from wirelake.protocols.event_mesh.trust import Policy  # noqa: PLC0415
 
-    options = Options(policy=Policy(unauthenticated=not proven), relay=(RelayRule(),) if relay else ())
+    options = Options(more["limits"], policy=Policy(unauthenticated=not proven), relay=(RelayRule(),) if relay else ())
     with recording(more["record"], "event_mesh") as recorder:
         live = _live(more, address, session=options, recorder=recorder, on_peer=on_peer, on_drop=on_drop)
         async with node(address, credentials=_credentials(more), live=live, peers=peers, groups=groups) as one:
@@ -194,12 +194,12 @@ def _tell(one: Node) -> None:
     )
 
 
-def _credentials(more: dict[str, Path | None]) -> Any:
+def _credentials(more: dict[str, Any]) -> Any:
     own = more["own"]
     return None if own is None else trust_file.load_credentials(own)
 
 
-def _live(more: dict[str, Path | None], address: str, **told: Any) -> Live:
+def _live(more: dict[str, Any], address: str, **told: Any) -> Live:
     from wirelake.peers.event_mesh import Live  # noqa: PLC0415 - only who talks pays for it
 
     quic = None

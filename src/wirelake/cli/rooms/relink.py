@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, server_flags
+from wirelake.cli.flags import connection_flags, limits_flag, server_flags
 from wirelake.cli.live import body_of, recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
@@ -22,6 +22,7 @@ from wirelake.transports.tls import client_context, server_context
 if TYPE_CHECKING:
     from wirelake.peers.relink import Endpoint, Link
     from wirelake.protocols.relink.events import Event, MessageReceived
+    from wirelake.protocols.relink.options import Limits
 
 __all__ = ["listen", "send", "serve"]
 
@@ -67,12 +68,14 @@ def _tell(link: Link, event: Event) -> None:
 @click.command("relink")
 @click.argument("address", default="tcp://127.0.0.1:5047")
 @_endpoint_flags
+@limits_flag("relink")
 @server_flags
 def serve(
     address: str,
     endpoint: str,
     id_sizes: tuple[int, int],
     transactions: bool,
+    limits: Limits,
     quiet: bool,
     record: Path | None,
     cert: Path | None,
@@ -86,12 +89,15 @@ def serve(
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
     use_compiled()
-    asyncio.run(_serve(address, _endpoint(endpoint, id_sizes, transactions), quiet, record, cert, key))
+    asyncio.run(_serve(address, _endpoint(endpoint, id_sizes, transactions), limits, quiet, record, cert, key))
     return ExitCode.OK
 
 
-async def _serve(address: str, endpoint: Endpoint, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> None:
+async def _serve(
+    address: str, endpoint: Endpoint, limits: Limits, quiet: bool, record: Path | None, cert: Path | None, key: Path | None
+) -> None:
     from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.relink.options import Options  # noqa: PLC0415
 
     async def take(link: Link) -> None:
         async for message in link:
@@ -99,7 +105,7 @@ async def _serve(address: str, endpoint: Endpoint, quiet: bool, record: Path | N
                 _show(message)
 
     with recording(record, "relink") as recorder:
-        live = relink.Live(on_event=_tell, recorder=recorder, close_timeout=2.0)
+        live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
         async with relink.serve(address, {endpoint: take}, live=live, tls=None if cert is None else server_context(cert, key)) as listener:
             say(f"listening at {listener.address}; Ctrl-C ends it")
             await until_told()
@@ -115,6 +121,7 @@ async def _serve(address: str, endpoint: Endpoint, quiet: bool, record: Path | N
     "--timeout", "timeout", type=click.FloatRange(min=0.001), default=30.0, show_default=True, help="Seconds until all must be consumed."
 )
 @_endpoint_flags
+@limits_flag("relink")
 @connection_flags
 def send(
     address: str,
@@ -125,6 +132,7 @@ def send(
     endpoint: str,
     id_sizes: tuple[int, int],
     transactions: bool,
+    limits: Limits,
     ca_file: Path | None,
     insecure: bool,
     record: Path | None,
@@ -136,6 +144,7 @@ def send(
     BODIES   What to send, one message each: text, or - for standard input.
     """
     from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.relink.options import Options  # noqa: PLC0415
 
     messages = [body_of(body, hex_text) for body in bodies]
     try:
@@ -145,7 +154,7 @@ def send(
 
     async def tell() -> None:
         with recording(record, "relink") as recorder:
-            live = relink.Live(recorder=recorder, close_timeout=timeout)
+            live = relink.Live(session=Options(limits), recorder=recorder, close_timeout=timeout)
             tls = _tls(address, ca_file, insecure)
             async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), live=live, tls=tls, reconnect=None) as link:
                 await asyncio.gather(*(link.channel(channel_id).send(body, timeout=timeout) for body in messages))
@@ -162,6 +171,7 @@ def send(
 @click.argument("address")
 @click.option("-c", "--count", "count", type=click.IntRange(min=1), help="Stop after so many messages.")
 @_endpoint_flags
+@limits_flag("relink")
 @connection_flags
 def listen(
     address: str,
@@ -169,6 +179,7 @@ def listen(
     endpoint: str,
     id_sizes: tuple[int, int],
     transactions: bool,
+    limits: Limits,
     ca_file: Path | None,
     insecure: bool,
     record: Path | None,
@@ -179,10 +190,11 @@ def listen(
     ADDRESS  tcp://host:port, tls://host:port or unix:/path.
     """
     from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.relink.options import Options  # noqa: PLC0415
 
     async def hear() -> None:
         with recording(record, "relink") as recorder:
-            live = relink.Live(on_event=_tell, recorder=recorder, close_timeout=2.0)
+            live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
             tls = _tls(address, ca_file, insecure)
             async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), live=live, tls=tls) as link:
                 heard = 0

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, server_flags
+from wirelake.cli.flags import connection_flags, limits_flag, server_flags
 from wirelake.cli.live import recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
@@ -25,7 +25,7 @@ from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
     from wirelake.peers.wolpertinger import Live, Peer
-    from wirelake.protocols.wolpertinger.options import Options
+    from wirelake.protocols.wolpertinger.options import Limits, Options
     from wirelake.transports.xmpp import Xmpp
 
 __all__ = ["call", "listen", "serve"]
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _session_flags(command: F) -> F:
-    """Options of a session, of either side."""
+    """Options and limits of a session, of either side."""
     for option in (
         click.option(
             "--cluster-key", "cluster_key", type=click.Path(path_type=Path), help="A file with the cluster's key in hex, for level 3."
@@ -49,6 +49,7 @@ def _session_flags(command: F) -> F:
             help="Append the keys of every session to this file, which only you may read; ingest and decode take it as --keys.",
         ),
         click.option("--dotnet", "dotnet", is_flag=True, help="Send infinite doubles as Infinity, which C# peers read, instead of INF."),
+        limits_flag("wolpertinger"),
         click.option("--xmpp-server", "xmpp_server", metavar="HOST:PORT", help="Where the XMPP server is, instead of what DNS says."),
     ):
         command = option(command)
@@ -88,6 +89,7 @@ def serve(
     xmpp_server: str | None,
     key_log: Path | None,
     dotnet: bool,
+    limits: Limits,
     quiet: bool,
     record: Path | None,
     cert: Path | None,
@@ -106,7 +108,7 @@ def serve(
         raise UsageError("tls:// needs --cert")
     is_login = address.startswith(f"{XMPP}://")
     use_compiled()
-    options = _options(cluster_key, users, dotnet=dotnet)
+    options = _options(cluster_key, users, limits, dotnet=dotnet)
     _make_log(key_log)
 
     async def offer() -> None:
@@ -211,6 +213,7 @@ async def _connected(
     xmpp_server: str | None,
     key_log: Path | None,
     dotnet: bool,
+    limits: Limits,
     ca_file: Path | None,
     insecure: bool,
     record: Path | None,
@@ -228,7 +231,7 @@ async def _connected(
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
     with recording(record, "wolpertinger") as recorder:
         live: Live = Live(
-            session=_options(cluster_key, None, dotnet=dotnet),
+            session=_options(cluster_key, None, limits, dotnet=dotnet),
             recorder=recorder,
             key_log=key_log,
             on_event=on_event,
@@ -240,7 +243,7 @@ async def _connected(
             yield peer
 
 
-def _options(cluster_key: Path | None, users: Path | None, *, dotnet: bool) -> Options:
+def _options(cluster_key: Path | None, users: Path | None, limits: Limits, *, dotnet: bool) -> Options:
     from wirelake.protocols.wolpertinger.options import Options  # noqa: PLC0415 - only who talks pays for it
 
     known: dict[str, str] = {}
@@ -254,7 +257,7 @@ def _options(cluster_key: Path | None, users: Path | None, *, dotnet: bool) -> O
         key = None if cluster_key is None else bytes.fromhex(_line(cluster_key))
     except ValueError:
         raise UsageError(f"{cluster_key}: a cluster key is an even number of hex digits") from None
-    return Options(cluster_key=key, password_of=known.get if users is not None else None, dotnet=dotnet)
+    return Options(limits, cluster_key=key, password_of=known.get if users is not None else None, dotnet=dotnet)
 
 
 def _make_log(path: Path | None) -> None:

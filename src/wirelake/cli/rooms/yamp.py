@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, server_flags
+from wirelake.cli.flags import connection_flags, limits_flag, server_flags
 from wirelake.cli.live import recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
@@ -24,26 +24,27 @@ from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
     from wirelake.peers.yamp import Call, Heard, Live, Peer, Service
-    from wirelake.protocols.yamp.options import Options
+    from wirelake.protocols.yamp.options import Limits, Options
 
 __all__ = ["call", "listen", "send", "serve"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _serializer_flag(command: F) -> F:
-    """What bodies are in on the wire."""
-    return click.option(
+def _session_flags(command: F) -> F:
+    """What bodies are in on the wire, and the limits."""
+    serializer = click.option(
         "--serializer", "serializer", default="json", show_default=True, help="What bodies are in: json, msgpack, bson, cbor or xml."
-    )(command)
+    )
+    return serializer(limits_flag("yamp")(command))
 
 
 @click.command("yamp")
 @click.argument("address", default="tcp://127.0.0.1:8888")
 @click.option("--echo", "echo", is_flag=True, help="Answer every request with its own body.")
-@_serializer_flag
+@_session_flags
 @server_flags
-def serve(address: str, echo: bool, serializer: str, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> int:
+def serve(address: str, echo: bool, quiet: bool, record: Path | None, cert: Path | None, key: Path | None, **session: Any) -> int:
     """Offer a service to try clients with, and print each event and request that arrives as one JSON object. Ctrl-C ends it.
 
     It answers requests of echo, sum ([1, 2]), count ({"to": 3, "seconds": 1}, with progress), fail and sleep (seconds).
@@ -54,11 +55,11 @@ def serve(address: str, echo: bool, serializer: str, quiet: bool, record: Path |
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// and wss:// need --cert")
     use_compiled()
-    asyncio.run(_serve(address, echo, serializer, quiet, record, cert, key))
+    asyncio.run(_serve(address, echo, _options(**session), quiet, record, cert, key))
     return ExitCode.OK
 
 
-async def _serve(address: str, echo: bool, serializer: str, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> None:
+async def _serve(address: str, echo: bool, options: Options, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> None:
     from wirelake.peers import yamp  # noqa: PLC0415 - only who talks pays for it
     from wirelake.peers.yamp.showcase import showcase  # noqa: PLC0415
 
@@ -69,7 +70,7 @@ async def _serve(address: str, echo: bool, serializer: str, quiet: bool, record:
     if not quiet:
         service.on(">", _show_event)
     with recording(record, "yamp") as recorder:
-        live = yamp.Live(session=_options(serializer), service=service, recorder=recorder, on_request=told)
+        live = yamp.Live(session=options, service=service, recorder=recorder, on_request=told)
         async with yamp.serve(address, live=live, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
             await until_told()
@@ -83,7 +84,7 @@ async def _serve(address: str, echo: bool, serializer: str, quiet: bool, record:
 @click.option("--progress", "progress", is_flag=True, help="Ask for progress, and print each step as a line of its own.")
 @click.option("--timeout", "timeout", type=click.FloatRange(min=0), default=30.0, show_default=True, help="Seconds to wait; 0: for ever.")
 @click.option("--follow", "follow", is_flag=True, help="Go where a server redirects to.")
-@_serializer_flag
+@_session_flags
 @connection_flags
 def call(
     address: str,
@@ -92,10 +93,10 @@ def call(
     progress: bool,
     timeout: float,
     follow: bool,
-    serializer: str,
     ca_file: Path | None,
     insecure: bool,
     record: Path | None,
+    **session: Any,
 ) -> int:
     """Send one request and print the answer as JSON; Ctrl-C gives it up.
 
@@ -107,7 +108,7 @@ def call(
     asked = _body(body)
 
     async def ask() -> None:
-        async with _connected(address, serializer, follow, ca_file, insecure, record) as peer:
+        async with _connected(address, _options(**session), follow, ca_file, insecure, record) as peer:
             if progress:
                 pending = await peer.ask(uri, asked, timeout=timeout or math.inf)
                 async for step in pending:
@@ -124,11 +125,9 @@ def call(
 @click.argument("address")
 @click.argument("uri")
 @click.argument("bodies", nargs=-1)
-@_serializer_flag
+@_session_flags
 @connection_flags
-def send(
-    address: str, uri: str, bodies: tuple[str, ...], serializer: str, ca_file: Path | None, insecure: bool, record: Path | None
-) -> int:
+def send(address: str, uri: str, bodies: tuple[str, ...], ca_file: Path | None, insecure: bool, record: Path | None, **session: Any) -> int:
     """Send events, then close.
 
     \b
@@ -139,7 +138,7 @@ def send(
     events = [_body(body) for body in bodies or ("null",)]
 
     async def tell() -> None:
-        async with _connected(address, serializer, False, ca_file, insecure, record) as peer:
+        async with _connected(address, _options(**session), False, ca_file, insecure, record) as peer:
             for event in events:
                 await peer.send(uri, event)
 
@@ -151,11 +150,9 @@ def send(
 @click.argument("address")
 @click.argument("pattern", default=">")
 @click.option("-c", "--count", "count", type=click.IntRange(min=1), help="Stop after so many events.")
-@_serializer_flag
+@_session_flags
 @connection_flags
-def listen(
-    address: str, pattern: str, count: int | None, serializer: str, ca_file: Path | None, insecure: bool, record: Path | None
-) -> int:
+def listen(address: str, pattern: str, count: int | None, ca_file: Path | None, insecure: bool, record: Path | None, **session: Any) -> int:
     """Connect, and print the events that a server sends, one JSON object per line, until it closes or Ctrl-C.
 
     \b
@@ -178,7 +175,7 @@ def listen(
                 enough.set()
 
         service.on(pattern, show)
-        async with _connected(address, serializer, False, ca_file, insecure, record, service) as peer:
+        async with _connected(address, _options(**session), False, ca_file, insecure, record, service) as peer:
             say(f"connected to {address}; Ctrl-C ends it")
             waits = [asyncio.ensure_future(one) for one in (until_told(), enough.wait(), peer.over())]
             try:
@@ -197,7 +194,7 @@ def listen(
 @asynccontextmanager
 async def _connected(
     address: str,
-    serializer: str,
+    options: Options,
     follow: bool,
     ca_file: Path | None,
     insecure: bool,
@@ -210,19 +207,19 @@ async def _connected(
     wants_tls = follow or address.partition("://")[0] in ENCRYPTED
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
     with recording(record, "yamp") as recorder:
-        live: Live = Live(session=_options(serializer), recorder=recorder)
+        live: Live = Live(session=options, recorder=recorder)
         async with connect(address, service, live=live, tls=tls, follow_redirects=follow) as peer:
             yield peer
 
 
-def _options(serializer: str) -> Options:
+def _options(serializer: str, limits: Limits) -> Options:
     from wirelake.protocols.yamp.formats import installed  # noqa: PLC0415 - only who talks pays for it
     from wirelake.protocols.yamp.options import Options  # noqa: PLC0415
 
     known = installed()
     if serializer not in known:
         raise UsageError(f"--serializer {serializer}: there are {', '.join(known)}; more with `pip install wirelake[formats]`")
-    return Options(serializer=serializer, serializers=known)
+    return Options(limits, serializer=serializer, serializers=known)
 
 
 def _body(text: str) -> Any:

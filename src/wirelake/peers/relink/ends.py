@@ -79,6 +79,11 @@ class Connection:
         """The peer did something new after the handshake, or answered a ping: see `Line.progress`."""
         return self.session.link is not None and self.session.link.line.has_progressed
 
+    @property
+    def first_bytes(self) -> bytes:
+        """What the peer sent first, a few bytes of it."""
+        return self.driver.first_bytes
+
     async def opened(self) -> Opened:
         """Wait for the handshake; raises what ended the connection instead."""
         return await asyncio.shield(self._opened)

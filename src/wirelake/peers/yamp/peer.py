@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from wirelake.errors import RemoteProtocolError, RequestCancelled
+from wirelake.errors import RemoteProtocolError, RequestCancelled, RequestTimeout
 from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.peers.yamp.answering import Answering
@@ -20,6 +20,7 @@ from wirelake.peers.yamp.asking import Ask
 from wirelake.peers.yamp.attendance import Attendance
 from wirelake.peers.yamp.live import DEFAULT_LIVE, Live
 from wirelake.peers.yamp.service import Heard, Service
+from wirelake.protocols.dialects import dialect
 from wirelake.protocols.yamp.conversation import Speaker
 from wirelake.protocols.yamp.events import (
     CancelReceived,
@@ -50,15 +51,17 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
 
     def __init__(self, speaker: Speaker, stream: Stream, live: Live = DEFAULT_LIVE) -> None:
         session = Session(speaker, _options(speaker, stream, live), draw=os.urandom)
-        super().__init__("yamp", session, stream, live, is_client=speaker is Speaker.CLIENT, messages=session.messages)
+        spoken = dialect(session.options.limits)
+        is_client = speaker is Speaker.CLIENT
+        super().__init__("yamp", session, stream, live, is_client=is_client, messages=session.messages, dialect=lambda: spoken)
         self.speaker = speaker
         self.live = live
         self.unheard = 0
         """YAMP-39: events that nobody listens to."""
         self.service = live.service or Service()
         self._asks: dict[bytes, Ask] = {}
-        self._pings: list[asyncio.Future[float]] = []
-        self._pinged = 0.0
+        self._pings: dict[bytes, tuple[float, list[asyncio.Future[float]]]] = {}
+        """Payload of a ping by hand -> when it was sent, and who waits for its pong."""
         self._answering = Answering(self, self._session, self._driver, self._work)
         self._attendance = Attendance(self._work, self._refused)
         self._subscriptions: Subscriptions[Heard] = Subscriptions(live.max_inbox)
@@ -113,16 +116,28 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         """`async for event in peer.subscribe("weather.*")`; who reads too slowly loses events, and finds how many in `lost`."""
         return self._subscriptions.add(pattern)
 
-    async def ping(self) -> float:
-        """0x01 system.ping: seconds until the pong came. Raises what ended the session; known peers never answer (YAMP-18)."""
+    async def ping(self, timeout: float | None = None) -> float:
+        """0x01 system.ping: seconds until the pong came; known peers never answer (YAMP-18).
+
+        Raises RequestTimeout after `timeout` seconds (`ping_timeout` of the session unless given), or what ended the session. A ping that
+        is given up, by the timeout or by cancelling, does not end the session.
+        """
         self._require_going()
-        if not self._pings:
-            self._pinged = self._loop.time()
-        self._session.ping(self._loop.time())
+        payload = self._session.ping(self._loop.time())
         self._driver.wake()
         waiting: asyncio.Future[float] = self._loop.create_future()
-        self._pings.append(waiting)
-        return await waiting
+        began, others = self._pings.setdefault(payload, (self._loop.time(), []))
+        others.append(waiting)
+        timeout = self.live.session.ping_timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(timeout):
+                return await waiting - began
+        except TimeoutError:
+            raise RequestTimeout(f"no pong in {timeout:g} s") from None
+        finally:
+            others.remove(waiting)
+            if not others and self._pings.pop(payload, None) is not None:
+                self._session.give_up_ping()
 
     def redirect(self, url: str) -> None:
         """0x04 system.close-redirect: send a client somewhere else, and close."""
@@ -200,11 +215,11 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         if ask is not None and ask.step(event.body, event.size):
             self._work.put(event.size)
 
-    def _on_pong(self, _: PongReceived) -> None:
-        for waiting in self._pings:
-            if not waiting.done():
-                waiting.set_result(self._loop.time() - self._pinged)
-        self._pings.clear()
+    def _on_pong(self, event: PongReceived) -> None:
+        _, waiting = self._pings.pop(event.payload, (0.0, []))
+        for one in waiting:
+            if not one.done():
+                one.set_result(self._loop.time())
 
     def notice(self, event: Noticed) -> None:
         """Write down a rule that was broken and is tolerated."""
@@ -215,7 +230,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             ask.fail(event.reason())
         self._asks.clear()
         self._subscriptions.close()
-        self._end(event, self._pings)
+        self._end(event, [one for _, waiting in self._pings.values() for one in waiting])
         self._pings.clear()
 
 

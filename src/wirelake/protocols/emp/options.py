@@ -33,6 +33,8 @@ class Options(msgspec.Struct, frozen=True):
     limits: Limits = DEFAULT_LIMITS
     handshake_timeout: float | None = 5.0
     """EMP-29: how long to wait for the peer's hello."""
+    dialect_wait: float = 1.0
+    """EMP-1: with `sizes_exclude_themselves="auto"`, how long to wait for the peer's hello before ours is said by the text."""
     ping_interval: float | None = 10.0
     """EMP-32: how long after the last pong the next ping is sent."""
     pong_timeout: float | None = 10.0

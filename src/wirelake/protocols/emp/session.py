@@ -1,17 +1,20 @@
 """One side of an EMP conversation: bytes and time in; bytes, events and a deadline out.
 
 After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for what the peer did; sending may
-raise LocalProtocolError or SessionClosed, for what the caller did. It refuses to know sockets and clocks: `now` is any steadily growing
-number of seconds.
+raise LocalProtocolError or SessionClosed, for what the caller did. `now` is any steadily growing number of seconds.
 """
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
-from wirelake.errors import DecodeError, LocalProtocolError, SessionClosed
+import msgspec
+
+from wirelake.errors import LocalProtocolError, SessionClosed
+from wirelake.protocols.dialects import AUTO
 from wirelake.protocols.emp.carriage import Spoilt, load, unload, unregistered
 from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.emp.dialect import Following, hint
 from wirelake.protocols.emp.events import (
     DataReceived,
     Ended,
@@ -32,7 +35,6 @@ from wirelake.protocols.emp.messages import (
     Bye,
     Data,
     Error,
-    ErrorCode,
     Extension,
     Hello,
     Message,
@@ -44,21 +46,19 @@ from wirelake.protocols.emp.messages import (
     name_of,
 )
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Codec, Options, Refused
+from wirelake.protocols.emp.parting import answer, salvage
 from wirelake.protocols.emp.requests import LAST_ID, Asked, Match, Served
 from wirelake.protocols.emp.scanner import (
     BODY,
     BODY_LENGTH,
-    ERROR_TEXT,
-    HEADER,
     ODD_BITS,
     ODD_BODY,
     ODDITIES,
     REQUEST,
     REQUEST_ID,
 )
-from wirelake.protocols.emp.wire import LONGEST_TEXT, blocks, buffer, encode, message
+from wirelake.protocols.emp.wire import blocks, buffer, encode
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
-from wirelake.protocols.utf8 import fit
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 
@@ -78,6 +78,8 @@ class Session:
         self._asked = Asked(options.max_abandoned)
         self._served = Served(options.in_order)
         self._handshake_deadline: float | None = None
+        self._hello_due: float | None = None
+        """EMP-1: when to say hello if the peer has not shown its dialect by then."""
         self._next_ping: float | None = None
         self._pong_deadline: float | None = None
         self._ping_pending = False
@@ -101,7 +103,7 @@ class Session:
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = (self._handshake_deadline, self._next_ping, self._pong_deadline, self._asked.deadline)
+        timers = (self._handshake_deadline, self._hello_due, self._next_ping, self._pong_deadline, self._asked.deadline)
         return min((timer for timer in timers if timer is not None), default=None)
 
     @property
@@ -127,8 +129,11 @@ class Session:
     # What the caller does.
 
     def start(self, now: float) -> None:
-        """Handshake: say hello, and wait for the peer's."""
-        self._say(Hello(VERSION))
+        """Handshake: say hello, and wait for the peer's; in the other order where its hello decides how ours is written (EMP-1)."""
+        if self.options.limits.sizes_exclude_themselves == AUTO:
+            self._hello_due = now + self.options.dialect_wait
+        else:
+            self._say(Hello(VERSION))
         if self.state is not State.OPEN and self.options.handshake_timeout is not None:
             self._handshake_deadline = now + self.options.handshake_timeout
 
@@ -204,17 +209,10 @@ class Session:
         """Termination: the error message this fault is answered with, if any (EMP-22), and the end of the session."""
         if self.ended is not None:
             return
-        rule = fault.rule
-        code = rule.error_code if error_code is None else error_code
         error = None
-        if code is not None and (self.state, self.speaker, Error) in TRANSITIONS:
-            extended = code == ErrorCode.EXTENSION  # EMP-6: zero elsewhere
-            error = Error(
-                code,
-                (rule.extension_id if extension_id is None else extension_id) if extended else 0,
-                (rule.extension_error_code if extension_error_code is None else extension_error_code) if extended else 0,
-                fit(f"{fault.clause}: {fault.text}{': ' + detail if detail else ''}", self._text_room).decode(),
-            )
+        if (self.state, self.speaker, Error) in TRANSITIONS:
+            error = answer(fault, detail, self.options.limits, extension_id, error_code, extension_error_code)
+        if error is not None:
             self._say(error)
         self._end(Ended(Ending.ERROR if error else Ending.CLOSED, self.speaker, True, fault, error, detail))
 
@@ -223,10 +221,14 @@ class Session:
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the peer. Whatever they are, this does not raise."""
         for taken, rows, parts in self._buffer.feed(data):
+            if self._hello_due is not None:
+                self._greet()
             for row in rows:
                 if self.ended is not None:
                     return
                 self._take(taken, row, parts, now)
+        if self.ended is None and self.state is not State.OPEN and (other := hint(self._buffer.rest, self.options.limits)):
+            self.fail(Fault.HELLO_SIZE, other)  # it would wait for bytes that never come
 
     def receive_eof(self, now: float) -> None:  # noqa: ARG002 - every input of a session carries the time
         """EMP-43: the peer closed the connection."""
@@ -242,6 +244,8 @@ class Session:
             self.fail(Fault.PONG_TIMEOUT)
         if self.ended is None:
             self._events += [RequestExpired(request_id) for request_id in self._asked.expire(now)]
+        if self._hello_due is not None and now >= self._hello_due:
+            self._greet()
         if self._next_ping is not None and now >= self._next_ping:
             self.ping(now)
 
@@ -258,10 +262,12 @@ class Session:
 
     # Inside.
 
-    @property
-    def _text_room(self) -> int:
-        """EMP-35: what is left for the text of an error under our own limit, so that a fault can always be told."""
-        return max(0, min(LONGEST_TEXT, self.options.limits.max_message_size - HEADER - ERROR_TEXT))
+    def _greet(self) -> None:
+        """EMP-1: say the hello that waited for the peer's dialect; if that is not known yet, speak by the text."""
+        self._hello_due = None
+        if isinstance(self._buffer, Following):
+            self.options = msgspec.structs.replace(self.options, limits=self._buffer.settled())
+        self._say(Hello(VERSION))
 
     def _advance(self, speaker: Speaker, said: type[Message]) -> bool:
         """The only place where the state changes."""
@@ -285,7 +291,7 @@ class Session:
 
     def _end(self, ended: Ended) -> None:
         self.ended = ended
-        self._handshake_deadline = self._next_ping = self._pong_deadline = None
+        self._handshake_deadline = self._hello_due = self._next_ping = self._pong_deadline = None
         self._asked.clear()
         self._served.clear()
         self._events.append(ended)
@@ -300,7 +306,8 @@ class Session:
         if said is Error:
             self._take_error(data, row, parts)
         elif fault and fault in UNREADABLE:
-            self.fail(Fault(fault), f"byte {row[FAULT_AT] - row[START]} of a message")
+            other = hint(data[row[START] :], self.options.limits) if self.state is not State.OPEN else ""
+            self.fail(Fault(fault), other or f"byte {row[FAULT_AT] - row[START]} of a message")
         elif not self._advance(self.peer, said):
             self.fail(refusal(self.state, self.peer, said), name_of(said))
         elif fault:
@@ -345,13 +352,7 @@ class Session:
     def _take_error(self, data: bytes, row: list[int], parts: list[int]) -> None:
         """EMP-22: an error is never answered, however it looks; what can be read of it is kept."""
         self._advance(self.peer, Error)
-        fault = None
-        try:
-            error = cast(Error, message(data, row, parts))
-        except DecodeError as reason:
-            fault = cast(Fault, reason.fault)
-            body = data[row[BODY] : row[BODY] + row[BODY_LENGTH]].ljust(ERROR_TEXT, b"\x00")
-            error = Error(body[0], body[1], body[2], body[ERROR_TEXT:].decode(errors="replace"))
+        error, fault = salvage(data, row, parts)
         self._end(Ended(Ending.ERROR, self.peer, False, fault, error))
 
     def _take_data(self, data: bytes, row: list[int], parts: list[int]) -> None:

@@ -12,6 +12,8 @@ from typing import Final
 
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.buffer import Buffer
+from wirelake.protocols.dialects import AUTO
+from wirelake.protocols.emp.dialect import Following
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
 from wirelake.protocols.emp.messages import (
     APPLICATION_FIRST,
@@ -133,6 +135,8 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
 
 def buffer(limits: Limits = DEFAULT_LIMITS) -> Buffer:
     """A buffer that cuts a stream into messages."""
+    if limits.sizes_exclude_themselves == AUTO:
+        return Following(limits)
     return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
 
 
@@ -187,7 +191,7 @@ _COMPRESSION_BLOCK: Final = struct.Struct(">IBBxxBxxx")
 
 def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or a message over the limit."""
-    bias = 4 if limits.sizes_exclude_themselves else 0
+    bias = limits.size_bias
     extensions = message.extensions
     try:
         packed = b"".join([_block(one, i + 1 < len(extensions), bias) for i, one in enumerate(extensions)]) if extensions else b""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
@@ -41,6 +41,9 @@ class Limits(msgspec.Struct, frozen=True):
     """RELINK-7: for bytes without a connection: whose they are."""
     handshake: bool = True
     """For bytes without a connection: they begin with the handshake."""
+
+    OFFLINE: ClassVar = ("connector_id_size", "listener_id_size", "speaks", "handshake")
+    """What a live connection tells by itself."""
 
     def for_scan(
         self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0

@@ -56,6 +56,9 @@ class Link:
         self._next_ping: float | None = None
         self._ping_deadline: float | None = None
         self._ping_payload: bytes | None = None
+        """The keep-alive ping that waits for its pong."""
+        self._manual_payload: bytes | None = None
+        """The same of a ping that the owner sent."""
         self._paused = False
         self._takers: dict[type[Message], Callable[[Any, float], None]] = {
             Handshake: self._take_handshake,
@@ -111,16 +114,19 @@ class Link:
         if self.speaker is Speaker.CLIENT:
             self._greet(now)
 
-    def ping(self, now: float) -> bytes:
-        """0x01 system.ping: ask for a pong, and return its payload; while one is on its way no other is sent."""
+    def ping(self, now: float) -> bytes:  # noqa: ARG002 - every input of a session carries the time
+        """0x01 system.ping: ask for a pong, and return its payload; while one is on its way no other is sent.
+
+        No timeout runs: only keep-alive ends a session (YAMP-18). An owner that waits no longer calls `give_up_ping`.
+        """
         self._require_open()
-        if self._ping_payload is None:
-            self._ping_payload = self._uids.next()
-            self._say(Ping(self._ping_payload))
-            self._next_ping = None
-            if self.options.ping_timeout is not None and not self._paused:
-                self._ping_deadline = now + self.options.ping_timeout
-        return self._ping_payload
+        if self._manual_payload is None:
+            self._manual_payload = self._send_ping()
+        return self._manual_payload
+
+    def give_up_ping(self) -> None:
+        """YAMP-18: forget a ping of the owner; the session goes on, and the next ping is a new one."""
+        self._manual_payload = None
 
     def bye(self, detail: str = "") -> None:
         """0x03 system.close: say why; the session is over here."""
@@ -173,7 +179,7 @@ class Link:
         if self.ended is not None:
             return
         if self._next_ping is not None and now >= self._next_ping:
-            self.ping(now)
+            self._keep_alive(now)
         if self._next_handshake is not None and now >= self._next_handshake:  # YAMP-15
             self._greet(now)
 
@@ -293,10 +299,25 @@ class Link:
     def _plan_ping(self, now: float) -> None:
         self._next_ping = None if self.options.ping_interval is None else now + self.options.ping_interval
 
+    def _keep_alive(self, now: float) -> None:
+        self._ping_payload = self._send_ping()
+        self._next_ping = None
+        if self.options.ping_timeout is not None and not self._paused:
+            self._ping_deadline = now + self.options.ping_timeout
+
+    def _send_ping(self) -> bytes:
+        """YAMP-17: the payload is ASCII text, because a peer may hold it as a string."""
+        payload = self._uids.next().hex().encode()
+        self._say(Ping(payload))
+        return payload
+
     def _take_pong(self, said: Pong, now: float) -> None:
-        if self._ping_payload is None or said.payload != self._ping_payload:  # YAMP-19
+        if said.payload == self._manual_payload:
+            self._manual_payload = None
+        elif said.payload == self._ping_payload:
+            self._ping_payload = self._ping_deadline = None
+            self._plan_ping(now)
+        else:  # YAMP-19
             self._notice(Fault.PONG_UNSOLICITED)
             return
-        self._ping_payload = self._ping_deadline = None
-        self._plan_ping(now)
         self._events.append(PongReceived(said.payload))

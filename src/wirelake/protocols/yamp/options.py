@@ -28,7 +28,7 @@ class Options(msgspec.Struct, frozen=True):
     ping_interval: float | None = None
     """YAMP-18: how long after the last pong the next ping is sent; off, because known peers do not answer."""
     ping_timeout: float | None = 10.0
-    """YAMP-18: how long to wait for a pong."""
+    """YAMP-18: how long to wait for a pong. Silence after a keep-alive ping ends the session; after a ping by hand only that ping."""
     request_timeout: float | None = 30.0
     """YAMP-41: how long a request waits, from its sending or its last progress, unless it says otherwise."""
     kill_on_timeout: bool = False

@@ -6,7 +6,7 @@ row's fault column, and it is for the session to act on. It refuses to know who 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -84,6 +84,9 @@ class Limits(msgspec.Struct, frozen=True):
     """YAMP-43: bytes in a body, checked before anything is buffered."""
     one_byte_redirect_size: bool = False
     """YAMP-1: for peers whose close-redirect has one byte for the size of the url."""
+
+    DIALECT: ClassVar = ("one_byte_redirect_size",)
+    """The flags that say how the peer departs from the text."""
 
     @property
     def max_parts(self) -> int:

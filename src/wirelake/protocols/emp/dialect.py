@@ -1,0 +1,79 @@
+"""EMP-1, EMP-2: peers that leave the size field out of sizes, and how to tell them by the first message they send.
+
+A hello has a fixed size: 12 by the text, 8 in the dialect. Neither value is legal for a hello of the other kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from wirelake.protocols.buffer import Buffer, Frames
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, Limits, scan
+
+__all__ = ["Following", "hint", "recognise"]
+
+HELLO: Final = b"\x00\x00\x00\x0c\x00"
+"""Size and type of a hello, as the text has them."""
+SHORT_HELLO: Final = b"\x00\x00\x00\x08\x00"
+"""The same by a peer that leaves the size field out."""
+WHOLE_HELLO: Final = 12
+"""Bytes of a hello, whatever its size field says."""
+
+
+def recognise(first: bytes) -> tuple[str, ...] | None:
+    """The dialect of a sender that begins like this, as names of `Limits`; None: more bytes are needed.
+
+    Everything but a hello without the size field counts as the text.
+    """
+    if len(first) < len(HELLO):
+        return None if SHORT_HELLO.startswith(first) else ()
+    return ("sizes_exclude_themselves",) if first.startswith(SHORT_HELLO) else ()
+
+
+def hint(first: bytes, limits: Limits) -> str:
+    """What to tell somebody whose peer begins like this in the other dialect; empty if it does not."""
+    if limits.sizes_exclude_themselves is True and first.startswith(HELLO) and len(first) >= WHOLE_HELLO:
+        return "this peer counts the size field in sizes: set sizes_exclude_themselves=false"
+    if limits.sizes_exclude_themselves is False and first.startswith(SHORT_HELLO):
+        return "this peer leaves the size field out of sizes: set sizes_exclude_themselves=true"
+    return ""
+
+
+class Following(Buffer):
+    """A buffer that finds out from the first bytes whether sizes count the size field (`sizes_exclude_themselves="auto"`)."""
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
+        self._told = limits
+        self._first: bytes | None = b""
+        """What came while the dialect was not known; None when it was read."""
+        self._excludes: bool | None = None
+        """Whether sizes leave the size field out; None: not known yet."""
+
+    @property
+    def rest(self) -> bytes:
+        """What is buffered and not yet a whole frame."""
+        return self._first or super().rest
+
+    def settled(self) -> Limits:
+        """The limits in the dialect that was found out; if there was none yet, it is the text's from now on."""
+        if self._excludes is None:
+            self._settle(False)
+        return msgspec.structs.replace(self._told, sizes_exclude_themselves=self._excludes is True)
+
+    def _settle(self, excludes: bool) -> None:
+        self._excludes = excludes
+        self.limits = self.settled().for_scan()
+
+    def feed(self, data: bytes) -> Iterator[Frames]:
+        """See Buffer."""
+        if self._first is not None:
+            data = self._first + data
+            if self._excludes is None and (spoken := recognise(data)) is not None:
+                self._settle(bool(spoken))
+            self._first = data if self._excludes is None else None
+        if self._excludes is not None:
+            yield from super().feed(data)
