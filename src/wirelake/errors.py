@@ -16,7 +16,10 @@ WirelakeError
 ├── RequestCancelled           a request was taken back before it was answered
 ├── ConnectFailed              no connection, or no finished handshake
 ├── CaptureError               a file is not the capture it claims to be
+├── InputMissing               a file or folder that was named is not there, or cannot be opened
 ├── LakeError                  a lake cannot be read, written or started
+│   ├── LakeMissing            … there is no lake in the folder
+│   └── QueryError             … SQL that cannot be answered
 └── UsageError                 a command was called the wrong way
 ```
 
@@ -34,10 +37,13 @@ __all__ = [
     "DecodeError",
     "DeliveryFailed",
     "FaultLike",
+    "InputMissing",
     "LakeError",
+    "LakeMissing",
     "LocalProtocolError",
     "PeerError",
     "ProtocolError",
+    "QueryError",
     "Redirected",
     "RemoteProtocolError",
     "RequestCancelled",
@@ -171,8 +177,20 @@ class CaptureError(WirelakeError):
         return f"{self.path}: {self.reason} at byte {self.offset}"
 
 
+class InputMissing(WirelakeError):
+    """A file or folder that was named as input is not there, or cannot be opened."""
+
+
 class LakeError(WirelakeError):
     """A lake cannot be read, written or started; the text says what to do."""
+
+
+class LakeMissing(LakeError):
+    """There is no lake in the folder that was named."""
+
+
+class QueryError(LakeError):
+    """SQL that cannot be answered: it is wrong, does not only read, or fails on a row."""
 
 
 class UsageError(WirelakeError):
