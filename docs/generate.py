@@ -178,7 +178,7 @@ PAGES = {
     "cli.md": cli,
     "tables.md": tables,
     "spark.md": spark,
-    **{f"{protocols.spelling(name)}.md": partial(page, name) for name in protocols.ROOMS},
+    **{f"{name.replace('_', '-')}.md": partial(page, name) for name in protocols.ROOMS},
 }
 
 
