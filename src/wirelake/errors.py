@@ -17,8 +17,9 @@ WirelakeError
 ├── ConnectFailed              no connection, or no finished handshake
 ├── CaptureError               a file is not the capture it claims to be
 ├── InputMissing               a file or folder that was named is not there, or cannot be opened
+│   ├── CapturesMissing        … there are no captures to ingest; a LakeError, too
+│   └── LakeMissing            … there is no lake in the folder; a LakeError, too
 ├── LakeError                  a lake cannot be read, written or started
-│   ├── LakeMissing            … there is no lake in the folder
 │   └── QueryError             … SQL that cannot be answered
 └── UsageError                 a command was called the wrong way
 ```
@@ -32,6 +33,7 @@ from typing import Protocol
 
 __all__ = [
     "CaptureError",
+    "CapturesMissing",
     "ConnectFailed",
     "ConnectionLost",
     "DecodeError",
@@ -185,7 +187,11 @@ class LakeError(WirelakeError):
     """A lake cannot be read, written or started; the text says what to do."""
 
 
-class LakeMissing(LakeError):
+class CapturesMissing(LakeError, InputMissing):
+    """What was named to be ingested is not there, or holds no captures."""
+
+
+class LakeMissing(LakeError, InputMissing):
     """There is no lake in the folder that was named."""
 
 

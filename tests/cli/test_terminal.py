@@ -15,6 +15,7 @@ from wirelake.cli.exits import ExitCode
 from wirelake.cli.terminal import json_text, spreadsheet_cell, visible
 from wirelake.errors import (
     CaptureError,
+    CapturesMissing,
     ConnectFailed,
     InputMissing,
     LakeError,
@@ -150,7 +151,8 @@ def test_a_spreadsheet_runs_nothing(text, cell):
         (RequestTimeout("x"), ExitCode.FAILED),
         (WirelakeError("x"), ExitCode.FAILED),
         (ConnectFailed("x"), ExitCode.UNAVAILABLE),
-        (CaptureError("x", 0, "x"), ExitCode.DATA),
+        (CaptureError("x", 0, "x"), ExitCode.FAILED),
+        (CapturesMissing("x"), ExitCode.NO_INPUT),
         (PermissionError(13, "not allowed", "x"), ExitCode.FAILED),
         (KeyboardInterrupt(), ExitCode.INTERRUPTED),
         (ZeroDivisionError("x"), ExitCode.INTERNAL),

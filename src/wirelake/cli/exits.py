@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
         return member
 
     OK = 0, "The command did what it was asked to do."
-    FAILED = 1, "It could not: a peer said no or did not answer in time, or a lake cannot be used. The last line of stderr says why."
+    FAILED = 1, "It could not: a peer said no or did not answer in time, a lake or file cannot be read or written. stderr ends with why."
     USAGE = 64, "The command was called the wrong way: an argument, an option, or SQL."
     DATA = 65, "What was read breaks a rule: a message, a file's content, or what a peer sent."
     NO_INPUT = 66, "A file, a folder or a lake that was named is not there, or cannot be opened."

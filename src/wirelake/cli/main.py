@@ -16,7 +16,7 @@ from wirelake.cli import logs
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import with_verbose
 from wirelake.cli.terminal import say, say_traceback
-from wirelake.errors import CaptureError, ConnectFailed, InputMissing, LakeMissing, ProtocolError, QueryError, UsageError, WirelakeError
+from wirelake.errors import ConnectFailed, InputMissing, ProtocolError, QueryError, UsageError, WirelakeError
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
@@ -27,10 +27,8 @@ _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (
     (UsageError, ExitCode.USAGE),
     (QueryError, ExitCode.USAGE),
     (InputMissing, ExitCode.NO_INPUT),
-    (LakeMissing, ExitCode.NO_INPUT),
     (ConnectFailed, ExitCode.UNAVAILABLE),
     (ProtocolError, ExitCode.DATA),
-    (CaptureError, ExitCode.DATA),
     (WirelakeError, ExitCode.FAILED),
 )
 """What the first type that fits leads to."""
