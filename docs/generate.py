@@ -32,10 +32,30 @@ WEIGHT = {"event_mesh": "drops the packet", "wolpertinger": "spoils the message"
 PLAIN = (int, float, str, bool, type(None))
 NOTE = "<!-- Made by docs/generate.py: change the code, then run `make docs`. -->\n"
 
+CLI = """\
+Data goes to stdout, everything else to stderr, `-` is stdin. `-v` may stand before or behind the command.
+
+Control characters, changes of direction and line breaks that come from traffic are printed visibly (`\\x1b`, `\\u202e`, `\\n`) in text, in
+errors and in log lines. In JSON they are JSON escapes, so that its values are exact.
+
+A protocol's name is printed as its table is called (`event_mesh`); `event-mesh` is taken, too.
+"""
+COMPLETION = """\
+## Completion
+
+Shells complete commands, options, protocols, and the tables of a lake. One line in the shell's start file:
+
+| shell | file | line |
+|---|---|---|
+| bash | `~/.bashrc` | `eval "$(_WIRELAKE_COMPLETE=bash_source wirelake)"` |
+| zsh | `~/.zshrc` | `eval "$(_WIRELAKE_COMPLETE=zsh_source wirelake)"` |
+| fish | `~/.config/fish/completions/wirelake.fish` | `_WIRELAKE_COMPLETE=fish_source wirelake \\| source` |
+"""
+
 
 def cli() -> str:
     """The command line, from its own help."""
-    parts = ["# The command line\n", NOTE, "Data goes to stdout, talk to stderr, `-` is stdin.\n"]
+    parts = ["# The command line\n", NOTE, CLI]
     context = click.Context(app, info_name="wirelake", max_content_width=110, terminal_width=110)
     for name in COMMANDS:
         command = app.get_command(context, name)
@@ -47,8 +67,9 @@ def cli() -> str:
                 verb = command.get_command(inner, protocol)
                 assert verb is not None
                 parts.append(_help(f"### wirelake {name} {protocol}", verb))
-    rows = "\n".join(f"| {code.value} | {code.name} |" for code in ExitCode)
-    parts.append(f"## Exit codes\n\n| code | name |\n|---|---|\n{rows}\n")
+    rows = "\n".join(f"| {code.value} | {code.name} | {code.meaning} |" for code in ExitCode)
+    parts.append(f"## Exit codes\n\nEach code means the same in every command.\n\n| code | name | meaning |\n|---|---|---|\n{rows}\n")
+    parts.append(COMPLETION)
     return "\n".join(parts)
 
 
@@ -178,7 +199,7 @@ PAGES = {
     "cli.md": cli,
     "tables.md": tables,
     "spark.md": spark,
-    **{f"{protocols.spelling(name)}.md": partial(page, name) for name in protocols.ROOMS},
+    **{f"{name.replace('_', '-')}.md": partial(page, name) for name in protocols.ROOMS},
 }
 
 

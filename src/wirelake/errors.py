@@ -16,7 +16,11 @@ WirelakeError
 ├── RequestCancelled           a request was taken back before it was answered
 ├── ConnectFailed              no connection, or no finished handshake
 ├── CaptureError               a file is not the capture it claims to be
+├── InputMissing               a file or folder that was named is not there, or cannot be opened
+│   ├── CapturesMissing        … there are no captures to ingest; a LakeError, too
+│   └── LakeMissing            … there is no lake in the folder; a LakeError, too
 ├── LakeError                  a lake cannot be read, written or started
+│   └── QueryError             … SQL that cannot be answered
 └── UsageError                 a command was called the wrong way
 ```
 
@@ -29,15 +33,19 @@ from typing import Protocol
 
 __all__ = [
     "CaptureError",
+    "CapturesMissing",
     "ConnectFailed",
     "ConnectionLost",
     "DecodeError",
     "DeliveryFailed",
     "FaultLike",
+    "InputMissing",
     "LakeError",
+    "LakeMissing",
     "LocalProtocolError",
     "PeerError",
     "ProtocolError",
+    "QueryError",
     "Redirected",
     "RemoteProtocolError",
     "RequestCancelled",
@@ -171,8 +179,24 @@ class CaptureError(WirelakeError):
         return f"{self.path}: {self.reason} at byte {self.offset}"
 
 
+class InputMissing(WirelakeError):
+    """A file or folder that was named as input is not there, or cannot be opened."""
+
+
 class LakeError(WirelakeError):
     """A lake cannot be read, written or started; the text says what to do."""
+
+
+class CapturesMissing(LakeError, InputMissing):
+    """What was named to be ingested is not there, or holds no captures."""
+
+
+class LakeMissing(LakeError, InputMissing):
+    """There is no lake in the folder that was named."""
+
+
+class QueryError(LakeError):
+    """SQL that cannot be answered: it is wrong, does not only read, or fails on a row."""
 
 
 class UsageError(WirelakeError):

@@ -173,3 +173,13 @@ def test_a_node_hears_relays_and_records(tmp_path, wirelake):
     assert "4 packets received, 1 events" in said
     assert "2 not-authenticated" in said
     assert record.stat().st_size > 300
+
+
+def test_a_node_has_one_spelling_and_encode_takes_both(wirelake):
+    printed = wirelake("decode", "event_mesh", "--hex", stdin=maced().hex().encode()).out
+    (node,) = (each["node_id"] for each in json.loads(printed)["values"] if "node_id" in each)
+    assert node == str(uuid.UUID(bytes=NODE))
+    values = {name: value for name, value in json.loads(printed).items() if name != "fields"}
+    for spelling in (node, NODE.hex()):
+        values["values"] = [{"node_id": spelling} if "node_id" in each else each for each in values["values"]]
+        assert wirelake("encode", "event_mesh", "--hex", stdin=json.dumps(values).encode()).out.decode().strip() == maced().hex()

@@ -121,10 +121,10 @@ def test_rows_are_printed_as_people_and_programs_want_them(shown, wirelake):
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [
-        (("query", "nowhere", "sessions"), 1, "nowhere"),
-        (("report", "nowhere"), 1, "nowhere"),
-        (("ingest", "somewhere", "no-such-file.pcap"), 1, "no-such-file.pcap"),
-        (("ingest", "somewhere", "."), 1, "no captures"),
+        (("query", "nowhere", "sessions"), 66, "nowhere"),
+        (("report", "nowhere"), 66, "nowhere"),
+        (("ingest", "somewhere", "no-such-file.pcap"), 66, "no-such-file.pcap"),
+        (("ingest", "somewhere", "."), 66, "no captures"),
         (("ingest", "somewhere", "x", "--port", "emp:1"), 64, "--port"),
         (("ingest", "somewhere", "x", "--conf", "oops"), 64, "--conf"),
         (("demo", "-n", "1"), 64, "100"),
@@ -140,7 +140,7 @@ def test_a_wrong_call_is_told_before_anything_starts(wirelake, tmp_path, monkeyp
 
 def test_a_wrong_query_names_the_tables(shown, wirelake):
     outcome = wirelake("query", shown[0] / "lake", "select * from mesages")
-    assert outcome.code == 1
+    assert outcome.code == 64
     assert "messages" in outcome.talk
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.explore.rows import message
 
-from wirelake.errors import LakeError
-from wirelake.explore.query import query
+from wirelake.errors import LakeError, QueryError
+from wirelake.explore.query import BATCH_ROWS, opened, query, stream
 from wirelake.lake import delta
 from wirelake.lake.catalog import TABLES
 
@@ -89,3 +91,74 @@ def test_what_is_no_lake_is_said_so(tmp_path: Path, name: str) -> None:
     (tmp_path / "a file").write_text("")
     with pytest.raises(LakeError, match="is not a lake: make one with `wirelake ingest`"):
         query(tmp_path / name, "SELECT 1")
+
+
+NODE = bytes(range(16))
+SESSION = bytes.fromhex("00ff" * 8)
+
+
+@pytest.fixture(scope="module")
+def spelled(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with ids of every kind."""
+    rows = {
+        "messages": [message(0, session_id=SESSION, body=b"\x00\xff")],
+        "security": [{"session_id": SESSION, "node_id": NODE, "auth_key_id": b"\x00\x01"}],
+        "relink": [{"session_id": SESSION, "channel_ids": [b"\xaa", b""]}],
+        "yamp": [{"session_id": SESSION, "uid": NODE}],
+    }
+    return fill(tmp_path_factory.mktemp("spelled") / "lake", rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "text"),
+    [
+        ("messages", "session_id", SESSION.hex()),
+        ("security", "auth_key_id", "0001"),
+        ("security", "node_id", "00010203-0405-0607-0809-0a0b0c0d0e0f"),
+        ("yamp", "uid", NODE.hex()),
+    ],
+)
+def test_an_id_copied_from_an_answer_works_in_where(spelled: Path, table: str, column: str, text: str) -> None:
+    assert query(spelled, f"SELECT {column} FROM {table}").column(column).to_pylist() == [text]
+    assert query(spelled, f"SELECT 1 FROM {table} WHERE {column} = '{text}'").num_rows == 1
+
+
+def test_a_node_id_is_found_with_and_without_dashes(spelled: Path) -> None:
+    assert query(spelled, f"FROM security WHERE node_id IN ('{NODE.hex()}')").num_rows == 1
+    assert query(spelled, f"FROM security WHERE node_id = '{NODE.hex().upper()}'").num_rows == 1
+
+
+def test_ids_in_lists_are_text_and_other_bytes_stay_bytes(spelled: Path) -> None:
+    assert query(spelled, "SELECT channel_ids FROM relink WHERE list_contains(channel_ids, 'aa')").to_pylist() == [
+        {"channel_ids": ["aa", ""]}
+    ]
+    assert query(spelled, "SELECT body FROM messages WHERE body = unhex('00ff')").to_pylist() == [{"body": b"\x00\xff"}]
+    assert query(spelled, "FROM messages JOIN relink USING (session_id)").num_rows == 1
+
+
+def test_tables_as_the_report_reads_them_have_ids_as_they_are(spelled: Path) -> None:
+    with opened(spelled) as connection:
+        assert connection.sql("SELECT session_id FROM messages").fetchall() == [(SESSION,)]
+
+
+def test_a_stream_of_rows_is_computed_as_it_is_read(lake: Path) -> None:
+    """A billion wide rows: nothing holds them, and a reader may stop."""
+    with stream(lake, "SELECT i, repeat('x', 10000) AS wide FROM range(1000000000) AS t(i)") as answer:
+        first = next(iter(answer))
+        assert (answer.schema.names, first.num_rows) == (["i", "wide"], BATCH_ROWS)
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT i FROM range(1000000000) AS t(i)", "SHOW TABLES", "DESCRIBE messages", "SUMMARIZE messages", "FROM messages"]
+)
+def test_a_limit_goes_into_every_kind_of_query(lake: Path, sql: str) -> None:
+    with stream(lake, sql, limit=2) as answer:
+        assert answer.read_all().num_rows == 2
+
+
+def test_what_fails_in_a_later_row_is_one_line_as_in_the_first(lake: Path) -> None:
+    late = "SELECT CASE WHEN i = 500000 THEN 'x' ELSE '1' END::INT AS n FROM range(1000000) AS t(i)"
+    with pytest.raises(QueryError, match="Could not convert string 'x'") as caught, stream(lake, late) as answer:
+        for _ in answer:
+            pass
+    assert "\n" not in str(caught.value)

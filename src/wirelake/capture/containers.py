@@ -11,14 +11,11 @@ import msgspec
 import numpy as np
 
 from wirelake.capture import pcap, pcapng
-from wirelake.capture.records import ordered32
+from wirelake.capture.magic import HEAD_SIZE, capture_kind
 from wirelake.errors import CaptureError
 from wirelake.protocols.kernel import active
 
 __all__ = ["HEAD_SIZE", "Container", "Known", "recognise", "restore"]
-
-HEAD_SIZE: Final = 24
-"""First bytes of a file that tell which container it is."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -124,11 +121,10 @@ class Pcapng:
 
 def recognise(path: str, head: bytes, at: int = 0) -> Container:
     """The container whose first bytes these are; CaptureError when they are no capture's."""
-    if head[:4] in pcap.MAGICS:
-        return Pcap()
-    if head[:4] == pcapng.MAGIC and len(head) >= 12 and pcapng.BYTE_ORDER_MAGIC in (ordered32(head, 8, 0), ordered32(head, 8, 1)):
-        return Pcapng()
-    raise CaptureError(path, at, "not a capture")
+    kind = capture_kind(head)
+    if not kind:
+        raise CaptureError(path, at, "not a capture")
+    return Pcap() if kind == Pcap.layer else Pcapng()
 
 
 def restore(known: Known) -> Container:

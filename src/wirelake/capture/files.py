@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from wirelake.capture.blocks import Source
+from wirelake.capture.magic import PACKED, is_packed
 from wirelake.errors import CaptureError
 
 __all__ = [
@@ -31,8 +32,6 @@ __all__ = [
     "read_range",
 ]
 
-PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-"""First bytes -> how a file is packed."""
 _UNPACKED_AT_ONCE: Final = 256 << 10
 _FINE: Final = 16
 """Packed bytes read at once near the place where unpacking failed, so that the place is known."""
@@ -259,11 +258,6 @@ def find_elsewhere(path: str) -> tuple[list[str], bool]:
     except OSError as error:
         raise _unreadable(path, 0, error) from error
     return [system.unstrip_protocol(one) for one in found], is_folder
-
-
-def is_packed(head: bytes) -> str:
-    """How a file that begins like this is packed; empty if it is not."""
-    return next((how for magic, how in PACKED.items() if head.startswith(magic)), "")
 
 
 def open_source(source: Source) -> Bytes:

@@ -1,22 +1,29 @@
-"""`wirelake decode`: bytes to one JSON object per message."""
+"""`wirelake decode`: bytes to one JSON object per message; bytes of a stream, of datagrams, or a capture of them."""
 
 from __future__ import annotations
 
-import time
+import itertools
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
 from wirelake import protocols
+from wirelake.capture.magic import HEAD_SIZE, capture_kind, is_packed
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import limits_of, seconds_of, set_flag
-from wirelake.cli.terminal import Format, open_input, print_objects
-from wirelake.errors import UsageError
+from wirelake.cli.flags import PROTOCOL, limits_of, seconds_of, set_flag, settings_of
+from wirelake.cli.terminal import Format, open_input, print_objects, say
+from wirelake.errors import CaptureError, LakeError, UsageError
 from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.kernel import use_compiled
+
+if TYPE_CHECKING:
+    from wirelake.explore.captured import Captured
 
 __all__ = ["decode"]
 
@@ -29,12 +36,12 @@ LARGEST_DATAGRAM: Final = 65_536
 
 Describe = Callable[..., dict[str, Any]]
 """A scanned row -> the object that is printed."""
-Verifier = Callable[[bytes], dict[str, Any]]
-"""A message's bytes -> what is to be said of its sender."""
+Verifier = Callable[..., dict[str, Any]]
+"""A message's bytes, and when it was seen if that is known -> what is to be said of its sender."""
 
 
 @click.command()
-@click.argument("protocol")
+@click.argument("protocol", type=PROTOCOL)
 @click.argument("file", default="-")
 @click.option("--hex", "hex_text", is_flag=True, help="The input is hex digits; white space is ignored.")
 @click.option(
@@ -46,9 +53,17 @@ Verifier = Callable[[bytes], dict[str, Any]]
     "--keys",
     "keys",
     type=click.Path(path_type=Path),
-    help="Verify (event-mesh; see `wirelake keys`) or decrypt (wolpertinger) with this file of keys.",
+    help="Verify (event_mesh; see `wirelake keys`) or decrypt (wolpertinger) with this file of keys.",
 )
-@click.option("--now", "now", metavar="TIME", help="Verify as of this time, in seconds since 1970 or as 2026-01-31T12:00:00Z.")
+@click.option(
+    "--now",
+    "now",
+    metavar="TIME",
+    help="Verify as of this time, in seconds since 1970 or as 2026-01-31T12:00:00Z; otherwise as of now, or of a capture's times.",
+)
+@click.option(
+    "--port", "ports", type=click.IntRange(1, 65_535), multiple=True, help="Of a capture, read all connections of this port; repeatable."
+)
 @set_flag
 def decode(
     protocol: str,
@@ -59,41 +74,121 @@ def decode(
     count: int | None,
     keys: Path | None,
     now: str | None,
+    ports: tuple[int, ...],
     settings: tuple[str, ...],
 ) -> int:
-    """Print the messages in a stream of bytes, one object per line.
+    """Print the messages in a stream of bytes or in a capture, one object per line.
 
     \b
     PROTOCOL  Which protocol the bytes are.
     FILE      A file of raw bytes, or - for standard input. Where messages are datagrams, one; in hex, one per line.
+              A recording or packet capture (pcap, pcapng, packed or not) is recognised by its first bytes.
 
     An object has offset, length and type, then every field of the specification; bytes are hex. What cannot be read is an object with
     fault, clause and offset, and the exit code is 65. Reading goes on after a message that is broken inside, and stops where it can no
     longer be known where the next one begins. With --keys, each object says who sent the message and how that is known, or why it is
     rejected; a rejected one counts as one that cannot be read. For wolpertinger, whose objects show both layers, the file has lines of
     `wolpertinger KEY IV`, in hex, and opens what is encrypted.
+
+    Of a capture, the messages of PROTOCOL are printed, and offset is the place in the file. ts, from, to and connection_id come first.
+    Connections are recognised as `ingest` does: by a recording's tag, by port, or by their first bytes. Reading a capture needs
+    wirelake[lake], but neither Spark nor a lake.
     """
     room = protocols.room(protocol)
     notation = import_module(f"{room.__name__}.notation")
     limits = limits_of(protocol, settings)
-    describe, verify = notation.describe, None
-    if hasattr(notation, "Describer"):
-        describe = _describer(notation, keys, now)
-    else:
-        verify = _verifier(protocol, keys, now, limits)
-    code = ExitCode.OK
+    shown = _Shown(form, list(field), count)
     with open_input(file) as source:
-        for shown, described in enumerate(_objects(source, hex_text, room, describe, limits, verify)):
-            if count is not None and shown >= count:
-                break
+        head = b"" if hex_text else source.read(HEAD_SIZE)
+        is_capture = bool(capture_kind(head) or is_packed(head))
+        if is_capture:
+            use_compiled()  # before anything is made that scans
+        if hasattr(notation, "Describer"):
+            describer, verify = _describer(notation, keys, now), None
+        else:
+            describer, verify = _always(notation.describe), _verifier(protocol, keys, now, limits)
+        if is_capture:
+            with _on_disk(file, source, head) as path:
+                captured = _captured(path, protocol, describer, settings, ports, verify)
+                if captured is not None:
+                    say(f"{file}: a {captured.container} capture; its messages of {protocol}:")
+                    shown.print(captured.objects())
+                    _sum_up(captured, protocol, shown)
+                    return shown.code
+                with open_input(path) as packed:  # by chance it begins like a packed file
+                    return shown.print(_objects(packed, b"", hex_text, room, describer(), limits, verify))
+        if ports:
+            raise UsageError("--port is for captures, and the input is none")
+        return shown.print(_objects(source, head, hex_text, room, describer(), limits, verify))
+
+
+class _Shown:
+    """Prints objects, and remembers what they were."""
+
+    def __init__(self, form: Format, fields: list[str], most: int | None) -> None:
+        self._form = form
+        self._fields = fields
+        self._most = most
+        self.count = 0
+        self.code = ExitCode.OK
+        """DATA once there was something that cannot be read."""
+
+    def print(self, objects: Iterator[dict[str, Any]]) -> ExitCode:
+        """Print so many as are wanted."""
+        for described in itertools.islice(objects, self._most):
+            self.count += 1
             if "fault" in described or "rejected" in described:
-                code = ExitCode.DATA
-            print_objects(described, form, list(field))
-    return code
+                self.code = ExitCode.DATA
+            print_objects(described, self._form, self._fields)
+        return self.code
 
 
-def _describer(notation: Any, keys: Path | None, now: str | None) -> Describe:
-    """What describes messages that depend on earlier ones, and on keys."""
+@contextmanager
+def _on_disk(name: str, source: BinaryIO, head: bytes) -> Iterator[str]:
+    """The path of the input; standard input becomes a file first, because captures are read by place."""
+    if name != "-":
+        yield name
+        return
+    with tempfile.NamedTemporaryFile(prefix="wirelake-decode-") as file:
+        file.write(head)
+        shutil.copyfileobj(source, file, CHUNK)
+        file.flush()
+        yield file.name
+
+
+def _captured(
+    path: str,
+    protocol: str,
+    describer: Callable[[], Describe],
+    settings: tuple[str, ...],
+    ports: tuple[int, ...],
+    verify: Verifier | None,
+) -> Captured | None:
+    """The capture in a file; None if it is none."""
+    try:
+        from wirelake.explore.captured import Captured  # noqa: PLC0415 - needs the lake extra
+    except ImportError as missing:
+        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'` to read captures") from missing
+    try:
+        return Captured(path, protocol, describer, limits=settings_of(protocol, settings), ports=ports, verify=verify)
+    except CaptureError:
+        return None
+
+
+def _sum_up(captured: Captured, protocol: str, shown: _Shown) -> None:
+    """How much there was, and what else is in the capture."""
+    others = f"; it also has {', '.join(sorted(captured.others))}" if captured.others else ""
+    unread = f"; {captured.unread:,} bytes are of other traffic" if captured.unread else ""
+    say(f"{shown.count} object{'' if shown.count == 1 else 's'} of {protocol}{unread}{others}")
+
+
+def _always(describe: Describe) -> Callable[[], Describe]:
+    """For protocols whose messages are described one by one."""
+    return lambda: describe
+
+
+def _describer(notation: Any, keys: Path | None, now: str | None) -> Callable[[], Describe]:
+    """What makes describers of messages that depend on earlier ones of their speaker, and on keys."""
     if now is not None:
         raise UsageError("--now is the time to verify for: nothing is verified here")
     keyring = None
@@ -101,8 +196,12 @@ def _describer(notation: Any, keys: Path | None, now: str | None) -> Describe:
         from wirelake.peers import key_log  # noqa: PLC0415 - only who gives keys pays for it
 
         keyring = key_log.load(keys)
-    describe: Describe = notation.Describer(keyring).describe
-    return describe
+
+    def describer() -> Describe:
+        describe: Describe = notation.Describer(keyring).describe
+        return describe
+
+    return describer
 
 
 def _verifier(protocol: str, keys: Path | None, now: str | None, limits: Any) -> Verifier | None:
@@ -114,12 +213,12 @@ def _verifier(protocol: str, keys: Path | None, now: str | None, limits: Any) ->
     make = getattr(import_module(f"wirelake.cli.rooms.{protocols.named(protocol)}"), "verifier", None)
     if make is None:
         raise UsageError(f"--keys: messages of {protocol} carry nothing to verify")
-    verify: Verifier = make(keys, time.time() if now is None else seconds_of(now, "--now"), limits)
+    verify: Verifier = make(keys, None if now is None else seconds_of(now, "--now"), limits)
     return verify
 
 
-def _chunks(source: BinaryIO, hex_text: bool, datagrams: bool) -> Iterator[bytes]:
-    """The input in pieces: of any size for a stream, otherwise whole datagrams."""
+def _chunks(source: BinaryIO, head: bytes, hex_text: bool, datagrams: bool) -> Iterator[bytes]:
+    """The input, of which `head` was read, in pieces: of any size for a stream, otherwise whole datagrams."""
     if hex_text:
         lines = source.read().splitlines() if datagrams else [source.read()]
         for line in lines:
@@ -129,19 +228,20 @@ def _chunks(source: BinaryIO, hex_text: bool, datagrams: bool) -> Iterator[bytes
             except ValueError:
                 raise UsageError("--hex: the input is not an even number of hex digits") from None
     elif datagrams:
-        yield source.read(LARGEST_DATAGRAM)
+        yield head + source.read(LARGEST_DATAGRAM - len(head))
     else:
-        while data := source.read(CHUNK):
+        while data := head + source.read(CHUNK - len(head)):
             yield data
+            head = b""
 
 
 def _objects(
-    source: BinaryIO, hex_text: bool, room: Any, describe: Describe, limits: Any, verify: Verifier | None
+    source: BinaryIO, head: bytes, hex_text: bool, room: Any, describe: Describe, limits: Any, verify: Verifier | None
 ) -> Iterator[dict[str, Any]]:
     buffer: Buffer | None = None
     datagrams = room.buffer(limits).takes_datagrams
     seen = 0
-    for chunk in _chunks(source, hex_text, datagrams):
+    for chunk in _chunks(source, head, hex_text, datagrams):
         if buffer is None:
             if len(chunk) >= WORTH_COMPILING:
                 use_compiled()

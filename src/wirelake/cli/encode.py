@@ -10,7 +10,7 @@ import msgspec
 
 from wirelake import protocols
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import limits_of, set_flag
+from wirelake.cli.flags import PROTOCOL, limits_of, set_flag
 from wirelake.cli.terminal import open_input, say
 from wirelake.errors import LocalProtocolError, UsageError
 
@@ -18,7 +18,7 @@ __all__ = ["encode"]
 
 
 @click.command()
-@click.argument("protocol")
+@click.argument("protocol", type=PROTOCOL)
 @click.argument("file", default="-")
 @click.option("--hex", "hex_text", is_flag=True, help="Write hex digits, one message per line.")
 @set_flag

@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from wirelake import protocols
+from wirelake.cli import logs
 from wirelake.errors import UsageError
 
 __all__ = [
+    "PROTOCOL",
     "connection_flags",
     "limits_flag",
     "limits_of",
@@ -23,9 +26,49 @@ __all__ = [
     "settings_of",
     "spark_flags",
     "spark_settings",
+    "with_verbose",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Protocol(click.ParamType[str]):
+    """A protocol by its name, with hyphens or underscores; shells complete it."""
+
+    name = "protocol"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as tables have it."""
+        del param, ctx
+        return protocols.named(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Every protocol that begins like this."""
+        del ctx, param
+        return [CompletionItem(name) for name in protocols.ROOMS if name.startswith(incomplete.replace("-", "_"))]
+
+
+PROTOCOL: Final = _Protocol()
+"""For arguments that name a protocol."""
+
+
+def with_verbose(command: click.Command) -> click.Command:
+    """Give a command and all below it -v, so that it works wherever it stands."""
+    if not any(parameter.name == "verbose" for parameter in command.params):
+        command.params.append(_verbose())
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            with_verbose(below)
+    return command
+
+
+def _verbose() -> click.Option:
+    def begin(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+        if value:
+            logs.verbose()
+
+    text = "Show log lines, and the traceback of an error."
+    return click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, callback=begin, help=text)
 
 
 def set_flag(command: F) -> F:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -11,9 +12,11 @@ from typing import Final
 import click
 
 from wirelake import __version__
+from wirelake.cli import logs
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.terminal import InputMissing, say
-from wirelake.errors import ConnectFailed, ProtocolError, UsageError, WirelakeError
+from wirelake.cli.flags import with_verbose
+from wirelake.cli.terminal import say, say_traceback
+from wirelake.errors import ConnectFailed, InputMissing, ProtocolError, QueryError, UsageError, WirelakeError
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
@@ -22,11 +25,13 @@ COMMANDS: Final = ("demo", "decode", "encode", "ingest", "query", "report", "che
 
 _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (
     (UsageError, ExitCode.USAGE),
+    (QueryError, ExitCode.USAGE),
     (InputMissing, ExitCode.NO_INPUT),
     (ConnectFailed, ExitCode.UNAVAILABLE),
     (ProtocolError, ExitCode.DATA),
     (WirelakeError, ExitCode.FAILED),
 )
+"""What the first type that fits leads to."""
 
 
 class Commands(click.Group):
@@ -38,43 +43,69 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, if it is one."""
+        """The command of this name, if it is one; every command takes -v."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"wirelake.cli.{cmd_name}"), cmd_name)
-        return command
+        return with_verbose(command)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The exit codes, and how a shell is told to complete."""
+        del ctx
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code.value), code.meaning) for code in ExitCode])
+        with formatter.section("Completion"):
+            formatter.write_text('eval "$(_WIRELAKE_COMPLETE=bash_source wirelake)" in bash; zsh_source in zsh, fish_source in fish.')
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="wirelake")
-@click.option("-v", "--verbose", is_flag=True, help="Show the traceback of an error, and log lines.")
-def app(verbose: bool) -> None:
+def app() -> None:
     """Speak five messaging protocols, and query every message they carry."""
-    if verbose:
-        import logging  # noqa: PLC0415 - only where somebody wants to read it
 
-        logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+
+with_verbose(app)
 
 
 def run(arguments: list[str]) -> int:
     """Run a command; errors are told in one line, and the exit code says which kind it was."""
-    try:
-        return int(app.main(arguments, prog_name="wirelake", standalone_mode=False) or ExitCode.OK)
-    except click.ClickException as error:
-        error.show()
-        return ExitCode.USAGE
-    except WirelakeError as error:
-        if "-v" in arguments or "--verbose" in arguments:
-            traceback.print_exc()
-        say(f"wirelake: {error}")
-        return next(code for kind, code in _EXITS if isinstance(error, kind))
-    except (KeyboardInterrupt, click.Abort):
-        say("interrupted")
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.OK
+    with logs.logging_to_stderr():
+        try:
+            return int(app.main(arguments, prog_name="wirelake", standalone_mode=False) or ExitCode.OK)
+        except click.ClickException as error:
+            _say_usage(error)
+            return ExitCode.USAGE
+        except WirelakeError as error:
+            _explain(str(error))
+            return next(code for kind, code in _EXITS if isinstance(error, kind))
+        except (KeyboardInterrupt, click.Abort):
+            say("interrupted")
+            return ExitCode.INTERRUPTED
+        except BrokenPipeError:  # `| head` has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ExitCode.OK
+        except OSError as error:
+            _explain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+            return ExitCode.FAILED
+        except Exception as error:
+            _explain(f"internal error: {type(error).__name__}: {error}")
+            return ExitCode.INTERNAL
+
+
+def _explain(text: str) -> None:
+    """One line for the error at hand; with -v, its traceback before."""
+    if logs.is_verbose():
+        say_traceback(traceback.format_exc())
+    say(f"wirelake: {text}")
+
+
+def _say_usage(error: click.ClickException) -> None:
+    """What click says of a wrong call."""
+    text = io.StringIO()
+    error.show(text)
+    for line in text.getvalue().splitlines():
+        say(line)
 
 
 def main() -> None:

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import re
 import shutil
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
+from click.shell_completion import CompletionItem
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.terminal import say
-from wirelake.errors import LakeError
+from wirelake.cli.terminal import json_text, open_input, say, spreadsheet_cell, visible
+from wirelake.errors import LakeError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["query"]
+
+MEASURED: Final = 100
+"""Rows by which the columns of a text table are made wide enough; cells of later rows may be wider."""
+
+_TABLE: Final = re.compile(r"\s*([\w-]+)\s*")
+"""The name of a table instead of SQL."""
+
+
+_PLAN: Final = ["explain_key", "explain_value"]
+"""The columns of EXPLAIN: the second is a drawing, of many lines."""
 
 
 class Shape(StrEnum):
@@ -27,41 +43,94 @@ class Shape(StrEnum):
     CSV = "csv"
 
 
+def _tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For shells: the tables of the lake that was named."""
+    del param
+    logs = Path(ctx.params.get("lake") or ".").glob(f"{incomplete}*/_delta_log")
+    return [CompletionItem(name) for name in sorted(log.parent.name for log in logs) if not name.startswith("_")]
+
+
 @click.command()
 @click.argument("lake", type=click.Path(path_type=Path))
-@click.argument("sql")
+@click.argument("sql", required=False, shell_complete=_tables)
+@click.option("-f", "--file", "file", type=click.Path(), help="Read the SQL from this file.")
 @click.option(
     "-T", "--format", "form", type=click.Choice(Shape, case_sensitive=False), default=Shape.TEXT, show_default=True, help="How to print."
 )
 @click.option(
-    "-c", "--count", "limit", type=click.IntRange(min=0), default=0, show_default=True, help="Print at most so many rows; 0: all."
+    "-c", "--count", "limit", type=click.IntRange(min=0), default=0, show_default=True, help="Compute at most so many rows; 0: all."
 )
-def query(lake: Path, sql: str, form: Shape, limit: int) -> int:
+@click.option(
+    "--width",
+    "width",
+    type=click.IntRange(min=0),
+    default=80,
+    show_default=True,
+    help="With text, cut cells to so many characters; 0: do not.",
+)
+def query(lake: Path, sql: str | None, file: str | None, form: Shape, limit: int, width: int) -> int:
     """Ask a lake in SQL. Every table is there by its name; Spark is not needed.
 
     \b
     LAKE  The lake's folder.
-    SQL   A query, or the name of a table.
+    SQL   A query, the name of a table, or - for a query on standard input.
+
+    Ids are text, as they are printed, so an id copied from output works in WHERE. Other bytes are printed as hex and compared as
+    body = unhex('68656c6c6f').
+
+    With json, values are whole and exact. With text and csv, control characters are made visible (\\n, \\x1b). With csv, text that a
+    spreadsheet would run as a formula begins with an apostrophe.
 
     Examples: wirelake query LAKE sessions · wirelake query LAKE "select rule, count(*) from violations group by rule"
     """
     try:
-        from wirelake.explore.query import query as ask  # noqa: PLC0415 - needs the lake extra
+        from wirelake.explore.query import stream  # noqa: PLC0415 - needs the lake extra
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
-    table = ask(lake, sql if " " in sql.strip() else f'from "{sql.strip()}"')
-    rows = table.slice(0, limit) if limit else table
-    names: list[str] = rows.schema.names
-    if form is Shape.JSON:
-        for row in rows.to_pylist():
-            print(msgspec.json.encode({name: _plain(value) for name, value in row.items()}).decode())
-    elif form is Shape.CSV:
-        writer = csv.writer(sys.stdout)
-        writer.writerow(names)
-        writer.writerows([_cell(value) for value in row.values()] for row in rows.to_pylist())
-    else:
-        _draw(names, [[_cell(value) for value in row.values()] for row in rows.to_pylist()])
+    with stream(lake, _statement(sql, file), limit=limit) as answer:
+        names = [visible(name) for name in answer.schema.names]
+        if form is Shape.JSON:
+            distinct = _distinct(answer.schema.names)
+            for row in _rows(answer):
+                print(json_text({name: _plain(value) for name, value in zip(distinct, row, strict=True)}))
+        elif form is Shape.CSV:
+            writer = csv.writer(sys.stdout)
+            writer.writerow(map(spreadsheet_cell, names))
+            writer.writerows([_csv(value) for value in row] for row in _rows(answer))
+        elif names == _PLAN:
+            print("\n".join(visible(line) for _, plan in _rows(answer) for line in plan.splitlines()))
+        else:
+            _draw(names, ([_short(value, width) for value in row] for row in _rows(answer)))
     return ExitCode.OK
+
+
+def _statement(sql: str | None, file: str | None) -> str:
+    """The SQL that was given, wherever it is."""
+    if (sql is None) == (file is None):
+        raise UsageError("give SQL, the name of a table, - for SQL on standard input, or --file: one of them")
+    if file is not None or sql == "-":
+        with open_input(file or "-") as source:
+            try:
+                sql = source.read().decode("utf-8-sig")
+            except UnicodeDecodeError as reason:
+                raise UsageError(f"{file or 'standard input'}: SQL is UTF-8, but byte {reason.start} is not") from None
+    named = _TABLE.fullmatch(str(sql))
+    return str(sql) if named is None else f'from "{named[1].replace("-", "_")}"'
+
+
+def _rows(answer: pa.RecordBatchReader) -> Iterator[tuple[Any, ...]]:
+    """Row by row, a batch at a time; columns of the same name stay apart."""
+    for batch in answer:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """The names of columns, each of them once: JSON objects have no two values of one name."""
+    seen: dict[str, None] = {}
+    for name in names:
+        other = (f"{name}_{number}" for number in itertools.count(1))
+        seen[next(one for one in (name, *itertools.islice(other, len(names))) if one not in seen)] = None
+    return list(seen)
 
 
 def _plain(value: Any) -> Any:
@@ -69,28 +138,50 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return value
 
 
 def _cell(value: Any) -> str:
+    """A value as text: nothing for null, JSON for what has parts."""
     value = _plain(value)
     if value is None:
         return ""
-    return value if isinstance(value, str) else str(value) if not isinstance(value, dict | list) else msgspec.json.encode(value).decode()
+    return visible(value) if isinstance(value, str) else json_text(value) if isinstance(value, dict | list) else str(value)
 
 
-def _draw(names: list[str], rows: list[list[str]]) -> None:
-    """A table as wide as it is; on a terminal that is narrower, one block of lines for each row."""
-    widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
-    if sys.stdout.isatty() and sum(widths) + 2 * len(widths) > shutil.get_terminal_size().columns:
-        label = max(map(len, names))
-        for number, row in enumerate(rows, 1):
-            print(f"row {number}")
+def _csv(value: Any) -> Any:
+    return spreadsheet_cell(_cell(value)) if isinstance(value, str) else _cell(value)
+
+
+def _short(value: Any, width: int) -> str:
+    """A cell that is at most so wide; no more of a large value is made text than is shown."""
+    if not width:
+        return _cell(value)
+    text = _cell(value[: width + 1] if isinstance(value, bytes | str) else value)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _draw(names: list[str], rows: Iterator[list[str]]) -> None:
+    """A table as wide as its first rows; on a terminal that is narrower, one block of lines for each row."""
+    first = list(itertools.islice(rows, MEASURED))
+    widths = [max(len(text) for text in column) for column in zip(names, *first, strict=True)]
+    narrow = sys.stdout.isatty() and sum(widths) + 2 * len(widths) > shutil.get_terminal_size().columns
+    label = max(map(len, names), default=0)
+    count = 0
+    if not narrow:
+        for line in (names, ["-" * width for width in widths]):
+            print(_line(line, widths))
+    for count, row in enumerate(itertools.chain(first, rows), 1):
+        if narrow:
+            print(f"row {count}")
             print("\n".join(f"  {name:<{label}}  {text}" for name, text in zip(names, row, strict=True)))
-    else:
-        for line in (names, ["-" * width for width in widths], *rows):
-            print("  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip())
-    say(f"{len(rows)} row{'' if len(rows) == 1 else 's'}")
+        else:
+            print(_line(row, widths))
+    say(f"{count} row{'' if count == 1 else 's'}")
+
+
+def _line(cells: list[str], widths: list[int]) -> str:
+    return "  ".join(f"{text:<{width}}" for text, width in zip(cells, widths, strict=True)).rstrip()

@@ -13,6 +13,7 @@ from types import ModuleType
 import click
 
 from wirelake import protocols
+from wirelake.cli.flags import with_verbose
 
 __all__ = ["Verb"]
 
@@ -21,15 +22,15 @@ class Verb(click.Group):
     """The protocols that know this verb."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """By the names people type, in the order of the rooms."""
+        """By name, in the order of the rooms."""
         del ctx
-        return [protocols.spelling(name) for name in protocols.ROOMS if hasattr(_module(name), str(self.name))]
+        return [name for name in protocols.ROOMS if hasattr(_module(name), str(self.name))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The verb as this protocol knows it."""
         del ctx
         command: click.Command | None = getattr(_module(protocols.named(cmd_name)), str(self.name), None)
-        return command
+        return None if command is None else with_verbose(command)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, but a protocol that does not know the verb is told with those that do."""

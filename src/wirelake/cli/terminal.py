@@ -1,19 +1,47 @@
-"""Where commands read and write: stdout is data, stderr is talk, `-` is stdin."""
+"""Where commands read and write: stdout is data, stderr is for people, `-` is stdin.
+
+What a peer sent may hold escape sequences that move a terminal's cursor, forge lines, or hide text. So every text goes through
+`visible`, and every JSON through `json_text`: such characters are printed as `\\x1b` or `\\u202e`, and do nothing.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from wirelake.errors import WirelakeError
+from wirelake.errors import InputMissing
 
-__all__ = ["Format", "InputMissing", "open_input", "print_objects", "say"]
+__all__ = [
+    "Format",
+    "json_text",
+    "open_input",
+    "print_objects",
+    "say",
+    "say_traceback",
+    "spreadsheet_cell",
+    "visible",
+]
+
+_ACTING: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f"  # C0 and C1 controls, newline and tab included
+    "\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, line breaks, changes of direction
+    "\ud800-\udfff"  # lone surrogates
+    "\U000e0000-\U000e007f]"  # tags
+)
+"""Characters that do something to a terminal or a log, or cannot be seen."""
+_NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+_NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+_FORMULA: Final = ("=", "+", "-", "@")
+"""First characters of a cell that a spreadsheet computes."""
 
 
 class Format(StrEnum):
@@ -24,13 +52,48 @@ class Format(StrEnum):
     TEXT = "text"
 
 
-class InputMissing(WirelakeError):
-    """A file that was named cannot be opened."""
+def visible(text: str) -> str:
+    """The text with control characters, changes of direction and lone surrogates made visible. The result is one line."""
+    return text if text.isprintable() else _ACTING.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    if found[0] in _NAMED:
+        return _NAMED[found[0]]
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x1_0000 else f"\\U{code:08x}"
+
+
+def json_text(value: Any, other: Callable[[Any], Any] | None = None) -> str:
+    """A value as JSON on one line, integers of any size as numbers; `other` turns what JSON does not know into what it does.
+
+    JSON's own escapes stand for what a terminal would act on, so it reads as the same value.
+    """
+    try:
+        text = msgspec.json.Encoder(enc_hook=other, decimal_format="number").encode(value).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot say
+        text = json.dumps(msgspec.to_builtins(value, enc_hook=other), separators=(",", ":"))
+    return text if text.isprintable() else _ACTING.sub(_json_escape, text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1] if found[0] != "\x7f" else "\\u007f"
+
+
+def spreadsheet_cell(text: str) -> str:
+    """The text so that a spreadsheet does not run it: a formula has an apostrophe before it, a number stays one."""
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def say(text: str) -> None:
-    """Talk to the person at the terminal."""
-    print(text, file=sys.stderr, flush=True)
+    """Tell the person at the terminal something, in one line."""
+    print(visible(text), file=sys.stderr, flush=True)
+
+
+def say_traceback(text: str) -> None:
+    """Show a traceback, indented: no line of an error's text passes for a line of ours."""
+    for line in text.rstrip("\n").split("\n"):
+        say(f"  {line}")
 
 
 @contextlib.contextmanager
@@ -49,15 +112,15 @@ def open_input(name: str) -> Iterator[BinaryIO]:
 
 def print_objects(described: dict[str, Any], form: Format, fields: list[str]) -> None:
     """One object, one line."""
-    if form is Format.JSON:
-        chosen = {name: described[name] for name in fields if name in described} if fields else described
-        print(msgspec.json.encode(chosen).decode())
-    elif form is Format.FIELDS:
+    if form is Format.FIELDS:
         print("\t".join(_cell(described.get(name, "")) for name in fields or described))
+        return
+    chosen = {name: described[name] for name in fields if name in described} if fields else described
+    if form is Format.JSON:
+        print(json_text(chosen))
     else:
-        shown = described if not fields else {name: described[name] for name in fields if name in described}
-        print("  ".join(f"{name}={_cell(value)}" for name, value in shown.items()))
+        print("  ".join(f"{name}={_cell(value)}" for name, value in chosen.items()))
 
 
 def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return visible(value) if isinstance(value, str) else json_text(value)

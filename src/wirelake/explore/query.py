@@ -1,6 +1,9 @@
-"""SQL over a lake: every table is a view of its own name in a DuckDB that lives as long as one question.
+"""SQL over a lake: every table is a view of its own name in a DuckDB that lives as long as one query.
 
-It refuses to write: a question is one statement that reads, and the only files within its reach are those of the lake.
+A query is one statement that reads. It reaches the files of the lake, no other file and no network.
+
+In these views an id is text, as every command prints it: hex digits, or a UUID for an Event Mesh node. So an id that was copied from
+output works in `WHERE`. In the tables themselves ids are binary.
 """
 
 from __future__ import annotations
@@ -11,18 +14,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from wirelake.errors import LakeError
+from wirelake.errors import QueryError
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from wirelake.lake.schema import Table
     from wirelake.lake.snapshot import Snapshot
 
-__all__ = ["opened", "query"]
+__all__ = ["BATCH_ROWS", "opened", "query", "stream"]
+
+BATCH_ROWS: Final = 256
+"""Rows of one record batch of `stream`: few, because one body may have megabytes."""
 
 _EXPLAIN: Final = re.compile(r"\s*explain\s+(?:analyze\s+)?(?:\([^)]*\)\s*)?", re.IGNORECASE)
 """What stands before the statement that is explained."""
+
+_UIDS: Final = ("uid", "request_uid")
+"""Binary columns that are ids, though their names do not end in `_id`."""
 
 _OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": False,
@@ -31,9 +41,12 @@ _OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
 
 
 @contextmanager
-def opened(lake: Path, seen: Snapshot | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with a view for every table, as of the last whole batch or of a snapshot; it reaches no other file and no network."""
-    import duckdb  # noqa: PLC0415 - only questions pay for it
+def opened(lake: Path, seen: Snapshot | None = None, *, text_ids: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with a view for every table, as of the last whole batch or of a snapshot; it reaches no other file and no network.
+
+    With `text_ids` the views have ids as text; otherwise as the tables have them.
+    """
+    import duckdb  # noqa: PLC0415 - only queries pay for it
 
     from wirelake.lake import delta, snapshot  # noqa: PLC0415 - brings Delta Lake
     from wirelake.lake.catalog import TABLES  # noqa: PLC0415
@@ -43,7 +56,10 @@ def opened(lake: Path, seen: Snapshot | None = None) -> Iterator[duckdb.DuckDBPy
         reachable: list[str] = []
         for table in TABLES.values():
             files = seen.files(table)
-            delta.relation(connection, seen.lake, table, files).create_view(table.name)
+            view = delta.relation(connection, seen.lake, table, files)
+            if text_ids and (ids := ", ".join(_text_ids(table))):
+                view = view.project(f"* REPLACE ({ids})")
+            view.create_view(table.name)
             reachable += map(str, files)
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET allowed_paths = $1", [reachable])
@@ -52,20 +68,55 @@ def opened(lake: Path, seen: Snapshot | None = None) -> Iterator[duckdb.DuckDBPy
         yield connection
 
 
-def query(lake: Path, sql: str) -> pa.Table:
-    """The answer to one statement of SQL: SELECT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN."""
-    import duckdb  # noqa: PLC0415 - only questions pay for it
+def _text_ids(table: Table) -> Iterator[str]:
+    """The columns of a table that are ids, each as text."""
+    for field in table.schema:
+        name, kind = f'"{field.name}"', str(field.type)
+        if kind == "binary" and field.name == "node_id":
+            yield f"hex({name})::UUID AS {name}"  # a UUID equals its text with and without dashes
+        elif kind == "binary" and (field.name.endswith("_id") or field.name in _UIDS):
+            yield f"lower(hex({name})) AS {name}"
+        elif kind.startswith("list<") and kind.endswith(": binary>") and field.name.endswith("_ids"):
+            yield f"[lower(hex(each)) FOR each IN {name}] AS {name}"
+
+
+@contextmanager
+def stream(lake: Path, sql: str, *, limit: int = 0) -> Iterator[pa.RecordBatchReader]:
+    """Answer one statement of SQL with a reader of record batches: rows are computed as they are read, and never held together.
+
+    The reader ends with the `with` block. Of more rows than `limit` only so many are computed; 0: all.
+    """
+    import duckdb  # noqa: PLC0415 - only queries pay for it
+    import pyarrow as pa  # noqa: PLC0415
 
     from wirelake.lake.catalog import TABLES  # noqa: PLC0415 - brings Delta Lake
 
-    with opened(lake) as connection:
+    with opened(lake, text_ids=True) as connection:
         try:
             _check(connection, sql)
-            return connection.sql(sql).to_arrow_table()
+            rows = connection.sql(sql)
+            answer = (rows.limit(limit) if limit else rows).to_arrow_reader(BATCH_ROWS)
         except duckdb.CatalogException as error:
-            raise LakeError(f"{_one_line(error)} (tables: {', '.join(TABLES)})") from error
+            raise QueryError(f"{_one_line(error)} (tables: {', '.join(TABLES)})") from error
         except duckdb.Error as error:
-            raise LakeError(_one_line(error)) from error
+            raise QueryError(_one_line(error)) from error
+        yield pa.RecordBatchReader.from_batches(answer.schema, _batches(answer))
+
+
+def _batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of an answer; what goes wrong in a later row is told as what goes wrong in the first."""
+    import duckdb  # noqa: PLC0415 - as above
+
+    try:
+        yield from answer
+    except (duckdb.Error, OSError) as error:  # Arrow passes DuckDB's errors on as OSError
+        raise QueryError(_one_line(error)) from error
+
+
+def query(lake: Path, sql: str) -> pa.Table:
+    """The answer to one statement of SQL: SELECT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN. All of it is in memory; see `stream`."""
+    with stream(lake, sql) as answer:
+        return answer.read_all()
 
 
 def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
@@ -74,9 +125,9 @@ def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     if kinds == ["EXPLAIN"] and (prefix := _EXPLAIN.match(sql)):
         kinds = _kinds(connection, sql[prefix.end() :])
     if len(kinds) != 1:
-        raise LakeError(f"give one statement of SQL, not {len(kinds) or 'none'}")
+        raise QueryError(f"give one statement of SQL, not {len(kinds) or 'none'}")
     if kinds != ["SELECT"]:
-        raise LakeError(f"a lake is only read here: SELECT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN of these, not {kinds[0]}")
+        raise QueryError(f"a lake is only read here: SELECT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN of these, not {kinds[0]}")
 
 
 def _kinds(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from wirelake.capture.files import find_elsewhere, is_elsewhere, local_path
-from wirelake.errors import LakeError
+from wirelake.errors import CapturesMissing, LakeError
 
 __all__ = ["PACKED_SUFFIXES", "SUFFIXES", "captures", "expand", "lake_folder"]
 
@@ -52,13 +52,13 @@ def _here(given: str | PathLike[str]) -> list[Path]:
     if path.is_dir():
         matches = sorted(inside for inside in path.rglob("*") if _is_capture(inside.name) and inside.is_file())
         if not matches:
-            raise LakeError(f"{given}: no captures ({', '.join(SUFFIXES)}) in this folder or below")
+            raise CapturesMissing(f"{given}: no captures ({', '.join(SUFFIXES)}) in this folder or below")
     elif path.exists():
         matches = [path]
     else:
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
         if not matches:
-            raise LakeError(f"{given}: no such file, folder or pattern")
+            raise CapturesMissing(f"{given}: no such file, folder or pattern")
     return [match.absolute() for match in matches]
 
 
@@ -66,5 +66,5 @@ def _elsewhere(given: str) -> list[str]:
     matches, is_folder = find_elsewhere(given)
     captures = [match for match in matches if _is_capture(match)] if is_folder else matches
     if not captures:
-        raise LakeError(f"{given}: no such file, folder or pattern, or no captures in it")
+        raise CapturesMissing(f"{given}: no such file, folder or pattern, or no captures in it")
     return captures

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from wirelake.errors import LakeError
+from wirelake.errors import LakeError, LakeMissing
 from wirelake.lake import delta, journal
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.listing import lake_folder
@@ -79,7 +79,7 @@ def current(lake: str | PathLike[str]) -> Snapshot:
     """What a reader sees now. Raises LakeError if there is no lake."""
     root = lake_folder(lake)
     if not journal.check(root):
-        raise LakeError(f"{lake} is not a lake: make one with `wirelake ingest`")
+        raise LakeMissing(f"{lake} is not a lake: make one with `wirelake ingest`")
     published = _read(root)
     if published is None:  # nothing was ever published as a whole: there are no tables yet, or an older wirelake wrote them
         return Snapshot(root, 0, dict.fromkeys(TABLES))

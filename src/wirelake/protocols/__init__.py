@@ -9,22 +9,20 @@ from typing import Any, Final
 
 from wirelake.errors import UsageError
 
-__all__ = ["ROOMS", "columns", "finder", "named", "ports", "room", "sniff", "spelling"]
+__all__ = ["ROOMS", "columns", "finder", "named", "ports", "room", "sniff"]
 
 ROOMS: Final = ("emp", "event_mesh", "relink", "yamp", "wolpertinger")
-"""The protocols that can be spoken and read. A name is that of a module and of a table; people may write it with hyphens."""
+"""The protocols that can be spoken and read. A name is that of a module and of a table, and the one spelling that is printed.
 
-
-def spelling(name: str) -> str:
-    """A protocol's name as people type it."""
-    return name.replace("_", "-")
+On input a hyphen is as good as an underscore.
+"""
 
 
 def named(text: str) -> str:
     """The protocol that people call so; raises UsageError if there is none."""
     name = text.replace("-", "_")
     if name not in ROOMS:
-        raise UsageError(f"unknown protocol {text!r}: choose one of {', '.join(map(spelling, ROOMS))}")
+        raise UsageError(f"unknown protocol {text!r}: choose one of {', '.join(ROOMS)}")
     return name
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -30,12 +31,15 @@ __all__ = ["listen", "send", "serve", "verifier"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def verifier(keys: Path, now: float, limits: Limits) -> Callable[[bytes], dict[str, Any]]:
-    """What `decode --keys` says of a datagram's sender, as a receiver that has these keys would at this time."""
+def verifier(keys: Path, now: float | None, limits: Limits) -> Callable[..., dict[str, Any]]:
+    """What `decode --keys` says of a datagram's sender, as a receiver that has these keys would at this time.
+
+    Without a time, it is as of when the datagram was seen; where that is not known, as of now.
+    """
     receiver = Receiver(trust_file.load(keys), limits=limits)
 
-    def verify(data: bytes) -> dict[str, Any]:
-        said = receiver.receive(data, now)
+    def verify(data: bytes, seen: float | None = None) -> dict[str, Any]:
+        said = receiver.receive(data, next(when for when in (now, seen, time.time()) if when is not None))
         if isinstance(said, Rejected):
             return {"rejected": said.fault.name, "clause": said.fault.clause, "text": said.fault.text, "at": said.offset}
         who = said.identity
@@ -76,7 +80,7 @@ def _hearing_flags(command: F) -> F:
     return command
 
 
-@click.command("event-mesh")
+@click.command("event_mesh")
 @click.argument("address", default="udp://127.0.0.1:5041")
 @_hearing_flags
 @click.option("--relay", "relay", is_flag=True, help="Pass on the events of known senders to all peers: as they are, once, never back.")
@@ -94,7 +98,7 @@ def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven:
     return ExitCode.OK
 
 
-@click.command("event-mesh")
+@click.command("event_mesh")
 @click.argument("address", default="udp://127.0.0.1:5041")
 @click.argument("pattern", default=">")
 @_hearing_flags
@@ -111,7 +115,7 @@ def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str
     return ExitCode.OK
 
 
-@click.command("event-mesh")
+@click.command("event_mesh")
 @click.argument("address")
 @click.argument("name")
 @click.argument("values", nargs=-1)

@@ -13,6 +13,6 @@ from wirelake.lake.schema import Table, room
 __all__ = ["TABLES"]
 
 TABLES: Final[tuple[Table, ...]] = tuple(
-    room(name, protocols.columns(name).SCHEMA, f"One row per message of {protocols.spelling(name)}.") for name in protocols.ROOMS
+    room(name, protocols.columns(name).SCHEMA, f"One row per message of {name}.") for name in protocols.ROOMS
 )
 """One per room, in their order."""

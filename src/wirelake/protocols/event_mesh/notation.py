@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
+from uuid import UUID
 
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
@@ -59,6 +60,8 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
 def _shown(field: Field) -> Any:
     value = typed(field)
     if isinstance(value, bytes):
+        if field.type == FieldType.NODE_ID and len(value) == 16:
+            return str(UUID(bytes=value))  # as keys, tables and live nodes print it
         return int.from_bytes(value) if field.type == FieldType.TIMESTAMP else value.hex()
     if isinstance(value, float) and floating(value).value != field.value:
         return field.value.hex()  # EMM-1: bits of a NaN that a number would lose
@@ -108,6 +111,8 @@ def _parse_value(given: dict[str, Any]) -> tuple[Field, ...]:
             return split(kind, maker(value).value)
         if kind == FieldType.TIMESTAMP and isinstance(value, int):
             return (Field(kind, value.to_bytes(8)),)
+        if kind == FieldType.NODE_ID and isinstance(value, str):
+            value = value.replace("-", "")
         return split(kind, _octets(value, name))
     except (LocalProtocolError, OverflowError, AttributeError, TypeError, ValueError) as reason:
         raise UsageError(f"values: {name}: {reason}") from None

@@ -1,0 +1,166 @@
+"""Messages of one capture as objects, as `decode` prints them: read as the lake reads them, without Spark and without a lake.
+
+An object has `ts`, `from`, `to` and `connection_id` before the fields of its message; `offset` is the place in the capture. Bytes that
+are no message are objects with `fault`, as they are rows of `quarantine` in a lake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from wirelake import protocols
+from wirelake.capture.blocks import RUN_FLOW, RUN_TO_SERVER, Block, Endpoint, Flow, Source
+from wirelake.capture.files import measure
+from wirelake.capture.reader import open_container, read
+from wirelake.capture.tally import OTHER
+from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.lake.memory import Speaker
+from wirelake.lake.reading import Reading
+from wirelake.lake.streams import Speech
+from wirelake.protocols.kernel import LENGTH, START
+
+__all__ = ["Captured"]
+
+Array = np.ndarray[Any, Any]
+Describe = Callable[..., dict[str, Any]]
+"""A scanned row -> the object that is printed."""
+Verify = Callable[[bytes, float | None], dict[str, Any]]
+"""The bytes of a message, and when it was seen if that is known -> what is to be said of its sender."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Captured:
+    """The messages of one protocol in one capture."""
+
+    def __init__(
+        self,
+        path: str,
+        protocol: str,
+        describer: Callable[[], Describe],
+        *,
+        limits: Mapping[str, Any] | None = None,
+        ports: tuple[int, ...] = (),
+        verify: Verify | None = None,
+    ) -> None:
+        """`describer` is called once for each direction of a connection; connections of `ports` are read besides those recognised."""
+        self._source = Source(*_named(path))
+        self._protocol = protocol
+        known = [port for port, name in protocols.ports().items() if name == protocol]
+        self._ports = dict.fromkeys([*known, *ports], protocol)
+        options = DecodeOptions(rooms={protocol: dict(limits or {})})
+        self._decoder = _Describing(protocol, options, describer, verify)
+        self.container = open_container(self._source).layer
+        """`pcap` or `pcapng`. Raises CaptureError if the file is neither."""
+        self.others: set[str] = set()
+        """Protocols of other connections, as far as they are recognised."""
+        self.unread = 0
+        """Bytes of other connections, and of packets that carry none of the protocols."""
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        """Every message, in the order of the file as far as a window of it reaches."""
+        for block in read(self._source, ports=self._ports, sniff=self._sniff):
+            self.others |= {flow.protocol for flow in block.flows if flow.protocol != self._protocol}
+            self.unread += sum(account.bytes for account in block.accounts if account.category == OTHER)
+            yield from self._decoder.objects(block)
+        yield from self._decoder.last_objects()
+
+    def _sniff(self, data: bytes) -> str | None:
+        name = protocols.sniff(data)
+        if name not in (None, self._protocol):
+            self.others.add(str(name))
+        return name if name == self._protocol else None
+
+
+def _named(path: str) -> tuple[str, bytes, int]:
+    place, size = measure(path)
+    return place, b"", size
+
+
+class _Describing(Decoder):
+    """A decoder that makes objects of messages, instead of rows of tables."""
+
+    def __init__(self, protocol: str, options: DecodeOptions, describer: Callable[[], Describe], verify: Verify | None) -> None:
+        super().__init__(options)
+        self._protocol = protocol
+        self._describer = describer
+        self._verify = verify
+        self._describers: dict[Speaker, Describe] = {}
+        self._found: list[tuple[int, dict[str, Any]]] = []
+
+    def objects(self, block: Block) -> list[dict[str, Any]]:
+        """The objects of one block."""
+        ours = np.array([flow.protocol == self._protocol for flow in block.flows], np.bool_)
+        for stretch in block.stretches:
+            told = {"offset": stretch.offset, "length": stretch.length, "fault": stretch.reason, "layer": stretch.layer}
+            self._found.append((stretch.offset, told))
+        if len(block.runs):
+            block = msgspec.structs.replace(block, runs=block.runs[ours[block.runs[:, RUN_FLOW]]])
+        self.feed(block)
+        return self._take_found()
+
+    def last_objects(self) -> list[dict[str, Any]]:
+        """What is left when no more blocks come."""
+        self.finish()
+        return self._take_found()
+
+    def _take_found(self) -> list[dict[str, Any]]:
+        found, self._found = sorted(self._found, key=lambda each: each[0]), []
+        return [described for _, described in found]
+
+    def _add(self, *_: Any) -> None:
+        """Rows of tables are not wanted."""
+
+    def _note_connections(self, block: Block) -> None:
+        """Neither are those of connections."""
+
+    def _put(self, reading: Reading, speech: Speech, scanned: Array, parts: Array, run_of: Array) -> None:
+        data, flat, limits = speech.data.tobytes(), parts.ravel().tolist(), reading.limits
+        extent = self._where.extent(speech.pieces, scanned[:, START], scanned[:, LENGTH])
+        for index, row in enumerate(scanned.tolist()):
+            run = speech.runs[run_of[index]]
+            flow, to_server = speech.flows[run[RUN_FLOW]], int(run[RUN_TO_SERVER])
+            described = self._describe(flow, to_server)(data, row, flat, limits, 0)
+            if self._verify is not None and "fault" not in described:
+                ts = int(extent.ts[index])
+                described |= self._verify(data[row[START] : row[START] + row[LENGTH]], ts / 1e6 if ts > 0 else None)
+            offset = int(extent.offsets[index])
+            for name in ("offset", "message_offset"):
+                if name in described:
+                    described[name] = self._offset(speech, described[name]) if described[name] != row[START] else offset
+            self._found.append((offset, _seen(flow, to_server, int(extent.ts[index])) | described))
+
+    def _spoil(self, flow: Flow, to_server: int, fault: Any, speech: Speech, start: int, length: int) -> None:
+        extent = self._where.extent(speech.pieces, np.array([start]), np.array([length]))
+        offset = int(extent.offsets[0])
+        told = {"offset": offset, "fault": fault.name, "clause": fault.clause, "text": fault.text, "message_length": length}
+        self._found.append((offset, _seen(flow, to_server, int(extent.ts[0])) | told))
+
+    def _describe(self, flow: Flow, to_server: int) -> Describe:
+        """What describes the messages of one side of a connection."""
+        speaker = (flow.session_id, to_server)
+        if speaker not in self._describers:
+            self._describers[speaker] = self._describer()
+        return self._describers[speaker]
+
+    def _offset(self, speech: Speech, at: int) -> int:
+        """Where in the capture a byte of a speech is; of the end of it, where its last byte is."""
+        place = np.array([min(at, len(speech.data) - 1)])
+        return int(self._where.extent(speech.pieces, place, np.array([1])).offsets[0])
+
+
+def _seen(flow: Flow, to_server: int, ts: int) -> dict[str, Any]:
+    """Where a message was seen, and when; packets may have no time."""
+    sides = (flow.client, flow.server) if to_server else (flow.server, flow.client)
+    when = (_EPOCH + timedelta(microseconds=ts)).isoformat().replace("+00:00", "Z") if ts > 0 else None
+    return {"ts": when, "from": _address(sides[0]), "to": _address(sides[1]), "connection_id": flow.session_id.hex()}
+
+
+def _address(end: Endpoint) -> str:
+    host = f"[{end.address}]" if ":" in end.address else end.address
+    return f"{host}:{end.port}" if end.port else host
