@@ -12,7 +12,7 @@ import click
 
 from wirelake import __version__
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.terminal import InputMissing, say
+from wirelake.cli.terminal import AlreadyTold, InputMissing, say
 from wirelake.errors import ConnectFailed, ProtocolError, UsageError, WirelakeError
 
 __all__ = ["COMMANDS", "app", "main", "run"]
@@ -67,7 +67,8 @@ def run(arguments: list[str]) -> int:
     except WirelakeError as error:
         if "-v" in arguments or "--verbose" in arguments:
             traceback.print_exc()
-        say(f"wirelake: {error}")
+        if not isinstance(error, AlreadyTold):
+            say(f"wirelake: {error}")
         return next(code for kind, code in _EXITS if isinstance(error, kind))
     except (KeyboardInterrupt, click.Abort):
         say("interrupted")

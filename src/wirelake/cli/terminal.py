@@ -13,7 +13,7 @@ import msgspec
 
 from wirelake.errors import WirelakeError
 
-__all__ = ["Format", "InputMissing", "open_input", "print_objects", "say"]
+__all__ = ["AlreadyTold", "Format", "InputMissing", "open_input", "print_objects", "say"]
 
 
 class Format(StrEnum):
@@ -26,6 +26,10 @@ class Format(StrEnum):
 
 class InputMissing(WirelakeError):
     """A file that was named cannot be opened."""
+
+
+class AlreadyTold(WirelakeError):
+    """An error that was told when it happened: only the exit code says it again."""
 
 
 def say(text: str) -> None:

@@ -13,9 +13,8 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, server_flags
-from wirelake.cli.live import body_of, recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.live import body_fields, body_of, emit, recording, say, until_told
+from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.tls import client_context, server_context
@@ -52,7 +51,7 @@ async def _serve(address: str, answer: str | None, quiet: bool, record: Path | N
         if not quiet:
             host, port = peer.stream.remote
             fields = {name: value for name, value in msgspec.structs.asdict(event).items() if name not in ("body", "extensions")}
-            print(msgspec.json.encode({"from": f"{host}:{port}", **fields, "body": event.body.hex()}).decode(), flush=True)
+            emit({"from": f"{host}:{port}", **fields, **body_fields(event.body)})
 
     def on_request(peer: Peer, request: RequestReceived) -> bytes:
         show(peer, request)
@@ -62,7 +61,7 @@ async def _serve(address: str, answer: str | None, quiet: bool, record: Path | N
         show(peer, data)
 
     options = Options(application_types=frozenset(range(128, 256)))
-    with recording(record, "emp") as recorder:
+    with recording(record, "emp", address) as recorder:
         live = emp.Live(session=options, on_request=on_request, on_data=on_data, recorder=recorder)
         async with emp.serve(address, live=live, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
@@ -148,6 +147,6 @@ async def _connected(address: str, ca_file: Path | None, insecure: bool, record:
     from wirelake.peers.emp import Live, connect  # noqa: PLC0415 - only who talks pays for it
 
     tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
-    with recording(record, "emp") as recorder:
+    with recording(record, "emp", address) as recorder:
         async with connect(address, tls=tls, live=Live(recorder=recorder)) as peer:
             yield peer
