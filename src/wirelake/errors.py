@@ -18,6 +18,7 @@ WirelakeError
 ├── CaptureError               a file is not the capture it claims to be
 ├── LakeError                  a lake cannot be read, written or started
 └── UsageError                 a command was called the wrong way
+    └── MissingExtra           … a library is not installed: carries `library` and `extra`
 ```
 
 It refuses to know what any particular fault means: each protocol's `faults.py` does.
@@ -36,6 +37,7 @@ __all__ = [
     "FaultLike",
     "LakeError",
     "LocalProtocolError",
+    "MissingExtra",
     "PeerError",
     "ProtocolError",
     "Redirected",
@@ -177,3 +179,15 @@ class LakeError(WirelakeError):
 
 class UsageError(WirelakeError):
     """A command was called the wrong way; the text says what would be right."""
+
+
+class MissingExtra(UsageError):
+    """An optional library is not installed; `extra` of this package installs it."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        self.library = library
+        self.extra = extra
+        super().__init__(library, extra)
+
+    def __str__(self) -> str:
+        return f"{self.library} is not installed: run `pip install 'wirelake[{self.extra}]'`"

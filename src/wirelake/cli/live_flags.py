@@ -11,6 +11,7 @@ import click
 
 from wirelake.cli.live import LiveOptions, live_output
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER
+from wirelake.extras import need_for_address
 
 __all__ = ["Size", "connection_flags", "live_flags", "server_flags"]
 
@@ -39,6 +40,7 @@ def live_flags(command: F) -> F:
     def run(
         *arguments: Any, record_max_size: int | None, record_max_time: float | None, max_notices: int, output_buffer: int, **named: Any
     ) -> Any:
+        need_for_address(named["address"])
         with live_output(LiveOptions(record_max_size, record_max_time, max_notices, output_buffer)):
             return command(*arguments, **named)
 

@@ -13,7 +13,8 @@ import click
 from wirelake import __version__
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.terminal import AlreadyTold, InputMissing, say
-from wirelake.errors import ConnectFailed, ProtocolError, UsageError, WirelakeError
+from wirelake.errors import ConnectFailed, MissingExtra, ProtocolError, UsageError, WirelakeError
+from wirelake.extras import missing
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
@@ -21,6 +22,7 @@ COMMANDS: Final = ("demo", "decode", "encode", "ingest", "query", "report", "che
 """Every command: the function of this name in the module of this name. Its docstring is its help, and it returns an exit code."""
 
 _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (
+    (MissingExtra, ExitCode.UNAVAILABLE),
     (UsageError, ExitCode.USAGE),
     (InputMissing, ExitCode.NO_INPUT),
     (ConnectFailed, ExitCode.UNAVAILABLE),
@@ -70,6 +72,11 @@ def run(arguments: list[str]) -> int:
         if not isinstance(error, AlreadyTold):
             say(f"wirelake: {error}")
         return next(code for kind, code in _EXITS if isinstance(error, kind))
+    except ModuleNotFoundError as error:
+        if (absent := missing(error.name or "")) is None:
+            raise
+        say(f"wirelake: {absent}")
+        return ExitCode.UNAVAILABLE
     except (KeyboardInterrupt, click.Abort):
         say("interrupted")
         return ExitCode.INTERRUPTED

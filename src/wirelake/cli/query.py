@@ -14,7 +14,7 @@ import msgspec
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.terminal import say
-from wirelake.errors import LakeError
+from wirelake.extras import TABLES, need
 
 __all__ = ["query"]
 
@@ -45,10 +45,9 @@ def query(lake: Path, sql: str, form: Shape, limit: int) -> int:
 
     Examples: wirelake query LAKE sessions · wirelake query LAKE "select rule, count(*) from violations group by rule"
     """
-    try:
-        from wirelake.explore.query import query as ask  # noqa: PLC0415 - needs the lake extra
-    except ImportError as missing:
-        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    need(*TABLES)
+    from wirelake.explore.query import query as ask  # noqa: PLC0415 - needs the lake extra
+
     table = ask(lake, sql if " " in sql.strip() else f'from "{sql.strip()}"')
     rows = table.slice(0, limit) if limit else table
     names: list[str] = rows.schema.names

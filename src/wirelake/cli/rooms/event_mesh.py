@@ -207,10 +207,8 @@ def _live(more: dict[str, Path | None], address: str, **told: Any) -> Live:
         cert = more["cert"]
         if cert is None:
             raise UsageError("quic:// needs --cert: nodes are equals, and each shows the other who it is")
-        try:
-            from wirelake.transports.quic import Quic  # noqa: PLC0415 - an extra
-        except ImportError as missing:
-            raise UsageError(f"{missing.name} is not installed: run `pip install 'wirelake[quic]'`") from None
+        from wirelake.transports.quic import Quic  # noqa: PLC0415 - an extra
+
         quic = Quic(cert, more["cert_key"] or cert, more["ca_file"])
     return Live(trust_path=more["keys"], quic=quic, **told)
 

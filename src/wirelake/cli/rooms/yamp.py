@@ -67,8 +67,9 @@ async def _serve(address: str, echo: bool, serializer: str, quiet: bool, record:
     told = None if quiet else _show_request
     if not quiet:
         service.on(">", _show_event)
+    options = _options(serializer)
     with recording(record, "yamp", address) as recorder:
-        live = yamp.Live(session=_options(serializer), service=service, recorder=recorder, on_request=told)
+        live = yamp.Live(session=options, service=service, recorder=recorder, on_request=told)
         async with yamp.serve(address, live=live, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
             await until_told()
@@ -202,19 +203,20 @@ async def _connected(
 
     wants_tls = follow or address.partition("://")[0] in ENCRYPTED
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
+    options = _options(serializer)
     with recording(record, "yamp", address) as recorder:
-        live: Live = Live(session=_options(serializer), recorder=recorder)
+        live: Live = Live(session=options, recorder=recorder)
         async with connect(address, service, live=live, tls=tls, follow_redirects=follow) as peer:
             yield peer
 
 
 def _options(serializer: str) -> Options:
-    from wirelake.protocols.yamp.formats import installed  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.yamp.formats import installed, named  # noqa: PLC0415 - only who talks pays for it
     from wirelake.protocols.yamp.options import Options  # noqa: PLC0415
 
     known = installed()
-    if serializer not in known:
-        raise UsageError(f"--serializer {serializer}: there are {', '.join(known)}; more with `pip install wirelake[formats]`")
+    if named(serializer) is None:
+        raise UsageError(f"--serializer {serializer}: there are {', '.join(known)}")
     return Options(serializer=serializer, serializers=known)
 
 
