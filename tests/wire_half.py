@@ -1,12 +1,17 @@
-"""Run by `make wheel` in an environment without Spark, Arrow and Numba: the wire half must work there. Prints one line."""
+"""Run by `make wheel` in an environment without any extra: the wire half must work there, and name what it lacks. Prints one line."""
 
 import asyncio
+import contextlib
 import importlib.util
+import io
+import tempfile
 
+from missing_extras import CASES, complaint
+from wirelake.cli.main import run
 from wirelake.peers.emp import connect, serve
 from wirelake.peers.event_mesh import node
 
-for absent in ("pyspark", "pyarrow", "numba", "numpy", "deltalake"):
+for absent in ("pyspark", "pyarrow", "numba", "numpy", "deltalake", "websockets", "cbor2", "aioquic", "slixmpp"):
     if importlib.util.find_spec(absent) is not None:
         raise SystemExit(f"{absent} is installed here: this checks nothing")
 
@@ -20,7 +25,18 @@ async def main() -> None:
         await two.publish("wire.half", 1)
         if (await asyncio.wait_for(anext(heard), 5)).content != [1]:
             raise SystemExit("the event is wrong")
-    print("the wire half works without the lake's libraries")
+
+
+def check_complaints() -> None:
+    """Every command that needs an extra says which, in one line."""
+    with tempfile.TemporaryDirectory() as folder:
+        for words, extra in CASES:
+            with contextlib.redirect_stderr(io.StringIO()) as talk:
+                code = run([word.format(tmp=folder) for word in words])
+            if wrong := complaint(code, talk.getvalue(), extra):
+                raise SystemExit(f"wirelake {' '.join(words)}: {wrong}")
 
 
 asyncio.run(main())
+check_complaints()
+print(f"the wire half works without any extra, and {len(CASES)} commands name the one they lack")

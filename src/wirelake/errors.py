@@ -22,6 +22,7 @@ WirelakeError
 ├── LakeError                  a lake cannot be read, written or started
 │   └── QueryError             … SQL that cannot be answered
 └── UsageError                 a command was called the wrong way
+    └── MissingExtra           … a library is not installed: carries `library` and `extra`
 ```
 
 It refuses to know what any particular fault means: each protocol's `faults.py` does.
@@ -43,6 +44,7 @@ __all__ = [
     "LakeError",
     "LakeMissing",
     "LocalProtocolError",
+    "MissingExtra",
     "PeerError",
     "ProtocolError",
     "QueryError",
@@ -201,3 +203,15 @@ class QueryError(LakeError):
 
 class UsageError(WirelakeError):
     """A command was called the wrong way; the text says what would be right."""
+
+
+class MissingExtra(UsageError):
+    """An optional library is not installed; `extra` of this package installs it."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        self.library = library
+        self.extra = extra
+        super().__init__(library, extra)
+
+    def __str__(self) -> str:
+        return f"{self.library} is not installed: run `pip install 'wirelake[{self.extra}]'`"

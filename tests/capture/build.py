@@ -101,6 +101,22 @@ def fragment_v6(packet: bytes, cuts: list[int], number: int = 99) -> list[bytes]
     return parts
 
 
+def payloads(path: Path) -> list[bytes]:
+    """What follows the tags of each record of a recording, read by hand; empty for a record that only tells an event."""
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        kind, size = struct.unpack_from("<II", data, at)
+        if kind == 6:
+            start, stop = at + 28, at + 28 + struct.unpack_from("<I", data, at + 20)[0]
+            tag, length = 1, 0
+            while tag:
+                tag, length = struct.unpack_from(">HH", data, start)
+                start += 4 + length
+            found.append(data[start:stop])
+        at += size
+    return found
+
+
 def section(order: str = "<") -> bytes:
     return block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1), order)
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.capture.build import accounts, events, read_checked, said, talk_of
+from tests.capture.build import accounts, events, payloads, read_checked, said, talk_of
 
 from wirelake.capture.exported import RECEIVED, SENT, Tags, build, info_text, info_words, parse, recorded_session_id
-from wirelake.capture.recording import SHOWN_BY_WIRESHARK, Recorder
+from wirelake.capture.recording import FLUSH_SECONDS, PRIVATE_TRANSPORTS, SHOWN_BY_WIRESHARK, Recorder
 from wirelake.errors import CaptureError, UsageError
 
 LOCAL, REMOTE = ("127.0.0.1", 5000), ("127.0.0.1", 5040)
@@ -164,27 +167,165 @@ def test_an_existing_recording_is_not_overwritten_unless_asked(tmp_path):
     assert path.stat().st_size < len(raw)
 
 
+class Timers:
+    """Timers that fire when a test says so; stands in for the threads of a recorder."""
+
+    def __init__(self) -> None:
+        self.planned: list[tuple[float, object]] = []
+
+    def __call__(self, seconds, call):
+        entry = (seconds, call)
+        self.planned.append(entry)
+        return lambda: self.planned.remove(entry)
+
+    def fire(self) -> None:
+        self.planned.pop(0)[1]()
+
+
+def on_disk(path: Path) -> bytes:
+    """What the client said, as far as the file has it."""
+    return b"".join(data for to_server, data in talk_of(read_checked(path)) if to_server)
+
+
 def test_flushed_records_are_on_disk_before_the_recorder_closes(tmp_path):
     path = tmp_path / "talk.pcapng"
-    recorder = Recorder(path)
-    connection = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
-    connection.sent(b"x")
-    assert talk_of(read_checked(path)) == []
-    recorder.flush()
-    assert talk_of(read_checked(path)) == [(1, b"x")]
-    connection.sent(bytes(300_000))  # more than may wait
-    assert talk_of(read_checked(path)) == [(1, b"x" + bytes(300_000))]
-    recorder.close()
+    with Recorder(path, call_later=Timers()) as recorder:
+        connection = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
+        connection.sent(b"x")
+        assert on_disk(path) == b""
+        recorder.flush()
+        assert on_disk(path) == b"x"
+        connection.sent(bytes(300_000))  # more than may wait
+        assert on_disk(path) == b"x" + bytes(300_000)
 
 
-def test_what_waits_is_written_by_the_next_record_after_a_while(tmp_path):
+def test_the_recorder_writes_what_waits_by_itself_within_a_second(tmp_path):
+    path, timers = tmp_path / "talk.pcapng", Timers()
+    with Recorder(path, call_later=timers) as recorder:
+        connection = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
+        connection.sent(b"x")
+        connection.sent(b"y")
+        assert [seconds for seconds, _ in timers.planned] == [FLUSH_SECONDS]  # one timer, counted from the first record that waits
+        assert FLUSH_SECONDS < 1
+        assert on_disk(path) == b""
+        timers.fire()
+        assert on_disk(path) == b"xy"
+        assert timers.planned == []
+        connection.sent(b"z")
+        timers.fire()
+        assert on_disk(path) == b"xyz"
+        connection.sent(b"last")
+        assert timers.planned
+    assert timers.planned == []
+    assert on_disk(path) == b"xyzlast"
+
+
+def test_the_timer_of_a_recorder_needs_no_event_loop(tmp_path):
     path = tmp_path / "talk.pcapng"
-    recorder = Recorder(path, clock=clock(step=400_000_000))
-    connection = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
-    connection.sent(b"x")
-    connection.sent(b"y")
-    assert talk_of(read_checked(path)) == [(1, b"xy")]
+    with Recorder(path, flush_seconds=0.001) as recorder:
+        recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE).sent(b"x")
+        for _ in range(10_000):
+            if on_disk(path):
+                break
+            time.sleep(0.001)
+        assert on_disk(path) == b"x"
+
+
+def test_where_no_thread_can_be_started_nothing_waits(tmp_path):
+    def refuse(_seconds, _call):
+        raise RuntimeError("can't start new thread")
+
+    path = tmp_path / "talk.pcapng"
+    with Recorder(path, call_later=refuse) as recorder:
+        recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE).sent(b"x")
+        assert on_disk(path) == b"x"
+
+
+def test_a_timer_that_fires_after_the_end_does_nothing(tmp_path):
+    timers = Timers()
+    recorder = Recorder(tmp_path / "talk.pcapng", call_later=timers)
+    recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE).sent(b"x")
+    ((_, late),) = timers.planned
     recorder.close()
+    late()
+    assert on_disk(tmp_path / "talk.pcapng") == b"x"
+
+
+def test_a_disk_that_fills_up_is_logged_at_once_and_once(tmp_path, caplog):
+    timers = Timers()
+    recorder = Recorder(tmp_path / "talk.pcapng", call_later=timers)
+    connection = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        os.dup2(full.fileno(), recorder._descriptor)
+    connection.sent(b"x")
+    assert caplog.messages == []
+    timers.fire()
+    connection.sent(b"y")
+    with pytest.raises(CaptureError, match="No space left"):
+        recorder.close()
+    assert caplog.messages == [f"recording stopped: {recorder.failure}"]
+    assert caplog.records[0].levelname == "ERROR"
+
+
+def test_a_recording_that_reaches_the_limit_of_its_file_is_logged_at_once(tmp_path, monkeypatch, caplog):
+    recorder = Recorder(tmp_path / "talk.pcapng", flush_bytes=1)
+    connection = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
+    size = recorder.paths[0].stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, before[1]))
+    try:
+        connection.sent(bytes(100))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "File too large at byte" in caplog.messages[0]
+    assert recorder.failure.offset == size + 20
+
+
+@pytest.mark.parametrize("transport", sorted(PRIVATE_TRANSPORTS))
+def test_only_the_owner_may_read_what_was_encrypted_on_its_way(tmp_path, transport):
+    with Recorder(tmp_path / "talk.pcapng", max_bytes=1) as recorder:
+        plain = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
+        assert recorder.paths[0].stat().st_mode & 0o777 == 0o644 & ~umask()
+        recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE, transport=transport).sent(b"secret")
+        plain.sent(b"x")
+    assert len(recorder.paths) == 4
+    assert {path.stat().st_mode & 0o777 for path in recorder.paths} == {0o600}
+
+
+def test_a_private_recording_is_private_from_its_first_byte_also_in_a_file_that_was_there(tmp_path):
+    path = tmp_path / "talk.pcapng"
+    path.touch(0o644)
+    with Recorder(path, private=True):
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+def umask() -> int:
+    """The mask of this process, which can only be read by setting it."""
+    os.umask(mask := os.umask(0o077))
+    return mask
+
+
+def test_a_long_run_is_split_between_frames_and_a_long_frame_is_not_split(tmp_path):
+    path = tmp_path / "talk.pcapng"
+    frames = [bytes([number]) * size for number, size in enumerate([10, 400, 590, 1, 1001, 5, 2500, 1000, 1])]
+    with Recorder(path, max_record=1000) as recorder:
+        connection = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
+        connection.sent(b"".join(frames), lambda: map(len, frames))
+        connection.received(b"".join(frames))  # nobody knows where its frames end
+    expected = [b"".join(frames[start:stop]) for start, stop in ((0, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 9))]
+    assert [payload for payload in payloads(path) if payload] == [*expected, b"".join(frames)]
+    assert talk_of(read_checked(path)) == [(1, b"".join(frames)), (0, b"".join(frames))]
+
+
+@pytest.mark.parametrize("sizes", [[], [1], [999, 999], [5000], [1000, 1000, 1, 5000]])
+def test_wrong_sizes_cost_no_byte(tmp_path, sizes):
+    path, data = tmp_path / "talk.pcapng", bytes(range(250)) * 8
+    with Recorder(path, max_record=1000) as recorder:
+        recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE).sent(data, lambda: sizes)
+    assert on_disk(path) == data
+    assert b"" not in payloads(path)[1:]
 
 
 def test_a_full_disk_is_said_when_the_recorder_is_made():
@@ -293,3 +434,14 @@ def test_wireshark_opens_runs_up_to_the_limit_we_name(tmp_path):
         connection.sent(bytes(SHOWN_BY_WIRESHARK))
         connection.sent(b"after")
     assert len(run("tshark", "-r", str(path)).splitlines()) == 3
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: apt-get install -y tshark")
+def test_wireshark_opens_a_long_run_of_frames(tmp_path):
+    path = tmp_path / "talk.pcapng"
+    frames = [bytes(100_000)] * 10
+    with Recorder(path) as recorder:
+        connection = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
+        connection.sent(b"".join(frames), lambda: map(len, frames))
+        connection.sent(b"after")
+    assert len(run("tshark", "-r", str(path)).splitlines()) == 1 + 5 + 1

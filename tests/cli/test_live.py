@@ -16,7 +16,7 @@ SECONDS = 60
 @pytest.fixture
 def server(tmp_path):
     """A server that echoes and records, and follows the dialect of its clients; gives its address and, at the end, what it printed."""
-    recorded = ("--record", str(tmp_path / "talk.pcapng"))
+    recorded = ("--record", str(tmp_path / "talk.pcapng"), "--record-max-size", "1k")
     command = [*WIRELAKE, "serve", "emp", "tcp://127.0.0.1:0", *recorded, "--set", "sizes_exclude_themselves=auto"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         listening = process.stderr.readline()
@@ -40,8 +40,12 @@ def test_a_call_is_answered_and_ctrl_c_ends_the_server_with_a_whole_recording(se
     out, talk = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
     assert talk.splitlines() == ["closing"]
-    assert [json.loads(line)["body"] for line in out.splitlines()] == [b"hello".hex(), "00ff", b"one".hex(), b"two".hex()]
-    assert recording.stat().st_size > 500
+    shown = [json.loads(line) for line in out.splitlines()]
+    assert [one.get("text", one.get("body")) for one in shown] == ["hello", "00ff", "one", "two"]
+    assert ["text" in one for one in shown] == [True, False, True, True]
+    assert all(one["received"].endswith("Z") for one in shown)
+    assert 500 < recording.stat().st_size <= 1024
+    assert 500 < recording.with_name("talk-0001.pcapng").stat().st_size <= 1024
 
 
 def test_the_dialect_of_a_server_is_named_and_can_be_set(wirelake):

@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 from wirelake import protocols
 from wirelake.cli import main
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.terminal import json_text, spreadsheet_cell, visible
+from wirelake.cli.terminal import json_text, spreadsheet_cell
 from wirelake.errors import (
     CaptureError,
     CapturesMissing,
@@ -28,6 +28,7 @@ from wirelake.errors import (
 )
 from wirelake.protocols.emp.messages import Error
 from wirelake.protocols.emp.wire import encode
+from wirelake.text import visible
 
 HOSTILE = "\x1b]0;owned\x07\x9b2J\x7f\u202egnp.exe\u2066\u2028\r\nwirelake: all is well\t\x00\U000e0041"
 SEEN = r"\x1b]0;owned\x07\x9b2J\x7f\u202egnp.exe\u2066\u2028\r\nwirelake: all is well\t\x00" + "\\U000e0041"

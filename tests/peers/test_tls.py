@@ -149,7 +149,7 @@ def test_who_does_not_finish_the_tls_handshake_is_dropped_and_counts_as_a_connec
                 await asyncio.gather(*(ended(raw) for raw in silent))
                 assert server.accepted == 2
                 assert not server.peers
-            assert "refused a connection: 2 are the limit" in lines
+            assert f"refused a connection at {server.address}: 2 are the limit" in lines
 
     async def ended(raw):
         with contextlib.suppress(ConnectionError):

@@ -11,10 +11,11 @@ from tests.protocols.emp import speech
 from tests.protocols.emp.scanning import scanned
 
 from wirelake.protocols import kernel
-from wirelake.protocols.buffer import BATCH, Buffer
+from wirelake.protocols.buffer import BATCH, LARGE, Buffer, Framed
 from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
 from wirelake.protocols.emp.wire import encode, message
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+from wirelake.protocols.wolpertinger import wire as wolpertinger
 
 STREAM = b"".join(
     (
@@ -191,3 +192,31 @@ def test_scanner_and_buffer_agree_on_random_cuts_of_one_long_stream(form):
             lengths += [row[LENGTH] for _, rows, _ in buffer.feed(data[at : at + size]) for row in rows]
             at += size
         assert lengths == expected
+
+
+def test_the_sizes_of_the_frames_of_a_large_feed_are_kept(form):
+    """More frames than a batch, and a cut one at either end."""
+    spoken = [speech.data(bytes(size)) for size in (70_000, 0, 5, 90_000, *([1] * BATCH), 20_000)]
+    stream, buffer = b"".join(spoken), make()
+    list(buffer.feed(stream[:1000]))
+    assert (buffer.taken, buffer.sizes()) == (b"", [0])
+    list(buffer.feed(stream[1000:-1]))
+    assert buffer.sizes() == [len(frame) for frame in spoken[:-1]]
+    list(buffer.feed(stream[-1:]))
+    assert buffer.sizes() == [len(spoken[-1])]
+
+
+def test_the_lines_of_a_large_feed_are_kept_apart():
+    texts = [b"result:0;message_id:%d;" % number for number in range(8000)]
+    buffer = wolpertinger.buffer()
+    list(buffer.feed(b"\n".join((*texts, b"result:"))))
+    assert buffer.sizes() == [len(text) + 1 for text in texts]
+
+
+def test_the_sizes_of_large_output_are_kept_until_the_next():
+    said = Framed()
+    pieces = [bytes(LARGE), b"", b"x"]
+    assert said._join(pieces) == bytes(LARGE) + b"x"
+    assert said.sent_sizes == [LARGE, 0, 1]
+    assert said._join([b"y", b"z"]) == b"yz"
+    assert said.sent_sizes == ()

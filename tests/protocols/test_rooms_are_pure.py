@@ -51,10 +51,10 @@ def test_a_protocol_module_knows_no_world(path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_protocol_module_imports_nothing_of_ours_but_protocols_and_errors(path):
+def test_a_protocol_module_imports_nothing_of_ours_but_protocols_extras_and_errors(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("wirelake"):
-            assert node.module.startswith(("wirelake.protocols", "wirelake.errors")), node.module
+            assert node.module.startswith(("wirelake.protocols", "wirelake.extras", "wirelake.errors")), node.module
             assert node.level == 0
 
 

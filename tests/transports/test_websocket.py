@@ -296,7 +296,7 @@ def test_without_the_library(monkeypatch):
 
     async def main():
         one, _ = pair()
-        with pytest.raises(UsageError, match=r"pip install wirelake\[websocket\]"):
+        with pytest.raises(UsageError, match=r"pip install 'wirelake\[websocket\]'"):
             await websocket.connect(one, TARGET)
 
     run(main)

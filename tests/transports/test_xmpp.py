@@ -253,4 +253,4 @@ except Exception as reason:
     print(type(reason).__name__, reason)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "UsageError slixmpp is not installed: pip install wirelake[wolpertinger]\n"
+    assert done.stdout == "MissingExtra slixmpp is not installed: run `pip install 'wirelake[wolpertinger]'`\n"

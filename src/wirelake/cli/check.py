@@ -8,7 +8,8 @@ import click
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.terminal import say
-from wirelake.errors import LakeError, UsageError
+from wirelake.errors import UsageError
+from wirelake.extras import TABLES, need
 
 __all__ = ["check"]
 
@@ -28,10 +29,9 @@ def check(lake: Path, ledger: bool) -> int:
     """
     if not ledger:
         raise UsageError("say what to check: --ledger")
-    try:
-        from wirelake.lake.audit_ledger import check_ledger  # noqa: PLC0415 - needs the lake extra
-    except ImportError as missing:
-        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    need(*TABLES)
+    from wirelake.lake.audit_ledger import check_ledger  # noqa: PLC0415 - needs the lake extra
+
     found = check_ledger(lake)
     for problem in found.problems:
         print(problem)

@@ -18,7 +18,8 @@ from wirelake.capture.magic import HEAD_SIZE, capture_kind, is_packed
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import PROTOCOL, limits_of, seconds_of, set_flag, settings_of
 from wirelake.cli.terminal import Format, open_input, print_objects, say
-from wirelake.errors import CaptureError, LakeError, UsageError
+from wirelake.errors import CaptureError, UsageError
+from wirelake.extras import CAPTURES, need
 from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.kernel import use_compiled
 
@@ -165,10 +166,9 @@ def _captured(
     verify: Verifier | None,
 ) -> Captured | None:
     """The capture in a file; None if it is none."""
-    try:
-        from wirelake.explore.captured import Captured  # noqa: PLC0415 - needs the lake extra
-    except ImportError as missing:
-        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'` to read captures") from missing
+    need(*CAPTURES)
+    from wirelake.explore.captured import Captured  # noqa: PLC0415 - needs the lake extra
+
     try:
         return Captured(path, protocol, describer, limits=settings_of(protocol, settings), ports=ports, verify=verify)
     except CaptureError:

@@ -16,7 +16,8 @@ from wirelake.cli.keyfiles import keys_in
 from wirelake.cli.progress import Progress
 from wirelake.cli.report import show_summary
 from wirelake.cli.terminal import say
-from wirelake.errors import LakeError, UsageError
+from wirelake.errors import UsageError
+from wirelake.extras import LAKE, need
 
 __all__ = ["demo"]
 
@@ -43,11 +44,10 @@ def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[
     Every protocol that can be spoken is, with requests, events, signatures, errors, and deliberate violations and forgeries, so that every
     table has something in it.
     """
-    try:
-        from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
-        from wirelake.peers.demo import KEYS, talk  # noqa: PLC0415
-    except ImportError as missing:
-        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    need(*LAKE)
+    from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
+    from wirelake.peers.demo import KEYS, talk  # noqa: PLC0415
+
     settings = spark_settings(conf)
     recordings, lake = out / "recordings", out / "lake"
     if out.exists() and not out.is_dir():

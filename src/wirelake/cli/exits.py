@@ -26,4 +26,5 @@ class ExitCode(IntEnum):
     NO_INPUT = 66, "A file, a folder or a lake that was named is not there, or cannot be opened."
     UNAVAILABLE = 69, "No connection to the peer could be made."
     INTERNAL = 70, "A bug in wirelake: -v shows where."
+    NOT_INSTALLED = 78, "A library that the command needs is not installed; stderr names the extra that installs it."
     INTERRUPTED = 130, "Ctrl-C."

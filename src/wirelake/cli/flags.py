@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -17,11 +16,9 @@ from wirelake.errors import UsageError
 
 __all__ = [
     "PROTOCOL",
-    "connection_flags",
     "limits_flag",
     "limits_of",
     "seconds_of",
-    "server_flags",
     "set_flag",
     "settings_of",
     "spark_flags",
@@ -135,30 +132,6 @@ def seconds_of(text: str, flag: str) -> float:
     except ValueError:
         raise UsageError(f"{flag} {text}: write it as seconds since 1970, or as 2026-01-31T12:00:00Z") from None
     return (when if when.tzinfo else when.replace(tzinfo=datetime.UTC)).timestamp()
-
-
-def server_flags(command: F) -> F:
-    """What a server that shows what it hears may be told."""
-    for option in (
-        click.option("--key", "key", type=click.Path(path_type=Path), help="Its key, if it is not in the same file."),
-        click.option("--cert", "cert", type=click.Path(path_type=Path), help="The server's certificate, for tls://."),
-        click.option("--record", "record", type=click.Path(path_type=Path), help="Record all conversations to this pcapng file."),
-        click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives."),
-    ):
-        command = option(command)
-    return command
-
-
-def connection_flags(command: F) -> F:
-    """What a client may be told about its connection."""
-    trust = "Certificate authorities to trust instead of the system's."
-    for option in (
-        click.option("--record", "record", type=click.Path(path_type=Path), help="Record the conversation to this pcapng file."),
-        click.option("--insecure", "insecure", is_flag=True, help="Do not check the server's certificate."),
-        click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help=trust),
-    ):
-        command = option(command)
-    return command
 
 
 def spark_flags(command: F) -> F:

@@ -16,7 +16,8 @@ from wirelake.cli.following import run_follow
 from wirelake.cli.keyfiles import keys_in
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
-from wirelake.errors import LakeError, UsageError
+from wirelake.errors import UsageError
+from wirelake.extras import LAKE, need
 
 if TYPE_CHECKING:
     from wirelake.lake.ingest import IngestResult
@@ -114,10 +115,9 @@ def ingest(
     store, keyring = keys_in(keys)
     if folder is None and not paths and store is None:
         raise UsageError("name captures to read, or a folder to --follow, or keys to verify with")
-    try:
-        from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
-    except ImportError as missing:
-        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    need(*LAKE)
+    from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
+
     options = DecodeOptions(_limits(settings))
     told = {
         "conf": spark_settings(conf),

@@ -1,18 +1,129 @@
-"""What commands that speak share: bodies from arguments, recordings, and waiting to be told to stop."""
+"""What commands that speak share: bodies, recordings, lines on stdout and stderr, and waiting to be told to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
+import io
+import logging
+import os
+import select
 import signal
+import stat
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
-from wirelake.capture.recording import Recorder
-from wirelake.errors import UsageError
+import msgspec
 
-__all__ = ["body_of", "recording", "until_told"]
+from wirelake.capture.recording import PRIVATE_TRANSPORTS, Recorder
+from wirelake.cli import logs, terminal
+from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER, Lines, Notices
+from wirelake.cli.terminal import json_text
+from wirelake.errors import CaptureError, UsageError
+from wirelake.peers.notices import NOTICE
+from wirelake.text import visible
+
+__all__ = ["LiveOptions", "body_fields", "body_of", "emit", "first_of", "live_output", "recording", "say", "text_of", "until_told"]
+
+
+class LiveOptions(msgspec.Struct, frozen=True):
+    """What every command that speaks may be told; see `flags.live_flags`."""
+
+    record_max_size: int | None = None
+    record_max_time: float | None = None
+    max_notices: int = MAX_NOTICES
+    output_buffer: int = OUTPUT_BUFFER
+
+
+class _Output:
+    """stdout and stderr of a command that speaks."""
+
+    def __init__(self, options: LiveOptions, out: int, err: int) -> None:
+        self.options = options
+        self.descriptor = out
+        self.on_gone: Callable[[], None] = lambda: None
+        self.err = Lines(err, max_bytes=options.output_buffer)
+        self.out = Lines(out, max_bytes=options.output_buffer, on_gone=self._on_gone, on_dropped=self._on_dropped)
+        self.notices = Notices(self.err.put, NOTICE, per_second=options.max_notices)
+
+    def _on_gone(self) -> None:
+        self.on_gone()
+
+    def _on_dropped(self, count: int) -> None:
+        self.err.put(f"{count:,} lines were not printed" if count else "nobody reads stdout: lines are dropped")
+
+
+_active: _Output | None = None
+"""A process has one stdout and one stderr."""
+
+
+@contextlib.contextmanager
+def live_output(options: LiveOptions) -> Iterator[None]:
+    """Inside, `emit`, `say` and the log write without waiting for their readers; at the end all is written, if anybody reads it."""
+    global _active  # noqa: PLW0603 - see there
+    try:
+        sys.stdout.flush()
+        _active = output = _Output(options, sys.stdout.fileno(), sys.stderr.fileno())
+    except (io.UnsupportedOperation, ValueError):  # replaced by something that is no file: nobody can be slow
+        yield
+        return
+    log = logging.getLogger("wirelake")
+    before = log.level, log.propagate
+    if not logs.is_verbose():  # -v shows every log line already
+        log.addHandler(output.notices)
+        log.setLevel(NOTICE)
+        log.propagate = False  # `logs` would print warnings a second time, and wait for a slow reader
+    try:
+        yield
+    finally:
+        _active = None
+        log.removeHandler(output.notices)
+        log.setLevel(before[0])
+        log.propagate = before[1]
+        output.out.close()
+        output.notices.close()
+        output.err.close()
+
+
+def say(text: str) -> None:
+    """Talk to the person at the terminal."""
+    if _active is None:
+        terminal.say(text)
+    else:
+        _active.err.put(visible(text))
+
+
+def emit(described: Any, enc_hook: Callable[[Any], Any] | None = None) -> None:
+    """Print one JSON object as one line; an object that arrived says when. Control characters are escaped."""
+    if isinstance(described, dict):
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        described = {"received": now, **described}
+    line = json_text(described, enc_hook)
+    if _active is None:
+        print(line, flush=True)
+    else:
+        _active.out.put(line)
+
+
+def body_fields(body: bytes) -> dict[str, str]:
+    """A body as JSON shows it: `text` if it is text, else `body` in hex digits."""
+    text = text_of(body)
+    return {"body": body.hex()} if text is None else {"text": text}
+
+
+def text_of(body: bytes) -> str | None:
+    """The text that a body is: UTF-8 of characters one can see, tabs and line ends; None for all else."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.translate(_LINE_ENDS).isprintable() else None
+
+
+_LINE_ENDS = str.maketrans("", "", "\t\r\n")
 
 
 def body_of(text: str, hex_text: bool) -> bytes:
@@ -26,16 +137,86 @@ def body_of(text: str, hex_text: bool) -> bytes:
         raise UsageError("--hex: the body is not an even number of hex digits") from None
 
 
-def recording(path: Path | None, protocol: str) -> AbstractContextManager[Recorder | None]:
-    """A recorder, if a file was named."""
-    return nullcontext() if path is None else Recorder(path, protocol=protocol)
+@contextlib.contextmanager
+def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[Recorder | None]:
+    """A recorder, if a file was named. Its failure was told when it happened: at the end only the exit code says it again."""
+    if path is None:
+        yield None
+        return
+    options = LiveOptions() if _active is None else _active.options
+    recorder = Recorder(
+        path,
+        protocol=protocol,
+        max_bytes=options.record_max_size,
+        max_seconds=options.record_max_time,
+        private=address.partition("://")[0] in PRIVATE_TRANSPORTS,
+    )
+    try:
+        with recorder:
+            yield recorder
+    except CaptureError as error:
+        if error is recorder.failure:
+            raise terminal.AlreadyTold(str(error)) from None
+        raise
+
+
+async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Wait until one of these is done; the others are cancelled. What the first raised is raised."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 async def until_told() -> None:
-    """Wait for Ctrl-C or a polite kill."""
+    """Wait for Ctrl-C, a polite kill, or the end of whoever reads stdout."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # only the main thread may
             loop.add_signal_handler(name, told.set)
-    await told.wait()
+    with contextlib.nullcontext() if _active is None else _watched(_active, loop, told.set):
+        await told.wait()
+
+
+@contextlib.contextmanager
+def _watched(output: _Output, loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> Iterator[None]:
+    """Stop when stdout is gone: when a line cannot be written and, where stdout is a pipe, as soon as its other end is closed."""
+    is_pipe = stat.S_ISFIFO(os.fstat(output.descriptor).st_mode)
+
+    def end() -> None:
+        say("nobody can read stdout any more")
+        stop()
+
+    def look() -> None:
+        if is_closed(output.descriptor):
+            loop.remove_reader(output.descriptor)
+            end()
+
+    def end_soon() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by now
+            loop.call_soon_threadsafe(end)
+
+    output.on_gone = end_soon
+    if output.out.gone:
+        end()
+    elif is_pipe:
+        loop.add_reader(output.descriptor, look)  # an error counts as readable
+    try:
+        yield
+    finally:
+        output.on_gone = lambda: None
+        if is_pipe:
+            loop.remove_reader(output.descriptor)
+
+
+def is_closed(descriptor: int) -> bool:
+    """Whether the other end of a pipe is closed."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

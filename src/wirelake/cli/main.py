@@ -15,8 +15,9 @@ from wirelake import __version__
 from wirelake.cli import logs
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import with_verbose
-from wirelake.cli.terminal import say, say_traceback
-from wirelake.errors import ConnectFailed, InputMissing, ProtocolError, QueryError, UsageError, WirelakeError
+from wirelake.cli.terminal import AlreadyTold, say, say_traceback
+from wirelake.errors import ConnectFailed, InputMissing, MissingExtra, ProtocolError, QueryError, UsageError, WirelakeError
+from wirelake.extras import missing
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
@@ -24,6 +25,7 @@ COMMANDS: Final = ("demo", "decode", "encode", "ingest", "query", "report", "che
 """Every command: the function of this name in the module of this name. Its docstring is its help, and it returns an exit code."""
 
 _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (
+    (MissingExtra, ExitCode.NOT_INSTALLED),
     (UsageError, ExitCode.USAGE),
     (QueryError, ExitCode.USAGE),
     (InputMissing, ExitCode.NO_INPUT),
@@ -77,7 +79,8 @@ def run(arguments: list[str]) -> int:
             _say_usage(error)
             return ExitCode.USAGE
         except WirelakeError as error:
-            _explain(str(error))
+            if not isinstance(error, AlreadyTold):
+                _explain(str(error))
             return next(code for kind, code in _EXITS if isinstance(error, kind))
         except (KeyboardInterrupt, click.Abort):
             say("interrupted")
@@ -89,6 +92,9 @@ def run(arguments: list[str]) -> int:
             _explain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
             return ExitCode.FAILED
         except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and (absent := missing(error.name or "")) is not None:
+                _explain(str(absent))
+                return ExitCode.NOT_INSTALLED
             _explain(f"internal error: {type(error).__name__}: {error}")
             return ExitCode.INTERNAL
 

@@ -16,8 +16,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.terminal import json_text, open_input, say, spreadsheet_cell, visible
-from wirelake.errors import LakeError, UsageError
+from wirelake.cli.terminal import json_text, open_input, say, spreadsheet_cell
+from wirelake.errors import UsageError
+from wirelake.extras import TABLES, need
+from wirelake.text import visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,10 +85,9 @@ def query(lake: Path, sql: str | None, file: str | None, form: Shape, limit: int
 
     Examples: wirelake query LAKE sessions · wirelake query LAKE "select rule, count(*) from violations group by rule"
     """
-    try:
-        from wirelake.explore.query import stream  # noqa: PLC0415 - needs the lake extra
-    except ImportError as missing:
-        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    need(*TABLES)
+    from wirelake.explore.query import stream  # noqa: PLC0415 - needs the lake extra
+
     with stream(lake, _statement(sql, file), limit=limit) as answer:
         names = [visible(name) for name in answer.schema.names]
         if form is Shape.JSON:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from wirelake.cli.exits import ExitCode
-from wirelake.errors import LakeError
+from wirelake.extras import TABLES, need
 
 __all__ = ["report", "show_summary"]
 
@@ -23,10 +23,9 @@ def report(lake: Path, out: Path | None) -> int:
     \b
     LAKE  The lake's folder.
     """
-    try:
-        from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
-    except ImportError as missing:
-        raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
+    need(*TABLES, "altair", "vl_convert")
+    from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
+
     print(write_report(lake, out or lake / "report.html"))
     return ExitCode.OK
 

@@ -17,9 +17,11 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from wirelake.errors import InputMissing
+from wirelake.errors import InputMissing, WirelakeError
+from wirelake.text import ACTING, visible
 
 __all__ = [
+    "AlreadyTold",
     "Format",
     "json_text",
     "open_input",
@@ -27,17 +29,7 @@ __all__ = [
     "say",
     "say_traceback",
     "spreadsheet_cell",
-    "visible",
 ]
-
-_ACTING: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f"  # C0 and C1 controls, newline and tab included
-    "\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, line breaks, changes of direction
-    "\ud800-\udfff"  # lone surrogates
-    "\U000e0000-\U000e007f]"  # tags
-)
-"""Characters that do something to a terminal or a log, or cannot be seen."""
-_NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _FORMULA: Final = ("=", "+", "-", "@")
@@ -52,18 +44,6 @@ class Format(StrEnum):
     TEXT = "text"
 
 
-def visible(text: str) -> str:
-    """The text with control characters, changes of direction and lone surrogates made visible. The result is one line."""
-    return text if text.isprintable() else _ACTING.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    if found[0] in _NAMED:
-        return _NAMED[found[0]]
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x1_0000 else f"\\U{code:08x}"
-
-
 def json_text(value: Any, other: Callable[[Any], Any] | None = None) -> str:
     """A value as JSON on one line, integers of any size as numbers; `other` turns what JSON does not know into what it does.
 
@@ -73,7 +53,7 @@ def json_text(value: Any, other: Callable[[Any], Any] | None = None) -> str:
         text = msgspec.json.Encoder(enc_hook=other, decimal_format="number").encode(value).decode()
     except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot say
         text = json.dumps(msgspec.to_builtins(value, enc_hook=other), separators=(",", ":"))
-    return text if text.isprintable() else _ACTING.sub(_json_escape, text)
+    return text if text.isprintable() else ACTING.sub(_json_escape, text)
 
 
 def _json_escape(found: re.Match[str]) -> str:
@@ -83,6 +63,10 @@ def _json_escape(found: re.Match[str]) -> str:
 def spreadsheet_cell(text: str) -> str:
     """The text so that a spreadsheet does not run it: a formula has an apostrophe before it, a number stays one."""
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+
+
+class AlreadyTold(WirelakeError):
+    """An error that was told when it happened: only the exit code says it again."""
 
 
 def say(text: str) -> None:

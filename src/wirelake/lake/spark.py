@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from wirelake.errors import LakeError
+from wirelake.errors import LakeError, MissingExtra
+from wirelake.extras import need
 from wirelake.lake import java, scratch, spark_home, tuning
 from wirelake.lake.tuning import BRISK
 
@@ -114,10 +115,8 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     It is started with what `tuning.py` says, but for what `conf` or, under `spark-submit`, its options say. A master `sc://host:port` is a
     Spark Connect server.
     """
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
-    except ImportError as error:
-        raise LakeError("Spark is not installed: run `pip install 'wirelake[lake]'`") from error
+    need("pyspark")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     if (running := SparkSession.getActiveSession()) is not None:
         return running
@@ -152,7 +151,7 @@ def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:
         for name, value in ({one.name: str(one.value) for one in tuning.SESSION} | dict(conf)).items():
             started.conf.set(name, value)
     except ImportError as error:
-        raise LakeError(f"Spark Connect needs {error.name or 'grpcio'}: run `pip install 'wirelake[connect]'`") from error
+        raise MissingExtra(error.name or "grpcio", "connect") from error
     except PySparkException as error:
         raise LakeError(f"the Spark Connect server at {address} does not do as asked: {str(error).strip().splitlines()[0]}") from error
     return started

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from wirelake.capture.recording import Connection
@@ -33,11 +33,15 @@ class Drivable(Protocol):
 
     ended: Any
     """None, or how it ended: `here` says that the last word was ours, `fault` which rule was broken."""
+    sent_sizes: Sequence[int]
+    """How long the frames of the last `output` are, if it was large."""
 
     @property
     def deadline(self) -> float | None: ...
     @property
     def frames(self) -> bytes: ...
+    @property
+    def frame_sizes(self) -> Sequence[int]: ...
     @property
     def rest(self) -> bytes: ...
     def start(self, now: float) -> None: ...
@@ -175,7 +179,7 @@ class Driver:
                     self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
                 self._session.receive(data, self.now)
                 if self._record is not None and (frames := self._session.frames):
-                    self._record.received(frames)
+                    self._record.received(frames, lambda: self._session.frame_sizes)
             else:
                 self._session.receive_eof(self.now)
             self._settle(gather=self._gather)
@@ -218,13 +222,15 @@ class Driver:
                 return
             cast(MessageStream, self._stream).send_messages(messages)
             data = b"".join(messages)
+            sizes: Sequence[int] = [len(message) for message in messages]
         elif data := self._session.output():
             self._stream.send(data)
+            sizes = self._session.sent_sizes
         else:
             return
         self._given += len(data)
         if self._record is not None:
-            self._record.sent(data)
+            self._record.sent(data, lambda: sizes)
 
     def _arm(self) -> None:
         deadline = None if self._session.ended is not None else self._session.deadline

@@ -27,6 +27,7 @@ from wirelake.errors import ConnectFailed, SessionClosed, UsageError
 from wirelake.peers import trust_file
 from wirelake.peers.conversations import Conversations
 from wirelake.peers.event_mesh_options import DEFAULT_LIVE, Live, NodeMetrics
+from wirelake.peers.notices import NOTICE
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.protocols.event_mesh.builder import Credentials
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, Occurrence, Peer, PeerChanged
@@ -312,7 +313,7 @@ class Node:
         match event:
             case Dropped():
                 call = self.live.on_drop
-                log.debug("dropped a packet from %s:%d: %s (%s)", *event.source, event.fault.text, event.fault.name)
+                log.log(NOTICE, f"dropped a packet from %s: %s ({event.fault.name})", event.source[:2], event.fault.text)
             case PeerChanged():
                 call = self.live.on_peer
                 log.info("node %s was %s, is %s", event.peer.node_id.hex(), event.before.name, event.peer.state.name)

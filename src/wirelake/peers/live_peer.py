@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from wirelake.capture.recording import Dialect, Recorder
 from wirelake.errors import RequestTimeout, SessionClosed, WirelakeError
 from wirelake.peers.driver import Drivable, Driver
+from wirelake.peers.notices import NOTICE
 from wirelake.peers.workload import Workload
 from wirelake.protocols.faults import Faults
 from wirelake.transports.stream import Stream
@@ -46,6 +47,8 @@ class Parting(Protocol):
     def how(self) -> Any: ...
     @property
     def here(self) -> bool: ...
+    @property
+    def fault(self) -> Any: ...
     def reason(self) -> WirelakeError: ...
 
 
@@ -76,6 +79,7 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         """How often each tolerated rule was broken."""
         self._log = logging.getLogger(f"wirelake.{protocol}")
         self._session = session
+        self._is_client = is_client
         self._record = None
         if manners.recorder is not None:
             self._record = manners.recorder.connection(
@@ -188,14 +192,16 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         except TimeoutError:
             raise RequestTimeout("the peer reads too slowly: the request could not be sent in time") from None
 
-    def _tolerate(self, fault: FaultT, detail: str = "", level: int = logging.DEBUG) -> None:
+    def _tolerate(self, fault: FaultT, detail: str = "", level: int = NOTICE) -> None:
         """Write down a rule that was broken and is tolerated."""
         self.noticed[fault] = self.noticed.get(fault, 0) + 1
-        self._log.log(level, "%s tolerated from %s: %s", fault.name, self.stream.remote, detail or fault.text)
+        self._log.log(level, f"{fault.name} tolerated from %s: %s", self.stream.remote, detail or fault.text)  # a kind for each fault
 
     def _end(self, ended: EndedT, waiting: Iterable[asyncio.Future[Any]] = ()) -> None:
         """The session is over: whoever waits learns why."""
-        self._log.info("session with %s ended: %s", self.stream.remote, ended.reason())
+        # A client is told by what its calls raise; a server has nobody else to tell.
+        level = NOTICE if ended.fault is not None and ended.here and not self._is_client else logging.INFO
+        self._log.log(level, "session with %s ended: %s", self.stream.remote, ended.reason())
         for one in (self._opened, *waiting):
             if not one.done():
                 one.set_exception(ended.reason())  # one for each: they travel up different stacks

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from wirelake.errors import ConnectFailed, UsageError
 from wirelake.peers.client import Runnable
+from wirelake.peers.notices import NOTICE
 from wirelake.transports import reach
 from wirelake.transports.address import Target
 from wirelake.transports.stream import Stream
@@ -92,7 +93,7 @@ class Server(Generic[P]):
 
     def _accept(self, arrival: reach.Arrival) -> None:
         if self._group is None or len(self.peers) + len(self._arriving) >= self._max_connections:
-            log.warning("refused a connection: %d are the limit", self._max_connections)
+            log.warning("refused a connection at %s: %d are the limit", self.target, self._max_connections)
             arrival.close()
             return
         self.accepted += 1
@@ -106,7 +107,7 @@ class Server(Generic[P]):
         try:
             stream = await arrival.stream()
         except OSError as reason:
-            log.info("no connection at %s: %s", self.target, plain(reason))
+            log.log(NOTICE, "refused a connection at %s: %s", self.target, plain(reason))
             return
         if (task := asyncio.current_task()) is not None:
             self._arriving.discard(task)

@@ -6,15 +6,17 @@ one copy, not one for each piece. It refuses to know any protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from wirelake.protocols.kernel import FAULT, START, active, array, table
+from wirelake.protocols.kernel import FAULT, LENGTH, START, active, array, table
 
-__all__ = ["Buffer", "Frames"]
+__all__ = ["LARGE", "Buffer", "Framed", "Frames"]
 
 BATCH: Final = 256
 """Frames scanned in one go."""
+LARGE: Final = 128 * 1024
+"""Bytes above which the sizes of the frames in them are kept, for whoever must split them again."""
 
 Frames = tuple[bytes, list[list[int]], list[int]]
 """Bytes, the rows of the frames in them, and their parts."""
@@ -39,6 +41,7 @@ class Buffer:
         self._needed = 1
         self._last = b""
         self._end = 0
+        self._sizes: list[int] = []
         self.lost = False
         """The scanner met a frame whose end cannot be known: nothing after it can be read."""
 
@@ -57,8 +60,13 @@ class Buffer:
         """The bytes of the whole frames that the last `feed` gave."""
         return self._last[: self._end]
 
+    def sizes(self) -> list[int]:
+        """How long the frames of `taken` are, one after the other; all of it in one if it is not large."""
+        return self._sizes or [self._end]
+
     def feed(self, data: bytes) -> Iterator[Frames]:
         """Take what arrived; give whole frames, in batches. After `lost`, what arrives is not kept."""
+        self._sizes = []
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
             return
@@ -77,6 +85,8 @@ class Buffer:
                 rows = self._table(self._rows, count)
                 self.lost = rows[-1][FAULT] != 0 and rows[-1][START] == end
                 self._keep(whole, end, need)
+                if stop > LARGE:
+                    self._sizes += [row[LENGTH] for row in rows]
                 yield whole, rows, self._flat(self._parts, used * self._part_columns)
             if self.lost or need >= 0:
                 self._keep(whole, end, need)
@@ -100,3 +110,32 @@ class Buffer:
     def _flat(self, flat: Any, size: int) -> list[int]:
         values: list[int] = flat[:size] if isinstance(flat, list) else flat[:size].tolist()
         return values
+
+
+class Framed:
+    """What the sessions of all stream protocols say of their frames: those received last, and those sent last."""
+
+    _buffer: Buffer
+    sent_sizes: Sequence[int] = ()
+    """How long the frames of the last `output` are, if it was large."""
+
+    @property
+    def frames(self) -> bytes:
+        """The whole frames that the last `receive` took; `rest` is what it could not take."""
+        return self._buffer.taken
+
+    @property
+    def frame_sizes(self) -> Sequence[int]:
+        """How long each of `frames` is, if they are large together."""
+        return self._buffer.sizes()
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes received that are no whole frame."""
+        return self._buffer.rest
+
+    def _join(self, frames: Sequence[bytes]) -> bytes:
+        """Frames as one piece to send."""
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        self.sent_sizes = [len(frame) for frame in frames] if len(data) > LARGE else ()
+        return data

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from wirelake.extras import need_for_address
 from wirelake.transports import tcp, udp_stream, unix, websocket
 from wirelake.transports.address import UNIX, Target
 from wirelake.transports.stream import Stream
@@ -74,7 +75,8 @@ class DatagramArrival:
 
 
 async def connect(target: Target, tls: ssl.SSLContext | None = None) -> Stream:
-    """Open a connection; raises OSError."""
+    """Open a connection; raises OSError, and MissingExtra before anything is opened."""
+    need_for_address(f"{target.scheme}://")
     if target.scheme == UNIX:
         return await unix.connect(target.host)
     if target.scheme == "udp":
@@ -84,7 +86,8 @@ async def connect(target: Target, tls: ssl.SSLContext | None = None) -> Stream:
 
 
 async def listen(target: Target, tls: ssl.SSLContext | None, accepted: Callable[[Arrival], None]) -> Listener:
-    """Accept connections until the listener is closed; raises OSError."""
+    """Accept connections until the listener is closed; raises OSError, and MissingExtra before anything listens."""
+    need_for_address(f"{target.scheme}://")
     if target.scheme == "udp":
         return await udp_stream.listen(target.host, target.port, lambda stream: accepted(DatagramArrival(stream)))
 

@@ -12,7 +12,7 @@ import os
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from wirelake.errors import UsageError
+from wirelake.extras import library
 from wirelake.transports.address import ENCRYPTED, Target
 from wirelake.transports.frames import LARGEST, MASK, read, write
 from wirelake.transports.stream import Stream
@@ -222,9 +222,4 @@ def _select(_protocol: object, offered: Sequence[str]) -> str | None:
 
 
 def _library(name: str) -> ModuleType:
-    import importlib  # noqa: PLC0415 - a library that only WebSockets need
-
-    try:
-        return importlib.import_module(f"websockets.{name}")
-    except ImportError:
-        raise UsageError("websockets is not installed: pip install wirelake[websocket]") from None
+    return library(f"websockets.{name}")

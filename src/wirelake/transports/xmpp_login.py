@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from wirelake.errors import UsageError
+from wirelake.extras import library
 from wirelake.transports.stream import Address
 from wirelake.transports.tcp import plain
 
@@ -359,11 +360,8 @@ _DISCREET: Final = _Discreet()
 
 
 def _library() -> ModuleType:
-    try:
-        import slixmpp  # noqa: PLC0415 - a library that only XMPP needs
-        import slixmpp.xmlstream.xmlstream  # noqa: PLC0415
-    except ImportError:
-        raise UsageError("slixmpp is not installed: pip install wirelake[wolpertinger]") from None
+    slixmpp = library("slixmpp")
+    library("slixmpp.xmlstream.xmlstream")
     for name in ("slixmpp.xmlstream.xmlstream", "slixmpp.features.feature_mechanisms.mechanisms"):
         logging.getLogger(name).addFilter(_DISCREET)
     return slixmpp

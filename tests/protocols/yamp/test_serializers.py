@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.protocols.yamp.pair import Pair, options
 
-from wirelake.errors import LocalProtocolError, UsageError
+from wirelake.errors import LocalProtocolError, MissingExtra, UsageError
 from wirelake.protocols.yamp import formats
 from wirelake.protocols.yamp.bodies import Undecodable, pack, pack_text, unpack
 from wirelake.protocols.yamp.events import EventReceived, ResponseReceived
@@ -157,7 +157,7 @@ def test_what_is_installed():
 )
 def test_a_library_that_is_absent_is_named(monkeypatch, make, module, package):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UsageError, match=rf"{package} is not installed: pip install wirelake\[formats\]"):
+    with pytest.raises(MissingExtra, match=rf"{package} is not installed: run `pip install 'wirelake\[formats\]'`"):
         make()
     assert make.__name__.lower() not in formats.installed.__wrapped__()
 

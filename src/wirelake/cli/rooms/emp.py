@@ -13,9 +13,9 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, limits_flag, server_flags
-from wirelake.cli.live import body_of, recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.flags import limits_flag
+from wirelake.cli.live import body_fields, body_of, emit, recording, say, until_told
+from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.tls import client_context, server_context
@@ -56,7 +56,7 @@ async def _serve(
         if not quiet:
             host, port = peer.stream.remote
             fields = {name: value for name, value in msgspec.structs.asdict(event).items() if name not in ("body", "extensions")}
-            print(msgspec.json.encode({"from": f"{host}:{port}", **fields, "body": event.body.hex()}).decode(), flush=True)
+            emit({"from": f"{host}:{port}", **fields, **body_fields(event.body)})
 
     def on_request(peer: Peer, request: RequestReceived) -> bytes:
         show(peer, request)
@@ -66,7 +66,7 @@ async def _serve(
         show(peer, data)
 
     options = Options(limits, application_types=frozenset(range(128, 256)))
-    with recording(record, "emp") as recorder:
+    with recording(record, "emp", address) as recorder:
         live = emp.Live(session=options, on_request=on_request, on_data=on_data, recorder=recorder)
         async with emp.serve(address, live=live, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
@@ -164,6 +164,6 @@ async def _connected(address: str, limits: Limits, ca_file: Path | None, insecur
     from wirelake.protocols.emp import Options  # noqa: PLC0415
 
     tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
-    with recording(record, "emp") as recorder:
+    with recording(record, "emp", address) as recorder:
         async with connect(address, tls=tls, live=Live(session=Options(limits), recorder=recorder)) as peer:
             yield peer

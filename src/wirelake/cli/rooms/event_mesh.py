@@ -14,8 +14,8 @@ import msgspec
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.live import emit, recording, say, until_told
+from wirelake.cli.live_flags import live_flags
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
 from wirelake.protocols.event_mesh.scanner import Limits
@@ -56,9 +56,9 @@ def verifier(keys: Path, now: float | None, limits: Limits) -> Callable[..., dic
 
 def _node_flags(command: F) -> F:
     """What any node may be told."""
+    command = live_flags(command)
     for option in (
         limits_flag("event-mesh"),
-        click.option("--record", "record", type=click.Path(path_type=Path), help="Record all packets to this pcapng file."),
         click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help="Who signed the certificates of others, for quic://."),
         click.option("--cert-key", "cert_key", type=click.Path(path_type=Path), help="Its key, if it is not in the same file."),
         click.option("--cert", "cert", type=click.Path(path_type=Path), help="This node's certificate, for quic://."),
@@ -140,7 +140,7 @@ def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent
         scheme, _, rest = address.partition("://")
         here = f"{scheme}://[::]:0" if rest.startswith("[") else f"{scheme}://0.0.0.0:0"
         quiet = Options(more["limits"], hello_interval=None, heartbeat_interval=None)
-        with recording(more["record"], "event_mesh") as recorder:
+        with recording(more["record"], "event_mesh", address) as recorder:
             live = _live(more, here, session=quiet, recorder=recorder)
             async with node(here, credentials=_credentials(more), live=live, peers=[address]) as one:
                 message_id = await one.publish(name, *carried, urgent=urgent, compressed=compress)
@@ -178,7 +178,7 @@ async def _stay(
     from wirelake.protocols.event_mesh.trust import Policy  # noqa: PLC0415
 
     options = Options(more["limits"], policy=Policy(unauthenticated=not proven), relay=(RelayRule(),) if relay else ())
-    with recording(more["record"], "event_mesh") as recorder:
+    with recording(more["record"], "event_mesh", address) as recorder:
         live = _live(more, address, session=options, recorder=recorder, on_peer=on_peer, on_drop=on_drop)
         async with node(address, credentials=_credentials(more), live=live, peers=peers, groups=groups) as one:
             if show is not None:
@@ -211,10 +211,8 @@ def _live(more: dict[str, Any], address: str, **told: Any) -> Live:
         cert = more["cert"]
         if cert is None:
             raise UsageError("quic:// needs --cert: nodes are equals, and each shows the other who it is")
-        try:
-            from wirelake.transports.quic import Quic  # noqa: PLC0415 - an extra
-        except ImportError as missing:
-            raise UsageError(f"{missing.name} is not installed: run `pip install 'wirelake[quic]'`") from None
+        from wirelake.transports.quic import Quic  # noqa: PLC0415 - an extra
+
         quic = Quic(cert, more["cert_key"] or cert, more["ca_file"])
     return Live(trust_path=more["keys"], quic=quic, **told)
 
@@ -242,7 +240,7 @@ def _value(text: str) -> Value:
 
 def _show_event(event: Delivered) -> None:
     who = event.identity
-    _show(
+    emit(
         {
             "event": event.name,
             "content": [value.hex() if isinstance(value, bytes) else value for value in event.content],
@@ -259,16 +257,12 @@ def _show_event(event: Delivered) -> None:
 
 def _show_peer(change: PeerChanged) -> None:
     peer = change.peer
-    _show({"node": _uuid(peer.node_id), "was": change.before.name.lower(), "is": peer.state.name.lower(), "proven": peer.proven})
+    emit({"node": _uuid(peer.node_id), "was": change.before.name.lower(), "is": peer.state.name.lower(), "proven": peer.proven})
 
 
 def _show_drop(dropped: Dropped) -> None:
     fault, source = dropped.fault, dropped.source
-    _show({"dropped": fault.name, "clause": fault.clause, "text": fault.text, "from": f"{source[0]}:{source[1]}"})
-
-
-def _show(described: dict[str, Any]) -> None:
-    print(msgspec.json.encode(described).decode(), flush=True)
+    emit({"dropped": fault.name, "clause": fault.clause, "text": fault.text, "from": f"{source[0]}:{source[1]}"})
 
 
 def _uuid(node_id: bytes | None) -> str | None:

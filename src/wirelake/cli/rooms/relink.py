@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, limits_flag, server_flags
-from wirelake.cli.live import body_of, recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.flags import limits_flag
+from wirelake.cli.live import body_of, emit, first_of, recording, say, text_of, until_told
+from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.tls import client_context, server_context
@@ -55,8 +54,9 @@ def _endpoint(name: str, id_sizes: tuple[int, int], transactions: bool) -> Endpo
 
 
 def _show(message: MessageReceived) -> None:
-    told = {"channel": message.channel.hex(), "sequence": message.sequence, "parts": [part.hex() for part in message.parts]}
-    print(msgspec.json.encode(told).decode(), flush=True)
+    texts = [text_of(part) for part in message.parts]
+    shown = {"parts": [part.hex() for part in message.parts]} if None in texts else {"texts": texts}
+    emit({"channel": message.channel.hex(), "sequence": message.sequence, **shown})
 
 
 def _tell(link: Link, event: Event) -> None:
@@ -104,7 +104,7 @@ async def _serve(
             if not quiet:
                 _show(message)
 
-    with recording(record, "relink") as recorder:
+    with recording(record, "relink", address) as recorder:
         live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
         async with relink.serve(address, {endpoint: take}, live=live, tls=None if cert is None else server_context(cert, key)) as listener:
             say(f"listening at {listener.address}; Ctrl-C ends it")
@@ -153,7 +153,7 @@ def send(
         raise UsageError(f"--channel {channel}: hex digits are needed") from None
 
     async def tell() -> None:
-        with recording(record, "relink") as recorder:
+        with recording(record, "relink", address) as recorder:
             live = relink.Live(session=Options(limits), recorder=recorder, close_timeout=timeout)
             tls = _tls(address, ca_file, insecure)
             async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), live=live, tls=tls, reconnect=None) as link:
@@ -193,20 +193,25 @@ def listen(
     from wirelake.protocols.relink.options import Options  # noqa: PLC0415
 
     async def hear() -> None:
-        with recording(record, "relink") as recorder:
+        with recording(record, "relink", address) as recorder:
             live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
             tls = _tls(address, ca_file, insecure)
             async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), live=live, tls=tls) as link:
-                heard = 0
-                async for message in link:
-                    _show(message)
-                    heard += 1
-                    if heard == count:
-                        link.consume(message)
-                        return
+                await first_of(until_told(), _show_all(link, count))
 
     asyncio.run(hear())
     return ExitCode.OK
+
+
+async def _show_all(link: Link, count: int | None) -> None:
+    """Print what arrives, up to so many messages."""
+    seen = 0
+    async for message in link:
+        _show(message)
+        seen += 1
+        if seen == count:
+            link.consume(message)
+            return
 
 
 def _tls(address: str, ca_file: Path | None, insecure: bool) -> ssl.SSLContext | None:

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,9 +16,9 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, limits_flag, server_flags
-from wirelake.cli.live import recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.flags import limits_flag
+from wirelake.cli.live import emit, first_of, recording, say, until_told
+from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.address import ENCRYPTED, XMPP
@@ -115,7 +116,7 @@ def serve(
         from wirelake.peers import wolpertinger  # noqa: PLC0415 - only who talks pays for it
         from wirelake.peers.wolpertinger.showcase import Demo  # noqa: PLC0415
 
-        with recording(record, "wolpertinger") as recorder:
+        with recording(record, "wolpertinger", address) as recorder:
             told = None if quiet else _show_call
             shown = None if quiet else _show_event
             live = wolpertinger.Live(session=options, recorder=recorder, key_log=key_log, on_call=told, on_event=shown)
@@ -188,12 +189,9 @@ def listen(address: str, count: int | None, **told: Any) -> int:
                 if seen == count:
                     enough.set()
 
-        async with _connected(address, on_event=show, **told) as peer, asyncio.TaskGroup() as group:
+        async with _connected(address, on_event=show, **told) as peer:
             say(f"connected to {address}; Ctrl-C ends it")
-            waiting = [group.create_task(until_told()), group.create_task(enough.wait()), group.create_task(peer.over())]
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for one in waiting:
-                one.cancel()
+            await first_of(until_told(), enough.wait(), peer.over())
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 
@@ -229,7 +227,7 @@ async def _connected(
     _make_log(key_log)
     wants_tls = address.partition("://")[0] in (*ENCRYPTED, XMPP)
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
-    with recording(record, "wolpertinger") as recorder:
+    with recording(record, "wolpertinger", address) as recorder:
         live: Live = Live(
             session=_options(cluster_key, None, limits, dotnet=dotnet),
             recorder=recorder,
@@ -326,15 +324,16 @@ def _plain(value: Any) -> Any:
 
 
 def _show_call(peer: Peer, name: str, parameters: tuple[Any, ...]) -> None:
-    _print({"from": _place(peer), "call": name, "parameters": _printable(parameters)})
+    emit({"from": _place(peer), "call": name, "parameters": _printable(parameters)}, _plain)
 
 
 def _show_event(peer: Peer, event: Any) -> None:
-    _print({"from": _place(peer), "event": type(event).__name__} | {name: _told(getattr(event, name)) for name in event.__struct_fields__})
+    fields = {name: _told(getattr(event, name)) for name in event.__struct_fields__}
+    emit({"from": _place(peer), "event": type(event).__name__, **fields}, _plain)
 
 
 def _told(value: Any) -> Any:
-    return getattr(value, "name", value) if not isinstance(value, str | int | bool | None) else value
+    return value.name if isinstance(value, Enum) else value
 
 
 def _place(peer: Peer) -> str:

@@ -14,9 +14,9 @@ import click
 import msgspec
 
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import connection_flags, limits_flag, server_flags
-from wirelake.cli.live import recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.flags import limits_flag
+from wirelake.cli.live import emit, first_of, recording, say, until_told
+from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.address import ENCRYPTED
@@ -69,7 +69,7 @@ async def _serve(address: str, echo: bool, options: Options, quiet: bool, record
     told = None if quiet else _show_request
     if not quiet:
         service.on(">", _show_event)
-    with recording(record, "yamp") as recorder:
+    with recording(record, "yamp", address) as recorder:
         live = yamp.Live(session=options, service=service, recorder=recorder, on_request=told)
         async with yamp.serve(address, live=live, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
@@ -177,13 +177,7 @@ def listen(address: str, pattern: str, count: int | None, ca_file: Path | None, 
         service.on(pattern, show)
         async with _connected(address, _options(**session), False, ca_file, insecure, record, service) as peer:
             say(f"connected to {address}; Ctrl-C ends it")
-            waits = [asyncio.ensure_future(one) for one in (until_told(), enough.wait(), peer.over())]
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for one in waits:
-                    one.cancel()
-                await asyncio.gather(*waits, return_exceptions=True)
+            await first_of(until_told(), enough.wait(), peer.over())
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 
@@ -206,19 +200,19 @@ async def _connected(
 
     wants_tls = follow or address.partition("://")[0] in ENCRYPTED
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
-    with recording(record, "yamp") as recorder:
+    with recording(record, "yamp", address) as recorder:
         live: Live = Live(session=options, recorder=recorder)
         async with connect(address, service, live=live, tls=tls, follow_redirects=follow) as peer:
             yield peer
 
 
 def _options(serializer: str, limits: Limits) -> Options:
-    from wirelake.protocols.yamp.formats import installed  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.yamp.formats import installed, named  # noqa: PLC0415 - only who talks pays for it
     from wirelake.protocols.yamp.options import Options  # noqa: PLC0415
 
     known = installed()
-    if serializer not in known:
-        raise UsageError(f"--serializer {serializer}: there are {', '.join(known)}; more with `pip install wirelake[formats]`")
+    if named(serializer) is None:
+        raise UsageError(f"--serializer {serializer}: there are {', '.join(known)}")
     return Options(limits, serializer=serializer, serializers=known)
 
 
@@ -236,11 +230,11 @@ def _print(value: Any) -> None:
 
 
 def _show_event(event: Heard) -> None:
-    _print({"from": _place(event.peer), "event": event.uri, "body": event.body})
+    emit({"from": _place(event.peer), "event": event.uri, "body": event.body}, str)
 
 
 def _show_request(asked: Call) -> None:
-    _print({"from": _place(asked.peer), "request": asked.uri, "progressive": asked.progressive, "body": asked.body})
+    emit({"from": _place(asked.peer), "request": asked.uri, "progressive": asked.progressive, "body": asked.body}, str)
 
 
 def _place(peer: Peer) -> str:

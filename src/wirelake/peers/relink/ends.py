@@ -17,6 +17,7 @@ from wirelake.errors import SessionClosed, UsageError, WirelakeError
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.driver import Driver
+from wirelake.peers.notices import NOTICE
 from wirelake.peers.relink.link import Link
 from wirelake.peers.relink.live import Live
 from wirelake.peers.server import Server
@@ -123,7 +124,9 @@ class Connection:
             self._on_ended(event)
 
     def _on_ended(self, event: Ended) -> None:
-        log.info("connection with %s ended: %s", self.stream.remote, event.reason())
+        # A connector is told by what its calls raise; a listener has nobody else to tell.
+        level = NOTICE if event.fault is not None and event.here and self.session.speaker is Speaker.LISTENER else logging.INFO
+        log.log(level, "connection with %s ended: %s", self.stream.remote, event.reason())
         if self._link is not None:
             self._link.detach(self)
         if not self._opened.done():

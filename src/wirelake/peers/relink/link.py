@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from wirelake.errors import ConnectionLost, SessionClosed
 from wirelake.peers.driver import Driver
+from wirelake.peers.notices import NOTICE
 from wirelake.peers.relink.channels import Channel, Inbound, Receipt
 from wirelake.peers.relink.live import Live
 from wirelake.protocols.relink.events import (
@@ -348,6 +349,7 @@ class Link:
 
     def _on_noticed(self, event: Noticed) -> None:
         self.noticed[event.fault] = self.noticed.get(event.fault, 0) + 1
+        log.log(NOTICE, f"{event.fault.name} tolerated on link %s: %s", self.core.id, event.fault.text)
 
     def _end(self) -> None:
         for channel in self._channels.values():

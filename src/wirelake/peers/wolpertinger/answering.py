@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wirelake.errors import RequestFailed, WirelakeError
 from wirelake.peers.driver import Driver
+from wirelake.peers.notices import NOTICE
 from wirelake.peers.wolpertinger.components import Declared, Misfit, Offer, methods_of
 from wirelake.peers.workload import Workload
 from wirelake.protocols.wolpertinger.calls import ErrorCode
@@ -65,7 +66,7 @@ class Answering:
         try:
             parameters = declared.fit(event.parameters)
         except Misfit as reason:
-            log.info("%s.%s from %s: %s", event.component, event.method, self._peer.stream.remote, reason)
+            log.log(NOTICE, "call of %s.%s from %s refused: %s", event.component, event.method, self._peer.stream.remote, reason)
             self._fail(event, ErrorCode.INVALID_PARAMETERS)
             return
         try:

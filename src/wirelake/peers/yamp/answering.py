@@ -15,6 +15,7 @@ import msgspec
 
 from wirelake.errors import RequestCancelled, RequestFailed, WirelakeError
 from wirelake.peers.driver import Driver
+from wirelake.peers.notices import NOTICE
 from wirelake.peers.workload import Workload
 from wirelake.peers.yamp.service import Call
 from wirelake.protocols.yamp.events import CancelReceived, Noticed, RequestReceived
@@ -43,6 +44,7 @@ class Answering:
         """The peer asks."""
         answerer = self._peer.service.answerer(event.uri)
         if answerer is None:  # YAMP-38
+            log.log(NOTICE, "request from %s for unknown uri %r", self._peer.stream.remote, event.uri)
             self._session.respond_failure(event.uid, f"unknown uri {event.uri!r}")
             return
         try:

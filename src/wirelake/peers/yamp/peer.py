@@ -14,6 +14,7 @@ import msgspec
 
 from wirelake.errors import RemoteProtocolError, RequestCancelled, RequestTimeout
 from wirelake.peers.live_peer import LivePeer
+from wirelake.peers.notices import NOTICE
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.peers.yamp.answering import Answering
 from wirelake.peers.yamp.asking import Ask
@@ -223,7 +224,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
 
     def notice(self, event: Noticed) -> None:
         """Write down a rule that was broken and is tolerated."""
-        self._tolerate(event.fault, event.detail, logging.WARNING if event.fault in LOUD else logging.DEBUG)
+        self._tolerate(event.fault, event.detail, logging.WARNING if event.fault in LOUD else NOTICE)
 
     def _on_ended(self, event: Ended) -> None:
         for ask in self._asks.values():  # YAMP-49

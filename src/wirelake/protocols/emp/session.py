@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import LocalProtocolError, SessionClosed
+from wirelake.protocols.buffer import Framed
 from wirelake.protocols.dialects import AUTO
 from wirelake.protocols.emp.carriage import Spoilt, load, unload, unregistered
 from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
@@ -63,7 +64,7 @@ from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 
 
-class Session:
+class Session(Framed):
     """A conversation as one of its two speakers lives it."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS) -> None:
@@ -91,7 +92,7 @@ class Session:
         """The bytes to send now; they are gone from here."""
         if not self._output:
             return b""
-        data = self._output[0] if len(self._output) == 1 else b"".join(self._output)
+        data = self._join(self._output)
         self._output.clear()
         return data
 
@@ -105,16 +106,6 @@ class Session:
         """When `tick` wants to be called next, whatever else happens."""
         timers = (self._handshake_deadline, self._hello_due, self._next_ping, self._pong_deadline, self._asked.deadline)
         return min((timer for timer in timers if timer is not None), default=None)
-
-    @property
-    def frames(self) -> bytes:
-        """The whole messages that the last `receive` took; `rest` is what it could not take."""
-        return self._buffer.taken
-
-    @property
-    def rest(self) -> bytes:
-        """Bytes received that are no whole message."""
-        return self._buffer.rest
 
     @property
     def pending(self) -> int:

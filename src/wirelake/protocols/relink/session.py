@@ -10,6 +10,7 @@ from collections import deque
 from typing import Final, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError
+from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS, START
 from wirelake.protocols.relink.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.events import Ended, Ending, Event, Noticed, Opened, Ponged
@@ -44,7 +45,7 @@ _NOT_THE_PEERS: Final = frozenset(
 _ODDITIES: Final = {ODD_BITS: Fault.UNUSED_BITS_SET, ODD_FORM: Fault.NOT_MINIMAL, ODD_EMPTY: Fault.MULTICAST_EMPTY}
 
 
-class Session:
+class Session(Framed):
     """A connection as one of its two ends lives it: a connector's belongs to its link, a listener's finds its link in a registry."""
 
     def __init__(
@@ -94,7 +95,7 @@ class Session:
         self._finish_if_shut()
         if not self._output:
             return b""
-        data = self._output[0] if len(self._output) == 1 else b"".join(self._output)
+        data = self._join(self._output)
         self._output.clear()
         return data
 
@@ -116,16 +117,6 @@ class Session:
             elif self._ping_after is not None:
                 timers.append(self._heard + self._ping_after)
         return min((timer for timer in timers if timer is not None), default=None)
-
-    @property
-    def frames(self) -> bytes:
-        """The whole packets that the last `receive` took; `rest` is what it could not take."""
-        return self._buffer.taken
-
-    @property
-    def rest(self) -> bytes:
-        """Bytes received that are no whole packet."""
-        return self._buffer.rest
 
     # What the caller does.
 

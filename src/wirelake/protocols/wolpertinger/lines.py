@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from wirelake.protocols.buffer import Buffer, Frames
+from wirelake.protocols.buffer import LARGE, Buffer, Frames
 from wirelake.protocols.kernel import KIND, LENGTH, active, array, table
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import Encryption, TextKind
@@ -78,6 +78,7 @@ class Lines(Buffer):
 
     def feed(self, data: bytes) -> Iterator[Frames]:
         """Take what arrived; give whole lines. After `lost`, what arrives is not kept."""
+        self._sizes = []
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
             return
@@ -103,6 +104,8 @@ class Lines(Buffer):
             row[LENGTH] += 1
             at = end + 1
         self._keep(whole, at, 0)
+        if len(whole) > LARGE:
+            self._sizes = [row[LENGTH] for row in rows]
         if rows:
             yield whole, rows, []
 

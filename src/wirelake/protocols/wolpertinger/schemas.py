@@ -5,12 +5,11 @@ Documents that arrive are judged by `reading.py`, which tests hold equal to thes
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from wirelake.errors import UsageError
+from wirelake.extras import library
 
 __all__ = ["NAMES", "is_valid", "schema", "text"]
 
@@ -55,7 +54,4 @@ def _parser() -> Any:
 
 
 def _etree() -> Any:
-    try:
-        return importlib.import_module("lxml.etree")
-    except ImportError:
-        raise UsageError("lxml is not installed: pip install wirelake[formats]") from None
+    return library("lxml.etree")

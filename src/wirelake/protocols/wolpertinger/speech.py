@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wirelake.errors import LocalProtocolError, SessionClosed
+from wirelake.protocols.buffer import Framed
 from wirelake.protocols.wolpertinger import documents
 from wirelake.protocols.wolpertinger.authentication import Authentication, Draw
 from wirelake.protocols.wolpertinger.calls import Call, Error, Response
@@ -25,7 +26,7 @@ from wirelake.protocols.wolpertinger.wire import buffer
 __all__ = ["Speech"]
 
 
-class Speech:
+class Speech(Framed):
     """What a session does whatever it hears."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw, standing: Standing = STRANGER) -> None:
@@ -50,8 +51,7 @@ class Speech:
 
     def output(self) -> bytes:
         """WOLP-11: the lines to send now; they are gone from here."""
-        messages = self._link.messages()
-        return b"\n".join((*messages, b"")) if messages else b""
+        return self._join([b"%b\n" % message for message in self._link.messages()])
 
     def messages(self) -> list[bytes]:
         """The same, text by text, for transports that keep them apart."""
@@ -72,16 +72,6 @@ class Speech:
             if timer is not None and (first is None or timer < first):
                 first = timer
         return first
-
-    @property
-    def frames(self) -> bytes:
-        """The whole lines that the last `receive` took; `rest` is what it could not take."""
-        return self._buffer.taken
-
-    @property
-    def rest(self) -> bytes:
-        """Bytes received that are no whole line."""
-        return self._buffer.rest
 
     @property
     def pending(self) -> int:

