@@ -18,15 +18,29 @@ from typing import Any
 
 import msgspec
 
+from wirelake import protocols
 from wirelake.capture.recording import PRIVATE_TRANSPORTS, Recorder
 from wirelake.cli import logs, terminal
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER, Lines, Notices
 from wirelake.cli.terminal import json_text
 from wirelake.errors import CaptureError, UsageError
 from wirelake.peers.notices import NOTICE
+from wirelake.protocols.kernel import use_compiled
 from wirelake.text import visible
 
-__all__ = ["LiveOptions", "body_fields", "body_of", "emit", "first_of", "live_output", "recording", "say", "text_of", "until_told"]
+__all__ = [
+    "LiveOptions",
+    "body_fields",
+    "body_of",
+    "compile_scanner",
+    "emit",
+    "first_of",
+    "live_output",
+    "recording",
+    "say",
+    "text_of",
+    "until_told",
+]
 
 
 class LiveOptions(msgspec.Struct, frozen=True):
@@ -86,6 +100,12 @@ def live_output(options: LiveOptions) -> Iterator[None]:
         output.out.close()
         output.notices.close()
         output.err.close()
+
+
+def compile_scanner(protocol: str) -> None:
+    """Compile a protocol's scanner before anything listens: the first client would wait for it, perhaps beyond its handshake timeout."""
+    use_compiled()
+    list(protocols.room(protocol).buffer().feed(b"\n"))
 
 
 def say(text: str) -> None:

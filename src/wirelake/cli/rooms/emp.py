@@ -14,10 +14,9 @@ import msgspec
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_fields, body_of, emit, recording, say, until_told
+from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, recording, say, until_told
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
-from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def serve(address: str, answer: str | None, limits: Limits, quiet: bool, record:
     """
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
-    use_compiled()
+    compile_scanner("emp")
     asyncio.run(_serve(address, answer, limits, quiet, record, cert, key))
     return ExitCode.OK
 

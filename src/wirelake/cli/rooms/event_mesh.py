@@ -14,13 +14,12 @@ import msgspec
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import emit, recording, say, until_told
+from wirelake.cli.live import compile_scanner, emit, recording, say, until_told
 from wirelake.cli.live_flags import live_flags
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
 from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.verify import Receiver, Rejected
-from wirelake.protocols.kernel import use_compiled
 
 if TYPE_CHECKING:
     from wirelake.peers.event_mesh import Live, Node, Value
@@ -92,7 +91,7 @@ def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven:
     \b
     ADDRESS  Where to listen: udp://host:port or quic://host:port; port 0 is any free one.
     """
-    use_compiled()
+    compile_scanner("event_mesh")
     on_peer, on_drop = (None, None) if quiet else (_show_peer, _show_drop)
     asyncio.run(_stay(address, peers, groups, ">", proven, relay, None if quiet else _show_event, on_peer, on_drop, more))
     return ExitCode.OK
@@ -110,7 +109,7 @@ def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str
     ADDRESS  Where to listen: udp://host:port or quic://host:port; port 0 is any free one.
     PATTERN  Which events: plant.*.temperature has any one word at the star, plant.> anything below plant.
     """
-    use_compiled()
+    compile_scanner("event_mesh")
     asyncio.run(_stay(address, peers, groups, pattern, proven, False, _show_event, None, None, more))
     return ExitCode.OK
 

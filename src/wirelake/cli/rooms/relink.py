@@ -12,10 +12,9 @@ import click
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_of, emit, first_of, recording, say, text_of, until_told
+from wirelake.cli.live import body_of, compile_scanner, emit, first_of, recording, say, text_of, until_told
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
-from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def serve(
     """
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
-    use_compiled()
+    compile_scanner("relink")
     asyncio.run(_serve(address, _endpoint(endpoint, id_sizes, transactions), limits, quiet, record, cert, key))
     return ExitCode.OK
 

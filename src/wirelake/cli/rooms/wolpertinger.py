@@ -17,10 +17,9 @@ import msgspec
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import emit, first_of, recording, say, until_told
+from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_told
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
-from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.address import ENCRYPTED, XMPP
 from wirelake.transports.tls import client_context, server_context
 
@@ -108,7 +107,7 @@ def serve(
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// needs --cert")
     is_login = address.startswith(f"{XMPP}://")
-    use_compiled()
+    compile_scanner("wolpertinger")
     options = _options(cluster_key, users, limits, dotnet=dotnet)
     _make_log(key_log)
 

@@ -15,10 +15,9 @@ import msgspec
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import emit, first_of, recording, say, until_told
+from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_told
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
-from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.address import ENCRYPTED
 from wirelake.transports.tls import client_context, server_context
 
@@ -54,7 +53,7 @@ def serve(address: str, echo: bool, quiet: bool, record: Path | None, cert: Path
     """
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// and wss:// need --cert")
-    use_compiled()
+    compile_scanner("yamp")
     asyncio.run(_serve(address, echo, _options(**session), quiet, record, cert, key))
     return ExitCode.OK
 
