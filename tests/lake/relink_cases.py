@@ -177,7 +177,21 @@ CASES = {
     ),
     "many channels": (fresh(sent(A, B, A), told("consumed", 1), told("consumed", 0, B)), set()),
     "one channel less": (fresh(sent(A, B), told("consumed", 0, B), told("consumed", 1)), {("ACKNOWLEDGED_TOO_MUCH", "to_client")}),
+    # RELINK-22
+    "consumed, then closed": (fresh(sent(A), sent(A), close(), told("consumed", 1), closed(), *END), set()),
+    "results, consumed, then closed": (
+        fresh(sent(A), sent(A), commit(0), rollback(1), close(), told("committed"), told("consumed", 1), closed(), *END, flags=TX),
+        set(),
+    ),
+    "closed with an undecided message": (  # RELINK-29
+        fresh(sent(A), commit(), told("committed"), sent(A), close(), closed(), *END, flags=TX),
+        set(),
+    ),
     # RELINK-26, RELINK-27
+    "a result of the life before": (
+        fresh(sent(A), commit(), told("committed"), close(), closed(), sent(A), told("committed"), flags=TX),
+        {("ACKNOWLEDGED_TOO_MUCH", "to_client")},
+    ),
     "decided too much": (fresh(sent(A), commit(1), flags=TX), {("DECIDED_TOO_MUCH", "to_server")}),
     "the next decision, of none": (fresh(sent(A), commit(), rollback(), flags=TX), {("DECIDED_TOO_MUCH", "to_server")}),
     "a decision about nothing": (fresh(commit(), flags=TX), {("DECIDED_TOO_MUCH", "to_server")}),

@@ -1,12 +1,13 @@
 """Live Relink, taped by one of its ends: the simulation of two links in a hostile network, and what a stranger says into it.
 
 All runs are in one recording, one after the other, so that the place of a row of the lake tells which run it is about. `heard` is what the
-taping end's own sessions judged.
+taping end's own sessions judged, `resolved` what became of the messages it sent.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from wirelake.capture.recording import Connection as Recorded
 from wirelake.capture.recording import Recorder
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.conversation import Speaker
-from wirelake.protocols.relink.events import Ended, Event, Noticed, Opened
+from wirelake.protocols.relink.events import Ended, Event, LinkLost, MessagesResolved, Noticed, Opened
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.session import Session
@@ -70,12 +71,17 @@ class TapedWorld(simulation.World):
     def __init__(self, tape: Tape, seed: int, observer: Speaker) -> None:
         self.tape, self.observer = tape, observer
         self.heard: list[Fault] = []
+        self.resolved: Counter[tuple[str, str]] = Counter()
+        """Of the messages of the end that tapes: channel and number, and the outcome that the peer told."""
+        self.is_lost = False
+        """A link was lost, or a listener's process ended: its last resume may be on the tape, and never came into force."""
         self.taped: list[Taped] = []
         self._whims = random.Random(seed)
         super().__init__(seed)
 
     def restart(self, *, first: bool = False) -> None:
         super().restart(first=first)
+        self.is_lost |= not first
         self.registry.epoch += (2 * self.seed + self.observer) * 10**10  # a link has a name of its own in every run
 
     def connect(self) -> None:
@@ -157,5 +163,10 @@ class Taped(Session):
         events = super().events()
         for opened in (one for one in events if isinstance(one, Opened)):
             self.is_opened, self.is_resumed = True, opened.resumed
+        for one in events:
+            if isinstance(one, MessagesResolved):
+                numbers = range(one.first, one.last + 1)
+                self._world.resolved.update((f"{one.channel.hex()}/{number}", one.outcome.value) for number in numbers)
+            self._world.is_lost |= isinstance(one, LinkLost)
         self._world.heard += [one.fault for one in events if isinstance(one, Noticed | Ended) and one.fault is not None]
         return events

@@ -32,6 +32,7 @@ class Run(msgspec.Struct):
     heard: list[Fault] = []
     is_first: bool = False
     """The link was on its first connection."""
+    world: TapedWorld | None = None
 
 
 def recorded_sessions(tape):
@@ -65,7 +66,7 @@ def runs(tmp_path_factory):
             start = tape.place
             world = TapedWorld(tape, seed, observer)
             world.run()
-            found[f"legal {seed} {observer.name}"] = Run(start, tape.place, world.heard)
+            found[f"legal {seed} {observer.name}"] = Run(start, tape.place, world.heard, world=world)
     for seed in INTRUDED:
         for observer in (C, L):
             start = tape.place
@@ -112,6 +113,57 @@ def test_links_in_a_hostile_network_break_nothing_that_they_did_not_notice_thems
             noticed = Counter(fault.name for fault in run.heard if fault in TOLERATED)
             found = Counter(row["rule"] for row in broken[name] if row["rule"] not in NETWORK)
             assert found == noticed, name
+
+
+@pytest.fixture(scope="module")
+def delivered(broken, runs):
+    """name -> the rows of `exchanges` about it."""
+    path, found = runs
+    tables = {name: delta.dataset(path.parent / "lake", table(name)).to_table() for name in ("messages", "exchanges")}
+    places = dict(zip(*(tables["messages"].column(name).to_pylist() for name in ("message_id", "offset")), strict=True))
+    rows = [(places[row["request_message_id"]], row) for row in tables["exchanges"].to_pylist()]
+    return {name: [row for place, row in rows if run.start <= place < run.stop] for name, run in found.items()}
+
+
+def test_history_resolves_messages_as_the_live_link_did(delivered, runs):
+    """RELINK-22, RELINK-27: consumed, results and closed, over reconnections and channels that are opened again."""
+    outcomes: Counter[str] = Counter()
+    for name, run in runs[1].items():
+        if run.world is None:
+            continue
+        sender = "client" if run.world.observer is C else "server"
+        found = Counter(
+            (row["correlation_id"], row["outcome"])
+            for row in delivered[name]
+            if row["requested_by"] == sender and row["outcome"] is not None
+        )
+        assert run.world.resolved <= found, name
+        assert run.world.is_lost or found == run.world.resolved, name
+        outcomes.update(outcome for _, outcome in found.elements())
+    assert set(outcomes) == {"consumed", "committed", "uncommitted", "rolled back"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("consumed, then closed", [("61/0", 1, "consumed"), ("61/1", 1, "consumed")]),
+        ("opened anew", [("61/0", 1, "consumed"), ("61/0", 1, "consumed"), ("61/1", 1, "consumed")]),  # the first life says closed alone
+        ("results, consumed, then closed", [("61/0", 1, "committed"), ("61/1", 1, "rolled back")]),
+        ("closed with an undecided message", [("61/0", 1, "committed"), ("61/1", 1, "rolled back")]),
+        ("closed that nobody asked for", [("61/0", 1, None)]),
+        ("closed that nobody asked for, told", [("61/0", 1, None)]),
+        ("closed crosses the close that is repeated", [("61/0", 1, "consumed"), ("61/0", 1, "consumed")]),
+        (
+            "a channel of before is told, though it lives anew",
+            [("61/0", 1, "consumed"), ("61/0", 2, "consumed"), ("61/1", 1, "consumed")],
+        ),
+    ],
+)
+def test_closed_resolves_what_was_sent_on_its_channel(delivered, name, expected):
+    """RELINK-22, RELINK-29: and nothing on a channel of the same id after it, nor on one whose sender did not close it."""
+    found = sorted(delivered[name], key=lambda row: (row["correlation_id"], row["attempts"]))
+    assert [(row["correlation_id"], row["attempts"], row["outcome"]) for row in found] == expected
+    assert {row["status"] for row in found} == {"answered" if outcome else "unanswered" for _, _, outcome in expected}
 
 
 def test_history_judges_what_a_stranger_says_as_the_live_link_did(broken, runs):

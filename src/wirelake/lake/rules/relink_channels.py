@@ -43,6 +43,8 @@ _ACKNOWLEDGING: Final = ("received", "consumed", "result")
 _ACKED: Final = f"word IN {_ACKNOWLEDGING}"
 _COUNTED: Final = (*_ACKNOWLEDGING, "decision")
 """Cursors that are moved by a number, or by one in the next form."""
+_DECIDING: Final = ("decision", "consumed")
+"""Cursors that a result may not be ahead of, both."""
 
 _CHANNEL: Final = "PARTITION BY session_id, sender, channel ORDER BY rank, ts, message_id, place"
 """Over all connections of a link; the other order is the same on one connection, so that rows are sorted once."""
@@ -105,7 +107,6 @@ def _counted(said: DataFrame) -> DataFrame:
         *(f"last(IF(is_told AND word = '{one}', sequence, NULL), true) OVER ({here}) AS told_{one}" for one in _ACKNOWLEDGING),
         f"coalesce(max(is_told AND {_ACKED} AND sequence IS NULL) OVER ({here}), false) AS is_vague",
         f"coalesce(max(is_told) OVER ({here}), false) AS is_mentioned",
-        *(f"coalesce(max(IF(word = '{one}', sequence, NULL)) OVER ({here}), -1) AS most_{one}" for one in ("decision", "consumed")),
         f"lag(IF(word IN ('close', 'closed'), word, NULL)) IGNORE NULLS OVER ({_HERE}) AS closing",
     )
     return counted.selectExpr("*", "word = 'closed' AND coalesce(closing = 'close', is_resumed) AS ends")
@@ -119,14 +120,26 @@ def _reaching(counted: DataFrame) -> DataFrame:
         f" WHEN word = '{one}' AND sequence IS NOT NULL THEN struct(next_{one} AS nexts, sequence) END, true) OVER ({_HERE} {_BEFORE})"
         for one in _COUNTED
     }
-    lives = counted.selectExpr(
-        "*",
-        f"coalesce(last(CASE WHEN word IN ('close', 'closed') THEN false WHEN {acknowledges} THEN true END, true)"
-        f" OVER ({_CHANNEL} {_SO_FAR}), false) AS is_acknowledged",
-    ).selectExpr(
-        "*",
-        f"last(IF(ends, messages, NULL), true) OVER ({_HERE} {_BEFORE}) AS messages_then",
-        *(f"{window} AS since_{one}" for one, window in since.items()),
+    lives = (
+        counted.selectExpr(
+            "*",
+            f"coalesce(last(CASE WHEN word IN ('close', 'closed') THEN false WHEN {acknowledges} THEN true END, true)"
+            f" OVER ({_CHANNEL} {_SO_FAR}), false) AS is_acknowledged",
+        )
+        .selectExpr(
+            "*",
+            f"last(IF(ends, struct(messages, next_decision, next_consumed), NULL), true) OVER ({_HERE} {_BEFORE}) AS past",
+            f"count_if(ends) OVER ({_HERE} {_BEFORE}) AS life",
+            *(f"{window} AS since_{one}" for one, window in since.items()),
+        )
+        .selectExpr(
+            "*",
+            "past.messages AS messages_then",
+            *(
+                f"max(IF(word = '{one}' AND sequence IS NOT NULL, struct(life, sequence), NULL)) OVER ({_HERE} {_SO_FAR}) AS most_{one}"
+                for one in _DECIDING
+            ),
+        )
     )
     told = "coalesce(told_received, told_consumed, told_result)"
     ahead = ", ".join(f"coalesce({_distance(f'told_{one}', told)}, 0)" for one in ("consumed", "result"))
@@ -152,9 +165,10 @@ def _reaching(counted: DataFrame) -> DataFrame:
 def _rule() -> str:
     """The rule that a row breaks, if any; of several, the one a live session meets first."""
     is_counted = "NOT (is_vague AND messages_then IS NULL)"
-    is_result_early = (
-        "word = 'result' AND NOT is_taken_up AND reach > greatest(most_decision + next_decision, most_consumed + next_consumed)"
+    decided, consumed = (
+        f"IF(most_{one}.life = life, most_{one}.sequence, -1) + next_{one} - coalesce(past.next_{one}, 0)" for one in _DECIDING
     )
+    is_result_early = f"word = 'result' AND NOT is_taken_up AND reach > greatest({decided}, {consumed})"
     is_backward = "named < reached OR (word = 'received' AND named < consumed)"
     is_closed_unasked = "word = 'closed' AND (NOT ends OR (closing IS NULL AND is_known AND closes = 0))"
     is_told_too_much = f"{_ACKED} AND is_known AND sequence > sent_ever"
