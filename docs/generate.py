@@ -144,7 +144,7 @@ def page(protocol: str) -> str:
         arrows.setdefault((state.name, after.name), []).append(f"{speaker.name.lower()} {message.__struct_config__.tag}")
     parts += [f"    {before} --> {after}: {', '.join(said)}" for (before, after), said in arrows.items()]
     parts += ["```\n", "What is not drawn is forbidden, and which rule it breaks is in the table of faults.\n"]
-    parts += ["## Limits\n", "For `--set NAME=VALUE` of `decode` and `encode`, and `Limits` in Python.\n", _settings(room.Limits)]
+    parts += ["## Limits\n", "For `--set NAME=VALUE` of commands that read or speak, and `Limits` in Python.\n", _settings(room.Limits)]
     parts += ["## Options of a session\n", "For `Options` in Python; times are seconds.\n", _settings(room.Options)]
     answers = any(hasattr(rule, "error_code") for rule in faults.RULES.values())
     parts.append("## Faults\n")

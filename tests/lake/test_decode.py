@@ -49,12 +49,15 @@ def _fast(_same_kernels):
     use_compiled()
 
 
-def decoded(path, *, window: int = 8 << 20, options: DecodeOptions | None = None) -> dict[str, list[dict]]:
+def decoded(
+    path, *, window: int = 8 << 20, options: DecodeOptions | None = None, ports: dict[int, str] | None = None
+) -> dict[str, list[dict]]:
     """All rows of a file by table, with the ledger held to the file's size."""
     decoder = Decoder(options or DecodeOptions())
     out: dict[str, list[dict]] = {name: [] for name in TABLES}
     source = identify(path)
-    steps = [decoder.feed(block) for block in read(source, ports=protocols.ports(), sniff=protocols.sniff, window=window)]
+    known = {"ports": protocols.ports() if ports is None else ports, "sniff": protocols.sniff, "dialect": protocols.dialect}
+    steps = [decoder.feed(block) for block in read(source, window=window, **known)]
     for batches in [*steps, decoder.finish()]:
         for name, made in batches.items():
             for batch in made:
@@ -234,6 +237,25 @@ def test_a_recording_is_read_in_the_dialect_it_was_spoken_in(tmp_path):
     cut = tmp_path / "cut.pcapng"
     cut.write_bytes(rotated[0].read_bytes()[:-3])
     assert bodies([cut])[0] == bodies(rotated[:1])[0][:-1]
+
+
+@pytest.mark.parametrize("ports", [{5040: "emp"}, {}], ids=["port", "bytes"])
+@pytest.mark.parametrize("cut", [1, 3, 5, 12, 1000])
+def test_a_captured_connection_is_read_in_the_dialect_of_its_hello(tmp_path, cut, ports):
+    for limits in (SHORT, Limits()):
+        there = encode(Hello(), limits) + encode(Data(b"x", (RequestResponse(True, 1),)), limits)
+        back = encode(Hello(), limits) + encode(Data(b"y", (RequestResponse(False, 1),)), limits)
+        pieces = [(to_server, said[at : at + cut]) for to_server, said in ((True, there), (False, back)) for at in range(0, len(said), cut)]
+        rows = decoded(captured(tmp_path / "c.pcap", pieces), ports=ports)
+        assert [row["body"] for row in rows["messages"]] == [None, b"x", None, b"y"]
+        assert (rows["quarantine"], {row["known_by"] for row in rows["connections"]}) == ([], {"port" if ports else "bytes"})
+
+
+def test_a_captured_connection_that_says_too_little_is_still_one_of_its_port(tmp_path):
+    for said, spoilt in ((b"", []), (b"\x00\x00\x00", [b"\x00\x00\x00"])):
+        rows = decoded(captured(tmp_path / "c.pcap", [(True, said)] if said else []))
+        assert [row["what"] for row in rows["connections"]][:2] == ["seen", "opened"]
+        assert [row["raw"] for row in rows["quarantine"]] == spoilt
 
 
 def test_what_is_set_at_ingest_wins_over_what_a_recording_says(tmp_path):

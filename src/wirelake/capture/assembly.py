@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks import OFFSET_MASK, PIECE_COLUMNS, RUN_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
+from wirelake.capture.flows import Dialect, one_dialect
 from wirelake.capture.gather import Gathering
 from wirelake.capture.packets import PACKET_COLUMNS
 from wirelake.capture.parcels import PAYLOAD_AT, RECORD_AT, TS_AT, Parcel
@@ -31,9 +32,12 @@ MAX_SOURCES: Final = 1 << 14
 class Assembly:
     """Everything that one task knows of the connections of its bucket."""
 
-    def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None]) -> None:
+    _dialect: Dialect = staticmethod(one_dialect)  # for those that were taken out before there were dialects
+
+    def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect = one_dialect) -> None:
         self._ports = ports
         self._sniff = sniff
+        self._dialect = dialect
         self._begin()
 
     def _begin(self) -> None:
@@ -42,7 +46,7 @@ class Assembly:
         self._starts: list[int] = []
         self._tally = Tally(self._starts)
         self._gathering = Gathering()
-        self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._tally)
+        self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._tally, dialect=self._dialect)
 
     def take(self) -> bytes:
         """All that is known of connections, as bytes: for whoever goes on. Blocks must have been asked for before."""

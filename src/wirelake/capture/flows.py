@@ -3,7 +3,7 @@
 Each direction is put in order by `stream.py`. Bytes already seen are accounted for as retransmission; what is disputed, or comes too late
 to be put in its place, goes to quarantine. While nobody knows a flow's protocol, what was said is held, up to a limit.
 
-It refuses to know files and containers, and how a protocol is told by its bytes: `ports` and `sniff` come in.
+It refuses to know files and containers, and how a protocol and its dialect are told by bytes: `ports`, `sniff` and `dialect` come in.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ __all__ = [
     "UNDECIDED_SEGMENTS",
     "UNDECIDED_TOTAL",
     "UNRECOGNISED",
+    "Dialect",
     "Tracker",
     "by_port",
     "is_client",
+    "one_dialect",
     "session_id",
 ]
 
@@ -46,6 +48,9 @@ UNDECIDED_TOTAL: Final = 64 << 20
 HELD_TOTAL: Final = 64 << 20
 """Bytes of all flows together that may wait for what is missing before them, and bytes that are remembered of all flows."""
 
+Dialect = Callable[[str, bytes], tuple[str, ...] | None]
+"""The dialect of a protocol's stream that begins like this; None: more bytes are needed."""
+
 UNRECOGNISED: Final = "unrecognised"
 _REASONS: Final = {
     DISPUTED: "retransmission says something else",
@@ -59,6 +64,11 @@ _WRAP: Final = 1 << 32
 def session_id(*parts: object) -> bytes:
     """A session's id from what names it: the same parts always give the same id."""
     return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=SESSION_ID_SIZE).digest()
+
+
+def one_dialect(_: str, __: bytes) -> tuple[str, ...]:
+    """For readers that know no dialects: every stream is read by the text."""
+    return ()
 
 
 def is_client(port: int, other: int, ports: Mapping[int, str]) -> bool:
@@ -98,18 +108,28 @@ class Tracked:
         self.halves = (Half(budget), Half(budget))
         self.closed = False
 
-    def is_named(self, protocol: str, known_by: str) -> Flow:
+    def is_named(self, protocol: str, known_by: str, dialect: tuple[str, ...] = ()) -> Flow:
         """The protocol is known now."""
-        self.flow = Flow(self.identity, protocol, "tcp", self.client, self.server, known_by, "wire")
+        self.flow = Flow(self.identity, protocol, "tcp", self.client, self.server, known_by, "wire", dialect)
         return self.flow
 
 
 class Tracker:
     """All flows of one packet capture; segments go to a gathering, everything else to a tally."""
 
-    def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], gathering: Gathering, tally: Tally) -> None:
+    _dialect: Dialect = staticmethod(one_dialect)  # for trackers that were taken out before there were dialects
+
+    def __init__(
+        self,
+        ports: Mapping[int, str],
+        sniff: Callable[[bytes], str | None],
+        gathering: Gathering,
+        tally: Tally,
+        dialect: Dialect = one_dialect,
+    ) -> None:
         self._ports = ports
         self._sniff = sniff
+        self._dialect = dialect
         self._gathering = gathering
         self._tally = tally
         self._flows: dict[tuple[bytes, int, bytes, int], tuple[Tracked, bool]] = {}
@@ -219,7 +239,7 @@ class Tracker:
         identity = session_id("tcp", client.address, client.port, server.address, server.port, since)
         tracked = Tracked(client, server, identity, self._budget)
         protocol = by_port(server.port, client.port, self._ports)
-        if protocol:
+        if protocol and self._dialect(protocol, b"") is not None:
             tracked.is_named(protocol, "port")
         if len(self._flows) >= 2 * MAX_FLOWS:
             self._forget()
@@ -290,15 +310,23 @@ class Tracker:
             if bit.missing > 0:
                 half.first_bytes = b""  # what comes after a gap begins anew
             half.first_bytes += bit.chunk[: UNDECIDED_BYTES - len(half.first_bytes)]
-            protocol = self._sniff(half.first_bytes)
-            if protocol:
-                flow = tracked.is_named(protocol, "bytes")
-                for held in self._release(tracked):
-                    self._hand_on(flow, held)
+            expected = self._expected(tracked)
+            protocol = expected or self._sniff(half.first_bytes)
+            if protocol and (dialect := self._dialect(protocol, half.first_bytes)) is not None:
+                self._settle(tracked, tracked.is_named(protocol, "port" if expected else "bytes", dialect))
                 return
         is_too_much = tracked.held_bytes[item.to_server] > UNDECIDED_BYTES or self._held_total > UNDECIDED_TOTAL
         if is_too_much or len(tracked.held) > UNDECIDED_SEGMENTS:
             self._give_up(tracked)
+
+    def _expected(self, tracked: Tracked) -> str:
+        """The protocol of a known port; its dialect may still be unknown."""
+        return by_port(tracked.server.port, tracked.client.port, self._ports)
+
+    def _settle(self, tracked: Tracked, flow: Flow) -> None:
+        """What was held is handed on: it is known how to read it."""
+        for held in self._release(tracked):
+            self._hand_on(flow, held)
 
     def _hand_on(self, flow: Flow, item: Held) -> None:
         bit = item.bit
@@ -313,7 +341,9 @@ class Tracker:
             self._tally.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 
     def _give_up(self, tracked: Tracked) -> None:
-        """Decide that nobody here knows this flow's protocol, if nobody does yet."""
+        """Decide that nobody here knows this flow's protocol, if nobody does yet; one on a known port is read by the text."""
+        if tracked.flow is None and not tracked.given_up and (expected := self._expected(tracked)):
+            self._settle(tracked, tracked.is_named(expected, "port"))
         if tracked.flow is None and not tracked.given_up:
             tracked.given_up = True
             for held in self._release(tracked):

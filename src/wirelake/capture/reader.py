@@ -18,6 +18,7 @@ from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, S
 from wirelake.capture.containers import HEAD_SIZE, Container, recognise, restore
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import Bytes, Packed, open_source, read_range
+from wirelake.capture.flows import Dialect, one_dialect
 from wirelake.capture.gather import Gathering
 from wirelake.capture.interest import EVERYTHING, Interest
 from wirelake.capture.recorded import Recorded
@@ -44,15 +45,17 @@ def read(
     window: int = WINDOW,
     split: Split | None = None,
     interest: Interest = EVERYTHING,
+    dialect: Dialect = one_dialect,
 ) -> Iterator[Block]:
     """Read a capture of any content, or one split of it; the last block is marked.
 
     A flow's protocol is known by the tag of a recording (any, or only those in `protocols`), by `ports` at either end, or by what `sniff`
-    says of the first bytes of a direction or datagram (None: not known, or not yet). With an interest, packets on other ports or after
+    says of the first bytes of a direction or datagram (None: not known, or not yet). `dialect` says how a
+    protocol's stream is read that begins so. With an interest, packets on other ports or after
     its time are neither followed nor accounted for.
     """
     with open_source(source) as file:
-        yield from _Reading(source, file, ports, sniff, protocols, walk_split(source, file, split, window), interest).blocks()
+        yield from _Reading(source, file, ports, sniff, protocols, walk_split(source, file, split, window), interest, dialect).blocks()
 
 
 def walk_split(source: Source, file: Bytes, split: Split | None, window: int = WINDOW) -> Walk:
@@ -102,6 +105,7 @@ class _Reading:
         protocols: Collection[str] | None,
         walk: Walk,
         interest: Interest,
+        dialect: Dialect,
     ) -> None:
         self._source = source
         self._file = file
@@ -109,7 +113,7 @@ class _Reading:
         self._span = Span(walk.at, min(walk.stop, source.size) - walk.at)
         self._tally = Tally((walk.at,))
         self._gathering = Gathering()
-        self._traffic = Traffic(ports, sniff, self._gathering, self._tally, interest)
+        self._traffic = Traffic(ports, sniff, self._gathering, self._tally, interest, dialect)
         self._recorded = Recorded(ports, protocols, self._tally)
 
     def blocks(self) -> Iterator[Block]:

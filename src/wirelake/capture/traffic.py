@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirelake.capture.datagrams import Datagrams
-from wirelake.capture.flows import Tracker
+from wirelake.capture.flows import Dialect, Tracker, one_dialect
 from wirelake.capture.fragments import Fragments, Part
 from wirelake.capture.gather import Gathering
 from wirelake.capture.interest import EVERYTHING, Interest
@@ -85,10 +85,11 @@ class Traffic:
         gathering: Gathering,
         tally: Tally,
         interest: Interest = EVERYTHING,
+        dialect: Dialect = one_dialect,
     ) -> None:
         self._tally = tally
         self._interest = interest
-        self._tracker = Tracker(ports, sniff, gathering, tally)
+        self._tracker = Tracker(ports, sniff, gathering, tally, dialect)
         self._datagrams = Datagrams(ports, sniff, gathering, tally)
         self._fragments = Fragments(tally)
 

@@ -75,7 +75,7 @@ def set_flag(command: F) -> F:
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="A limit of the protocol, as its page in docs/ lists them.",
+        help="A limit or dialect of the protocol, as its page in docs/ lists them.",
     )(command)
 
 

@@ -45,7 +45,7 @@ __all__ = ["ingest", "run_ingest"]
     "settings",
     multiple=True,
     metavar="PROTOCOL.NAME=VALUE",
-    help="A limit of a protocol, as emp.max_message_size=1000.",
+    help="A limit of a protocol, as emp.max_message_size=1000; wins over the dialect that a recording or capture shows.",
 )
 @click.option(
     "--late",

@@ -53,7 +53,8 @@ class _Captured(CaptureReader):
         ports = msgspec.json.decode(self.options.get("ports", "null"), type=dict[int, str] | None) or protocols.ports()
         for work in partition.works:
             decoder = Decoder(DecodeOptions())
-            for block in read(work.source, ports=ports, sniff=protocols.sniff, protocols=protocols.ROOMS, split=work.split):
+            known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
+            for block in read(work.source, split=work.split, **known):  # type: ignore[arg-type]  # the same names
                 yield from self._rows(decoder.feed(block).get(self._table.name, []))
             yield from self._rows(decoder.finish().get(self._table.name, []))
 

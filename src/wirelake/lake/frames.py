@@ -138,8 +138,8 @@ class _Messages(CaptureReader):
         for work in partition.works:
             decoder = Decoder(DecodeOptions())
             ends: dict[bytes, tuple[Any, ...]] = {}
-            told = {"ports": ports, "sniff": protocols.sniff, "protocols": protocols.ROOMS, "interest": self._interest}
-            for block in read(work.source, split=work.split, **told):  # type: ignore[arg-type]  # the same names
+            known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
+            for block in read(work.source, split=work.split, interest=self._interest, **known):  # type: ignore[arg-type]  # the same names
                 yield from self._rows(block.flows, ends, decoder.feed(block).get(messages.TABLE.name, []), chosen)
             yield from self._rows([], ends, decoder.finish().get(messages.TABLE.name, []), chosen)
 

@@ -132,7 +132,7 @@ class _Task:
                 add(decoder.feed(block))
             books = add(decoder.finish() if self._settles else decoder.rest())
             if self._settles:
-                assembly, decoder = Assembly(self._ports, protocols.sniff), Decoder(self._options, memory=decoder.memory)
+                assembly, decoder = Assembly(self._ports, protocols.sniff, protocols.dialect), Decoder(self._options, memory=decoder.memory)
             return Done(bucket, sheets.close(), self._take_out(bucket, assembly, decoder.memory), _packed(books), newest)
         except BaseException:
             sheets.discard()
@@ -141,7 +141,7 @@ class _Task:
     def _put_back(self, bucket: int) -> tuple[Assembly, Memory]:
         name = self._memories.get(str(bucket))
         if name is None:
-            return Assembly(self._ports, protocols.sniff), Memory()
+            return Assembly(self._ports, protocols.sniff, protocols.dialect), Memory()
         path = journal.memories(self._lake) / name
         try:
             assembly, memory = pickle.loads(path.read_bytes())  # noqa: S301 - this program wrote it, beside the tables it writes

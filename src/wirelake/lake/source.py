@@ -99,7 +99,8 @@ class BlockReader(DataSourceReader):
 
     def _alone(self, work: Work) -> Iterator[Block]:
         """Blocks that need nothing of others; a source that only began like that must be dealt after all."""
-        for block in reader.read(work.source, ports=self._ports, sniff=protocols.sniff, protocols=protocols.ROOMS, split=work.split):
+        known = {"ports": self._ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
+        for block in reader.read(work.source, split=work.split, **known):  # type: ignore[arg-type]  # the same names
             if not all(map(stands_alone, block.flows)):
                 raise LakeError(f"{block.source.path}: {NOT_ALONE}")
             block.spans = work.spans[-1:]

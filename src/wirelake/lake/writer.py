@@ -75,7 +75,7 @@ class TableWriter(DataSourceArrowWriter):
         """One task: blocks to files that no table counts yet."""
         decoder = Decoder(self._options, self._keys, keyring=self._keyring)
         sheets = Sheets(self._lake, SILVER, self._batch)
-        assembly = Assembly(self._ports, protocols.sniff)
+        assembly = Assembly(self._ports, protocols.sniff, protocols.dialect)
         try:
             for batch in iterator:
                 for item in from_batch(batch):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from wirelake.errors import UsageError
 
-__all__ = ["ROOMS", "columns", "finder", "named", "ports", "room", "sniff"]
+__all__ = ["ROOMS", "columns", "dialect", "finder", "named", "ports", "room", "sniff"]
 
 ROOMS: Final = ("emp", "event_mesh", "relink", "yamp", "wolpertinger")
 """The protocols that can be spoken and read. A name is that of a module and of a table, and the one spelling that is printed.
@@ -45,6 +45,12 @@ def finder(name: str) -> Callable[..., Any]:
 def ports() -> dict[int, str]:
     """The ports by which protocols are known unless somebody says otherwise; a protocol may have none."""
     return {port: name for name in ROOMS if (port := room(name).DEFAULT_PORT) is not None}
+
+
+def dialect(name: str, first: bytes) -> tuple[str, ...] | None:
+    """How a stream of a protocol that begins like this departs from the text, as flags of its `Limits`; None: more bytes are needed."""
+    recognise: Callable[[bytes], tuple[str, ...] | None] = getattr(room(name), "recognise", lambda _: ())
+    return recognise(first)
 
 
 def sniff(data: bytes) -> str | None:

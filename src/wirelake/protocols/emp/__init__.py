@@ -1,6 +1,7 @@
 """EMP, the Extensible Messaging Protocol: binary messages with extension blocks over a reliable stream."""
 
 from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.emp.dialect import recognise
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import DEFAULT_PORT
 from wirelake.protocols.emp.options import Codec, Limits, Options, Refused
@@ -22,6 +23,7 @@ __all__ = [
     "buffer",
     "decode",
     "encode",
+    "recognise",
     "refusal",
     "scan",
     "sniff",

@@ -312,5 +312,10 @@ walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a stream that begins like this is EMP: its first message is a hello (Handshake) of version 1."""
+    """Whether a stream that begins like this is EMP: its first message is a hello (Handshake) of version 1.
+
+    EMP-1: a hello whose size leaves itself out must be all there, because fewer bytes than that are no proof.
+    """
+    if data[:12] == b"\x00\x00\x00\x08\x00\x00\x00\x00\x01\x00\x00\x00":
+        return True
     return data[:5] == b"\x00\x00\x00\x0c\x00" and data[8:9] in (b"", b"\x01")
