@@ -15,7 +15,7 @@ import msgspec
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import connection_flags, server_flags
 from wirelake.cli.live import body_of, recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.terminal import json_text, say
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.tls import client_context, server_context
@@ -52,7 +52,7 @@ async def _serve(address: str, answer: str | None, quiet: bool, record: Path | N
         if not quiet:
             host, port = peer.stream.remote
             fields = {name: value for name, value in msgspec.structs.asdict(event).items() if name not in ("body", "extensions")}
-            print(msgspec.json.encode({"from": f"{host}:{port}", **fields, "body": event.body.hex()}).decode(), flush=True)
+            print(json_text({"from": f"{host}:{port}", **fields, "body": event.body.hex()}), flush=True)
 
     def on_request(peer: Peer, request: RequestReceived) -> bytes:
         show(peer, request)

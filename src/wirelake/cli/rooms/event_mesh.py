@@ -14,7 +14,7 @@ import msgspec
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.live import recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.terminal import json_text, say
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
 from wirelake.protocols.event_mesh.scanner import Limits
@@ -268,7 +268,7 @@ def _show_drop(dropped: Dropped) -> None:
 
 
 def _show(described: dict[str, Any]) -> None:
-    print(msgspec.json.encode(described).decode(), flush=True)
+    print(json_text(described), flush=True)
 
 
 def _uuid(node_id: bytes | None) -> str | None:

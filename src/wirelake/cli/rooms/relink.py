@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import connection_flags, server_flags
 from wirelake.cli.live import body_of, recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.terminal import json_text, say
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.tls import client_context, server_context
@@ -55,7 +54,7 @@ def _endpoint(name: str, id_sizes: tuple[int, int], transactions: bool) -> Endpo
 
 def _show(message: MessageReceived) -> None:
     told = {"channel": message.channel.hex(), "sequence": message.sequence, "parts": [part.hex() for part in message.parts]}
-    print(msgspec.json.encode(told).decode(), flush=True)
+    print(json_text(told), flush=True)
 
 
 def _tell(link: Link, event: Event) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import connection_flags, server_flags
 from wirelake.cli.live import recording, until_told
-from wirelake.cli.terminal import say
+from wirelake.cli.terminal import json_text, say
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.address import ENCRYPTED, XMPP
@@ -301,7 +301,7 @@ def _value(text: str) -> Any:
 
 
 def _print(value: Any) -> None:
-    print(msgspec.json.encode(value, enc_hook=_plain).decode(), flush=True)
+    print(json_text(value, _plain), flush=True)
 
 
 def _plain(value: Any) -> Any:
