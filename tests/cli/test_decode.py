@@ -166,8 +166,7 @@ def test_decode_loads_neither_numpy_nor_spark():
 def test_a_closed_pipe_is_no_error(tmp_path):
     (tmp_path / "many").write_bytes(encode(Ping()) * 50_000)
     done = subprocess.run(
-        f"{sys.executable} -m wirelake.cli.main decode emp {tmp_path / 'many'} | head -1",
-        shell=True,
+        ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m wirelake.cli.main decode emp {tmp_path / 'many'} | head -1"],
         capture_output=True,
         timeout=60,
         check=True,

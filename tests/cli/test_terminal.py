@@ -4,6 +4,7 @@ import json
 import logging
 import subprocess
 import sys
+from importlib import import_module
 
 import click
 import pytest
@@ -248,3 +249,11 @@ def test_a_protocol_is_printed_in_one_spelling_and_taken_in_both(wirelake, spell
     assert wirelake("decode", spelling, "--hex", stdin=b"").code == 0
     for words in (("serve", "--help"), ("decode", "--help")):
         assert b"event-mesh" not in wirelake(*words).out
+
+
+@pytest.mark.parametrize(("protocol", "show"), [("yamp", "_print"), ("wolpertinger", "_print"), ("event_mesh", "_show")])
+def test_what_live_peers_receive_acts_on_no_terminal(capsys, protocol, show):
+    getattr(import_module(f"wirelake.cli.rooms.{protocol}"), show)({"body": HOSTILE})
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == {"body": HOSTILE}
+    assert acts(shown) == set()

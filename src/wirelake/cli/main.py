@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -36,6 +36,10 @@ _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (
 """What the first type that fits leads to."""
 
 
+class _OutputClosed(Exception):
+    """The reader of stdout has seen enough. Not an OSError: click would end the process with 1."""
+
+
 class Commands(click.Group):
     """The commands by name; each is imported when it is called, so that a short one does not pay for a long one."""
 
@@ -51,6 +55,15 @@ class Commands(click.Group):
             return None
         command: click.Command = getattr(import_module(f"wirelake.cli.{cmd_name}"), cmd_name)
         return with_verbose(command)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a pipe that was closed is no error."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError as error:
+            raise _OutputClosed from error
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The exit codes, and how a shell is told to complete."""
@@ -85,7 +98,7 @@ def run(arguments: list[str]) -> int:
         except (KeyboardInterrupt, click.Abort):
             say("interrupted")
             return ExitCode.INTERRUPTED
-        except BrokenPipeError:  # `| head` has seen enough
+        except _OutputClosed:  # `| head` has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ExitCode.OK
         except OSError as error:

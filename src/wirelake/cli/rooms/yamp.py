@@ -17,6 +17,7 @@ from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import limits_flag
 from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_told
 from wirelake.cli.live_flags import connection_flags, server_flags
+from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
 from wirelake.transports.address import ENCRYPTED
 from wirelake.transports.tls import client_context, server_context
@@ -225,7 +226,7 @@ def _body(text: str) -> Any:
 
 
 def _print(value: Any) -> None:
-    print(msgspec.json.encode(value, enc_hook=str).decode(), flush=True)
+    print(json_text(value, str), flush=True)
 
 
 def _show_event(event: Heard) -> None:
