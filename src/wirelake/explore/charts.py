@@ -145,12 +145,14 @@ def latency(given: Latency, what: str) -> Markup:
             )
         )
         marks = []
-        for place, (name, _) in enumerate(_PERCENTILES):
-            value = max(getattr(given, name), low)
-            is_near_edge = (width - _GUTTER) * (1 - math.log10(value / low) / math.log10(high / low)) < _LABEL
+        lines = [(name, max(getattr(given, name), low)) for name, _ in _PERCENTILES]
+        near = [name for name, value in lines if (width - _GUTTER) * (1 - math.log10(value / low) / math.log10(high / low)) < _LABEL]
+        # Each label has a level of its own. Labels near the edge stand left of their lines, the last one highest, so that no line cuts one.
+        levels = [*(name for name, _ in lines if name not in near), *reversed(near)]
+        for name, value in lines:
+            is_near_edge = name in near
             base = alt.Chart(_data([{"at": value, "said": f"{name}  {duration(value)}"}])).encode(x=alt.X("at:Q", scale=scale, axis=axis))
-            # Each label on a line of its own: percentiles can be close together.
-            above = -_TEXT - 16 * (len(_PERCENTILES) - 1 - place)
+            above = -_TEXT - 16 * (len(levels) - 1 - levels.index(name))
             marks.append(base.mark_rule(color=_INK, strokeWidth=1, strokeDash=[4, 3], y=above - 6, y2=_HISTOGRAM))
             side: Literal["left", "right"] = "right" if is_near_edge else "left"
             gap = -5 if is_near_edge else 5

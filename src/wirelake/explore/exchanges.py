@@ -71,6 +71,8 @@ class Exchanges(msgspec.Struct, frozen=True):
     withdrawn: int
     """Requests that were cancelled or killed, and messages that were rolled back."""
     late: int
+    missing: int
+    """Of which nothing was seen to come, and which nobody took back."""
     latency: Latency | None = None
 
 
@@ -82,6 +84,7 @@ class _Group(msgspec.Struct, frozen=True):
     failed: int
     withdrawn: int
     late: int
+    missing: int
     p50: float | None
     p95: float | None
     p99: float | None
@@ -94,6 +97,7 @@ _GROUPS: Final = f"""
     SELECT spoken AS protocol, what, count(*) AS count, count(response_message_id) AS answered,
         count(*) FILTER (outcome IN ('failed', 'refused', 'uncommitted')) AS failed,
         count(*) FILTER (outcome IN ('cancelled', 'killed', 'rolled back')) AS withdrawn, count(*) FILTER (late) AS late,
+        count(*) FILTER (response_message_id IS NULL AND outcome IS NULL) AS missing,
         quantile_cont(latency_us, 0.5)::DOUBLE AS p50, quantile_cont(latency_us, 0.95)::DOUBLE AS p95,
         quantile_cont(latency_us, 0.99)::DOUBLE AS p99, max(latency_us)::DOUBLE AS most
     FROM {_SENT} GROUP BY spoken, what ORDER BY what = '{DELIVERY}', what = '{CONFIRMATION}', count DESC, spoken
@@ -118,5 +122,5 @@ def exchanges(connection: duckdb.DuckDBPyConnection) -> list[Exchanges]:
         latency = None
         if one.p50 is not None and one.p95 is not None and one.p99 is not None and one.most is not None:
             latency = Latency(one.p50, one.p95, one.p99, one.most, bins.get((one.protocol, one.what), []))
-        found.append(Exchanges(one.protocol, one.what, one.count, one.answered, one.failed, one.withdrawn, one.late, latency))
+        found.append(Exchanges(one.protocol, one.what, one.count, one.answered, one.failed, one.withdrawn, one.late, one.missing, latency))
     return found

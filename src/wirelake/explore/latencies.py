@@ -8,7 +8,7 @@ from wirelake.explore import charts
 from wirelake.explore.exchanges import CONFIRMATION, DELIVERY, REQUEST, Exchanges, Latency
 from wirelake.explore.listings import cell, dim, listing
 from wirelake.explore.markup import Child, Markup, element
-from wirelake.explore.wording import count, duration, many, percent
+from wirelake.explore.wording import count, duration, percent
 
 __all__ = ["latencies"]
 
@@ -17,11 +17,12 @@ _NAMES: Final = {
     CONFIRMATION: ("confirmed call", "confirmed calls"),
     DELIVERY: ("delivery", "deliveries"),
 }
-_MEANING: Final = {
-    REQUEST: "From a request to its answer.",
-    CONFIRMATION: "From a call to the confirmation of its delivery. No answer followed: the method may be void.",
-    DELIVERY: "From a message on a channel to its acknowledgement.",
+_FIGURE: Final = {
+    REQUEST: "from request to answer",
+    CONFIRMATION: "from call to confirmation, where no answer followed",
+    DELIVERY: "from message to acknowledgement",
 }
+_MISSING: Final = {REQUEST: "unanswered", CONFIRMATION: "unconfirmed", DELIVERY: "not acknowledged"}
 _ANSWERED: Final = {REQUEST: "answered", CONFIRMATION: "confirmed", DELIVERY: "acknowledged"}
 _PERCENTILES: Final = (("half within", "p50"), ("95 % within", "p95"), ("99 % within", "p99"), ("longest", "most"))
 
@@ -48,7 +49,7 @@ def latencies(given: list[Exchanges]) -> Markup:
 def _row(one: Exchanges) -> list[Markup]:
     single, several = _NAMES[one.what]
     withdrawn = "rolled back" if one.what == DELIVERY else "cancelled or killed"
-    notes = ((one.failed, "failed"), (one.late, "late"), (one.withdrawn, withdrawn), (one.count - one.answered, "without"))
+    notes = ((one.failed, "failed"), (one.late, "late"), (one.withdrawn, withdrawn), (one.missing, _MISSING[one.what]))
     rate = percent(one.answered, one.count) if one.what != CONFIRMATION else "–"
     times: list[Child] = [duration(getattr(one.latency, name)) if one.latency else "–" for _, name in _PERCENTILES]
     return [
@@ -63,8 +64,7 @@ def _row(one: Exchanges) -> list[Markup]:
 def _figure(one: Exchanges, latency: Latency) -> Markup:
     return element(
         "figure",
-        element("h3", f"{one.protocol}: how long {many(one.answered, *_NAMES[one.what])} took"),
-        element("p", f"{_MEANING[one.what]} On a logarithmic scale."),
-        charts.latency(latency, f"{one.protocol} {_NAMES[one.what][1]}"),
+        element("h3", f"{one.protocol}: {_FIGURE[one.what]}"),
+        charts.latency(latency, f"{one.protocol}, {_FIGURE[one.what]},"),
         class_="latency",
     )

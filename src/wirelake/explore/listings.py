@@ -61,10 +61,10 @@ def place(given: Place, known: Survey) -> list[Markup]:
     """Where the bytes are, and a link to their session if the page has it."""
     name = given.source.rpartition("/")[2] or given.source
     where = f"byte {count(given.offset)}, {many(given.length, 'byte')}" if given.length else f"at byte {count(given.offset)}"
-    said = [element("code", name, title=given.source), dim(where)]
+    words: list[Child] = [where]
     if given.session and given.session in {one.session for one in known.sessions}:
-        said.append(dim(link(_session_anchor(given.session), "session ", element("code", given.session[:_SHORT_ID]))))
-    return said
+        words += [" · ", link(_session_anchor(given.session), "session ", element("code", given.session[:_SHORT_ID]))]
+    return [element("code", name, title=given.source), dim(words)]
 
 
 def rule_link(protocol: str | None, rule: str | None, known: Survey, *said: Child) -> Markup:

@@ -95,11 +95,11 @@ def _lead(known: Survey) -> Markup:
     read = f"{many(first.sources, 'file was', 'files were')} read, {size(first.size)} in all"
     said = [f"{read}, with {many(first.messages, 'message')} in {many(first.sessions, 'session')}."]
     if first.requests:
-        asked = f"{many(first.requests, 'request was', 'requests were')} made and {count(first.answered)} answered"
-        said.append(f"{asked}; {count(first.confirmed)} more were only confirmed." if first.confirmed else f"{asked}.")
+        confirmed = f", {count(first.confirmed)} only confirmed" if first.confirmed else ""
+        said.append(f"{many(first.requests, 'request was', 'requests were')} made: {count(first.answered)} answered{confirmed}.")
     if first.deliveries:
         sent = many(first.deliveries, "message was", "messages were")
-        said.append(f"{sent} sent on channels and {count(first.acknowledged)} acknowledged.")
+        said.append(f"{sent} sent on channels: {count(first.acknowledged)} acknowledged.")
     said.append(f"Rules were broken {many(first.violations, 'time')}." if first.violations else "No rule was broken.")
     if not known.unbalanced:
         said.append("Every byte is accounted for.")
@@ -155,7 +155,7 @@ def _figures(known: Survey) -> Markup:
         (count(first.requests), "requests", f"{count(first.answered)} answered{confirmed}" if first.requests else ""),
         (count(first.deliveries), "deliveries", f"{count(first.acknowledged)} acknowledged" if first.deliveries else ""),
         (count(first.violations), "violations", weights),
-        (count(first.notes), "notes", "no violations: see below" if first.notes else "none"),
+        (count(first.notes), "notes", "allowed by the specification" if first.notes else "none"),
         (count(first.sources), "files" if first.sources != 1 else "file", f"{size(first.size)}, {count(first.size)} bytes"),
         (span, "active", when),
     ]

@@ -24,7 +24,7 @@ _ORIGIN: Final = {
     "local": "Only the state of the receiver speaks against it: its application, its keys, or what it did not see.",
 }
 """Origin of a rule -> who says so."""
-_COLUMNS: Final = {"clause": "", "rule": "", "severity": "", "times": "number", "by": "", "for example": ""}
+_COLUMNS: Final = {"clause": "", "rule": "", "severity": "", "times": "number", "for example": ""}
 
 
 def findings(known: Survey) -> Markup:
@@ -61,9 +61,14 @@ def _finding(one: Finding, known: Survey) -> list[Markup]:
     return [
         cell("clause", rule_link(one.protocol, one.rule, known, element("strong", one.clause or "–")), class_="nowrap"),
         cell("rule", sentence(one.text) or one.rule, dim(element("code", one.rule))),
-        cell("severity", pill(severity, _SEVERITY.get(severity, ""))),
-        cell("times", count(one.count), dim(f"ended {many(one.ended, 'session')}") if one.ended else "", class_="number"),
-        cell("by", " · ".join(side for side in sides if side) or "–"),
+        cell("severity", pill(severity, _SEVERITY.get(severity, "")), dim(one.origin) if one.origin and not one.is_violation else ""),
+        cell(
+            "times",
+            count(one.count),
+            dim(" · ".join(side for side in sides if side)),
+            dim(f"ended {many(one.ended, 'session')}") if one.ended else "",
+            class_="number",
+        ),
         cell(
             "for example",
             (element("p", place(example, known), class_="one") for example in one.examples),
