@@ -73,7 +73,7 @@ def _finding(one: Finding, known: Survey) -> list[Markup]:
             "for example",
             (element("p", place(example, known), class_="one") for example in one.examples),
             dim(f"and in {many(more, 'more session')}") if more > 0 else "",
-            class_="place example",
+            class_="place examples",
         ),
     ]
 
@@ -87,7 +87,10 @@ def rules(known: Survey) -> Markup:
         "section",
         element("h2", "What the rules say"),
         element(
-            "p", "The rules that the findings above are about. A clause is a section of the specification, or a ruling that settles it."
+            "p",
+            "The rules that the ",
+            link("findings", "findings"),
+            " are about. A clause is a section of the specification, or a ruling that settles it.",
         ),
         listing(columns, [_rule(one) for one in known.rules], [anchor("rule", one.protocol, one.rule) for one in known.rules]),
         id="rules",
@@ -100,5 +103,5 @@ def _rule(one: RuleText) -> list[Markup]:
         cell("clause", element("strong", one.clause), dim(one.protocol), class_="nowrap"),
         cell("rule", sentence(one.text), dim(element("code", one.rule))),
         cell("who forbids it", _ORIGIN.get(one.origin or "", one.origin or "–")),
-        cell("what a live peer does", does, dim(link("findings", "back to the findings"))),
+        cell("what a live peer does", does),
     ]
