@@ -89,7 +89,6 @@ def sessions(known: Survey) -> Markup:
         "messages": "number",
         "exchanges": "number",
         "ended": "",
-        "violations": "number",
     }
     more = total - len(known.sessions)
     return element(
@@ -116,7 +115,7 @@ def _session(one: Session, known: Survey) -> list[Markup]:
         cell(
             "session",
             element("code", one.session, class_="id"),
-            dim(element("span", source, title=one.source or ""), f" byte {count(one.offset or 0)}") if source else "",
+            [dim(element("span", source, title=one.source or "")), dim(f"byte {count(one.offset or 0)}")] if source else "",
             class_="id",
         ),
         cell("client", one.client, class_="place"),
@@ -132,11 +131,7 @@ def _session(one: Session, known: Survey) -> list[Markup]:
             pill(how, colour),
             dim(f"by the {one.ended_by}") if one.ended_by else "",
             dim(f"handshake {one.handshake}") if one.handshake and one.handshake != "complete" else "",
-        ),
-        cell(
-            "violations",
-            link("findings", pill(count(one.violations), "bad")) if one.violations else element("span", "0", class_="dim"),
-            class_="number",
+            dim(link("findings", many(one.violations, "violation"))) if one.violations else "",
         ),
     ]
 
