@@ -24,7 +24,7 @@ from wirelake.cli.main import COMMANDS, app
 from wirelake.lake import rulebook, scratch, tuning
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.schema import Table, comment
-from wirelake.protocols.faults import Severity
+from wirelake.protocols.faults import Origin
 
 DOCS = Path(__file__).parent
 TITLES = {"emp": "EMP", "event_mesh": "Event Mesh", "relink": "Relink", "yamp": "YAMP", "wolpertinger": "wolpertinger"}
@@ -148,14 +148,19 @@ def page(protocol: str) -> str:
     parts += ["## Options of a session\n", "For `Options` in Python; times are seconds.\n", _settings(room.Options)]
     answers = any(hasattr(rule, "error_code") for rule in faults.RULES.values())
     parts.append("## Faults\n")
-    parts.append("The last column says in which table the lake tells of it, from recorded history alone; or that it does not, and why.\n")
+    parts.append(
+        "Who forbids it: the `text` of the specification, or only this side, by a `ruling`, a `limit` or its `local` state.\n"
+        "Only the text can be violated: all else has severity `info` in the lake, whatever a live peer does about it.\n"
+        "The last column says in which table the lake tells of it, from recorded history alone; or that it does not, and why.\n"
+    )
+    parts += [f"- `{Origin[name]}`: {said}" for name, said in _attribute_docs(Origin).items()] + [""]
     more = ["answered with"] * answers + ["in the lake"]
-    parts.append("| " + " | ".join(["fault", "clause", "meaning", "severity", *more]) + " |")
-    parts.append("|---|---|---|---|" + "---|" * len(more))
+    parts.append("| " + " | ".join(["fault", "clause", "meaning", "origin", "a live peer", *more]) + " |")
+    parts.append("|---|---|---|---|---|" + "---|" * len(more))
     for fault, rule in faults.RULES.items():
-        severity = "tolerated" if fault.severity is Severity.TOLERATED else WEIGHT.get(protocol, "ends the session")
+        does = "counts it" if fault.is_tolerated else WEIGHT.get(protocol, "ends the session")
         answer = f" {_answer(rule)} |" if answers else ""
-        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {severity} |{answer} {_told(protocol, fault)} |")
+        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {rule.origin} | {does} |{answer} {_told(protocol, fault)} |")
     return "\n".join(parts) + "\n"
 
 
@@ -164,7 +169,7 @@ def _told(protocol: str, fault: Any) -> str:
     room = rulebook.ROOMS[protocol]
     if fault in room.unseen:
         return f"not told: {room.unseen[fault]}"
-    return "`security`" if fault in room.by_keys else "`violations`"
+    return "`security`" if fault in room.by_keys else f"`violations`, {fault.severity.name.lower()}"
 
 
 def _answer(rule: Any) -> str:
@@ -190,8 +195,9 @@ def _attribute_docs(kind: type) -> dict[str, str]:
     assert isinstance(tree, ast.ClassDef)
     said = {}
     for attribute, after in itertools.pairwise(tree.body):
-        if isinstance(attribute, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            said[ast.unparse(attribute.target)] = " ".join(str(after.value.value).split())
+        if isinstance(attribute, ast.AnnAssign | ast.Assign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            target = attribute.target if isinstance(attribute, ast.AnnAssign) else attribute.targets[0]
+            said[ast.unparse(target)] = " ".join(str(after.value.value).split())
     return said
 
 

@@ -97,7 +97,7 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke the specification."""
+    """The peer broke the specification, or went beyond a ruling or a limit of this side: `fault.origin` says which."""
 
 
 class DecodeError(RemoteProtocolError):

@@ -21,20 +21,30 @@ def message(seconds: float, kind: str = "event", **columns: Any) -> dict[str, An
 
 
 def exchange(latency_us: int | None, **columns: Any) -> dict[str, Any]:
+    """A request of EMP, answered if it has a latency."""
     answer = None if latency_us is None else b"r"
-    return {"latency_us": latency_us, "response_message_id": answer, "requested": at(0), "late": False, "cancelled": False, **columns}
+    said = {"protocol": "emp", "kind": "request", "session_id": b"s", "requested": at(0), "late": False, "cancelled": False}
+    return {"latency_us": latency_us, "response_message_id": answer, "status": "answered" if answer else "unanswered", **said, **columns}
+
+
+def delivery(latency_us: int | None, **columns: Any) -> dict[str, Any]:
+    """A message on a channel of Relink, consumed if it has a latency."""
+    said = {"protocol": "relink", "kind": "delivery", "outcome": "consumed" if latency_us is not None else None}
+    return exchange(latency_us, **said, **columns)
 
 
 def session(name: bytes = b"s", **columns: Any) -> dict[str, Any]:
     ends = {"client_address": "10.0.0.1", "client_port": 4000, "server_address": "10.0.0.2", "server_port": 5040}
     counts = dict.fromkeys(("messages_to_server", "messages_to_client", "requests", "answered", "violations"), 0)
     how = {"ended_how": "bye", "ended_by": "client", "handshake": "complete", "opened": at(0), "duration_us": 1_000_000}
-    return {"session_id": name, "protocol": "emp", "transport": "tcp", **ends, **counts, **how, **columns}
+    place = {"source": "/data/a.pcapng", "offset": 100}
+    return {"session_id": name, "protocol": "emp", "transport": "tcp", **ends, **counts, **how, **place, **columns}
 
 
 def violation(rule: str, **columns: Any) -> dict[str, Any]:
     said = {"clause": "EMP-25", "text": "a second hello", "severity": "error", "ended_session": False, "direction": "to_server"}
-    return {"rule": rule, "protocol": "emp", "ts": at(1), "source": "/data/a.pcapng", "offset": 396, "length": 12, **said, **columns}
+    place = {"session_id": b"s", "ts": at(1), "source": "/data/a.pcapng", "offset": 396, "length": 12}
+    return {"rule": rule, "protocol": "emp", "origin": "text", **place, **said, **columns}
 
 
 def account(source: str, size: int, parts: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -43,16 +53,19 @@ def account(source: str, size: int, parts: Mapping[str, int]) -> list[dict[str, 
 
 
 SPOKEN: Rows = {
-    "messages": [message(0, "request"), message(0.5, "response"), message(60, "error")],
+    "messages": [message(0, "request", protocol="emp"), message(0.5, "response", protocol="emp"), message(60, "error", protocol="emp")],
     "exchanges": [exchange(500_000), exchange(2_000), exchange(None)],
     "sessions": [session(messages_to_server=2, messages_to_client=1, requests=3, answered=2)],
     "violations": [
         violation("HELLO_REPEATED"),
         violation("HELLO_REPEATED", offset=20, ts=at(0), direction="to_client", ended_session=True),
         violation("PONG_UNSOLICITED", severity="tolerated", clause="EMP-30", text="a pong nobody asked for"),
+        violation("UNUSED_BITS_SET", severity="info", origin="ruling", clause="EMP-5", text="unused bits are sent as zero"),
     ],
     "quarantine": [
         {
+            "session_id": b"s",
+            "protocol": "emp",
             "ts": at(2),
             "layer": "emp",
             "reason": "SIZE_OVER_LIMIT",

@@ -77,7 +77,7 @@ def test_tables_come_straight_from_captures_as_an_ingest_makes_them(spark, lake)
 
 def test_a_table_is_built_from_frames_as_an_ingest_builds_it(spark, lake):
     seen = open_lake(lake)
-    assert inputs_of("exchanges") == ("messages", "relink", "wolpertinger")
+    assert inputs_of("exchanges") == ("messages", "relink", "yamp", "wolpertinger")
     inputs = {each.name: seen.frame(spark, each) for each in SILVER}
     for name in ("exchanges", "violations", "sessions", "metrics", "topology"):
         given = {one: inputs[one] for one in inputs_of(name)}
@@ -90,7 +90,9 @@ def test_a_table_is_built_from_frames_as_an_ingest_builds_it(spark, lake):
 
 def test_what_is_missing_or_unknown_is_named(spark, lake):
     messages = read_table(spark, lake, "messages")
-    with pytest.raises(UsageError, match="exchanges is built from messages, relink, wolpertinger: give relink, wolpertinger, too"):
+    with pytest.raises(
+        UsageError, match="exchanges is built from messages, relink, yamp, wolpertinger: give relink, yamp, wolpertinger, too"
+    ):
         build_table(spark, "exchanges", {"messages": messages})
     with pytest.raises(UsageError, match="exchanges knows no option colour"):
         build_table(spark, "exchanges", {name: read_table(spark, lake, name) for name in inputs_of("exchanges")}, colour="red")

@@ -180,7 +180,8 @@ def test_metrics_count_every_message_and_request_once(lake):
     assert sum(row["messages"] for row in minutes) == len(said)
     assert sum(row["bytes"] for row in minutes) == sum(row["size"] for row in said)
     assert sum(row["requests"] for row in minutes) == sum(row["status"] != "unasked" for row in asked)
-    assert sum(row["violations"] for row in minutes) == delta.dataset(lake, table("violations")).count_rows()
+    found = delta.dataset(lake, table("violations")).to_table(columns=["severity"]).column("severity").to_pylist()
+    assert sum(row["violations"] for row in minutes) == len(found) - found.count("info")
 
 
 def test_the_topology_counts_every_message_once(lake):

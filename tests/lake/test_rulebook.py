@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from hashlib import sha256
 
 import pyarrow as pa
@@ -61,6 +62,25 @@ def test_a_reason_is_one_plain_sentence_about_a_rule_of_its_room(protocol):
         assert reason
         assert not reason.endswith(".")
         assert "|" not in reason
+
+
+def test_findings_are_told_with_their_origin_and_info_is_counted_nowhere(told):
+    """What only a ruling or a limit of ours forbids is no violation of its sender (EMM-10, YAMP-5)."""
+    _, lake = told
+    book = {(protocol, fault.name): fault for protocol, room in ROOMS.items() for fault in room.faults}
+    read = {each.name: delta.dataset(lake, each).to_table().to_pylist() for each in GOLD if each.name != "topology"}
+    for row in read["violations"]:
+        fault = book[row["protocol"], row["rule"]]
+        assert (row["severity"], row["origin"]) == (fault.severity.name.lower(), fault.origin)
+        assert (row["severity"] == "info") == (row["origin"] != "text")
+    assert {row["origin"] for row in read["violations"]} == {"text", "ruling", "limit", "local"}
+    assert any(row["severity"] == "info" and row["ended_session"] for row in read["violations"]), "a session may end on it all the same"
+    broken = Counter(row["session_id"] for row in read["violations"] if row["severity"] != "info")
+    assert {row["session_id"]: row["violations"] for row in read["sessions"]} == {
+        row["session_id"]: broken[row["session_id"]] for row in read["sessions"]
+    }
+    counted = sum(row["severity"] != "info" and row["ts"] is not None for row in read["violations"])
+    assert sum(row["violations"] for row in read["metrics"]) == counted
 
 
 FINGERPRINTS = {

@@ -26,7 +26,7 @@ def told(lake):
 
     def rows(name, case):
         mine = [row for row in tables[name] if row["session_id"] == cases[case]]
-        return sorted(mine, key=lambda row: (row[order.get(name, "ts")], row.get("offset", 0)))
+        return sorted(mine, key=lambda row: (str(row[order.get(name, "ts")]), row.get("offset", 0)))
 
     return rows
 
@@ -102,6 +102,35 @@ def test_a_request_with_all_that_came_of_it_is_one_exchange(told):
     (row,) = told("exchanges", "failed")
     assert (row["status"], row["requested_by"]) == ("answered", "server")
     assert [row["status"] for row in told("messages", "failed") if row["kind"] == "response"] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("case", "outcomes"),
+    [
+        ("plain", ["returned"]),
+        ("progress", ["returned"]),
+        ("failed", ["failed"]),
+        ("cancelled", ["cancelled"]),
+        ("killed", ["killed"]),
+        ("answered, not cancelled", ["returned"]),
+        ("cancelled, then killed", ["killed"]),
+        ("killed and answered", ["killed", "failed"]),
+        ("unmatched", [None]),
+        ("uid in flight", [None, None]),
+    ],
+)
+def test_an_exchange_tells_what_came_of_its_request(told, case, outcomes):
+    """0x07, 0x08: done, error, cancelled, or killed, which no answer undoes; a uid that is free again is another request."""
+    found = told("exchanges", case)
+    assert [row["outcome"] for row in found] == outcomes
+    assert {row["kind"] for row in found} == {"request"}
+
+
+def test_what_only_a_ruling_forbids_is_no_violation(told):
+    """YAMP-5: the text asks for a size, and 0 is one; the finding stays, but no count includes it."""
+    assert {(row["severity"], row["origin"]) for row in told("violations", "empty serializer")} == {("info", "ruling")}
+    assert told("sessions", "empty serializer")[0]["violations"] == 0
+    assert told("sessions", "uid in flight")[0]["violations"] == 1
 
 
 def test_bodies_are_json_in_whatever_they_were_sent(told):

@@ -103,6 +103,28 @@ CASES = {
     "pong lost over udp": [*HANDS, (1, "client", speech.ping(b"a")), (30, "client", speech.close()), (31, "closed", "close")],
     "asked twice over udp": [*HANDS, (1, "client", speech.request()), (2, "client", speech.request()), *CLOSE],
     "cut over udp": [*HANDS, (1, "client", speech.event()[:9]), *CLOSE],
+    "answered, not cancelled": [
+        *HANDS,
+        (1, "client", speech.request()),
+        (2, "client", speech.cancel(UID)),
+        (3, "server", speech.response(UID, 0, b"3")),
+        *CLOSE,
+    ],
+    "cancelled, then killed": [
+        *HANDS,
+        (1, "client", speech.request()),
+        (2, "client", speech.cancel(UID) + speech.cancel(UID, kill=1)),
+        *CLOSE,
+    ],
+    "killed and answered": [
+        *HANDS,
+        (1, "client", speech.request()),
+        (2, "client", speech.cancel(UID, kill=1)),
+        (3, "server", speech.response(UID, 0, b"3")),
+        (4, "client", speech.request()),
+        (5, "server", speech.response(UID, 1, b"4")),
+        *CLOSE,
+    ],
 }
 """Name -> (seconds, who, what)."""
 

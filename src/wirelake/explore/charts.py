@@ -1,7 +1,4 @@
-"""The report's charts as SVG. Each is drawn twice, for a wide and for a narrow page, and coloured by the page's own variables.
-
-It refuses to know the lake, and what surrounds a chart.
-"""
+"""The report's charts as SVG. Each is drawn twice, for a wide and for a narrow page, and coloured by the page's own variables."""
 
 from __future__ import annotations
 
@@ -13,8 +10,9 @@ from typing import Any, Final, Literal
 
 import altair as alt
 
+from wirelake.explore.exchanges import Latency
 from wirelake.explore.markup import Markup, element, visible, vouched
-from wirelake.explore.survey import CATEGORIES, Account, KindLine, Latency, Timeline
+from wirelake.explore.survey import CATEGORIES, Account, KindLine, Timeline
 from wirelake.explore.wording import count, duration, many, size
 
 __all__ = ["latency", "ledger", "timeline"]
@@ -32,7 +30,7 @@ _FONT: Final = "system-ui, sans-serif"
 _TEXT: Final = 12
 _STRIP: Final = 34
 _BAR: Final = 14
-_HISTOGRAM: Final = 180
+_HISTOGRAM: Final = 120
 _PERCENTILES: Final = (("p50", "half"), ("p95", "95 %"), ("p99", "99 %"))
 _LABEL: Final = 100
 """Room a label needs: closer to the right edge it is written to the left of its line."""
@@ -118,8 +116,8 @@ def _format(given: Timeline) -> str:
     return "%H:%M" if span <= 86_400_000_000 else "%-d %b %H:%M" if span <= 5 * 86_400_000_000 else "%-d %b %Y"
 
 
-def latency(given: Latency) -> Markup:
-    """A histogram on a logarithmic axis, with a line for each percentile."""
+def latency(given: Latency, what: str) -> Markup:
+    """A histogram on a logarithmic axis, with a line for each percentile; `what` took so long."""
     low = 10 ** math.floor(math.log10(given.bins[0].low) + 1e-9)
     high = 10 ** math.ceil(math.log10(given.bins[-1].high) - 1e-9)
     unit = "datum.value < 1e3 ? datum.value + ' µs' : datum.value < 1e6 ? datum.value / 1e3 + ' ms' : format(datum.value / 1e6, ',') + ' s'"
@@ -147,12 +145,14 @@ def latency(given: Latency) -> Markup:
             )
         )
         marks = []
-        for place, (name, _) in enumerate(_PERCENTILES):
-            value = max(getattr(given, name), low)
-            is_near_edge = (width - _GUTTER) * (1 - math.log10(value / low) / math.log10(high / low)) < _LABEL
+        lines = [(name, max(getattr(given, name), low)) for name, _ in _PERCENTILES]
+        near = [name for name, value in lines if (width - _GUTTER) * (1 - math.log10(value / low) / math.log10(high / low)) < _LABEL]
+        # Each label has a level of its own. Labels near the edge stand left of their lines, the last one highest, so that no line cuts one.
+        levels = [*(name for name, _ in lines if name not in near), *reversed(near)]
+        for name, value in lines:
+            is_near_edge = name in near
             base = alt.Chart(_data([{"at": value, "said": f"{name}  {duration(value)}"}])).encode(x=alt.X("at:Q", scale=scale, axis=axis))
-            # Each label on a line of its own: percentiles can be close together.
-            above = -_TEXT - 16 * (len(_PERCENTILES) - 1 - place)
+            above = -_TEXT - 16 * (len(levels) - 1 - levels.index(name))
             marks.append(base.mark_rule(color=_INK, strokeWidth=1, strokeDash=[4, 3], y=above - 6, y2=_HISTOGRAM))
             side: Literal["left", "right"] = "right" if is_near_edge else "left"
             gap = -5 if is_near_edge else 5
@@ -161,7 +161,7 @@ def latency(given: Latency) -> Markup:
         return alt.layer(bars, *marks).properties(width=width - _GUTTER, height=_HISTOGRAM)
 
     said = ", ".join(f"{share} within {duration(getattr(given, name))}" for name, share in _PERCENTILES)
-    return _both(draw, f"How long answers took, on a logarithmic scale: {said}")
+    return _both(draw, f"How long {what} took, on a logarithmic scale: {said}")
 
 
 def ledger(accounts: list[Account]) -> Markup:

@@ -1,17 +1,16 @@
-"""The report's tables: who talked with whom, which rules were broken, and what could not be read.
-
-It refuses to know charts and the rest of the page.
-"""
+"""The report's tables of sessions, of packets that can be believed, and of what could not be read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from wirelake.explore.markup import Child, Markup, element
-from wirelake.explore.survey import Believed, Place, Session, Spoilt, Survey, Violation
+from wirelake.explore.findings import Believed, Place, Spoilt
+from wirelake.explore.markup import Child, Markup, anchor, element, link
+from wirelake.explore.survey import Session, Survey
 from wirelake.explore.wording import count, duration, hex_dump, many, moment, size
 
-__all__ = ["believed", "cell", "listing", "sessions", "spoilt", "violations"]
+__all__ = ["believed", "cell", "dim", "listing", "pill", "place", "rule_link", "sentence", "sessions", "spoilt"]
 
 _HOW: Final = {
     "bye": ("bye", "good"),
@@ -22,7 +21,8 @@ _HOW: Final = {
     "open": ("still open", ""),
 }
 """How a session ended -> how that is said, and how it is coloured."""
-_SEVERITY: Final = {"error": "bad", "tolerated": "warn"}
+_SHORT_ID: Final = 8
+"""Hex digits of a session's id in a link to it."""
 
 
 def cell(label: str, *children: Child, class_: str | None = None) -> Markup:
@@ -30,25 +30,48 @@ def cell(label: str, *children: Child, class_: str | None = None) -> Markup:
     return element("td", element("div", *children), data_label=label, class_=class_)
 
 
-def listing(columns: dict[str, str], rows: list[list[Markup]]) -> Markup:
-    """A table: its columns (name -> class) and its rows of cells."""
+def listing(columns: dict[str, str], rows: list[list[Markup]], ids: Sequence[str] = ()) -> Markup:
+    """A table: its columns (name -> class) and its rows of cells; `ids`, if there are any, are the rows' anchors."""
     heads = element("tr", (element("th", name, class_=class_ or None, scope="col") for name, class_ in columns.items()))
-    body = element("tbody", (element("tr", cells) for cells in rows))
+    named = [*ids, *[None] * (len(rows) - len(ids))]
+    body = element("tbody", (element("tr", cells, id=one) for cells, one in zip(rows, named, strict=True)))
     return element("div", element("table", element("thead", heads), body, class_="cards"), class_="scroll")
 
 
-def _pill(said: str, colour: str) -> Markup:
+def pill(said: str, colour: str) -> Markup:
+    """A word with a background."""
     return element("span", said, class_=f"pill {colour}".strip())
 
 
-def _dim(*said: Child) -> Markup:
+def dim(*said: Child) -> Markup:
+    """A line of small, grey text."""
     return element("span", *said, class_="dim small")
 
 
-def _place(given: Place) -> list[Markup]:
+def sentence(said: str | None) -> str:
+    """With a capital letter."""
+    return said[:1].upper() + said[1:] if said else ""
+
+
+def _session_anchor(session: str) -> str:
+    return anchor("session", session)
+
+
+def place(given: Place, known: Survey) -> list[Markup]:
+    """Where the bytes are, and a link to their session if the page has it."""
     name = given.source.rpartition("/")[2] or given.source
     where = f"byte {count(given.offset)}, {many(given.length, 'byte')}" if given.length else f"at byte {count(given.offset)}"
-    return [element("code", name, title=given.source), _dim(where)]
+    words: list[Child] = [where]
+    if given.session and given.session in {one.session for one in known.sessions}:
+        words += [" · ", link(_session_anchor(given.session), "session ", element("code", given.session[:_SHORT_ID]))]
+    return [element("code", name, title=given.source), dim(words)]
+
+
+def rule_link(protocol: str | None, rule: str | None, known: Survey, *said: Child) -> Markup:
+    """A link to what a rule says, if the page has it; else only the words."""
+    if any((one.protocol, one.rule) == (protocol, rule) for one in known.rules):
+        return link(anchor("rule", protocol or "", rule or ""), *said)
+    return element("span", *said)
 
 
 def sessions(known: Survey) -> Markup:
@@ -58,54 +81,72 @@ def sessions(known: Survey) -> Markup:
         return element("section", element("h2", "Sessions"), element("p", "There are none."))
     ways = [f"{count(one.count)} {_HOW.get(one.how, (one.how, ''))[0]}" for one in known.endings]
     columns = {
+        "session": "",
         "client": "",
         "server": "",
         "when": "span",
         "lasted": "number",
         "messages": "number",
-        "requests": "number",
+        "exchanges": "number",
         "ended": "",
-        "violations": "number",
     }
     more = total - len(known.sessions)
     return element(
         "section",
         element("h2", "Sessions"),
-        element("p", f"Who talked with whom, the busiest first. Of {many(total, 'session')}: {', '.join(ways)}."),
-        listing(columns, [_session(one, known) for one in known.sessions]),
         element(
             "p",
-            f"And {many(more, 'more session')} with fewer messages: ",
-            element("code", "wirelake query"),
-            " on table sessions.",
-            class_="more",
-        )
+            f"Who talked with whom, the busiest first, and every session that an example of a finding is from. Of {many(total, 'session')}:"
+            f" {', '.join(ways)}.",
+        ),
+        listing(columns, [_session(one, known) for one in known.sessions], [_session_anchor(one.session) for one in known.sessions]),
+        element("p", f"And {many(more, 'more session')}: ", element("code", "wirelake query"), " on table sessions.", class_="more")
         if more > 0
         else "",
+        id="sessions",
     )
 
 
 def _session(one: Session, known: Survey) -> list[Markup]:
     how, colour = _HOW.get(one.ended_how or "", (one.ended_how or "unknown", ""))
     spoken = " over ".join(word for word in (one.protocol, one.transport) if word)
-    answered = f"{count(one.answered)} answered" if one.answered != one.requests else ""
+    source = (one.source or "").rpartition("/")[2]
     return [
+        cell(
+            "session",
+            element("code", one.session, class_="id"),
+            [dim(element("span", source, title=one.source or "")), dim(f"byte {count(one.offset or 0)}")] if source else "",
+            class_="id",
+        ),
         cell("client", one.client, class_="place"),
-        cell("server", one.server if one.server != "?" else "whoever listens", _dim(spoken), class_="place"),
+        cell("server", one.server if one.server != "?" else "any node that listens", dim(spoken), class_="place"),
         cell("when", _when(one, known), class_="span"),
         cell("lasted", duration(one.duration) if one.duration is not None else "–", class_="number"),
         cell(
-            "messages", count(one.to_server + one.to_client), _dim(f"{count(one.to_server)} → · ← {count(one.to_client)}"), class_="number"
+            "messages", count(one.to_server + one.to_client), dim(f"{count(one.to_server)} → · ← {count(one.to_client)}"), class_="number"
         ),
-        cell("requests", count(one.requests), _dim(answered) if answered else "", class_="number"),
+        cell("exchanges", *_exchanged(one), class_="number"),
         cell(
             "ended",
-            _pill(how, colour),
-            _dim(f"by the {one.ended_by}") if one.ended_by else "",
-            _dim(f"handshake {one.handshake}") if one.handshake and one.handshake != "complete" else "",
+            pill(how, colour),
+            dim(f"by the {one.ended_by}") if one.ended_by else "",
+            dim(f"handshake {one.handshake}") if one.handshake and one.handshake != "complete" else "",
+            dim(link("findings", many(one.violations, "violation"))) if one.violations else "",
         ),
-        cell("violations", _pill(count(one.violations), "bad") if one.violations else element("span", "0", class_="dim"), class_="number"),
     ]
+
+
+def _exchanged(one: Session) -> list[Child]:
+    """Requests and deliveries, each with what came of them."""
+    if not one.requests and not one.deliveries:
+        return [element("span", "–", class_="dim")]
+    said: list[Child] = []
+    if one.requests:
+        said += [element("span", many(one.requests, "request")), dim(f"{count(one.answered)} answered")]
+        said += [dim(f"{count(one.confirmed)} confirmed")] if one.confirmed else []
+    if one.deliveries:
+        said += [element("span", many(one.deliveries, "delivery", "deliveries")), dim(f"{count(one.acknowledged)} acknowledged")]
+    return said
 
 
 def _when(one: Session, known: Survey) -> Child:
@@ -117,36 +158,6 @@ def _when(one: Session, known: Survey) -> Child:
     width = min((one.duration or 0) / span, 1 - left)
     bar = element("i", style=f"left:{100 * left:.2f}%;width:{100 * width:.2f}%")
     return element("span", bar, class_="when", title=f"opened {moment(one.opened)} UTC")
-
-
-def violations(known: Survey) -> Markup:
-    """Broken rules, grave ones first."""
-    title = element("h2", "Broken rules")
-    if not known.violations:
-        return element("section", title, element("p", "None: nobody said anything a specification forbids.", class_="notice good"))
-    columns = {"clause": "", "rule": "", "severity": "", "times": "number", "by": "", "for example": ""}
-    return element(
-        "section",
-        title,
-        element(
-            "p",
-            "Every finding names the clause it is about. A session ends on a grave one; a tolerated one is only noted.",
-        ),
-        listing(columns, [_violation(one) for one in known.violations]),
-    )
-
-
-def _violation(one: Violation) -> list[Markup]:
-    sides = [f"client {count(one.by_client)}" if one.by_client else "", f"server {count(one.by_server)}" if one.by_server else ""]
-    severity = one.severity or "unknown"
-    return [
-        cell("clause", element("strong", one.clause or "–"), class_="nowrap"),
-        cell("rule", _sentence(one.text) or one.rule, _dim(element("code", one.rule))),
-        cell("severity", _pill("grave" if severity == "error" else severity, _SEVERITY.get(severity, ""))),
-        cell("times", count(one.count), _dim(f"ended {many(one.ended, 'session')}") if one.ended else "", class_="number"),
-        cell("by", " · ".join(side for side in sides if side) or "–"),
-        cell("for example", *_place(one.example), class_="place example"),
-    ]
 
 
 def believed(known: Survey) -> Markup:
@@ -162,19 +173,22 @@ def believed(known: Survey) -> Markup:
         "section",
         element("h2", "Who can be believed"),
         element("p", said, " A receiver drops the others without a word; each for the first rule it breaks."),
-        listing(columns, [_believed(one) for one in known.believed]),
+        listing(columns, [_believed(one, known) for one in known.believed]),
     )
 
 
-def _believed(one: Believed) -> list[Markup]:
+def _believed(one: Believed, known: Survey) -> list[Markup]:
     outcome = {True: ("accepted", "good"), False: ("dropped", "bad"), None: ("not checked", "warn")}[one.accepted]
-    reason = [_sentence(one.text), _dim(f"{one.clause} · ", element("code", one.rule))] if one.rule else ["–"]
+    reason: list[Child] = ["–"]
+    if one.rule:
+        words = rule_link(one.protocol, one.rule, known, f"{one.clause} · ", element("code", one.rule))
+        reason = [sentence(one.text), dim(words)]
     return [
-        cell("outcome", _pill(*outcome)),
+        cell("outcome", pill(*outcome)),
         cell("reason", *reason),
-        cell("packets", count(one.count), _dim(f"{count(one.now)} accepted before") if one.now else "", class_="number"),
+        cell("packets", count(one.count), dim(f"{count(one.now)} accepted before") if one.now else "", class_="number"),
         cell("nodes", count(one.nodes), class_="number"),
-        cell("for example", *_place(one.example), class_="place example"),
+        cell("for example", *place(one.example, known), class_="place example"),
     ]
 
 
@@ -190,21 +204,17 @@ def spoilt(known: Survey) -> Markup:
         element(
             "p", "Bytes that could not be read as messages. They are kept as they were, in the table ", element("code", "quarantine"), "."
         ),
-        listing(columns, [_spoilt(one) for one in known.spoilt]),
+        listing(columns, [_spoilt(one, known) for one in known.spoilt]),
     )
 
 
-def _spoilt(one: Spoilt) -> list[Markup]:
+def _spoilt(one: Spoilt, known: Survey) -> list[Markup]:
     said = " · ".join(word for word in (one.clause, one.layer) if word)
-    name = [element("code", one.reason), " · "] if one.text and one.text != one.reason else []
+    name = [rule_link(one.protocol, one.reason, known, element("code", one.reason)), " · "] if one.text and one.text != one.reason else []
     return [
-        cell("reason", _sentence(one.text) or one.reason, _dim(name, said)),
+        cell("reason", sentence(one.text) or one.reason, dim(name, said)),
         cell("stretches", count(one.count), class_="number"),
         cell("bytes", size(one.size), class_="number"),
-        cell("for example", *_place(one.example), class_="place example"),
+        cell("for example", *place(one.example, known), class_="place example"),
         cell("first bytes", element("pre", hex_dump(one.preview), class_="hex"), class_="wordy"),
     ]
-
-
-def _sentence(said: str | None) -> str:
-    return said[:1].upper() + said[1:] if said else ""

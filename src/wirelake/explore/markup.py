@@ -9,11 +9,12 @@ It refuses to know what a page says.
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["Child", "Markup", "element", "join", "text", "visible", "vouched"]
+__all__ = ["Child", "Markup", "anchor", "element", "join", "link", "text", "visible", "vouched"]
 
 
 class Markup(str):
@@ -26,6 +27,7 @@ Child = str | Iterable["Child"]
 """What an element may contain: text, markup, and any number of them."""
 
 _VOID: Final = frozenset({"meta", "br", "hr", "col"})
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
 _KEPT: Final = "\n\t"
 _VEILED: Final = ("C",)
 """Categories of characters that are not seen but change what is: controls, overrides of direction, lone surrogates."""
@@ -46,6 +48,16 @@ def visible(value: str) -> str:
 def vouched(value: str) -> Markup:
     """HTML from a part that escapes by itself: the chart library, or our own style sheet."""
     return Markup(value)
+
+
+def anchor(*words: str) -> str:
+    """The id of a place in the page: letters, digits and dashes, whatever the words are; others than these are written as hex digits."""
+    return "-".join(word if _PLAIN.fullmatch(word) else f"x{word.encode('utf-8', 'surrogatepass').hex()}" for word in words)
+
+
+def link(target: str, *children: Child) -> Markup:
+    """A link to a place in this page, by its `anchor`: it leads nowhere else."""
+    return element("a", *children, href=f"#{target}")
 
 
 def join(children: Iterable[Child]) -> Markup:

@@ -1,6 +1,6 @@
 """The report as one page of HTML: which sections there are, in which order, and the words between the numbers.
 
-It refuses to know where numbers come from. The style sheet is `report.css`, beside this file.
+The style sheet is `report.css`, beside this file.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from importlib import resources
 from wirelake import __version__
 from wirelake.explore import charts
 from wirelake.explore.dictionary import dictionary
-from wirelake.explore.listings import believed, sessions, spoilt, violations
+from wirelake.explore.latencies import latencies
+from wirelake.explore.listings import believed, sessions, spoilt
 from wirelake.explore.markup import Child, Markup, element, join, vouched
+from wirelake.explore.rules import findings, rules
 from wirelake.explore.survey import CATEGORIES, Survey
 from wirelake.explore.traffic import traffic
 from wirelake.explore.wording import clock, count, day, duration, many, moment, percent, size
@@ -71,12 +73,13 @@ def _contents(known: Survey) -> Markup:
             _stale(known),
             _figures(known),
             _timeline(known),
-            _latency(known),
+            latencies(known.exchanges),
             traffic(known.paces, known.pairs),
-            sessions(known),
-            violations(known),
+            findings(known),
             believed(known),
             spoilt(known),
+            rules(known),
+            sessions(known),
             _ledger(known),
         ]
     )
@@ -87,13 +90,16 @@ def _section(title: str, said: Child, *contents: Child) -> Markup:
 
 
 def _lead(known: Survey) -> Markup:
-    """The report in four sentences."""
+    """The report in a few sentences."""
     first = known.headline
     read = f"{many(first.sources, 'file was', 'files were')} read, {size(first.size)} in all"
     said = [f"{read}, with {many(first.messages, 'message')} in {many(first.sessions, 'session')}."]
-    if first.exchanges:
-        answers = f"{many(first.exchanges, 'request was', 'requests were')} made and {percent(first.answered, first.exchanges)} answered"
-        said.append(f"{answers}, half of them within {duration(known.latency.p50)}." if known.latency else f"{answers}.")
+    if first.requests:
+        confirmed = f", {count(first.confirmed)} only confirmed" if first.confirmed else ""
+        said.append(f"{many(first.requests, 'request was', 'requests were')} made: {count(first.answered)} answered{confirmed}.")
+    if first.deliveries:
+        sent = many(first.deliveries, "message was", "messages were")
+        said.append(f"{sent} sent on channels: {count(first.acknowledged)} acknowledged.")
     said.append(f"Rules were broken {many(first.violations, 'time')}." if first.violations else "No rule was broken.")
     if not known.unbalanced:
         said.append("Every byte is accounted for.")
@@ -136,19 +142,22 @@ def _stale(known: Survey) -> Markup:
 def _figures(known: Survey) -> Markup:
     first = known.headline
     ended = {one.how: one.count for one in known.endings}
-    grave, tolerated = first.grave, first.violations - first.grave
-    when = ""
+    when, span = "", "–"
     if first.first is not None and first.last is not None:
         same_day = day(first.first) == day(first.last)
         when = f"{moment(first.first)} to {clock(first.last) if same_day else moment(first.last)} UTC"
+        span = duration(first.active) if first.active else "–"
+    confirmed = f", {count(first.confirmed)} confirmed" if first.confirmed else ""
+    weights = f"{many(first.errors, 'error')}, {count(first.tolerated)} tolerated" if first.violations else "none"
     shown = [
         (count(first.messages), "messages", many(len(known.timeline.kinds), "kind") if known.timeline else ""),
         (count(first.sessions), "sessions", f"{count(ended.get('bye', 0))} ended with a bye" if first.sessions else ""),
-        (count(first.exchanges), "exchanges", f"{percent(first.answered, first.exchanges)} answered" if first.exchanges else ""),
-        (count(first.violations), "violations", f"{count(grave)} grave, {count(tolerated)} tolerated" if first.violations else "none"),
-        (count(first.sources), "files" if first.sources != 1 else "file", ""),
-        (size(first.size), "read", f"{count(first.size)} bytes"),
-        (duration(first.last - first.first) if first.first is not None and first.last is not None else "–", "time span", when),
+        (count(first.requests), "requests", f"{count(first.answered)} answered{confirmed}" if first.requests else ""),
+        (count(first.deliveries), "deliveries", f"{count(first.acknowledged)} acknowledged" if first.deliveries else ""),
+        (count(first.violations), "violations", weights),
+        (count(first.notes), "notes", "not forbidden by a specification" if first.notes else "none"),
+        (count(first.sources), "files" if first.sources != 1 else "file", f"{size(first.size)}, {count(first.size)} bytes"),
+        (span, "active", when),
     ]
     cells = (element("div", element("dt", label), element("dd", value), element("dd", note, class_="note")) for value, label, note in shown)
     return element("dl", cells, class_="figures")
@@ -160,26 +169,6 @@ def _timeline(known: Survey) -> Markup:
         return _section("Messages over time", "There are no messages.")
     said = f"Each bar is {duration(given.bucket)}. Every kind has a scale of its own, so compare shapes between strips, not heights."
     return _section("Messages over time", said, element("figure", charts.timeline(given), style="margin:0"))
-
-
-def _latency(known: Survey) -> Markup:
-    title = "How long answers took"
-    given, unanswered = known.latency, known.headline.exchanges - known.headline.answered
-    if given is None:
-        return _section(title, f"{many(unanswered, 'request')} and no answer." if unanswered else "No requests were made.")
-    notes = (
-        [f"{count(unanswered)} of {many(known.headline.exchanges, 'request')} got no answer"]
-        if unanswered
-        else ["Every request was answered"]
-    )
-    notes += [f"{count(given.late)} got one late"] if given.late else []
-    marks = (("half within", given.p50), ("95 % within", given.p95), ("99 % within", given.p99), ("longest", given.most))
-    return _section(
-        title,
-        f"From request to response, on a logarithmic scale. {', '.join(notes)}.",
-        element("ul", (element("li", f"{label} ", element("strong", duration(value))) for label, value in marks), class_="percentiles"),
-        element("figure", charts.latency(given), style="margin:0"),
-    )
 
 
 def _ledger(known: Survey) -> Markup:

@@ -1,6 +1,7 @@
 """How much and how fast by protocol, and who talks to whom, as values and the questions that give them.
 
-It refuses to know HTML. Times are microseconds since 1970, UTC.
+Rates are over active time: the time in which something was said. Pauses longer than `PAUSE_SECONDS`, such as the days between two
+captures, are no part of it. Times are microseconds since 1970, UTC.
 """
 
 from __future__ import annotations
@@ -9,37 +10,48 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["PACES", "PAIRS", "Pace", "Pair"]
+__all__ = ["ACTIVE", "PACES", "PAIRS", "PAUSE_SECONDS", "Pace", "Pair"]
 
 _TOP: Final = 20
+PAUSE_SECONDS: Final = 60
+"""A pause between two messages that is longer than this is not active time."""
+
+ACTIVE: Final = f"""
+    SELECT grouped, sum(until - since + if(pause <= {PAUSE_SECONDS} * 1000000, pause, 0))::BIGINT AS active
+    FROM (
+        SELECT *, coalesce(since - lag(until) OVER (PARTITION BY grouped ORDER BY second), 0) AS pause
+        FROM (
+            SELECT {{by}} AS grouped, epoch_us(ts) // 1000000 AS second, min(epoch_us(ts)) AS since, max(epoch_us(ts)) AS until
+            FROM messages WHERE ts IS NOT NULL GROUP BY ALL
+        )
+    )
+    GROUP BY grouped
+"""  # noqa: S608 - our own text
+"""Active time by what is put in place of `by`. Pauses within one second are short, so each second is one stretch."""
 
 
 class Pace(msgspec.Struct, frozen=True):
     """One protocol, over all its minutes."""
 
     protocol: str
-    minutes: int
+    active: int
+    """The time in which it was spoken."""
     messages: int
     bytes: int
-    peak: float
-    """Messages a second in its busiest minute."""
+    peak: int
+    """Messages in its busiest minute."""
     errors: int
-    requests: int
-    answered: int
-    worst: int | None
-    """The highest of the minutes' 95th percentiles, in microseconds; null without answers."""
 
 
-PACES: Final = """
-    SELECT protocol, count(*) AS minutes, sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes, max(rate) AS peak,
-        sum(errors)::BIGINT AS errors, sum(requests)::BIGINT AS requests, sum(answered)::BIGINT AS answered, max(worst) AS worst
+PACES: Final = f"""
+    SELECT protocol, coalesce(any_value(active), 0) AS active, sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes,
+        max(messages)::BIGINT AS peak, sum(errors)::BIGINT AS errors
     FROM (
-        SELECT protocol, minute, sum(messages) AS messages, sum(bytes) AS bytes, sum(rate) AS rate, sum(errors) AS errors,
-            sum(requests) AS requests, sum(answered) AS answered, max(latency_p95_us) AS worst
+        SELECT protocol, minute, sum(messages) AS messages, sum(bytes) AS bytes, sum(errors) AS errors
         FROM metrics WHERE protocol IS NOT NULL GROUP BY protocol, minute
-    )
+    ) LEFT JOIN ({ACTIVE.format(by="protocol")}) ON protocol = grouped
     GROUP BY protocol ORDER BY messages DESC, protocol
-"""
+"""  # noqa: S608 - our own text
 
 
 class Pair(msgspec.Struct, frozen=True):

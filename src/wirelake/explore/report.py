@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from wirelake.errors import LakeError
-from wirelake.explore.survey import headline
-from wirelake.explore.wording import count, duration, moment, size
+from wirelake.explore.survey import Headline, headline
+from wirelake.explore.wording import count, duration, many, moment, size
 
 __all__ = ["summary", "write_report"]
 
@@ -37,11 +37,19 @@ def summary(lake: Path) -> list[tuple[str, str]]:
     lines = [
         ("messages", count(first.messages)),
         ("sessions", count(first.sessions)),
-        ("exchanges", f"{count(first.exchanges)} ({count(first.answered)} answered)" if first.exchanges else "0"),
-        ("violations", f"{count(first.violations)} ({count(first.grave)} grave)" if first.violations else "0"),
+        ("requests", f"{count(first.requests)} ({_came_back(first)})" if first.requests else "0"),
+        ("deliveries", f"{count(first.deliveries)} ({count(first.acknowledged)} acknowledged)" if first.deliveries else "0"),
+        ("violations", f"{count(first.violations)} ({many(first.errors, 'error')})" if first.violations else "0"),
+        ("noted, no violation", count(first.notes)),
         ("files", count(first.sources)),
         ("bytes", f"{count(first.size)} ({size(first.size)})" if first.size >= 1024 else count(first.size)),
     ]
     if first.first is not None and first.last is not None:
-        lines.append(("time span", f"{moment(first.first)} UTC, {duration(first.last - first.first)}"))
+        active = f", active for {duration(first.active)}" if first.active != first.last - first.first else ""
+        lines.append(("time span", f"{moment(first.first)} UTC, {duration(first.last - first.first)}{active}"))
     return lines
+
+
+def _came_back(first: Headline) -> str:
+    confirmed = f", {count(first.confirmed)} confirmed" if first.confirmed else ""
+    return f"{count(first.answered)} answered{confirmed}"

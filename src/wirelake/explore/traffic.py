@@ -1,34 +1,35 @@
-"""The report's section on traffic: how much and how fast by protocol, and who talks to whom.
-
-It refuses to know charts and the rest of the page.
-"""
+"""The report's section on traffic: how much and how fast by protocol, and who talks to whom."""
 
 from __future__ import annotations
 
 from wirelake.explore.listings import cell, listing
 from wirelake.explore.markup import Markup, element
-from wirelake.explore.pairs import Pace, Pair
-from wirelake.explore.wording import count, duration, many, moment, size
+from wirelake.explore.pairs import PAUSE_SECONDS, Pace, Pair
+from wirelake.explore.wording import count, duration, many, moment, rate, size
 
 __all__ = ["traffic"]
 
 
 def traffic(paces: list[Pace], pairs: list[Pair]) -> Markup:
-    """How much, how fast, and between whom; nothing, if nobody said anything."""
+    """How much, how fast, and between which peers; nothing, if there are no messages."""
     if not paces and not pairs:
         return Markup()
     more = (pairs[0].total if pairs else 0) - len(pairs)
     return element(
         "section",
         element("h2", "Traffic"),
-        element("p", "By protocol, with the busiest and the slowest minute of each."),
+        element(
+            "p",
+            "By protocol. Rates are over active time, in which something was said: pauses of more than"
+            f" {duration(PAUSE_SECONDS * 1_000_000)} are left out.",
+        ),
         listing(
             {
                 "protocol": "",
                 "messages": "number",
+                "active": "number",
+                "rate": "number",
                 "busiest minute": "number",
-                "requests": "number",
-                "slowest minute": "number",
                 "errors": "number",
             },
             [_pace(one) for one in paces],
@@ -50,11 +51,11 @@ def _small(said: str) -> Markup:
 
 def _pace(one: Pace) -> list[Markup]:
     return [
-        cell("protocol", one.protocol, _small(f"in {many(one.minutes, 'minute')}")),
+        cell("protocol", element("strong", one.protocol)),
         cell("messages", count(one.messages), _small(size(one.bytes)), class_="number"),
-        cell("busiest minute", f"{one.peak:,.1f} a second", class_="number"),
-        cell("requests", count(one.requests), _small(f"{count(one.answered)} answered") if one.requests else "", class_="number"),
-        cell("slowest minute", "–" if one.worst is None else f"95 % within {duration(one.worst)}", class_="number"),
+        cell("active", duration(one.active) if one.active else "–", class_="number"),
+        cell("rate", f"{rate(one.messages, one.active)} a second" if one.active else "–", class_="number"),
+        cell("busiest minute", many(one.peak, "message"), class_="number"),
         cell("errors", count(one.errors), class_="number"),
     ]
 

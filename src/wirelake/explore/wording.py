@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["clock", "count", "day", "duration", "hex_dump", "many", "moment", "percent", "size"]
+__all__ = ["clock", "count", "day", "duration", "hex_dump", "many", "moment", "percent", "rate", "size"]
 
 _SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _MICROSECONDS: Final = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"))
@@ -34,6 +34,12 @@ def percent(part: int, whole: int) -> str:
         return "100 %" if part else "0 %"
     share = 100 * part / whole
     return "< 0.1 %" if share < 0.1 else "> 99.9 %" if share > 99.9 else f"{share:.1f} %"
+
+
+def rate(number: int, microseconds: int) -> str:
+    """How many a second: 0.02, 3.5, 1,200."""
+    value = 1_000_000 * number / microseconds
+    return f"{value:,.0f}" if value >= _ROUND_FROM else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def size(octets: int) -> str:

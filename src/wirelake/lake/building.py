@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from wirelake.errors import LakeError, UsageError
-from wirelake.lake import calls, courses, deliveries, delta, facts, pairing
+from wirelake.lake import calls, courses, deliveries, delta, facts, outcomes, pairing
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.catalog import table as table_named
 from wirelake.lake.rulebook import SILENCE
@@ -61,6 +61,7 @@ _STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
     "paired": (pairing.INPUTS, pairing.build),
     "deliveries": (deliveries.INPUTS, deliveries.build),
     "calls": (calls.INPUTS, calls.build),
+    "outcomes": (outcomes.INPUTS, outcomes.build),
 }
 """What several tables are built from, and no table itself: what each is built from, and how."""
 

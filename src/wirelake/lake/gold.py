@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.dataset as pads
 
-from wirelake.lake import calls, courses, deliveries, delta, facts, journal, pairing, settings
+from wirelake.lake import calls, courses, deliveries, delta, facts, journal, outcomes, pairing, settings
 from wirelake.lake.catalog import GOLD
 from wirelake.lake.rulebook import ROOMS
 from wirelake.lake.schema import Table
@@ -173,8 +173,9 @@ class _Refresh:
         paired = part.keep("paired", pairing.build(part["messages"]))
         delivered = deliveries.build(*(part[name] for name in deliveries.INPUTS)) if set(deliveries.INPUTS) <= set(rooms) else None
         called = calls.build(paired, part[calls.PROTOCOL]) if calls.PROTOCOL in rooms else None
+        ended = outcomes.build(paired, part[outcomes.PROTOCOL]) if outcomes.PROTOCOL in rooms else None
         late = settings.of(self._lake).late_seconds
-        self._replace(part, what, exchanges.TABLE, exchanges.build(paired, delivered, called, late_seconds=late))
+        self._replace(part, what, exchanges.TABLE, exchanges.build(paired, delivered, called, ended, late_seconds=late))
         self._tell(violations.TABLE.name)
         known = part.keep("facts", facts.build(*(part[name] for name in facts.INPUTS), newest=what.newest))
         course = part.keep("courses", courses.build(*(part[name] for name in courses.INPUTS)))

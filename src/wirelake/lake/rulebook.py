@@ -40,6 +40,12 @@ class Judged(FaultLike, Protocol):
     @property
     def severity(self) -> IntEnum: ...
 
+    @property
+    def origin(self) -> str: ...
+
+    @property
+    def is_tolerated(self) -> bool: ...
+
 
 class Room(NamedTuple):
     """One protocol as the lake judges it."""
@@ -47,7 +53,7 @@ class Room(NamedTuple):
     conversation: ModuleType
     """`INITIAL`, `TRANSITIONS`, `refusal`, …: who may say what when."""
     faults: Iterable[Judged]
-    """Every rule, with `clause`, `text` and `severity`."""
+    """Every rule, with `clause`, `text`, `severity` and `origin`."""
     by_fields: Callable[[DataFrame], DataFrame]
     """The room's table -> findings that one message's fields are enough for."""
     guards: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]]
@@ -147,10 +153,16 @@ def threats() -> dict[str, str]:
     return {f"{protocol}/{fault.name}": threat.value for protocol, room in ROOMS.items() for fault, threat in room.threats.items()}
 
 
-def rules() -> dict[str, dict[str, str]]:
-    """`protocol/rule` -> its clause, severity and text, for every rule of every room."""
+def rules() -> dict[str, dict[str, str | bool]]:
+    """`protocol/rule` -> its clause, severity, origin and text, and whether a session ends on it, for every rule of every protocol."""
     return {
-        f"{protocol}/{fault.name}": {"clause": fault.clause, "severity": fault.severity.name.lower(), "text": fault.text}
+        f"{protocol}/{fault.name}": {
+            "clause": fault.clause,
+            "severity": fault.severity.name.lower(),
+            "origin": str(fault.origin),
+            "text": fault.text,
+            "ends": not fault.is_tolerated,
+        }
         for protocol, room in ROOMS.items()
         for fault in room.faults
     }

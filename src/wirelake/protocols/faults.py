@@ -1,31 +1,47 @@
-"""What every room's faults have in common: a number, the clause it breaks, one sentence, and how grave it is.
+"""What the faults of all protocols have in common: a number, a clause, one sentence, an origin and a severity.
 
-A room lists its faults as members of one enumeration and says of each, in one table, what it breaks. Numbers from `TOLERATED` on are
-written down and otherwise ignored; the scanner keeps the smallest number it may report in a row, and 0 there means none.
-
-It refuses to know any fault.
+A protocol lists its faults as members of one enumeration and says of each, in one table, what it breaks and who says so. A session
+ends on a fault with a number below `TOLERATED` and only counts the others. The scanner keeps the smallest number it may report in a
+row, and 0 there means none.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Final, Protocol
 
-__all__ = ["TOLERATED", "Faults", "Rule", "Severity"]
+__all__ = ["TOLERATED", "Faults", "Origin", "Rule", "Severity"]
 
 TOLERATED: Final = 90
 """The first number of the faults that are tolerated."""
 
 
-class Severity(IntEnum):
-    """What becomes of the message, or of the session, that breaks a rule."""
+class Origin(StrEnum):
+    """Who says that something is wrong. Only the specification can accuse a sender; all else is said of this side."""
 
-    TOLERATED = 0
-    ERROR = 1
+    TEXT = "text"
+    """The specification, or a document that it refers to. A ruling may settle details, such as how long is too long."""
+    RULING = "ruling"
+    """Only a ruling of ours: the specification is silent, leaves it open, or even allows it."""
+    LIMIT = "limit"
+    """Only a limit of ours, of size, number or time: the specification allows more, and options can raise it."""
+    LOCAL = "local"
+    """Only the state of this side: its application, its keys, its policy, or what it did not see."""
+
+
+class Severity(IntEnum):
+    """How much a finding weighs against its sender."""
+
+    INFO = 0
+    """No violation: the specification does not forbid it. See `Origin`."""
+    TOLERATED = 1
+    """The specification forbids it, and peers read on."""
+    ERROR = 2
+    """The specification forbids it, and a session ends, or a message is lost, because of it."""
 
 
 class Rule(Protocol):
-    """What a room's table says of one fault, at least."""
+    """What the table of a protocol says of one fault, at least."""
 
     @property
     def clause(self) -> str: ...
@@ -33,13 +49,16 @@ class Rule(Protocol):
     @property
     def text(self) -> str: ...
 
+    @property
+    def origin(self) -> Origin: ...
+
 
 class Faults(IntEnum):
-    """The broken rules of a protocol; a room adds the members, and `rule`."""
+    """The broken rules of a protocol; each protocol adds the members, and `rule`."""
 
     @property
     def rule(self) -> Rule:
-        """The row of the room's table for this fault."""
+        """The row of the protocol's table for this fault."""
         raise NotImplementedError
 
     @property
@@ -58,6 +77,18 @@ class Faults(IntEnum):
         return self.name.lower().replace("_", "-")
 
     @property
+    def origin(self) -> Origin:
+        """Who says so."""
+        return self.rule.origin
+
+    @property
+    def is_tolerated(self) -> bool:
+        """Whether a session counts it and reads on, whoever says so."""
+        return self >= TOLERATED
+
+    @property
     def severity(self) -> Severity:
-        """Whether anything comes of it."""
-        return Severity.TOLERATED if self >= TOLERATED else Severity.ERROR
+        """How much it weighs against the sender: nothing, unless the specification forbids it."""
+        if self.origin is not Origin.TEXT:
+            return Severity.INFO
+        return Severity.TOLERATED if self.is_tolerated else Severity.ERROR

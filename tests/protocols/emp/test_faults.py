@@ -16,7 +16,6 @@ from wirelake.protocols.emp.faults import BREACHES, RULES, TOLERATED, UNREADABLE
 from wirelake.protocols.emp.messages import Data, Hello, RequestResponse
 from wirelake.protocols.emp.options import Options, Refused
 from wirelake.protocols.emp.wire import decode, encode, pack
-from wirelake.protocols.faults import Severity
 from wirelake.protocols.kernel import FAULT
 
 
@@ -218,7 +217,7 @@ def test_every_fault_has_its_rule(fault):
     assert rule.error_code in (None, 0, 1, 2, 3, 4)
     if rule.error_code != 4:
         assert (rule.extension_id, rule.extension_error_code) == (0, 0)
-    assert fault.severity is (Severity.TOLERATED if fault in TOLERATED else Severity.ERROR)
+    assert fault.is_tolerated == (fault in TOLERATED)
     if fault in TOLERATED:
         assert rule.error_code is None
     assert sum(fault in group for group in (UNREADABLE, BREACHES, TOLERATED)) == 1

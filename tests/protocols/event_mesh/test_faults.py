@@ -10,7 +10,6 @@ from tests.protocols.event_mesh.speech import NODE, NONCE, auth, name, node, pac
 
 from wirelake.protocols.event_mesh.faults import BREACHES, RULES, TOLERATED, UNREADABLE, Fault
 from wirelake.protocols.event_mesh.scanner import Limits
-from wirelake.protocols.faults import Severity
 
 hmac, signature = tlv(0x10, bytes(32)), tlv(0x12, bytes(64))
 PROFILE = Limits(minimum_profile=True)
@@ -91,7 +90,7 @@ def test_every_fault_has_a_rule_that_names_its_clause():
     for fault in Fault:
         assert fault.clause.startswith(("EMM-", "§"))
         assert fault.text
-        assert fault.rule == (fault.clause, fault.text)
-        assert fault.severity is (Severity.TOLERATED if fault in TOLERATED else Severity.ERROR)
+        assert fault.rule == (fault.clause, fault.text, fault.origin)
+        assert fault.is_tolerated == (fault in TOLERATED)
     assert set(Fault) == UNREADABLE | BREACHES | TOLERATED
     assert Fault.SHORT_PACKET.reason == "short-packet"

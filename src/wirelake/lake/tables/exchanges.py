@@ -11,18 +11,24 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from wirelake.lake import calls as calls_of
+from wirelake.lake import outcomes as outcomes_of
 from wirelake.lake.pairing import UNMATCHED
 from wirelake.lake.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["INPUTS", "LATE_SECONDS", "TABLE", "build"]
+__all__ = ["DELIVERY", "INPUTS", "LATE_SECONDS", "REQUEST", "TABLE", "build"]
 
 LATE_SECONDS: Final = 30.0
 """An answer that takes longer than this is late, unless the lake was told otherwise when it was made."""
 
-INPUTS: Final = ("paired", "deliveries", "calls")
+REQUEST: Final = "request"
+"""The kind of an exchange in which somebody is asked something."""
+DELIVERY: Final = "delivery"
+"""The kind of an exchange in which a message on a channel is acknowledged."""
+
+INPUTS: Final = ("paired", "deliveries", "calls", "outcomes")
 
 TABLE: Final = Table(
     "exchanges",
@@ -31,6 +37,7 @@ TABLE: Final = Table(
         [
             SESSION,
             column("protocol", pa.string(), "The room: `emp`, …"),
+            column("kind", pa.string(), "`request`: somebody is asked something; `delivery`: a message on a channel is acknowledged."),
             column("requested_by", pa.string(), "`client` or `server`."),
             column("correlation_id", pa.string(), "What ties the response to the request; free to be used again once answered."),
             column("subject", pa.string(), "What was requested, where the protocol says so."),
@@ -58,8 +65,9 @@ TABLE: Final = Table(
             column(
                 "outcome",
                 pa.string(),
-                "What came of a message on a channel: `consumed`, `committed`, `uncommitted`, `rolled back`; of a call of wolpertinger:"
-                " `returned`, `failed` (a RemoteError), `confirmed` (a result, and no more), `refused` (a result that is not success).",
+                "What came of a request: `returned`, `failed` (answered with an error), `cancelled` (answered so), `killed` (its sender"
+                " waits no more), `confirmed` (a result of wolpertinger, and no more), `refused` (a result that is not success). Of a"
+                " delivery: `consumed`, `committed`, `uncommitted`, `rolled back`. Null if nothing was seen to come of it.",
             ),
         ]
     ),
@@ -68,28 +76,46 @@ TABLE: Final = Table(
 
 
 def build(
-    paired: DataFrame, deliveries: DataFrame | None = None, calls: DataFrame | None = None, *, late_seconds: float = LATE_SECONDS
+    paired: DataFrame,
+    deliveries: DataFrame | None = None,
+    calls: DataFrame | None = None,
+    outcomes: DataFrame | None = None,
+    *,
+    late_seconds: float = LATE_SECONDS,
 ) -> DataFrame:
-    """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered."""
+    """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered.
+
+    `outcomes` has the rows of `paired` whose protocol says in the answer how it went.
+    """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     itself, is_answer = sql.struct("ts", "message_id", "size"), sql.col("place") == UNMATCHED
-    requests = paired.where(is_answer | (sql.col("protocol") != calls_of.PROTOCOL)).select(
-        *("session_id", "protocol", "requested_by", "correlation_id", "subject"),
+    # An answer that cannot say that it failed is what was asked for.
+    says_nothing = paired.withColumn("outcome", sql.when(sql.col("answer").isNotNull(), "returned"))
+    asked = says_nothing.where(is_answer | (sql.col("protocol") != calls_of.PROTOCOL))
+    if outcomes is not None:
+        asked = asked.where(sql.col("protocol") != outcomes_of.PROTOCOL).unionByName(outcomes)
+    requests = asked.select(
+        *("session_id", "protocol", sql.lit(REQUEST).alias("kind"), "requested_by", "correlation_id", "subject"),
         sql.when(~is_answer, itself).alias("sent"),
         sql.when(is_answer, itself).otherwise(sql.col("answer")).alias("answer"),
         *("progress", "cancelled"),
         sql.when(is_answer, 0).otherwise(1).alias("attempts"),
-        sql.lit(None).cast("string").alias("outcome"),
+        "outcome",
     )
     same = {name: sql.struct(*(f"{name}.{part}" for part in ("ts", "message_id", "size"))) for name in ("sent", "answer")}
-    told = [one.withColumn("progress", sql.lit(None).cast("int")).withColumns(same) for one in (deliveries, calls) if one is not None]
+    told = [
+        one.withColumns({"progress": sql.lit(None).cast("int"), "kind": sql.lit(kind)}).withColumns(same)
+        for one, kind in ((deliveries, DELIVERY), (calls, REQUEST))
+        if one is not None
+    ]
     answered = sql.col("answer.ts")
     latency = sql.unix_micros(answered) - sql.unix_micros("sent.ts")
     is_late = sql.coalesce(latency > sql.lit(int(late_seconds * 1_000_000)), sql.lit(False))
     return reduce(lambda one, other: one.unionByName(other), [requests, *told]).select(
         "session_id",
         "protocol",
+        "kind",
         "requested_by",
         "correlation_id",
         "subject",

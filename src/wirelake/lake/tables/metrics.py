@@ -46,7 +46,11 @@ TABLE: Final = Table(
             column("rate", pa.float64(), "Messages a second, on average over the minute."),
             column("errors", pa.int64(), "Messages that report an error, or break a rule by themselves."),
             column("quarantined", pa.int64(), "Stretches of bytes that could not be read; on the row without subject."),
-            column("violations", pa.int64(), "Broken rules, tolerated ones included; on the row without subject."),
+            column(
+                "violations",
+                pa.int64(),
+                "Broken rules, tolerated ones included, findings of severity `info` not; on the row without subject.",
+            ),
             column("requests", pa.int64(), "Exchanges that began in that minute."),
             column("answered", pa.int64(), "How many of them were answered, late ones included."),
             column("late", pa.int64(), "How many of them were answered late."),
@@ -79,7 +83,7 @@ def build(tallies: DataFrame, exchanges: DataFrame, violations: DataFrame) -> Da
         )
     )
     broken = (
-        violations.where("ts IS NOT NULL")
+        violations.where("ts IS NOT NULL AND severity IS DISTINCT FROM 'info'")
         .groupBy(minute("ts").alias("minute"), "protocol")
         .agg(sql.count("*").alias("violations"))
         .withColumn("subject", sql.lit(None).cast("string"))

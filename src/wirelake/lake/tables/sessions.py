@@ -56,7 +56,7 @@ TABLE: Final = Table(
             column("ended_how", pa.string(), "`bye` or `error` (said), `reset` or `eof` (without a word), `silence` (a node) or `open`."),
             column("ended_by", pa.string(), "`client` or `server`; null if that is not known or it did not end."),
             column("error_code", pa.int16(), "The code of the first error message; null if there was none."),
-            column("violations", pa.int64(), "Broken rules, tolerated ones included."),
+            column("violations", pa.int64(), "Broken rules, tolerated ones included, findings of severity `info` not."),
             column("source", pa.string(), "The file it was first seen in."),
             column("offset", pa.int64(), "Where in that file."),
         ]
@@ -71,7 +71,7 @@ def build(facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **rooms
 
     requests = exchanges.where("request_message_id IS NOT NULL").groupBy("session_id")
     asked = requests.agg(sql.count("*").alias("requests"), sql.count("response_message_id").alias("answered"))
-    broken = violations.groupBy("session_id").agg(sql.count("*").alias("violations"))
+    broken = violations.where("severity IS DISTINCT FROM 'info'").groupBy("session_id").agg(sql.count("*").alias("violations"))
     greetings = reduce(lambda left, right: left.unionByName(right), [ROOMS[protocol].greetings(own) for protocol, own in rooms.items()])
     joined = reduce(lambda left, right: left.join(right, "session_id", "left"), [greetings, asked, broken], facts)
 

@@ -1,10 +1,11 @@
-"""`violations`: every rule that was broken, by whom, where, and whether it was the end. Built from the silver tables.
+"""`violations`: every finding: which rule, by whom, where, and whether it was the end. Built from the silver tables.
 
-Five witnesses: messages that break a rule by themselves; bytes in quarantine that break one; messages the room's table of states does not
-have; the room's guards; and what is tolerated but should not have been sent. Sessions that were not seen from their beginning, or
-with gaps, are not judged by what was said before: what was not seen may well have been said.
+Findings come from five places: messages that break a rule by themselves; bytes in quarantine that break one; messages the protocol's
+state machine does not have; its rules over history; and what is tolerated but should not have been sent. A finding is a violation only if
+the specification forbids it: what only a ruling or a limit of ours forbids has severity `info`, and no count includes it.
 
-It refuses to know any rule: the rooms do.
+Sessions that were not seen from their beginning, or with gaps, are not judged by what was said before: what was not seen may well have
+been said.
 """
 
 from __future__ import annotations
@@ -36,8 +37,17 @@ TABLE: Final = Table(
             column("protocol", pa.string(), "The room: `emp`, …"),
             column("direction", pa.string(), "Whose fault: `to_server` the client's, `to_client` the server's; null if that is not known."),
             column("rule", pa.string(), "The name of the fault in its room."),
-            column("clause", pa.string(), "The clause or ruling that was broken."),
-            column("severity", pa.string(), "`error`, if a session ends on it, or `tolerated`."),
+            column("clause", pa.string(), "The clause or ruling it is about."),
+            column(
+                "severity",
+                pa.string(),
+                "`error`, if a session ends on it; `tolerated`, if peers read on; `info`, no violation: the specification allows it.",
+            ),
+            column(
+                "origin",
+                pa.string(),
+                "Who forbids it: `text`, the specification; else only this side: a `ruling`, a `limit`, or its `local` state.",
+            ),
             column("text", pa.string(), "The rule as one plain sentence."),
             column("ended_session", pa.bool_(), "Whether nothing but a parting, or confirmations, came after it, and the session ended."),
             column("source", pa.string(), "The file the bytes came from."),
@@ -45,8 +55,11 @@ TABLE: Final = Table(
             column("length", pa.int64(), "Bytes in the source from the first to the last byte; 0 for an event."),
         ]
     ),
-    "One row per broken rule and place.",
+    "One row per rule and place: broken rules, and with severity `info` what only this side minds.",
 )
+
+_BOOK: Final = "map<string,struct<clause:string,severity:string,origin:string,text:string,ends:boolean>>"
+"""What `rulebook.rules` gives, as Spark reads it."""
 
 
 def by_themselves(messages: DataFrame) -> DataFrame:
@@ -91,11 +104,11 @@ def build(
     found += [one.select(*FINDING, sql.lit(True).alias("needs_whole")) for one in by_absence]
     has_ended = sql.col("closed").isNotNull() | (sql.col("parting").isNotNull() & ~sql.col("protocol").isin(*INFORMAL))
     ends = facts.select("session_id", "is_whole", "last_word", has_ended.alias("ended"))
-    book = sql.from_json(sql.lit(msgspec.json.encode(rules()).decode()), "map<string,struct<clause:string,severity:string,text:string>>")
+    book = sql.from_json(sql.lit(msgspec.json.encode(rules()).decode()), _BOOK)
     said = sql.try_element_at(book, sql.concat_ws("/", "protocol", "rule"))
     is_last = sql.coalesce(sql.col("ts") >= sql.col("last_word"), sql.lit(True))
-    ended = sql.coalesce((said["severity"] == "error") & sql.col("ended") & is_last, sql.lit(False))
-    told = {name: said[name] for name in ("clause", "severity", "text")} | {"ended_session": ended}
+    ended = sql.coalesce(said["ends"] & sql.col("ended") & is_last, sql.lit(False))
+    told = {name: said[name] for name in ("clause", "severity", "origin", "text")} | {"ended_session": ended}
     return (
         together(found)
         .join(ends, "session_id", "left")

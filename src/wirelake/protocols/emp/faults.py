@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from wirelake.protocols.emp.messages import ErrorCode, ExtensionId
-from wirelake.protocols.faults import Faults
+from wirelake.protocols.faults import Faults, Origin
 
 __all__ = ["BREACHES", "OURS", "TOLERATED", "UNREADABLE", "Fault"]
 
@@ -25,6 +25,8 @@ class Rule(NamedTuple):
     """The code of the `error` message that answers it; None: close without a word."""
     extension_id: int = 0
     extension_error_code: int = 0
+    origin: Origin = Origin.TEXT
+    """Who says so: see `Origin`."""
 
 
 class Fault(Faults):
@@ -99,13 +101,13 @@ _EXT = ErrorCode.EXTENSION
 
 RULES: Final[dict[Fault, Rule]] = {
     Fault.SIZE_TOO_SMALL: Rule("EMP-1", "an envelope's size counts its own 8 bytes of size and header"),
-    Fault.SIZE_OVER_LIMIT: Rule("EMP-35", "an envelope's size is over the limit"),
+    Fault.SIZE_OVER_LIMIT: Rule("EMP-35", "an envelope's size is over the limit", origin=Origin.LIMIT),
     Fault.TYPE_RESERVED: Rule("EMP-24", "message types 6 to 127 are reserved"),
     Fault.BLOCK_MISSING: Rule("EMP-10", "an extension block is announced but there is no room for one"),
     Fault.NEXT_BLOCK_MISSING: Rule("EMP-11", "another extension block is announced but there is no room for one"),
     Fault.BLOCK_TOO_SMALL: Rule("EMP-2", "an extension block's size counts its own 8 bytes of size and header"),
     Fault.BLOCK_PAST_END: Rule("EMP-2", "an extension block ends after its envelope"),
-    Fault.BLOCKS_OVER_LIMIT: Rule("EMP-36", "too many extension blocks"),
+    Fault.BLOCKS_OVER_LIMIT: Rule("EMP-36", "too many extension blocks", origin=Origin.LIMIT),
     Fault.HELLO_SIZE: Rule("EMP-21", "the body of a hello is 4 bytes"),
     Fault.ERROR_TOO_SHORT: Rule("EMP-22", "an error's message ends after its envelope", None),
     Fault.ERROR_TRAILING_BYTES: Rule("EMP-41", "bytes after an error's message", None),
@@ -114,17 +116,17 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.COMPRESSION_BLOCK_SIZE: Rule("EMP-7", "a compression block carries 4 bytes", _EXT, _GZ, 1),
     Fault.SCHEME_UNKNOWN: Rule("EMP-38", "unknown compression scheme", _EXT, _GZ, 2),
     Fault.GZIP_INVALID: Rule("EMP-37", "the body is not valid gzip", _EXT, _GZ, 3),
-    Fault.INFLATED_OVER_LIMIT: Rule("EMP-37", "the decompressed body is over the limit", _EXT, _GZ, 4),
+    Fault.INFLATED_OVER_LIMIT: Rule("EMP-37", "the decompressed body is over the limit", _EXT, _GZ, 4, origin=Origin.LIMIT),
     Fault.MESSAGE_CUT: Rule("EMP-43", "the bytes end inside a message", None),
     Fault.REQUEST_ID_ZERO: Rule("EMP-12", "request identifier zero is reserved", _EXT, _RR, 2),
-    Fault.REQUEST_BLOCK_REPEATED: Rule("EMP-8", "more than one request-response block", _EXT, _RR, 3),
-    Fault.REQUEST_BLOCK_MISPLACED: Rule("EMP-14", "request-response belongs to data and application messages only"),
-    Fault.COMPRESSION_MISPLACED: Rule("EMP-15", "compression belongs to data and application messages only"),
-    Fault.COMPRESSION_NESTED: Rule("EMP-8", "compression nested too deeply", _EXT, _GZ, 5),
-    Fault.HELLO_EXTENDED: Rule("EMP-47", "a hello carries no extension block"),
-    Fault.EXTENSION_UNKNOWN: Rule("EMP-9", "unknown extension", _EXT),
-    Fault.TYPE_UNREGISTERED: Rule("EMP-24", "nobody here handles this application message type"),
-    Fault.EXTENSION_REFUSED: Rule("EMP-9", "an application's extension refused its block or the body", _EXT),
+    Fault.REQUEST_BLOCK_REPEATED: Rule("EMP-8", "more than one request-response block", _EXT, _RR, 3, origin=Origin.RULING),
+    Fault.REQUEST_BLOCK_MISPLACED: Rule("EMP-14", "request-response belongs to data and application messages only", origin=Origin.RULING),
+    Fault.COMPRESSION_MISPLACED: Rule("EMP-15", "compression belongs to data and application messages only", origin=Origin.RULING),
+    Fault.COMPRESSION_NESTED: Rule("EMP-8", "compression nested too deeply", _EXT, _GZ, 5, origin=Origin.LIMIT),
+    Fault.HELLO_EXTENDED: Rule("EMP-47", "a hello carries no extension block", origin=Origin.RULING),
+    Fault.EXTENSION_UNKNOWN: Rule("EMP-9", "unknown extension", _EXT, origin=Origin.RULING),
+    Fault.TYPE_UNREGISTERED: Rule("EMP-24", "nobody here handles this application message type", origin=Origin.LOCAL),
+    Fault.EXTENSION_REFUSED: Rule("EMP-9", "an application's extension refused its block or the body", _EXT, origin=Origin.LOCAL),
     Fault.HELLO_EXPECTED: Rule("EMP-26", "the first message is a hello, bye or error"),
     Fault.HELLO_REPEATED: Rule("EMP-25", "a second hello"),
     Fault.VERSION_UNSUPPORTED: Rule("EMP-27", "unsupported version"),
@@ -134,17 +136,17 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.REQUEST_ID_IN_FLIGHT: Rule("EMP-18", "a request identifier that is still in flight"),
     Fault.HANDSHAKE_TIMEOUT: Rule("EMP-29", "no hello in time", ErrorCode.TIMEOUT),
     Fault.PONG_TIMEOUT: Rule("EMP-32", "no pong in time", ErrorCode.TIMEOUT),
-    Fault.REQUEST_UNHANDLED: Rule("EMP-19", "nobody here answers requests", ErrorCode.UNSPECIFIED),
-    Fault.HANDLER_FAILED: Rule("EMP-19", "the request could not be answered", ErrorCode.UNSPECIFIED),
+    Fault.REQUEST_UNHANDLED: Rule("EMP-19", "nobody here answers requests", ErrorCode.UNSPECIFIED, origin=Origin.LOCAL),
+    Fault.HANDLER_FAILED: Rule("EMP-19", "the request could not be answered", ErrorCode.UNSPECIFIED, origin=Origin.LOCAL),
     Fault.CLOSED_WITHOUT_PARTING: Rule("EMP-43", "the connection was closed without bye or error", None),
     Fault.CLOSED_INSIDE_MESSAGE: Rule("EMP-43", "the connection was closed inside a message", None),
     Fault.IDENTIFIERS_EXHAUSTED: Rule("EMP-13", "every request identifier of this connection was used"),
     Fault.FIELD_OUT_OF_RANGE: Rule("EMP-4", "a value that its field cannot hold"),
-    Fault.UNUSED_BITS_SET: Rule("EMP-5", "unused bits are sent as zero", None),
+    Fault.UNUSED_BITS_SET: Rule("EMP-5", "unused bits are sent as zero", None, origin=Origin.RULING),
     Fault.BODY_IGNORED: Rule("EMP-20", "this message has no body", None),
     Fault.PONG_UNSOLICITED: Rule("EMP-30", "a pong nobody asked for", None),
     Fault.PING_OVERLAPPING: Rule("EMP-31", "a ping before the pong of the last one", None),
-    Fault.RESPONSE_LATE: Rule("EMP-16", "a response to a request that was given up", None),
+    Fault.RESPONSE_LATE: Rule("EMP-16", "a response to a request that was given up", None, origin=Origin.LOCAL),
 }
 """fault -> clause, sentence, and the `error` message it is answered with."""
 

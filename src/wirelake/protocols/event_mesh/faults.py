@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from wirelake.protocols.faults import Faults
+from wirelake.protocols.faults import Faults, Origin
 
 __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
@@ -20,6 +20,8 @@ class Rule(NamedTuple):
 
     clause: str
     text: str
+    origin: Origin = Origin.TEXT
+    """Who says so: see `Origin`."""
 
 
 class Fault(Faults):
@@ -115,7 +117,7 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.FIELD_LENGTH: Rule("EMM-11", "a field of fixed length has another"),
     Fault.INVALID_UTF8: Rule("EMM-11", "a string or JSON field is not UTF-8"),
     Fault.SUB_TLV_OVERRUN: Rule("§4.2.1", "a field inside encryption metadata ends after it"),
-    Fault.DUPLICATE_SUB_TLV: Rule("EMM-9", "a field of encryption metadata is there twice"),
+    Fault.DUPLICATE_SUB_TLV: Rule("EMM-9", "a field of encryption metadata is there twice", origin=Origin.RULING),
     Fault.SUB_FIELD_LENGTH: Rule("§4.2.1", "a field of encryption metadata of fixed length has another"),
     Fault.ENC_NO_ALGORITHM: Rule("§4.2.1", "encryption metadata names no algorithm"),
     Fault.ENC_IV_AND_NONCE: Rule("§4.2.1", "encryption metadata has both IV and nonce"),
@@ -123,39 +125,39 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.ENC_LENGTH_MSB: Rule("§4.2.1", "the first bit of the IV's announced length is reserved"),
     Fault.ENC_IV_LENGTH_MISMATCH: Rule("EMM-15", "the IV is not as long as announced"),
     Fault.ENC_ALGORITHM_IV: Rule("EMM-15", "this is not the IV or nonce the algorithm needs"),
-    Fault.ENC_NONCE_CONFLICT: Rule("EMM-16", "the nonce differs from that of the encryption metadata"),
-    Fault.ENC_KEY_ID_CONFLICT: Rule("EMM-16", "the key identifier differs from that of the encryption metadata"),
+    Fault.ENC_NONCE_CONFLICT: Rule("EMM-16", "the nonce differs from that of the encryption metadata", origin=Origin.RULING),
+    Fault.ENC_KEY_ID_CONFLICT: Rule("EMM-16", "the key identifier differs from that of the encryption metadata", origin=Origin.RULING),
     Fault.ENC_METADATA_MISSING: Rule("EMM-12", "the encryption flag is set without encryption metadata"),
-    Fault.ENC_FLAG_MISSING: Rule("EMM-12", "encryption metadata without the encryption flag"),
+    Fault.ENC_FLAG_MISSING: Rule("EMM-12", "encryption metadata without the encryption flag", origin=Origin.RULING),
     Fault.MISSING_REQUIRED_FIELD: Rule("EMM-20", "a field this event type requires is missing"),
     Fault.MISSING_NODE_ID: Rule("EMM-19", "HMAC or signature without a node id"),
     Fault.PROFILE_FIELD_MISSING: Rule("EMM-31", "a field the minimum interop profile requires is missing"),
     Fault.PROFILE_ORDER: Rule("EMM-31", "the fields are not in the order of the minimum interop profile"),
-    Fault.NOT_AUTHENTICATED: Rule("§5.3", "the policy here asks for an HMAC or a signature"),
-    Fault.UNKNOWN_KEY: Rule("EMM-18", "no key is known for this node and key id"),
-    Fault.REVOKED_KEY: Rule("EMM-18", "the key was revoked"),
-    Fault.WEAK_KEY: Rule("EMM-32", "the key is too weak to prove anything"),
+    Fault.NOT_AUTHENTICATED: Rule("§5.3", "the policy here asks for an HMAC or a signature", origin=Origin.LOCAL),
+    Fault.UNKNOWN_KEY: Rule("EMM-18", "no key is known for this node and key id", origin=Origin.LOCAL),
+    Fault.REVOKED_KEY: Rule("EMM-18", "the key was revoked", origin=Origin.LOCAL),
+    Fault.WEAK_KEY: Rule("EMM-32", "the key is too weak to prove anything", origin=Origin.RULING),
     Fault.HMAC_MISMATCH: Rule("§5.1", "the HMAC is wrong"),
-    Fault.UNTRUSTED_KEY: Rule("EMM-17", "the packet's own public key is vouched for by nothing here"),
-    Fault.KEY_MISMATCH: Rule("EMM-17", "the packet's own public key is not the one known for its node"),
+    Fault.UNTRUSTED_KEY: Rule("EMM-17", "the packet's own public key is vouched for by nothing here", origin=Origin.RULING),
+    Fault.KEY_MISMATCH: Rule("EMM-17", "the packet's own public key is not the one known for its node", origin=Origin.RULING),
     Fault.SIGNATURE_MISMATCH: Rule("§5.3", "the signature is wrong"),
-    Fault.STALE: Rule("EMM-24", "the packet is older than the replay window"),
-    Fault.FUTURE: Rule("EMM-24", "the packet is from the future"),
+    Fault.STALE: Rule("EMM-24", "the packet is older than the replay window", origin=Origin.RULING),
+    Fault.FUTURE: Rule("EMM-24", "the packet is from the future", origin=Origin.RULING),
     Fault.REPLAY: Rule("EMM-23", "this message id was seen from this node before"),
-    Fault.REPLAY_CACHE_FULL: Rule("EMM-23", "no room to remember one more packet"),
-    Fault.UNDECRYPTABLE: Rule("EMM-15", "no key or algorithm here opens this payload"),
-    Fault.DECRYPTION_FAILED: Rule("EMM-13", "the payload was not sealed with this key, or was changed"),
-    Fault.SEALED_CARRIAGE: Rule("EMM-13", "a sealed payload travels in exactly one binary value"),
-    Fault.DEFLATE_INVALID: Rule("EMM-14", "the payload is not valid zlib"),
-    Fault.INFLATED_OVER_LIMIT: Rule("EMM-14", "the decompressed payload is over the limit"),
-    Fault.SECURITY_FIELD_SEALED: Rule("EMM-13", "security fields travel in clear"),
+    Fault.REPLAY_CACHE_FULL: Rule("EMM-23", "no room to remember one more packet", origin=Origin.LIMIT),
+    Fault.UNDECRYPTABLE: Rule("EMM-15", "no key or algorithm here opens this payload", origin=Origin.LOCAL),
+    Fault.DECRYPTION_FAILED: Rule("EMM-13", "the payload was not sealed with this key, or was changed", origin=Origin.RULING),
+    Fault.SEALED_CARRIAGE: Rule("EMM-13", "a sealed payload travels in exactly one binary value", origin=Origin.RULING),
+    Fault.DEFLATE_INVALID: Rule("EMM-14", "the payload is not valid zlib", origin=Origin.RULING),
+    Fault.INFLATED_OVER_LIMIT: Rule("EMM-14", "the decompressed payload is over the limit", origin=Origin.LIMIT),
+    Fault.SECURITY_FIELD_SEALED: Rule("EMM-13", "security fields travel in clear", origin=Origin.RULING),
     Fault.JSON_INVALID: Rule("EMM-11", "the value is not a JSON object"),
     Fault.FIELD_OUT_OF_RANGE: Rule("EMM-1", "a value that its field cannot hold"),
-    Fault.REKEY_NEEDED: Rule("EMM-13", "this key sealed as many payloads as it may"),
-    Fault.QUEUE_FULL: Rule("§2.3", "no more packets may wait to be sent"),
+    Fault.REKEY_NEEDED: Rule("EMM-13", "this key sealed as many payloads as it may", origin=Origin.LIMIT),
+    Fault.QUEUE_FULL: Rule("§2.3", "no more packets may wait to be sent", origin=Origin.LIMIT),
     Fault.FIELDS_OUT_OF_ORDER: Rule("EMM-5", "the fields are not in the order senders keep"),
-    Fault.VALUE_UNTERMINATED: Rule("EMM-10", "a value of full pieces does not end with a shorter one"),
-    Fault.KEY_WITHOUT_SIGNATURE: Rule("EMM-33", "a public key without a signature means nothing"),
+    Fault.VALUE_UNTERMINATED: Rule("EMM-10", "a value of full pieces does not end with a shorter one", origin=Origin.RULING),
+    Fault.KEY_WITHOUT_SIGNATURE: Rule("EMM-33", "a public key without a signature means nothing", origin=Origin.RULING),
 }
 """fault -> clause and sentence."""
 

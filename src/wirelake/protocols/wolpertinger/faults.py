@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from wirelake.protocols.faults import Faults
+from wirelake.protocols.faults import Faults, Origin
 
 __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
@@ -28,6 +28,8 @@ class Rule(NamedTuple):
     """WOLP-4: the code of the result that answers it, if its text has an id; None: no result."""
     error_code: int | None = None
     """WOLP-16: the code of the RemoteError that answers it; None: no RemoteError."""
+    origin: Origin = Origin.TEXT
+    """Who says so: see `Origin`."""
 
 
 class Fault(Faults):
@@ -119,14 +121,14 @@ class Fault(Faults):
 
 
 RULES: Final[dict[Fault, Rule]] = {
-    Fault.TEXT_OVER_LIMIT: Rule("WOLP-29", "a text is over the limit", FORMAT),
-    Fault.MESSAGE_CUT: Rule("WOLP-11", "the bytes end inside a line"),
+    Fault.TEXT_OVER_LIMIT: Rule("WOLP-29", "a text is over the limit", FORMAT, origin=Origin.LIMIT),
+    Fault.MESSAGE_CUT: Rule("WOLP-11", "the bytes end inside a line", origin=Origin.RULING),
     Fault.METADATA_MISSING: Rule("WOLP-1", "a text begins with metadata"),
     Fault.PAIR_INVALID: Rule("WOLP-1", "metadata is a key, a colon, a value and a semicolon", FORMAT),
-    Fault.KEY_MALFORMED: Rule("WOLP-1", "a key is letters, digits and underscores", FORMAT),
-    Fault.KEY_UNKNOWN: Rule("WOLP-2", "unknown key", FORMAT),
-    Fault.KEY_REPEATED: Rule("WOLP-2", "a key is said twice", FORMAT),
-    Fault.SIGNATURE_REFUSED: Rule("WOLP-5", "nobody knows how to check a signature", FORMAT),
+    Fault.KEY_MALFORMED: Rule("WOLP-1", "a key is letters, digits and underscores", FORMAT, origin=Origin.RULING),
+    Fault.KEY_UNKNOWN: Rule("WOLP-2", "unknown key", FORMAT, origin=Origin.RULING),
+    Fault.KEY_REPEATED: Rule("WOLP-2", "a key is said twice", FORMAT, origin=Origin.RULING),
+    Fault.SIGNATURE_REFUSED: Rule("WOLP-5", "nobody knows how to check a signature", FORMAT, origin=Origin.RULING),
     Fault.ID_MISSING: Rule("WOLP-3", "every text has a message_id"),
     Fault.ID_INVALID: Rule("WOLP-3", "a message_id is a number from 0 to 4294967295"),
     Fault.RESULT_INVALID: Rule("WOLP-4", "the code of a result is a number"),
@@ -135,14 +137,16 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.FRAGMENT_INCOMPLETE: Rule("WOLP-9", "fragment_index and fragment_count come together", SPLITTING),
     Fault.FRAGMENT_OUT_OF_RANGE: Rule("WOLP-9", "a fragment has an index below its count, and a count within the limit", SPLITTING),
     Fault.FRAGMENT_CONFLICT: Rule("WOLP-9", "fragments of one message contradict each other", SPLITTING),
-    Fault.FRAGMENTS_OVER_LIMIT: Rule("WOLP-9", "fragments take more memory than the limit", SPLITTING),
+    Fault.FRAGMENTS_OVER_LIMIT: Rule("WOLP-9", "fragments take more memory than the limit", SPLITTING, origin=Origin.LIMIT),
     Fault.BASE64_INVALID: Rule("WOLP-6", "the payload is not base64 with padding", FORMAT),
     Fault.GZIP_INVALID: Rule("WOLP-7", "the payload is not gzip of the length that was said", FORMAT),
-    Fault.INFLATED_OVER_LIMIT: Rule("WOLP-7", "the decompressed payload is over the limit", FORMAT),
+    Fault.INFLATED_OVER_LIMIT: Rule("WOLP-7", "the decompressed payload is over the limit", FORMAT, origin=Origin.LIMIT),
     Fault.ENCRYPTION_FAILED: Rule("WOLP-8", "an encrypted payload that cannot be opened", ENCRYPTION),
-    Fault.DOCUMENT_OVER_LIMIT: Rule("WOLP-17", "a document is larger, deeper or has more elements than the limit", None, 301),
-    Fault.DOCUMENT_NOT_UTF8: Rule("WOLP-17", "a document is UTF-8 and says nothing else", None, 301),
-    Fault.DOCTYPE_REFUSED: Rule("WOLP-17", "a document has no DOCTYPE", None, 301),
+    Fault.DOCUMENT_OVER_LIMIT: Rule(
+        "WOLP-17", "a document is larger, deeper or has more elements than the limit", None, 301, origin=Origin.LIMIT
+    ),
+    Fault.DOCUMENT_NOT_UTF8: Rule("WOLP-17", "a document is UTF-8 and says nothing else", None, 301, origin=Origin.RULING),
+    Fault.DOCTYPE_REFUSED: Rule("WOLP-17", "a document has no DOCTYPE", None, 301, origin=Origin.RULING),
     Fault.XML_INVALID: Rule("WOLP-16", "not well-formed XML", None, 301),
     Fault.ROOT_UNKNOWN: Rule("WOLP-13", "unknown root element", None, 302),
     Fault.NAMESPACE_WRONG: Rule("WOLP-13", "a foreign namespace, or elements with and without one", None, 301),
@@ -150,40 +154,40 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.CALL_ID_INVALID: Rule("WOLP-14", "a CallId is a guid", None, 301),
     Fault.ERROR_CODE_INVALID: Rule("WOLP-15", "an ErrorCode is a number of 32 bits"),
     Fault.TYPE_UNKNOWN: Rule("WOLP-18", "unknown data type", None, 301),
-    Fault.TYPE_UNSUPPORTED: Rule("WOLP-18", "a data type that is not supported here", None, 306),
-    Fault.VALUE_INVALID: Rule("WOLP-18", "a text that is no value of its type", None, 305),
+    Fault.TYPE_UNSUPPORTED: Rule("WOLP-18", "a data type that is not supported here", None, 306, origin=Origin.LOCAL),
+    Fault.VALUE_INVALID: Rule("WOLP-18", "a text that is no value of its type", None, 305, origin=Origin.RULING),
     Fault.COMPLEX_INVALID: Rule("WOLP-18", "a complex value that does not fit its type", None, 305),
     Fault.KEY_INVALID: Rule("WOLP-24", "a public key or IV that cannot be used", None, 305),
-    Fault.COMPONENT_UNKNOWN: Rule("WOLP-20", "unknown component", None, 304),
-    Fault.METHOD_UNKNOWN: Rule("WOLP-20", "unknown method", None, 303),
-    Fault.TRUST_TOO_LOW: Rule("WOLP-20", "the caller is not trusted enough", None, 201),
-    Fault.PARAMETERS_WRONG: Rule("WOLP-20", "the wrong number or types of parameters", None, 305),
+    Fault.COMPONENT_UNKNOWN: Rule("WOLP-20", "unknown component", None, 304, origin=Origin.LOCAL),
+    Fault.METHOD_UNKNOWN: Rule("WOLP-20", "unknown method", None, 303, origin=Origin.LOCAL),
+    Fault.TRUST_TOO_LOW: Rule("WOLP-20", "the caller is not trusted enough", None, 201, origin=Origin.LOCAL),
+    Fault.PARAMETERS_WRONG: Rule("WOLP-20", "the wrong number or types of parameters", None, 305, origin=Origin.LOCAL),
     Fault.CLEAR_WHEN_ENCRYPTED: Rule("WOLP-22", "an unencrypted message where everything is encrypted", None, 202),
     Fault.ENCRYPTED_TOO_SOON: Rule("WOLP-22", "an encrypted message before keys were exchanged", ENCRYPTION),
     Fault.KEYS_UNASKED: Rule("WOLP-24", "an answer to a KeyExchange that nobody asked for"),
-    Fault.KEYS_CROSSED: Rule("WOLP-24", "a KeyExchange while another one is not answered", None, 300),
-    Fault.CALLS_OVER_LIMIT: Rule("WOLP-29", "too many calls in flight", None, 100),
+    Fault.KEYS_CROSSED: Rule("WOLP-24", "a KeyExchange while another one is not answered", None, 300, origin=Origin.RULING),
+    Fault.CALLS_OVER_LIMIT: Rule("WOLP-29", "too many calls in flight", None, 100, origin=Origin.LIMIT),
     Fault.NOT_CONFIRMED: Rule("WOLP-10", "a message was not confirmed, however often it was sent"),
     Fault.NO_ANSWER: Rule("WOLP-21", "no response in time"),
     Fault.ANSWER_WRONG: Rule("WOLP-23", "an answer that does not fit what was asked"),
     Fault.PROOF_WRONG: Rule("WOLP-25", "a proof that does not hold"),
-    Fault.VALUE_UNSENDABLE: Rule("WOLP-19", "null, or a value that no data type or XML can carry, cannot be sent"),
+    Fault.VALUE_UNSENDABLE: Rule("WOLP-19", "null, or a value that no data type or XML can carry, cannot be sent", origin=Origin.LOCAL),
     Fault.FIELD_OUT_OF_RANGE: Rule("WOLP-1", "a value that its field cannot hold"),
-    Fault.STEP_OUT_OF_ORDER: Rule("WOLP-22", "trust is gained step by step, one step at a time"),
-    Fault.CLOSED_WITHOUT_WORD: Rule("WOLP-28", "the connection was closed without a reset notice"),
-    Fault.CLOSED_INSIDE_MESSAGE: Rule("WOLP-11", "the connection was closed inside a line"),
+    Fault.STEP_OUT_OF_ORDER: Rule("WOLP-22", "trust is gained step by step, one step at a time", origin=Origin.LOCAL),
+    Fault.CLOSED_WITHOUT_WORD: Rule("WOLP-28", "the connection was closed without a reset notice", origin=Origin.RULING),
+    Fault.CLOSED_INSIDE_MESSAGE: Rule("WOLP-11", "the connection was closed inside a line", origin=Origin.RULING),
     Fault.KEY_NOT_LOWER: Rule("WOLP-2", "keys are sent in lower case"),
-    Fault.ALIAS_USED: Rule("WOLP-5", "encryption is sent as `encryption`, not as `secure`"),
-    Fault.PAYLOAD_BLANKS: Rule("WOLP-6", "blanks in a payload"),
+    Fault.ALIAS_USED: Rule("WOLP-5", "encryption is sent as `encryption`, not as `secure`", origin=Origin.RULING),
+    Fault.PAYLOAD_BLANKS: Rule("WOLP-6", "blanks in a payload", origin=Origin.RULING),
     Fault.RESULT_PAYLOAD: Rule("WOLP-4", "a result with a payload"),
-    Fault.RESULT_CODE_UNKNOWN: Rule("WOLP-4", "unknown code of a result"),
-    Fault.RESULT_UNMATCHED: Rule("WOLP-4", "a result for a message that does not wait for one"),
-    Fault.MESSAGE_REPEATED: Rule("WOLP-10", "a message that was delivered before"),
+    Fault.RESULT_CODE_UNKNOWN: Rule("WOLP-4", "unknown code of a result", origin=Origin.RULING),
+    Fault.RESULT_UNMATCHED: Rule("WOLP-4", "a result for a message that does not wait for one", origin=Origin.RULING),
+    Fault.MESSAGE_REPEATED: Rule("WOLP-10", "a message that was delivered before", origin=Origin.RULING),
     Fault.FRAGMENTS_TIMED_OUT: Rule("WOLP-9", "fragments of a message did not come in time"),
-    Fault.FRAGMENT_LATE: Rule("WOLP-9", "a fragment of a message that was refused"),
+    Fault.FRAGMENT_LATE: Rule("WOLP-9", "a fragment of a message that was refused", origin=Origin.RULING),
     Fault.RESPONSE_UNMATCHED: Rule("WOLP-16", "a response to no call that waits for one"),
     Fault.CALL_ID_IN_FLIGHT: Rule("WOLP-14", "a call with the CallId of one that is in flight"),
-    Fault.TOO_BUSY: Rule("WOLP-10", "a message that was not taken, because too much is unconfirmed"),
+    Fault.TOO_BUSY: Rule("WOLP-10", "a message that was not taken, because too much is unconfirmed", origin=Origin.LIMIT),
 }
 """fault -> clause, sentence, and what answers it."""
 

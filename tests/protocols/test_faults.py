@@ -1,0 +1,75 @@
+"""Who says that something is wrong: the specification accuses its sender, all else is only noted."""
+
+from __future__ import annotations
+
+import pytest
+
+from wirelake import protocols
+from wirelake.protocols.faults import Origin, Severity
+
+FAULTS = [fault for name in protocols.ROOMS for fault in protocols.room(name).Fault]
+
+
+def names(protocol: str, origin: Origin) -> set[str]:
+    return {fault.name for fault in protocols.room(protocol).Fault if fault.origin is origin}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fault"),
+    [
+        ("event_mesh", "VALUE_UNTERMINATED"),  # §4: split into multiple fields of the same type, and no more
+        ("event_mesh", "KEY_WITHOUT_SIGNATURE"),  # §4.2 does not say what a public key alone means
+        ("event_mesh", "ENC_FLAG_MISSING"),  # §2.3 asks for metadata with the flag, not for the flag with metadata
+        ("event_mesh", "STALE"),  # §5.4: optionally
+        ("yamp", "SERIALIZER_EMPTY"),  # 0x00: a size is required, and 0 is one
+        ("yamp", "BOOL_ODD"),  # the text says bool, and not which bytes
+        ("yamp", "URI_NOT_UTF8"),  # the text says string, and no encoding
+        ("yamp", "VERSION_UNSUPPORTED"),  # v1.0 may well be 01 00
+        ("yamp", "SPOKE_TOO_SOON"),  # nobody tells a client to wait
+        ("emp", "UNUSED_BITS_SET"),  # unused, not zero
+        ("emp", "REQUEST_BLOCK_REPEATED"),  # there can be multiple extension blocks associated with the same extension
+        ("emp", "HELLO_EXTENDED"),  # each message can include an arbitrary number of extension blocks
+        ("relink", "NOT_MINIMAL"),  # every form is described, and none is preferred
+        ("relink", "CHANNEL_UNKNOWN"),  # tombstones of ours cause it (RELINK-22)
+        ("wolpertinger", "ALIAS_USED"),  # the specification's own example
+        ("wolpertinger", "SIGNATURE_REFUSED"),  # the specification's own example
+        ("wolpertinger", "MESSAGE_REPEATED"),  # the sender may try to send the message again
+    ],
+)
+def test_what_only_a_ruling_forbids_accuses_nobody(protocol, fault):
+    found = protocols.room(protocol).Fault[fault]
+    assert (found.origin, found.severity) == (Origin.RULING, Severity.INFO)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fault", "severity"),
+    [
+        ("event_mesh", "PAYLOAD_TOO_LARGE", Severity.ERROR),  # §6.3 rejects it
+        ("event_mesh", "TLV_COUNT", Severity.ERROR),  # §6.3 rejects it
+        ("event_mesh", "FIELDS_OUT_OF_ORDER", Severity.TOLERATED),  # §6.1
+        ("relink", "UNUSED_BITS_SET", Severity.TOLERATED),  # must be sent as zero
+        ("emp", "PING_OVERLAPPING", Severity.TOLERATED),  # must not send any additional ping
+        ("emp", "REQUEST_ID_ZERO", Severity.ERROR),  # must not be used
+        ("yamp", "ECHO_DIFFERS", Severity.ERROR),  # should respond with the same handshake
+        ("wolpertinger", "ID_MISSING", Severity.ERROR),  # mandatory
+    ],
+)
+def test_what_the_specification_forbids_is_a_violation(protocol, fault, severity):
+    found = protocols.room(protocol).Fault[fault]
+    assert (found.origin, found.severity) == (Origin.TEXT, severity)
+
+
+@pytest.mark.parametrize("protocol", protocols.ROOMS)
+def test_a_limit_of_ours_is_named_as_one(protocol):
+    over = {fault.name for fault in protocols.room(protocol).Fault if fault.name.endswith("_OVER_LIMIT")}
+    assert over <= names(protocol, Origin.LIMIT)
+    assert over
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{type(fault).__module__.split('.')[2]}-{fault.name}")
+def test_severity_follows_from_origin_and_from_what_a_session_does(fault):
+    assert fault.origin in Origin
+    if fault.origin is Origin.TEXT:
+        assert fault.severity is (Severity.TOLERATED if fault.is_tolerated else Severity.ERROR)
+    else:
+        assert fault.severity is Severity.INFO
