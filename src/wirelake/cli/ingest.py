@@ -19,6 +19,8 @@ from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from wirelake.lake.ingest import IngestResult
     from wirelake.protocols.event_mesh.trust import TrustStore
     from wirelake.protocols.wolpertinger.keyring import Keyring
@@ -147,7 +149,7 @@ def run_ingest(
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
 ) -> IngestResult:
-    """Start Spark and ingest, with progress on the terminal."""
+    """Ingest, with progress on the terminal. Spark is started when all is well and there is work for it."""
     from wirelake.lake import haste, java, spark, tuning  # noqa: PLC0415 - nothing but Spark work starts Spark
     from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415
     from wirelake.lake.listing import expand, lake_folder  # noqa: PLC0415
@@ -158,18 +160,20 @@ def run_ingest(
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
     # Below INFO it has a line for every call to the virtual machine.
     logging.getLogger("py4j").setLevel(max(logging.INFO, logging.getLogger().getEffectiveLevel()))
-    if not spark.is_submitted():
-        say(f"Java: {java.find()}")
     with Progress() as progress:
-        progress.step(f"starting Spark ({spark.place(master)})")
-        session = spark.session(master, conf)
+
+        def start() -> SparkSession:
+            if not spark.is_submitted():
+                say(f"Java: {java.find()}")
+            progress.step(f"starting Spark ({spark.place(master)})")
+            return spark.session(master, conf)
 
         def follow(step: object) -> None:
             progress.step(step.text)  # type: ignore[attr-defined]  # lake.ingest.Progress, not imported for its type alone
             progress.at(step.done, step.total)  # type: ignore[attr-defined]
 
         return ingest_into(
-            session,
+            start,
             lake,
             paths,
             options,  # type: ignore[arg-type]  # DecodeOptions or None

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,14 +23,15 @@ from wirelake import protocols
 from wirelake.capture.blocks import Source
 from wirelake.capture.identity import Known, identify, mark
 from wirelake.capture.splits import Claim
-from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import delta, gold, journal, planning, running, settings, snapshot
+from wirelake.errors import CaptureError, LakeError, WirelakeError
+from wirelake.lake import delta, gold, journal, place, planning, running, settings, snapshot
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.listing import expand, lake_folder
 from wirelake.lake.positions import positions
 from wirelake.lake.recovery import prepare, recover
 from wirelake.lake.spark import activate, is_connect, suited
+from wirelake.lake.upkeep import publishing
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.trust import TrustStore
     from wirelake.protocols.wolpertinger.keyring import Keyring
 
-__all__ = ["IngestResult", "Progress", "ingest", "plainly"]
+__all__ = ["IngestResult", "Progress", "build_gold", "ingest", "plainly", "started"]
 
 _POLL_SECONDS: Final = 0.25
 
@@ -103,7 +104,7 @@ def _plan(lake: Path, paths: Iterable[str]) -> _Plan:
 
 
 def ingest(
-    spark: SparkSession,
+    spark: SparkSession | Callable[[], SparkSession],
     lake: str | PathLike[str],
     paths: Iterable[str | PathLike[str]],
     options: DecodeOptions | None = None,
@@ -117,23 +118,26 @@ def ingest(
 ) -> IngestResult:
     """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
 
+    `spark` is a session, or a function that starts one, which is called only if there is work for Spark.
     `keys` are what packets are verified with; giving others later judges all of history anew. Without paths that is all that happens.
     `late_seconds` says after what time an answer is late, when the lake is made; later it can but say the same.
     `keyring` opens what is encrypted in what is read now.
     Without `build` gold tables stay as they are: the next ingest brings them up to date for all that came meanwhile.
     `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
     """
-    started = time.monotonic()
+    began = time.monotonic()
     root = lake_folder(lake)
     found = expand(paths)
+    place.claim(root)
     journal.initialise(root)
-    with journal.locked(root), suited(spark), running.recorded(root, "ingest") as run:
+    with journal.locked(root), running.recorded(root, "ingest") as run, ExitStack() as stack:
         run.inputs = found
         settings.hold(root, late_seconds)
         with run.stage("recover"):
             progress(Progress("recover", "looking for unfinished work"))
             prepare(root)
             resumed = recover(root)
+            publishing.finish(root)
         with run.stage("plan"):
             progress(Progress("plan", f"looking at {len(found)} files"))
             with plainly(root):
@@ -141,19 +145,19 @@ def ingest(
         run.files, run.bytes = len(plan.fresh), sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh)
         run.skipped = len(plan.skipped) + len(plan.changed)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
-        if plan.fresh:
+        session = None
+        if plan.fresh or (build and gold.stale(root, keys)):
+            with run.stage("start"):
+                session = stack.enter_context(started(spark))
+        if plan.fresh and session is not None:
             with run.stage("decode"):
                 ports_of = dict(ports or protocols.ports())
-                batch, counts = _run(spark, root, plan, options or DecodeOptions(), ports_of, (keys, keyring), progress)
+                batch, counts = _run(session, root, plan, options or DecodeOptions(), ports_of, (keys, keyring), progress)
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
-        if build:
-            total = 1 + len(gold.stale(root, keys))  # the index comes first
-            steps = iter(range(total))
-            with run.stage("build"), _cancelled(spark, uuid.uuid4().hex):
-                run.built = gold.refresh(
-                    spark, root, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
-                )
+        if build and session is not None:
+            with run.stage("build"):
+                run.built = build_gold(session, root, keys, progress)
         snapshot.publish(root)
         for table in SILVER:
             snapshot.sweep(root, table)
@@ -167,8 +171,24 @@ def ingest(
         changed=tuple(plan.changed),
         built=tuple(run.built),
         resumed=resumed,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - began,
     )
+
+
+@contextmanager
+def started(spark: SparkSession | Callable[[], SparkSession]) -> Iterator[SparkSession]:
+    """A session to work with, started now if it was not."""
+    session: SparkSession = spark() if callable(spark) else spark
+    with suited(session):
+        yield session
+
+
+def build_gold(spark: SparkSession, lake: Path, keys: TrustStore | None, progress: Callable[[Progress], None]) -> list[str]:
+    """Bring gold tables up to date, telling each step; gives their names."""
+    total = 1 + len(gold.stale(lake, keys))  # the index comes first
+    steps = iter(range(total))
+    with _cancelled(spark, uuid.uuid4().hex):
+        return gold.refresh(spark, lake, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total)))
 
 
 def _run(
@@ -231,13 +251,17 @@ _PYTHONS: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTI
 @contextmanager
 def plainly(lake: Path) -> Iterator[None]:
     """Say what went wrong in one line, whatever Spark wrapped around it."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     try:
         yield
     except CaptureError as error:  # on the driver, while planning
         raise LakeError(str(error)) from error
-    except PySparkException as error:
+    except WirelakeError:
+        raise
+    except Exception as error:
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+        if not isinstance(error, PySparkException):
+            raise
         text = str(error)
         if ours := _OURS.findall(text):
             raise LakeError(ours[-1][1]) from error

@@ -29,6 +29,7 @@ from wirelake.errors import LakeError
 from wirelake.lake.delta import File
 
 __all__ = [
+    "DRAFT",
     "FOLDER",
     "FORMAT",
     "Following",
@@ -55,6 +56,8 @@ FORMAT: Final = 2
 
 FOLDER: Final = "_wirelake"
 """Beside the tables: what is written down about the lake itself."""
+DRAFT: Final = "format.json.new"
+"""All there is in it when making a lake was interrupted."""
 _PENDING: Final = "pending.json"
 _FOLLOWING: Final = "following.json"
 _Kind = TypeVar("_Kind")
@@ -181,7 +184,11 @@ def initialise(lake: Path) -> None:
 def locked(lake: Path) -> Iterator[None]:
     """Hold the lake for writing; a second writer is refused at once."""
     path = lake / FOLDER / "lock"
-    with path.open("a+") as file:
+    try:
+        opened = path.open("a+")
+    except OSError as error:
+        raise LakeError(f"{lake} cannot be written: {error.strerror}") from error
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
