@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
 
 from wirelake import protocols
 from wirelake.errors import UsageError
+from wirelake.masking import keep_secrets, mask
 
 __all__ = ["connection_flags", "limits_of", "seconds_of", "server_flags", "set_flag", "settings_of", "spark_flags", "spark_settings"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_VARIABLE: Final = "env:"
+"""What a value of --conf begins with if an environment variable has it."""
 
 
 def set_flag(command: F) -> F:
@@ -90,12 +94,16 @@ def connection_flags(command: F) -> F:
 
 def spark_flags(command: F) -> F:
     """Where Spark runs, and how it is set."""
-    master = "The Spark master; local[*] unless spark-submit says otherwise."
+    master = "The Spark master; local[*] unless spark-submit says otherwise. WIRELAKE_TOKEN has the token of an sc:// server."
     for option in (
         click.option(
-            "--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting (see docs/spark.md); give it more than once."
+            "--conf",
+            "conf",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A Spark setting (see docs/spark.md); give it more than once. The value env:NAME is read from that environment variable.",
         ),
-        click.option("--master", "master", help=master),
+        click.option("--master", "master", envvar="WIRELAKE_MASTER", show_envvar=True, help=master),
     ):
         command = option(command)
     return command
@@ -107,6 +115,12 @@ def spark_settings(given: Iterable[str]) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"--conf {text}: write it as name=value")
+            raise UsageError(f"--conf {mask(text)}: write it as name=value")
+        if value.startswith(_VARIABLE):
+            variable = value.removeprefix(_VARIABLE)
+            if variable not in os.environ:
+                raise UsageError(f"--conf {text}: there is no environment variable {variable}")
+            value = os.environ[variable]
         settings[name] = value
+    keep_secrets(settings)
     return settings

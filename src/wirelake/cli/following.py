@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from wirelake.cli.progress import CLEAR, Progress
 from wirelake.cli.terminal import say
+from wirelake.masking import mask_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,6 +96,7 @@ def run_follow(
 
     chosen = FollowOptions(**how)  # type: ignore[arg-type]  # what the flags of these names say
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
+    mask_logs()
     stop, ticker = threading.Event(), _Ticker()
 
     def start() -> SparkSession:

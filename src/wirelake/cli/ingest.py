@@ -17,6 +17,7 @@ from wirelake.cli.keyfiles import keys_in
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
 from wirelake.errors import LakeError, UsageError
+from wirelake.masking import mask, mask_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +113,7 @@ def ingest(
     if folder is not None and not folder.is_dir():
         raise UsageError(f"--follow {folder}: there is no such folder")
     if folder is not None and master and master.startswith("sc://"):
-        raise UsageError(f"--master {master}: a folder cannot be followed through Spark Connect")
+        raise UsageError(f"--master {mask(master)}: a folder cannot be followed through Spark Connect")
     store, keyring = keys_in(keys)
     if folder is None and not paths and store is None:
         raise UsageError("name captures to read, or a folder to --follow, or keys to verify with")
@@ -158,11 +159,13 @@ def run_ingest(
     if tuning.is_local(spark.place(master or (conf or {}).get("spark.master"))):
         conf = haste.for_one_ingest(lake_folder(lake), files) | (conf or {})
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
+    mask_logs()
     # Below INFO it has a line for every call to the virtual machine.
     logging.getLogger("py4j").setLevel(max(logging.INFO, logging.getLogger().getEffectiveLevel()))
     with Progress() as progress:
 
         def start() -> SparkSession:
+            progress.step("")  # the line of the last step is left before another one is printed
             if not spark.is_submitted():
                 say(f"Java: {java.find()}")
             progress.step(f"starting Spark ({spark.place(master)})")

@@ -14,6 +14,7 @@ from wirelake import __version__
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.terminal import InputMissing, say
 from wirelake.errors import ConnectFailed, ProtocolError, UsageError, WirelakeError
+from wirelake.masking import mask
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
@@ -66,8 +67,8 @@ def run(arguments: list[str]) -> int:
         return ExitCode.USAGE
     except WirelakeError as error:
         if "-v" in arguments or "--verbose" in arguments:
-            traceback.print_exc()
-        say(f"wirelake: {error}")
+            say(mask(traceback.format_exc().rstrip()))
+        say(f"wirelake: {mask(str(error))}")
         return next(code for kind, code in _EXITS if isinstance(error, kind))
     except (KeyboardInterrupt, click.Abort):
         say("interrupted")

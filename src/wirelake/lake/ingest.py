@@ -32,6 +32,7 @@ from wirelake.lake.positions import positions
 from wirelake.lake.recovery import prepare, recover
 from wirelake.lake.spark import activate, is_connect, suited
 from wirelake.lake.upkeep import publishing
+from wirelake.masking import mask
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -266,7 +267,7 @@ def plainly(lake: Path) -> Iterator[None]:
         if ours := _OURS.findall(text):
             raise LakeError(ours[-1][1]) from error
         blamed = _PYTHONS.findall(text) or text.strip().splitlines()[:1]
-        raise LakeError(f"{lake}: the Spark job failed: {blamed[-1]}") from error
+        raise LakeError(mask(f"{lake}: the Spark job failed: {blamed[-1]}")) from error
 
 
 @contextmanager
