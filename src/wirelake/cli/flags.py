@@ -15,7 +15,19 @@ from wirelake import protocols
 from wirelake.errors import UsageError
 from wirelake.masking import keep_secrets, mask
 
-__all__ = ["connection_flags", "limits_of", "seconds_of", "server_flags", "set_flag", "settings_of", "spark_flags", "spark_settings"]
+__all__ = [
+    "connection_flags",
+    "decode_flags",
+    "limits_given",
+    "limits_of",
+    "ports_given",
+    "seconds_of",
+    "server_flags",
+    "set_flag",
+    "settings_of",
+    "spark_flags",
+    "spark_settings",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _VARIABLE: Final = "env:"
@@ -90,6 +102,46 @@ def connection_flags(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def decode_flags(command: F) -> F:
+    """How captures are decoded."""
+    for option in (
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="PROTOCOL.NAME=VALUE",
+            help="A limit of a protocol, as emp.max_message_size=1000.",
+        ),
+        click.option("--port", "port", multiple=True, help="A port and what is spoken there, as emp=6000; give it more than once."),
+    ):
+        command = option(command)
+    return command
+
+
+def limits_given(given: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """What people said with --set, by protocol."""
+    chosen: dict[str, dict[str, Any]] = {}
+    for text in given:
+        protocol, dot, setting = text.partition(".")
+        if not dot:
+            raise UsageError(f"--set {text}: write it as {protocols.ROOMS[0]}.NAME=VALUE")
+        chosen.setdefault(protocols.named(protocol), {}).update(settings_of(protocol, [setting]))
+    return chosen
+
+
+def ports_given(given: tuple[str, ...]) -> dict[int, str] | None:
+    """The ports people named, on top of every protocol's own; None if they named none."""
+    if not given:
+        return None
+    chosen = protocols.ports()
+    for text in given:
+        name, _, number = text.partition("=")
+        if not number.isdigit() or not 0 < int(number) < 65536:
+            raise UsageError(f"--port {text}: write it as {protocols.ROOMS[0]}=6000")
+        chosen[int(number)] = protocols.named(name)
+    return chosen
 
 
 def spark_flags(command: F) -> F:

@@ -18,7 +18,7 @@ from wirelake.masking import mask
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
-COMMANDS: Final = ("demo", "decode", "encode", "ingest", "query", "report", "check", "keys", "serve", "listen", "call", "send")
+COMMANDS: Final = ("demo", "decode", "encode", "ingest", "forget", "query", "report", "check", "keys", "serve", "listen", "call", "send")
 """Every command: the function of this name in the module of this name. Its docstring is its help, and it returns an exit code."""
 
 _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (

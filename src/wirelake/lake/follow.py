@@ -24,7 +24,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.capture.following import Follower, Offset
 from wirelake.errors import LakeError
-from wirelake.lake import delta, gold, journal, place, running, settings, snapshot
+from wirelake.lake import decoded, delta, gold, journal, place, running, settings, snapshot
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.ingest import plainly
@@ -114,6 +114,7 @@ class _Run:
         self._at = journal.following(lake) or Following(Offset(), max(1, spark.sparkContext.defaultParallelism))
         self._began = self._at.offset.settled
         self._batch = max(delta.batch(lake, table) or 0 for table in SILVER)
+        decoded.note(lake, self._batch + 1, decoded.fingerprint(decode, ports, keyring))
         self.busy = threading.Lock()
         """Held while a portion is read."""
         self.is_stopping = False

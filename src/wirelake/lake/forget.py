@@ -6,12 +6,11 @@ Their rows go from silver tables and the ledger; gold tables are built from what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from wirelake import protocols
 from wirelake.errors import LakeError
-from wirelake.lake import intake, journal, place
+from wirelake.lake import decoded, intake, journal, place
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.ingest import Decoding, IngestResult, Progress, work
 from wirelake.lake.listing import lake_folder
@@ -46,4 +45,14 @@ def forget(
         raise LakeError(f"{lake} is not a lake")
     place.claim(root)
     decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), None, keyring)
-    return work(spark, root, "forget", names, partial(intake.forget, root, names), decoding, progress=progress)
+
+    def plan() -> intake.Plan:
+        made = intake.forget(root, names)
+        others = {source.path: source.id for source in made.fresh}
+        for path in decoded.differently(root, others, decoding.fingerprint, certain=True):
+            raise LakeError(
+                f"{path} has to be read again, because it shares connections: give the ports, limits and keys it was decoded with"
+            )
+        return made
+
+    return work(spark, root, "forget", names, plan, decoding, progress=progress)

@@ -23,7 +23,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.capture.splits import Claim
 from wirelake.errors import CaptureError, LakeError, WirelakeError
-from wirelake.lake import delta, gold, intake, journal, place, planning, running, settings, snapshot
+from wirelake.lake import decoded, delta, gold, intake, journal, place, planning, running, settings, snapshot
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.intake import Plan
@@ -70,6 +70,8 @@ class IngestResult(msgspec.Struct, frozen=True):
     """Stretches of bytes that went to quarantine."""
     skipped: tuple[str, ...]
     """Files that the lake has already, perhaps under another name."""
+    differently: tuple[str, ...]
+    """Those of them that were decoded with other options than the ones that were given now: these had no effect on them."""
     changed: tuple[str, ...]
     """Files that the lake knows with other contents: left alone, for somebody to decide."""
     removed: tuple[str, ...]
@@ -111,7 +113,8 @@ def ingest(
     found = expand(paths)
     place.claim(root)
     journal.initialise(root)
-    decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring)
+    is_told = not (options is None and ports is None and keyring is None)
+    decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_told)
     plan = partial(intake.again if again else intake.new, root, found)
     return work(spark, root, "ingest", found, plan, decoding, late_seconds=late_seconds, build=build or again, progress=progress)
 
@@ -123,6 +126,13 @@ class Decoding(NamedTuple):
     ports: dict[int, str]
     keys: TrustStore | None = None
     keyring: Keyring | None = None
+    is_told: bool = False
+    """Whether somebody asked for these options: without effect they are an error."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Stands for what decides how bytes are decoded."""
+        return decoded.fingerprint(self.options, self.ports, self.keyring)
 
 
 def work(
@@ -151,6 +161,12 @@ def work(
             progress(Progress("plan", f"looking at {len(inputs)} files"))
             with plainly(root):
                 plan = make_plan()
+            differently = decoded.differently(root, plan.skipped, decoding.fingerprint) if decoding.is_told else []
+            if differently and not plan.fresh and not plan.removal and decoding.keys is None:
+                raise LakeError(
+                    f"{root} has all {len(plan.skipped)} files already, {len(differently)} of them decoded with other ports, limits or "
+                    "session keys. The options have no effect on them: read them again with --again, or leave the options out"
+                )
         run.files, run.bytes = len(plan.fresh), sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh)
         run.skipped = len(plan.skipped) + len(plan.changed)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
@@ -176,6 +192,7 @@ def work(
         messages=counts["messages"],
         quarantined=counts["quarantine"],
         skipped=tuple(plan.skipped),
+        differently=tuple(differently),
         changed=tuple(plan.changed),
         removed=tuple(sorted(plan.removal.paths)) if plan.removal else (),
         reread=tuple(plan.reread),
@@ -244,6 +261,7 @@ def _run(
 
     def attempt(*, deal_all: bool) -> None:
         begun = _begin(lake, batch, todo, uuid.uuid4().hex)
+        decoded.note(lake, batch, decoding.fingerprint)
         try:
             with plainly(lake), _cancelled(spark, begun.attempt), _watched(spark, progress):
                 plan = planning.plan(todo.fresh, claims, context.defaultParallelism if context else 1, read=todo.read, deal_all=deal_all)

@@ -31,7 +31,8 @@ class Plan(msgspec.Struct):
     """Sources to read."""
     read: dict[bytes, int] = {}
     """How far those of them were read before that have grown since."""
-    skipped: list[str] = []
+    skipped: dict[str, bytes] = {}
+    """Files that the lake has already, and which source each is."""
     changed: list[str] = []
     removal: Removal | None = None
     """Sources whose rows go, whether or not they are read again."""
@@ -52,7 +53,7 @@ def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
         if told.is_other:
             plan.changed.append(found.path)
         elif told.is_known and told.end == found.size:
-            plan.skipped.append(found.path)
+            plan.skipped[found.path] = told.source.id
         else:
             plan.fresh.append(told.source)
             plan.read |= {told.source.id: told.end} if told.end else {}
