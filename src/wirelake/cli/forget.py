@@ -51,7 +51,7 @@ def forget(
     except ImportError as missing:
         raise LakeError(f"{missing.name} is not installed: run `pip install 'wirelake[lake]'`") from missing
     options = DecodeOptions(limits_given(settings)) if settings else None
-    with spark_work(master, spark_settings(conf)) as (start, show):
+    with spark_work(master, spark_settings(conf), lake) as (start, show):
         result = forget_in(start, lake, sources, options, ports=ports_given(port), keyring=keyring, progress=show)
     for path in result.reread:
         say(f"read again, because it shares connections: {path}")

@@ -146,14 +146,11 @@ def run_ingest(
     again: bool = False,
 ) -> IngestResult:
     """Ingest, with progress on the terminal. Spark is started when all is well and there is work for it."""
-    from wirelake.lake import haste, spark, tuning  # noqa: PLC0415 - nothing but Spark work starts Spark
-    from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415
-    from wirelake.lake.listing import expand, lake_folder  # noqa: PLC0415
+    from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.listing import expand  # noqa: PLC0415
 
-    files = expand(paths)  # a wrong path is told before Spark starts
-    if tuning.is_local(spark.place(master or (conf or {}).get("spark.master"))):
-        conf = haste.for_one_ingest(lake_folder(lake), files) | (conf or {})
-    with spark_work(master, conf) as (start, show):
+    files = expand(paths)  # a wrong path is told before anything else
+    with spark_work(master, conf, lake, files) as (start, show):
         return ingest_into(
             start,
             lake,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wirelake.cli.progress import Progress
@@ -20,9 +21,15 @@ __all__ = ["spark_work"]
 
 
 @contextmanager
-def spark_work(master: str | None, conf: dict[str, str] | None) -> Iterator[tuple[Callable[[], SparkSession], Callable[[Step], None]]]:
-    """A function that starts Spark, and one that shows progress."""
-    from wirelake.lake import java, spark  # noqa: PLC0415 - needs the lake extra
+def spark_work(
+    master: str | None, conf: dict[str, str] | None, lake: Path, files: Iterable[str] = ()
+) -> Iterator[tuple[Callable[[], SparkSession], Callable[[Step], None]]]:
+    """A function that starts Spark for work on a lake and files, and one that shows progress."""
+    from wirelake.lake import haste, java, spark, tuning  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.listing import lake_folder  # noqa: PLC0415
+
+    if tuning.is_local(spark.place(master or (conf or {}).get("spark.master"))):
+        conf = haste.for_one_ingest(lake_folder(lake), files) | (conf or {})
 
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
     mask_logs()

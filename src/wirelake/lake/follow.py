@@ -186,6 +186,11 @@ class _Run:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
+def _refuse_connect(spark: SparkSession) -> None:
+    if is_connect(spark):
+        raise LakeError("a folder cannot be followed through Spark Connect: name another master, or ingest now and then")
+
+
 def follow(
     spark: SparkSession | Callable[[], SparkSession],
     lake: str | PathLike[str],
@@ -209,6 +214,8 @@ def follow(
     root, watched = lake_folder(lake), Path(folder).absolute()
     if not watched.is_dir():
         raise LakeError(f"{folder}: only a folder on this machine can be followed")
+    if not callable(spark):
+        _refuse_connect(spark)
     chosen, over = options or FollowOptions(), stop or threading.Event()
     place.claim(root)
     journal.initialise(root)
@@ -219,8 +226,7 @@ def follow(
         resumed = recover(root)
         snapshot.publish(root, SILVER)
         session: SparkSession = spark() if callable(spark) else spark
-        if is_connect(session):
-            raise LakeError("a folder cannot be followed through Spark Connect: name another master, or ingest now and then")
+        _refuse_connect(session)
         run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, tell)
         run.result.resumed = resumed
         golden = _Gold(session, root, keys, chosen.gold_every)
