@@ -30,3 +30,13 @@ def wirelake(monkeypatch, capfdbinary):
         return Outcome(code, out, talk.decode())
 
     return call
+
+
+@pytest.fixture
+def no_spark(monkeypatch):
+    """Starting Spark fails the test."""
+
+    def session(*_):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("wirelake.lake.spark.session", session)

@@ -13,12 +13,13 @@ LEFT_OUT = frozenset({"runs"})
 """Tables that tell of runs, not of captures."""
 
 
-def hashes(lake: Path, seen: Snapshot | None = None) -> dict[str, str]:
-    """Table name -> hash of its rows, as a reader sees them now or saw them in a snapshot."""
+def hashes(lake: Path, seen: Snapshot | None = None, *, apart_from: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Table name -> hash of its rows, as a reader sees them now or saw them in a snapshot; some columns may be left out."""
     seen = seen or snapshot.current(lake)
     found = {}
     for name, table in TABLES.items():
         if name not in LEFT_OUT:
-            rows = sorted(repr(sorted(row.items())) for row in seen.dataset(table).to_table().to_pylist())
+            columns = [column for column in table.schema.names if column not in apart_from]
+            rows = sorted(repr(sorted(row.items())) for row in seen.dataset(table).to_table(columns).to_pylist())
             found[name] = hashlib.sha256("\n".join([*table.schema.names, *rows]).encode()).hexdigest()
     return found

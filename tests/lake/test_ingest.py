@@ -10,8 +10,7 @@ from wirelake.capture.identity import identify
 from wirelake.capture.reader import read
 from wirelake.capture.shipments import to_batches
 from wirelake.errors import LakeError
-from wirelake.lake import delta, journal, recovery, writer
-from wirelake.lake import ingest as ingesting
+from wirelake.lake import delta, intake, journal, recovery, writer
 from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import GOLD, SILVER, TABLES, table
 from wirelake.lake.decode import DecodeOptions, Decoder
@@ -201,7 +200,7 @@ def test_publishing_twice_is_publishing_once(recorded, tmp_path):
 def test_a_file_that_vanishes_is_named_and_nothing_is_published(spark, tmp_path, monkeypatch):
     lake, gone = tmp_path / "lake", tmp_path / "gone.pcapng"
     gone.write_bytes(b"soon gone")
-    monkeypatch.setattr(ingesting, "identify", lambda path: Source(str(tmp_path / "vanished"), b"12345678", 100))
+    monkeypatch.setattr(intake, "identify", lambda path: Source(str(tmp_path / "vanished"), b"12345678", 100))
     with pytest.raises(LakeError, match=r"vanished: cannot read: No such file or directory"):
         ingest(spark, lake, [gone])
     assert delta.files(lake, table("ledger")) == []

@@ -122,7 +122,7 @@ def test_tables_and_ledger_must_agree(lake, tmp_path, table, change, complaint):
     assert any(complaint in problem for problem in found.problems)
 
 
-def test_no_lake_and_no_question_are_errors(tmp_path, capsys):
-    assert run(["check", str(tmp_path), "--ledger"]) == 1
+@pytest.mark.parametrize("words", [(), ("--ledger",)])
+def test_no_lake_is_an_error(tmp_path, capsys, words):
+    assert run(["check", str(tmp_path), *words]) == 1
     assert "is not a lake" in capsys.readouterr().err
-    assert run(["check", str(tmp_path)]) == 64

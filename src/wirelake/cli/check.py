@@ -8,7 +8,6 @@ import click
 
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.terminal import say
-from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
 
 __all__ = ["check"]
@@ -17,27 +16,42 @@ __all__ = ["check"]
 @click.command()
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.option(
-    "--ledger", "ledger", is_flag=True, help="Every byte of every source has its place, and the tables hold what the ledger says."
+    "--ledger", "ledger", is_flag=True, help="Only the ledger: every byte of every source has its place, and the tables hold what it says."
 )
 def check(lake: Path, ledger: bool) -> int:
-    """Check a lake. What is wrong is printed, one line each, and the exit code is 65.
+    """Check a lake: everything that can be checked without Spark.
 
     \b
     LAKE  The lake's folder.
 
-    Sources that are still where they were are looked at, too; those that are gone are only counted.
-    """
-    if not ledger:
-        raise UsageError("say what to check: --ledger")
-    need(*TABLES)
-    from wirelake.lake.audit_ledger import check_ledger  # noqa: PLC0415 - needs the lake extra
+    \b
+    journal    settings can be read; work that is under way or was left unfinished
+    snapshot   the versions of the tables that readers see are there
+    files      every file in a Delta log is there, with the bytes, rows and columns it should have
+    orphans    files that no table counts
+    messages   each protocol's table has the messages that the table messages has of it, once
+    ledger     every byte of every source has its place; sources are what they were when they were read
+    index      its sums are those of the messages
+    gold       all gold tables are as of one batch, and no key is there twice
+    positions  where following goes on is where the ledger ends
 
-    found = check_ledger(lake)
-    for problem in found.problems:
-        print(problem)
-    if found.gone:
-        say(f"{len(found.gone)} of {found.sources} files are not where they were")
-    if found.problems:
+    Problems are printed on stdout, one line each, and the exit code is 65. What was checked, and what the next ingest clears up, goes to
+    stderr. Sources that are still where they were are looked at; those that are gone are only counted. A lake can be checked while it is
+    written.
+    """
+    need(*TABLES)
+    from wirelake.lake.audit_lake import check_lake  # noqa: PLC0415 - needs the lake extra
+
+    problems = 0
+    for part in check_lake(lake, ("ledger",) if ledger else None):
+        for problem in part.problems:
+            print(f"{part.name}: {problem}")
+        for note in part.notes:
+            say(f"{part.name}: {note}")
+        if not part.problems:
+            say(f"{part.name}: {part.checked}")
+        problems += len(part.problems)
+    if problems:
+        say(f"{problems} problem{'' if problems == 1 else 's'}")
         return ExitCode.DATA
-    say(f"the ledger of {found.sources} file{'' if found.sources == 1 else 's'} adds up to {found.bytes:,} bytes")
     return ExitCode.OK

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from pathlib import Path
 
 import click
 
+from wirelake.cli.demo_folder import DemoFolder
 from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import spark_flags, spark_settings
 from wirelake.cli.ingest import run_ingest, tell
@@ -16,7 +16,6 @@ from wirelake.cli.keyfiles import keys_in
 from wirelake.cli.progress import Progress
 from wirelake.cli.report import show_summary
 from wirelake.cli.terminal import say
-from wirelake.errors import UsageError
 from wirelake.extras import LAKE, need
 
 __all__ = ["demo"]
@@ -35,35 +34,32 @@ __all__ = ["demo"]
 @click.option(
     "-n", "--messages", "messages", type=click.IntRange(min=100), default=20_000, show_default=True, help="About how many requests to make."
 )
-@click.option("--fresh/--no-fresh", "fresh", default=True, help="Begin with an empty lake; --no-fresh adds to the one that is there.")
+@click.option("--fresh/--no-fresh", "fresh", default=True, help="Replace the last demo's recordings and lake; --no-fresh adds to them.")
 @spark_flags
 def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[str, ...]) -> int:
     """Let real peers talk on loopback, record them, ingest the recordings with Spark, and write a report.
 
 
     Every protocol that can be spoken is, with requests, events, signatures, errors, and deliberate violations and forgeries, so that every
-    table has something in it.
+    table has something in it. Only recordings and lakes that an earlier demo made are replaced; the command refuses to touch others.
     """
     need(*LAKE)
     from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
     from wirelake.peers.demo import KEYS, talk  # noqa: PLC0415
 
     settings = spark_settings(conf)
-    recordings, lake = out / "recordings", out / "lake"
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file: name a folder with --out")
-    if fresh:
-        for old in (recordings, lake):
-            shutil.rmtree(old, ignore_errors=True)
-    recordings.mkdir(parents=True, exist_ok=True)
+    folder = DemoFolder(out, fresh=fresh)
+    folder.prepare()
+    recordings, lake = folder.recordings, folder.lake
     logging.basicConfig(level=logging.CRITICAL)  # the show has misbehaving peers in it; with --verbose one reads of them
     with Progress() as progress:
         progress.step("talking on loopback")
         files = asyncio.run(talk(recordings, messages, progress.at))
+    folder.recorded()
     keys, keyring = keys_in(recordings / name for name in KEYS)
     result = run_ingest(lake, [str(file) for file in files], master=master, conf=settings, keys=keys, keyring=keyring)
     tell(result, lake)
-    page = write_report(lake, out / "report.html")
+    page = write_report(lake, folder.report)
     show_summary(lake)
     say("")
     say(f"lake:    {lake}")

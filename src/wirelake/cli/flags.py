@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -13,11 +14,15 @@ from click.shell_completion import CompletionItem
 from wirelake import protocols
 from wirelake.cli import logs
 from wirelake.errors import UsageError
+from wirelake.masking import keep_secrets, mask
 
 __all__ = [
     "PROTOCOL",
+    "decode_flags",
     "limits_flag",
+    "limits_given",
     "limits_of",
+    "ports_given",
     "seconds_of",
     "set_flag",
     "settings_of",
@@ -27,6 +32,8 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_VARIABLE: Final = "env:"
+"""What a value of --conf begins with if an environment variable has it."""
 
 
 class _Protocol(click.ParamType[str]):
@@ -134,14 +141,58 @@ def seconds_of(text: str, flag: str) -> float:
     return (when if when.tzinfo else when.replace(tzinfo=datetime.UTC)).timestamp()
 
 
-def spark_flags(command: F) -> F:
-    """Where Spark runs, and how it is set."""
-    master = "The Spark master; local[*] unless spark-submit says otherwise."
+def decode_flags(command: F) -> F:
+    """How captures are decoded."""
     for option in (
         click.option(
-            "--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting (see docs/spark.md); give it more than once."
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="PROTOCOL.NAME=VALUE",
+            help="A limit of a protocol, as emp.max_message_size=1000; wins over the dialect that a recording or capture shows.",
         ),
-        click.option("--master", "master", help=master),
+        click.option("--port", "port", multiple=True, help="A port and what is spoken there, as emp=6000; give it more than once."),
+    ):
+        command = option(command)
+    return command
+
+
+def limits_given(given: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """What people said with --set, by protocol."""
+    chosen: dict[str, dict[str, Any]] = {}
+    for text in given:
+        protocol, dot, setting = text.partition(".")
+        if not dot:
+            raise UsageError(f"--set {text}: write it as {protocols.ROOMS[0]}.NAME=VALUE")
+        chosen.setdefault(protocols.named(protocol), {}).update(settings_of(protocol, [setting]))
+    return chosen
+
+
+def ports_given(given: tuple[str, ...]) -> dict[int, str] | None:
+    """The ports people named, on top of every protocol's own; None if they named none."""
+    if not given:
+        return None
+    chosen = protocols.ports()
+    for text in given:
+        name, _, number = text.partition("=")
+        if not number.isdigit() or not 0 < int(number) < 65536:
+            raise UsageError(f"--port {text}: write it as {protocols.ROOMS[0]}=6000")
+        chosen[int(number)] = protocols.named(name)
+    return chosen
+
+
+def spark_flags(command: F) -> F:
+    """Where Spark runs, and how it is set."""
+    master = "The Spark master; local[*] unless spark-submit says otherwise. WIRELAKE_TOKEN has the token of an sc:// server."
+    for option in (
+        click.option(
+            "--conf",
+            "conf",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A Spark setting (see docs/spark.md); give it more than once. The value env:NAME is read from that environment variable.",
+        ),
+        click.option("--master", "master", envvar="WIRELAKE_MASTER", show_envvar=True, help=master),
     ):
         command = option(command)
     return command
@@ -153,6 +204,12 @@ def spark_settings(given: Iterable[str]) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"--conf {text}: write it as name=value")
+            raise UsageError(f"--conf {mask(text)}: write it as name=value")
+        if value.startswith(_VARIABLE):
+            variable = value.removeprefix(_VARIABLE)
+            if variable not in os.environ:
+                raise UsageError(f"--conf {text}: there is no environment variable {variable}")
+            value = os.environ[variable]
         settings[name] = value
+    keep_secrets(settings)
     return settings

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from wirelake.cli.progress import CLEAR, Progress
 from wirelake.cli.terminal import say
+from wirelake.masking import mask_logs
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from wirelake.lake.follow import FollowResult
     from wirelake.protocols.event_mesh.trust import TrustStore
     from wirelake.protocols.wolpertinger.keyring import Keyring
@@ -93,13 +96,18 @@ def run_follow(
 
     chosen = FollowOptions(**how)  # type: ignore[arg-type]  # what the flags of these names say
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
-    if not spark.is_submitted():
-        say(f"Java: {java.find()}")
+    mask_logs()
     stop, ticker = threading.Event(), _Ticker()
-    with Progress() as progress:
-        progress.step(f"starting Spark ({spark.place(master)})")
-        session = spark.session(master, CONF | (conf or {}))
-    say(f"following {folder}{'' if chosen.once else ': Ctrl-C stops'}")
+
+    def start() -> SparkSession:
+        if not spark.is_submitted():
+            say(f"Java: {java.find()}")
+        with Progress() as starting:
+            starting.step(f"starting Spark ({spark.place(master)})")
+            session = spark.session(master, CONF | (conf or {}))
+        say(f"following {folder}{'' if chosen.once else ': Ctrl-C stops'}")
+        return session
+
     started = time.monotonic()
 
     def building(name: str) -> None:
@@ -108,7 +116,7 @@ def run_follow(
 
     with _interruptible(stop, lambda: say("stopping: what is under way is finished")), Progress() as progress:
         result = follow(
-            session,
+            start,
             lake,
             folder,
             chosen,

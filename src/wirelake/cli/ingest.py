@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from wirelake import protocols
 from wirelake.cli.exits import ExitCode
-from wirelake.cli.flags import settings_of, spark_flags, spark_settings
+from wirelake.cli.flags import decode_flags, limits_given, ports_given, spark_flags, spark_settings
 from wirelake.cli.following import run_follow
 from wirelake.cli.keyfiles import keys_in
-from wirelake.cli.progress import Progress
+from wirelake.cli.spark_work import spark_work
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
 from wirelake.extras import LAKE, need
+from wirelake.masking import mask
 
 if TYPE_CHECKING:
     from wirelake.lake.ingest import IngestResult
@@ -30,7 +29,7 @@ __all__ = ["ingest", "run_ingest"]
 @click.command()
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.argument("paths", nargs=-1)
-@click.option("--port", "port", multiple=True, help="A port and what is spoken there, as emp=6000; give it more than once.")
+@decode_flags
 @click.option(
     "--keys",
     "keys",
@@ -41,18 +40,12 @@ __all__ = ["ingest", "run_ingest"]
 )
 @spark_flags
 @click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="PROTOCOL.NAME=VALUE",
-    help="A limit of a protocol, as emp.max_message_size=1000; wins over the dialect that a recording or capture shows.",
-)
-@click.option(
     "--late",
     "late",
     type=click.FloatRange(min=0),
     help="Seconds after which an answer counts as late, 30 if not given: settled when the lake is made.",
 )
+@click.option("--again", "again", is_flag=True, help="Read PATHS from their first byte, in place of what the lake has of them.")
 @click.option("--follow", "folder", type=click.Path(path_type=Path), help="Read the captures of this folder as they grow, until Ctrl-C.")
 @click.option("--once", "once", is_flag=True, help="With --follow: read what is there, as if nothing more came, and stop.")
 @click.option(
@@ -89,6 +82,7 @@ def ingest(
     settings: tuple[str, ...],
     late: float | None,
     folder: Path | None,
+    again: bool,
     **how: float,
 ) -> int:
     """Read captures and recordings into the tables of a lake, with Spark.
@@ -98,30 +92,33 @@ def ingest(
     PATHS  Captures: files, folders (searched for .pcap, .pcapng, .cap, packed or not) or patterns;
            here, or elsewhere if fsspec reaches it (s3://…).
 
-    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone. With a
-    trust file for --keys all packets in the lake are judged anew, and PATHS may be left out. A log of session keys has lines of
-    `wolpertinger KEY IV`, in hex; it opens what is read now, not what the lake has already. With --follow there are no PATHS: files of
-    that folder are read as they grow, come and go.
+    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone; --again
+    reads them, and files that other options are to take effect on (--port, --set, a key log). Without it, such options are refused where
+    all files are there already. With a trust file for --keys all packets in the lake are judged by it, and PATHS may be left out. A log
+    of session keys has lines of `wolpertinger KEY IV`, in hex. With --follow there are no PATHS: files of that folder are read as they
+    grow, come and go.
     """
     said = [name for name in how if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if folder is None and said:
         raise UsageError(f"--{said[0].replace('_', '-')} says how to follow a folder: name it with --follow")
+    if again and not paths:
+        raise UsageError("--again reads files again: name them")
     if folder is not None and paths:
         raise UsageError("either captures to read or a folder to --follow")
     if folder is not None and not folder.is_dir():
         raise UsageError(f"--follow {folder}: there is no such folder")
     if folder is not None and master and master.startswith("sc://"):
-        raise UsageError(f"--master {master}: a folder cannot be followed through Spark Connect")
+        raise UsageError(f"--master {mask(master)}: a folder cannot be followed through Spark Connect")
     store, keyring = keys_in(keys)
     if folder is None and not paths and store is None:
         raise UsageError("name captures to read, or a folder to --follow, or keys to verify with")
     need(*LAKE)
     from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
 
-    options = DecodeOptions(_limits(settings))
+    options = DecodeOptions(limits_given(settings)) if settings else None
     told = {
         "conf": spark_settings(conf),
-        "ports": _ports(port),
+        "ports": ports_given(port),
         "options": options,
         "late": late,
         "keys": store,
@@ -130,7 +127,7 @@ def ingest(
     if folder is not None:
         run_follow(lake, folder, how, master=master, **told)  # type: ignore[arg-type]  # the same names
         return ExitCode.OK
-    result = run_ingest(lake, list(paths), master=master, **told)  # type: ignore[arg-type]  # the same names
+    result = run_ingest(lake, list(paths), master=master, again=again, **told)  # type: ignore[arg-type]  # the same names
     tell(result, lake)
     return ExitCode.FAILED if result.changed else ExitCode.OK
 
@@ -146,30 +143,16 @@ def run_ingest(
     late: float | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
+    again: bool = False,
 ) -> IngestResult:
-    """Start Spark and ingest, with progress on the terminal."""
-    from wirelake.lake import haste, java, spark, tuning  # noqa: PLC0415 - nothing but Spark work starts Spark
-    from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415
-    from wirelake.lake.listing import expand, lake_folder  # noqa: PLC0415
+    """Ingest, with progress on the terminal. Spark is started when all is well and there is work for it."""
+    from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.listing import expand  # noqa: PLC0415
 
-    files = expand(paths)  # a wrong path is told before Spark starts
-    if tuning.is_local(spark.place(master or (conf or {}).get("spark.master"))):
-        conf = haste.for_one_ingest(lake_folder(lake), files) | (conf or {})
-    logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
-    # Below INFO it has a line for every call to the virtual machine.
-    logging.getLogger("py4j").setLevel(max(logging.INFO, logging.getLogger().getEffectiveLevel()))
-    if not spark.is_submitted():
-        say(f"Java: {java.find()}")
-    with Progress() as progress:
-        progress.step(f"starting Spark ({spark.place(master)})")
-        session = spark.session(master, conf)
-
-        def follow(step: object) -> None:
-            progress.step(step.text)  # type: ignore[attr-defined]  # lake.ingest.Progress, not imported for its type alone
-            progress.at(step.done, step.total)  # type: ignore[attr-defined]
-
+    files = expand(paths)  # a wrong path is told before anything else
+    with spark_work(master, conf, lake, files) as (start, show):
         return ingest_into(
-            session,
+            start,
             lake,
             paths,
             options,  # type: ignore[arg-type]  # DecodeOptions or None
@@ -177,7 +160,8 @@ def run_ingest(
             late_seconds=late,
             keys=keys,
             keyring=keyring,
-            progress=follow,
+            again=again,
+            progress=show,
         )
 
 
@@ -185,6 +169,11 @@ def tell(result: IngestResult, lake: Path) -> None:
     """What an ingest did, for the person who ran it."""
     for path in result.changed:
         say(f"changed since it was ingested, left alone: {path}")
+    for path in result.reread:
+        say(f"read again, too, because it shares connections: {path}")
+    if result.differently:
+        count = len(result.differently)
+        say(f"{count} files were there already, decoded with other ports, limits or session keys: --again reads them with these")
     if result.batch is None:
         if result.skipped:
             say(f"nothing new: the lake has all {len(result.skipped)} files already")
@@ -196,25 +185,3 @@ def tell(result: IngestResult, lake: Path) -> None:
         f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}"
         f"{f', {len(result.skipped)} files were there already' if result.skipped else ''}: {lake}"
     )
-
-
-def _limits(given: tuple[str, ...]) -> dict[str, dict[str, object]]:
-    """What people said with --set, by protocol."""
-    chosen: dict[str, dict[str, object]] = {}
-    for text in given:
-        protocol, dot, setting = text.partition(".")
-        if not dot:
-            raise UsageError(f"--set {text}: write it as {protocols.ROOMS[0]}.NAME=VALUE")
-        chosen.setdefault(protocols.named(protocol), {}).update(settings_of(protocol, [setting]))
-    return chosen
-
-
-def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
-    """The ports people named, on top of every protocol's own."""
-    chosen = protocols.ports()
-    for text in given:
-        name, _, number = text.partition("=")
-        if not number.isdigit() or not 0 < int(number) < 65536:
-            raise UsageError(f"--port {text}: write it as {protocols.ROOMS[0]}=6000")
-        chosen[int(number)] = protocols.named(name)
-    return chosen

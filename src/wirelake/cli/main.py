@@ -18,10 +18,11 @@ from wirelake.cli.flags import with_verbose
 from wirelake.cli.terminal import AlreadyTold, say, say_traceback
 from wirelake.errors import ConnectFailed, InputMissing, MissingExtra, ProtocolError, QueryError, UsageError, WirelakeError
 from wirelake.extras import missing
+from wirelake.masking import mask
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
-COMMANDS: Final = ("demo", "decode", "encode", "ingest", "query", "report", "check", "keys", "serve", "listen", "call", "send")
+COMMANDS: Final = ("demo", "decode", "encode", "ingest", "forget", "query", "report", "check", "keys", "serve", "listen", "call", "send")
 """Every command: the function of this name in the module of this name. Its docstring is its help, and it returns an exit code."""
 
 _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (
@@ -115,8 +116,8 @@ def run(arguments: list[str]) -> int:
 def _explain(text: str) -> None:
     """One line for the error at hand; with -v, its traceback before."""
     if logs.is_verbose():
-        say_traceback(traceback.format_exc())
-    say(f"wirelake: {text}")
+        say_traceback(mask(traceback.format_exc()))
+    say(f"wirelake: {mask(text)}")
 
 
 def _say_usage(error: click.ClickException) -> None:

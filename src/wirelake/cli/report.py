@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from wirelake.cli.exits import ExitCode
+from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
 
 __all__ = ["report", "show_summary"]
@@ -15,18 +16,26 @@ __all__ = ["report", "show_summary"]
 @click.command()
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--out", "out", type=click.Path(path_type=Path), help="Where to write it; report.html in the lake unless said otherwise."
+    "-o",
+    "--out",
+    "out",
+    type=click.Path(path_type=Path),
+    help="The file to write, or a folder for report.html; the lake unless said otherwise.",
 )
-def report(lake: Path, out: Path | None) -> int:
+@click.option("--force", "force", is_flag=True, help="Replace OUT even if it is no report.")
+def report(lake: Path, out: Path | None, force: bool) -> int:
     """Write one HTML page that tells what a lake holds: traffic, latency, sessions, broken rules, and where every byte went.
 
     \b
     LAKE  The lake's folder.
     """
     need(*TABLES, "altair", "vl_convert")
-    from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
+    from wirelake.explore.report import is_report, target, write_report  # noqa: PLC0415 - needs the lake extra
 
-    print(write_report(lake, out or lake / "report.html"))
+    place = target(out or lake / "report.html")
+    if place.is_file() and place.stat().st_size and not force and not is_report(place):
+        raise UsageError(f"{place} exists, and is no report of wirelake; --force replaces it")
+    print(write_report(lake, place))
     return ExitCode.OK
 
 

@@ -8,12 +8,31 @@ It refuses to start Spark.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from wirelake.errors import LakeError
 from wirelake.explore.survey import Headline, headline
 from wirelake.explore.wording import count, duration, many, moment, size
 
-__all__ = ["summary", "write_report"]
+__all__ = ["is_report", "summary", "target", "write_report"]
+
+_BEGINNING: Final = 4096
+"""Bytes of a file in which a report says that it is one."""
+_TITLE: Final = b"Wirelake report</title>"
+
+
+def target(out: Path) -> Path:
+    """Where a report goes: the file itself, or report.html in a folder."""
+    return out / "report.html" if out.is_dir() else out
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a report that wirelake wrote, so that a newer one may replace it."""
+    try:
+        with path.open("rb") as file:
+            return _TITLE in file.read(_BEGINNING)
+    except OSError:
+        return False
 
 
 def write_report(lake: Path, out: Path) -> Path:
@@ -21,14 +40,14 @@ def write_report(lake: Path, out: Path) -> Path:
     from wirelake.explore.page import page  # noqa: PLC0415 - brings the chart library
     from wirelake.explore.survey import survey  # noqa: PLC0415
 
-    target = out / "report.html" if out.is_dir() else out
+    path = target(out)
     made = page(survey(lake))
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(made, encoding="utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(made, encoding="utf-8")
     except OSError as error:
-        raise LakeError(f"{target} cannot be written: {error.strerror}") from error
-    return target
+        raise LakeError(f"{path} cannot be written: {error.strerror}") from error
+    return path
 
 
 def summary(lake: Path) -> list[tuple[str, str]]:

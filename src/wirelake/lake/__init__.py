@@ -8,6 +8,7 @@
 | `decode_table` | a silver table straight from captures, without a lake |
 | `build_table`, `inputs_of` | a gold table from DataFrames, and which it needs |
 | `ingest_captures` | captures into a lake, once |
+| `forget_sources` | sources out of a lake |
 | `open_lake`, `read_table`, `table_names` | tables of a lake, as of its last whole batch |
 | `write_table` | a DataFrame as a table of a folder of yours |
 """
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
         table_names,
         write_table,
     )
+    from wirelake.lake.forget import forget as forget_sources
     from wirelake.lake.ingest import ingest as ingest_captures
     from wirelake.lake.spark import session
 
 __all__ = [
     "build_table",
     "decode_table",
+    "forget_sources",
     "ingest_captures",
     "inputs_of",
     "open_lake",
@@ -49,6 +52,7 @@ __all__ = [
 
 _ELSEWHERE: Final = {
     "build_table": ("building", "build_table"),
+    "forget_sources": ("forget", "forget"),
     "ingest_captures": ("ingest", "ingest"),
     "inputs_of": ("building", "inputs_of"),
     "session": ("spark", "session"),

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -24,7 +23,7 @@ from pyspark.sql.types import StructType
 from wirelake import protocols
 from wirelake.capture.reader import read
 from wirelake.errors import UsageError
-from wirelake.lake import delta
+from wirelake.lake import delta, source_options
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.frames import CaptureReader
@@ -50,7 +49,7 @@ class _Captured(CaptureReader):
         """The rows of every file of a share."""
         assert isinstance(partition, Share)  # noqa: S101 - what `partitions` gave
         use_compiled()
-        ports = msgspec.json.decode(self.options.get("ports", "null"), type=dict[int, str] | None) or protocols.ports()
+        ports = source_options.ports(self.options)
         for work in partition.works:
             decoder = Decoder(DecodeOptions())
             known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
@@ -84,4 +83,6 @@ class CapturedSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the table says it
         """A reader for the paths in the options."""
-        return _Captured(dict(self.options), self._table())
+        options = source_options.known(self.name(), self.options, ("table", "ports"))
+        source_options.ports(options)
+        return _Captured(options, self._table())

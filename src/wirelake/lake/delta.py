@@ -191,13 +191,13 @@ def _commit(lake: Path, table: Table, opened: DeltaTable, removed: Sequence[File
         opened.create_write_transaction(actions, "append", _delta_schema(table), commit_properties=CommitProperties(app_transactions=told))
 
 
-def append(lake: Path, table: Table, added: Sequence[File], number: int) -> bool:
-    """Publish files as batch `number`; False, and nothing changes, if that batch is there already."""
+def append(lake: Path, table: Table, added: Sequence[File], number: int, removed: Sequence[File] = ()) -> bool:
+    """Publish files as batch `number`, in place of those in `removed`; False, and nothing changes, if that batch is there already."""
     opened = _ready(lake, table)
     there = opened.transaction_version(_APP)
     if there is not None and there >= number:
         return False
-    _commit(lake, table, opened, (), added, [Transaction(_APP, number)])
+    _commit(lake, table, opened, removed, added, [Transaction(_APP, number)])
     return True
 
 

@@ -24,7 +24,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.capture.following import Follower, Offset
 from wirelake.errors import LakeError
-from wirelake.lake import delta, gold, journal, running, settings, snapshot
+from wirelake.lake import decoded, delta, gold, journal, place, running, settings, snapshot
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.ingest import plainly
@@ -114,6 +114,7 @@ class _Run:
         self._at = journal.following(lake) or Following(Offset(), max(1, spark.sparkContext.defaultParallelism))
         self._began = self._at.offset.settled
         self._batch = max(delta.batch(lake, table) or 0 for table in SILVER)
+        decoded.note(lake, self._batch + 1, decoded.fingerprint(decode, ports, keyring))
         self.busy = threading.Lock()
         """Held while a portion is read."""
         self.is_stopping = False
@@ -185,8 +186,13 @@ class _Run:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
+def _refuse_connect(spark: SparkSession) -> None:
+    if is_connect(spark):
+        raise LakeError("a folder cannot be followed through Spark Connect: name another master, or ingest now and then")
+
+
 def follow(
-    spark: SparkSession,
+    spark: SparkSession | Callable[[], SparkSession],
     lake: str | PathLike[str],
     folder: str | PathLike[str],
     options: FollowOptions | None = None,
@@ -202,14 +208,16 @@ def follow(
 ) -> FollowResult:
     """Read captures of a folder as they grow, until `stop` is set, or once; the lake is made if there is none.
 
+    `spark` is a session, or a function that starts one.
     `tell` hears of every portion when it is published, and at what time; `building` of every gold table that is built at the end.
     """
     root, watched = lake_folder(lake), Path(folder).absolute()
     if not watched.is_dir():
         raise LakeError(f"{folder}: only a folder on this machine can be followed")
-    if is_connect(spark):
-        raise LakeError("a folder cannot be followed through Spark Connect: name another master, or ingest now and then")
+    if not callable(spark):
+        _refuse_connect(spark)
     chosen, over = options or FollowOptions(), stop or threading.Event()
+    place.claim(root)
     journal.initialise(root)
     with journal.locked(root), running.recorded(root, "follow") as written:
         written.inputs = [str(watched)]
@@ -217,9 +225,11 @@ def follow(
         prepare(root)
         resumed = recover(root)
         snapshot.publish(root, SILVER)
-        run = _Run(spark, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, tell)
+        session: SparkSession = spark() if callable(spark) else spark
+        _refuse_connect(session)
+        run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, tell)
         run.result.resumed = resumed
-        golden = _Gold(spark, root, keys, chosen.gold_every)
+        golden = _Gold(session, root, keys, chosen.gold_every)
         try:
             with written.stage("follow"):
                 _watch(run, golden, over, chosen)

@@ -55,7 +55,7 @@ from wirelake.capture.shipping import Work, works
 from wirelake.capture.traffic import dissected
 from wirelake.capture.walking import Window
 from wirelake.errors import UsageError
-from wirelake.lake import planning
+from wirelake.lake import planning, source_options
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.listing import expand
 from wirelake.lake.pushdown import interest
@@ -134,7 +134,7 @@ class _Messages(CaptureReader):
         assert isinstance(partition, Share)  # noqa: S101 - what `partitions` gave
         use_compiled()
         chosen = protocols.named(self.options["protocol"]) if "protocol" in self.options else None
-        ports = msgspec.json.decode(self.options.get("ports", "null"), type=dict[int, str] | None) or protocols.ports()
+        ports = source_options.ports(self.options)
         for work in partition.works:
             decoder = Decoder(DecodeOptions())
             ends: dict[bytes, tuple[Any, ...]] = {}
@@ -234,7 +234,11 @@ class MessageSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is but one schema
         """A reader for the paths in the options."""
-        return _Messages(dict(self.options))
+        options = source_options.known(self.name(), self.options, ("protocol", "ports"))
+        source_options.ports(options)
+        if "protocol" in options:
+            protocols.named(options["protocol"])
+        return _Messages(options)
 
 
 class PacketSource(DataSource):
@@ -251,4 +255,4 @@ class PacketSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is but one schema
         """A reader for the paths in the options."""
-        return _Packets(dict(self.options))
+        return _Packets(source_options.known(self.name(), self.options, ()))

@@ -188,7 +188,8 @@ class _Refresh:
     def _security(self, part: Slice, what: Touched, keys: TrustStore | None) -> None:
         """Who can be believed, of those who say who they are; and threats, of which `violations` tells."""
         self._tell(security.TABLE.name)
-        if security.PROTOCOL not in what.protocols and not self._threatened(what):
+        is_kept = self._built or not self._rows_in(security.TABLE)  # else it may have rows of sources that are gone
+        if is_kept and security.PROTOCOL not in what.protocols and not self._threatened(what):
             self.tables.leave(security.TABLE)
             return
         if what.sessions is None:

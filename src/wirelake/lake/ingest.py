@@ -13,24 +13,26 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from wirelake import protocols
-from wirelake.capture.blocks import Source
-from wirelake.capture.identity import Known, identify, mark
 from wirelake.capture.splits import Claim
-from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import delta, gold, journal, planning, running, settings, snapshot
+from wirelake.errors import CaptureError, LakeError, WirelakeError
+from wirelake.lake import decoded, delta, gold, intake, journal, place, planning, running, settings, snapshot
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions
+from wirelake.lake.intake import Plan
 from wirelake.lake.listing import expand, lake_folder
-from wirelake.lake.positions import positions
-from wirelake.lake.recovery import prepare, recover
+from wirelake.lake.recovery import prepare, publish, recover
+from wirelake.lake.removal import Remainder, remainder
 from wirelake.lake.spark import activate, is_connect, suited
+from wirelake.lake.upkeep import publishing
+from wirelake.masking import mask
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.trust import TrustStore
     from wirelake.protocols.wolpertinger.keyring import Keyring
 
-__all__ = ["IngestResult", "Progress", "ingest", "plainly"]
+__all__ = ["Decoding", "IngestResult", "Progress", "ingest", "plainly", "work"]
 
 _POLL_SECONDS: Final = 0.25
 
@@ -68,8 +70,14 @@ class IngestResult(msgspec.Struct, frozen=True):
     """Stretches of bytes that went to quarantine."""
     skipped: tuple[str, ...]
     """Files that the lake has already, perhaps under another name."""
+    differently: tuple[str, ...]
+    """Those of them that were decoded with other options than the ones that were given now: these had no effect on them."""
     changed: tuple[str, ...]
     """Files that the lake knows with other contents: left alone, for somebody to decide."""
+    removed: tuple[str, ...]
+    """Sources whose rows went, whether or not they were read again."""
+    reread: tuple[str, ...]
+    """Those of them that nobody named: they share connections with others, and were read again."""
     built: tuple[str, ...]
     """Gold tables that were brought up to date."""
     resumed: bool
@@ -77,33 +85,8 @@ class IngestResult(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class _Plan(msgspec.Struct):
-    fresh: list[Source] = []
-    read: dict[bytes, int] = {}
-    """How far those of them were read before that have grown since."""
-    skipped: list[str] = []
-    changed: list[str] = []
-
-
-def _plan(lake: Path, paths: Iterable[str]) -> _Plan:
-    """Sort files by what the ledger says of them: content counts, not names."""
-    known = positions(lake)
-    plan = _Plan()
-    for found in map(identify, paths):
-        told = known.place(found)
-        if told.is_other:
-            plan.changed.append(found.path)
-        elif told.is_known and told.end == found.size:
-            plan.skipped.append(found.path)
-        else:
-            plan.fresh.append(told.source)
-            plan.read |= {told.source.id: told.end} if told.end else {}
-            known.add(Known(told.source, found.size, mark(found, found.size)))
-    return plan
-
-
 def ingest(
-    spark: SparkSession,
+    spark: SparkSession | Callable[[], SparkSession],
     lake: str | PathLike[str],
     paths: Iterable[str | PathLike[str]],
     options: DecodeOptions | None = None,
@@ -113,47 +96,92 @@ def ingest(
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     build: bool = True,
+    again: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
     """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
 
+    `spark` is a session, or a function that starts one, which is called only if there is work for Spark.
     `keys` are what packets are verified with; giving others later judges all of history anew. Without paths that is all that happens.
     `late_seconds` says after what time an answer is late, when the lake is made; later it can but say the same.
     `keyring` opens what is encrypted in what is read now.
     Without `build` gold tables stay as they are: the next ingest brings them up to date for all that came meanwhile.
     `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
+    With `again` files are read from their first byte, in place of what the lake has of them: with other options, or other contents.
     """
-    started = time.monotonic()
     root = lake_folder(lake)
     found = expand(paths)
+    place.claim(root)
     journal.initialise(root)
-    with journal.locked(root), suited(spark), running.recorded(root, "ingest") as run:
-        run.inputs = found
+    is_told = not (options is None and ports is None and keyring is None)
+    decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_told)
+    plan = partial(intake.again if again else intake.new, root, found)
+    return work(spark, root, "ingest", found, plan, decoding, late_seconds=late_seconds, build=build or again, progress=progress)
+
+
+class Decoding(NamedTuple):
+    """How what is read is decoded."""
+
+    options: DecodeOptions
+    ports: dict[int, str]
+    keys: TrustStore | None = None
+    keyring: Keyring | None = None
+    is_told: bool = False
+    """Whether somebody asked for these options: without effect they are an error."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Stands for what decides how bytes are decoded."""
+        return decoded.fingerprint(self.options, self.ports, self.keyring)
+
+
+def work(
+    spark: SparkSession | Callable[[], SparkSession],
+    root: Path,
+    kind: str,
+    inputs: list[str],
+    make_plan: Callable[[], Plan],
+    decoding: Decoding,
+    *,
+    late_seconds: float | None = None,
+    build: bool = True,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> IngestResult:
+    """Do what a plan says to a lake, as one run: finish what is unfinished, plan, decode, build, publish."""
+    began = time.monotonic()
+    with journal.locked(root), running.recorded(root, kind) as run, ExitStack() as stack:
+        run.inputs = inputs
         settings.hold(root, late_seconds)
         with run.stage("recover"):
             progress(Progress("recover", "looking for unfinished work"))
             prepare(root)
             resumed = recover(root)
+            publishing.finish(root)
         with run.stage("plan"):
-            progress(Progress("plan", f"looking at {len(found)} files"))
+            progress(Progress("plan", f"looking at {len(inputs)} files"))
             with plainly(root):
-                plan = _plan(root, found)
+                plan = make_plan()
+            differently = decoded.differently(root, plan.skipped, decoding.fingerprint) if decoding.is_told else []
+            if differently and not plan.fresh and not plan.removal and decoding.keys is None:
+                raise LakeError(
+                    f"{root} has all {len(plan.skipped)} files already, {len(differently)} of them decoded with other ports, limits or "
+                    "session keys. The options have no effect on them: read them again with --again, or leave the options out"
+                )
         run.files, run.bytes = len(plan.fresh), sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh)
         run.skipped = len(plan.skipped) + len(plan.changed)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
-        if plan.fresh:
+        session = None
+        if plan.fresh or plan.removal or (build and gold.stale(root, decoding.keys)):
+            with run.stage("start"):
+                session = stack.enter_context(_started(spark))
+        if session is not None and (plan.fresh or plan.removal):
             with run.stage("decode"):
-                ports_of = dict(ports or protocols.ports())
-                batch, counts = _run(spark, root, plan, options or DecodeOptions(), ports_of, (keys, keyring), progress)
+                batch, counts = _run(session, root, plan, decoding, progress) if plan.fresh else _remove(root, plan)
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
-        if build:
-            total = 1 + len(gold.stale(root, keys))  # the index comes first
-            steps = iter(range(total))
-            with run.stage("build"), _cancelled(spark, uuid.uuid4().hex):
-                run.built = gold.refresh(
-                    spark, root, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total))
-                )
+        if build and session is not None:
+            with run.stage("build"):
+                run.built = _build(session, root, decoding.keys, progress)
         snapshot.publish(root)
         for table in SILVER:
             snapshot.sweep(root, table)
@@ -164,27 +192,66 @@ def ingest(
         messages=counts["messages"],
         quarantined=counts["quarantine"],
         skipped=tuple(plan.skipped),
+        differently=tuple(differently),
         changed=tuple(plan.changed),
+        removed=tuple(sorted(plan.removal.paths)) if plan.removal else (),
+        reread=tuple(plan.reread),
         built=tuple(run.built),
         resumed=resumed,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - began,
     )
 
 
+@contextmanager
+def _started(spark: SparkSession | Callable[[], SparkSession]) -> Iterator[SparkSession]:
+    """A session to work with, started now if it was not."""
+    session: SparkSession = spark() if callable(spark) else spark
+    with suited(session):
+        yield session
+
+
+def _build(spark: SparkSession, lake: Path, keys: TrustStore | None, progress: Callable[[Progress], None]) -> list[str]:
+    """Bring gold tables up to date, telling each step; gives their names."""
+    total = 1 + len(gold.stale(lake, keys))  # the index comes first
+    steps = iter(range(total))
+    with _cancelled(spark, uuid.uuid4().hex):
+        return gold.refresh(spark, lake, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total)))
+
+
+def _next(lake: Path) -> int:
+    """The number of the next batch."""
+    return 1 + max(delta.batch(lake, table) or 0 for table in SILVER)
+
+
+def _begin(lake: Path, batch: int, plan: Plan, attempt: str = "") -> journal.Pending:
+    """Write down what a batch is going to do, and what is left of files from which rows are removed."""
+    left = remainder(lake, plan.removal) if plan.removal else Remainder()
+    removed, kept = left.removed, left.kept
+    return journal.begin(lake, batch, plan.fresh, plan.read, attempt, removed=removed, kept=kept, following=plan.following)
+
+
+def _remove(lake: Path, plan: Plan) -> tuple[int, dict[str, int]]:
+    """One batch that only removes; it needs neither the sources nor Spark."""
+    batch = _next(lake)
+    try:
+        _begin(lake, batch, plan)
+        with journal.fenced(lake):
+            publish(lake, journal.prepare(lake, {}))
+            journal.done(lake)
+    except BaseException:
+        recover(lake)
+        raise
+    return batch, {table.name: 0 for table in SILVER}
+
+
 def _run(
-    spark: SparkSession,
-    lake: Path,
-    todo: _Plan,
-    options: DecodeOptions,
-    ports: dict[int, str],
-    keys: tuple[TrustStore | None, Keyring | None],
-    progress: Callable[[Progress], None],
+    spark: SparkSession, lake: Path, todo: Plan, decoding: Decoding, progress: Callable[[Progress], None]
 ) -> tuple[int, dict[str, int]]:
     """One batch: begin, read, decode, write, publish, done. Gives its number and how many rows each table got."""
     from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    batch = 1 + max(delta.batch(lake, table) or 0 for table in SILVER)
-    spark.dataSource.register(writer.sink_with(*keys))
+    batch, options, ports = _next(lake), decoding.options, decoding.ports
+    spark.dataSource.register(writer.sink_with(decoding.keys, decoding.keyring))
     context = None if is_connect(spark) else spark.sparkContext
 
     def claims(cuts: list[planning.Cut]) -> list[Claim]:
@@ -193,7 +260,8 @@ def _run(
         return context.parallelize(cuts, len(cuts)).map(planning.claim_here).collect()
 
     def attempt(*, deal_all: bool) -> None:
-        begun = journal.begin(lake, batch, todo.fresh, todo.read, uuid.uuid4().hex)
+        begun = _begin(lake, batch, todo, uuid.uuid4().hex)
+        decoded.note(lake, batch, decoding.fingerprint)
         try:
             with plainly(lake), _cancelled(spark, begun.attempt), _watched(spark, progress):
                 plan = planning.plan(todo.fresh, claims, context.defaultParallelism if context else 1, read=todo.read, deal_all=deal_all)
@@ -231,18 +299,22 @@ _PYTHONS: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTI
 @contextmanager
 def plainly(lake: Path) -> Iterator[None]:
     """Say what went wrong in one line, whatever Spark wrapped around it."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     try:
         yield
     except CaptureError as error:  # on the driver, while planning
         raise LakeError(str(error)) from error
-    except PySparkException as error:
+    except WirelakeError:
+        raise
+    except Exception as error:
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+        if not isinstance(error, PySparkException):
+            raise
         text = str(error)
         if ours := _OURS.findall(text):
             raise LakeError(ours[-1][1]) from error
         blamed = _PYTHONS.findall(text) or text.strip().splitlines()[:1]
-        raise LakeError(f"{lake}: the Spark job failed: {blamed[-1]}") from error
+        raise LakeError(mask(f"{lake}: the Spark job failed: {blamed[-1]}")) from error
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from wirelake.errors import LakeError
 from wirelake.lake.delta import File
 
 __all__ = [
+    "DRAFT",
     "FOLDER",
     "FORMAT",
     "Following",
@@ -55,6 +56,8 @@ FORMAT: Final = 2
 
 FOLDER: Final = "_wirelake"
 """Beside the tables: what is written down about the lake itself."""
+DRAFT: Final = "format.json.new"
+"""All there is in it when making a lake was interrupted."""
 _PENDING: Final = "pending.json"
 _FOLLOWING: Final = "following.json"
 _Kind = TypeVar("_Kind")
@@ -96,7 +99,11 @@ class Pending(msgspec.Struct, frozen=True):
     files: dict[str, list[File]] | None = None
     """Table name -> the files to publish; None until the batch is prepared."""
     following: Following | None = None
-    """What following goes on with when they are published, if this is a portion of it."""
+    """What following goes on with when they are published, if this is a portion of it, or takes away from it."""
+    removed: dict[str, list[File]] = {}
+    """Table name -> files that stop to count with this batch, because sources are removed or read again."""
+    kept: dict[str, list[File]] = {}
+    """Table name -> files with the rows of other sources that were in those."""
 
     def begins(self) -> dict[bytes, int]:
         """Source id -> where reading goes on."""
@@ -181,7 +188,11 @@ def initialise(lake: Path) -> None:
 def locked(lake: Path) -> Iterator[None]:
     """Hold the lake for writing; a second writer is refused at once."""
     path = lake / FOLDER / "lock"
-    with path.open("a+") as file:
+    try:
+        opened = path.open("a+")
+    except OSError as error:
+        raise LakeError(f"{lake} cannot be written: {error.strerror}") from error
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -205,9 +216,20 @@ def fenced(lake: Path) -> Iterator[None]:
         yield
 
 
-def begin(lake: Path, batch: int, sources: list[Source], read: Mapping[bytes, int] | None = None, attempt: str = "") -> Pending:
-    """First step: write down what is going to be read, and how far it was read before."""
-    begun = Pending(batch, sources, attempt, [(read or {}).get(source.id, 0) for source in sources])
+def begin(
+    lake: Path,
+    batch: int,
+    sources: list[Source],
+    read: Mapping[bytes, int] | None = None,
+    attempt: str = "",
+    *,
+    removed: dict[str, list[File]] | None = None,
+    kept: dict[str, list[File]] | None = None,
+    following: Following | None = None,
+) -> Pending:
+    """First step: write down what is going to be read, how far it was read before, and what is going to be removed."""
+    begins = [(read or {}).get(source.id, 0) for source in sources]
+    begun = Pending(batch, sources, attempt, begins, None, following, removed or {}, kept or {})
     write(lake, _PENDING, msgspec.json.encode(begun))
     return begun
 
@@ -217,7 +239,7 @@ def prepare(lake: Path, files: dict[str, list[File]], following: Following | Non
     begun = pending(lake)
     if begun is None:
         raise LakeError(f"{lake}: no batch is under way")
-    prepared = msgspec.structs.replace(begun, files=files, following=following)
+    prepared = msgspec.structs.replace(begun, files=files, following=following or begun.following)
     write(lake, _PENDING, msgspec.json.encode(prepared))
     return prepared
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 from bisect import insort
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -166,6 +167,22 @@ class Memory:
                 for key in list(one)[: len(one) // 2]:
                     if one is not self.stanzas or not (one[key] and len(one[key].data)):  # what waits is still to be accounted for
                         del one[key]
+
+    def drop(self, connections: Collection[bytes]) -> None:
+        """Forget these connections, as if nothing had been heard on them; and how far streams of stanzas are, whoever spoke in them."""
+        self.stanzas.clear()
+        by_connection: list[dict[Any, Any]] = [
+            self.directions,
+            self.unsettled,
+            self.prologues,
+            self.agreed,
+            self.ears,
+            self.wrapped,
+            self.seen,
+        ]
+        for one in by_connection:
+            for key in [key for key in one if (key if isinstance(key, bytes) else key[0]) in connections]:
+                del one[key]
 
     def take(self) -> bytes:
         """All of it as bytes."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from wirelake.lake import delta, journal, snapshot, upgrading
 from wirelake.lake.catalog import SILVER, TABLES
+from wirelake.lake.upkeep import index, publishing
 
 __all__ = ["prepare", "publish", "recover"]
 
@@ -26,11 +27,19 @@ def prepare(lake: Path) -> None:
 def publish(lake: Path, prepared: journal.Pending) -> None:
     """Make every table count the files of a prepared batch, the ledger last; tables that do already are left alone.
 
+    A batch that removes rows makes gold tables and their index count as built by nobody: the next refresh builds all of them.
     What following goes on with comes after them: until then it goes on from where it was, and finds the batch pending.
     """
+    if prepared.removed:
+        publishing.age(lake)
     for table in SILVER:
-        if added := (prepared.files or {}).get(table.name):
-            delta.append(lake, table, added, prepared.batch)
+        added = [*(prepared.files or {}).get(table.name, ()), *prepared.kept.get(table.name, ())]
+        removed = prepared.removed.get(table.name, [])
+        if added or removed:
+            delta.append(lake, table, added, prepared.batch, removed)
+    if prepared.removed:
+        for table in index.TABLES:  # it has sums of rows that are gone
+            delta.make_anew(lake, table)
     if prepared.following is not None:
         journal.remember(lake, prepared.following)
 

@@ -28,6 +28,7 @@ from wirelake.errors import LakeError
 from wirelake.lake import delta, journal, snapshot
 from wirelake.lake.delta import File
 from wirelake.lake.tables import runs
+from wirelake.masking import mask
 
 __all__ = ["Run", "recorded"]
 
@@ -103,6 +104,7 @@ def _write(lake: Path, run: Run, outcome: str, seconds: float | None, error: Bas
     """Add the row; a number that is there already is a run that was written down and died right then."""
     known = msgspec.structs.asdict(run)
     row: dict[str, Any] = known | {
+        "inputs": [mask(path) for path in run.inputs],
         "outcome": outcome,
         "ended": None if seconds is None else datetime.now(UTC),
         "seconds": seconds,
@@ -128,8 +130,8 @@ def _blame(run: Run, error: BaseException | None) -> dict[str, Any]:
     """What went wrong, and in which file, if the error names one."""
     if error is None:
         return {}
-    text = " ".join(str(error).split()) or type(error).__name__
-    source = next((path for path in sorted(run.inputs, key=len, reverse=True) if path in text), None)
+    text = mask(" ".join(str(error).split())) or type(error).__name__
+    source = next((path for path in map(mask, sorted(run.inputs, key=len, reverse=True)) if path in text), None)
     place = _AT.search(text)
     return {"error": text, "error_source": source, "error_offset": int(place[1]) if source and place else None}
 

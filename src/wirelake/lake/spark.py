@@ -16,12 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from wirelake.errors import LakeError, MissingExtra
 from wirelake.extras import need
 from wirelake.lake import java, scratch, spark_home, tuning
 from wirelake.lake.tuning import BRISK
+from wirelake.masking import keep_secret, keep_secrets, looks_secret, mask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +34,8 @@ LOCAL_MASTER: Final = "local[*]"
 CONNECT_PORT: Final = 15002
 """Where a Spark Connect server listens unless its address says otherwise."""
 CONNECT_SECONDS: Final = 10.0
+TOKEN: Final = "WIRELAKE_TOKEN"  # noqa: S105 - a name
+"""The environment variable with the token of a Spark Connect server."""
 _TRIES: Final = 10
 _TRY_SECONDS: Final = 0.2
 """How often, and how long after each other, a connection to the virtual machine is tried."""
@@ -45,7 +48,7 @@ def is_submitted() -> bool:
 
 def place(master: str | None) -> str:
     """Where Spark is going to run, for people."""
-    return master or ("spark-submit" if is_submitted() else LOCAL_MASTER)
+    return mask(master) if master else "spark-submit" if is_submitted() else LOCAL_MASTER
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -113,8 +116,9 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
     """The Spark session of this process, started if there is none.
 
     It is started with what `tuning.py` says, but for what `conf` or, under `spark-submit`, its options say. A master `sc://host:port` is a
-    Spark Connect server.
+    Spark Connect server, whose token may be in the environment as WIRELAKE_TOKEN.
     """
+    keep_secrets(conf or {})
     need("pyspark")
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
 
@@ -141,11 +145,12 @@ def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    target = urlsplit(address)
+    address = _with_token(address)
+    shown, target = mask(address), urlsplit(address)
     try:  # the client itself would try again for minutes
         socket.create_connection((target.hostname or "", target.port or CONNECT_PORT), timeout=CONNECT_SECONDS).close()
     except OSError as error:
-        raise LakeError(f"no Spark Connect server at {address}: {error.strerror or error}") from error
+        raise LakeError(f"no Spark Connect server at {shown}: {error.strerror or error}") from error
     try:
         started = SparkSession.builder.remote(address).getOrCreate()
         for name, value in ({one.name: str(one.value) for one in tuning.SESSION} | dict(conf)).items():
@@ -153,8 +158,23 @@ def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:
     except ImportError as error:
         raise MissingExtra(error.name or "grpcio", "connect") from error
     except PySparkException as error:
-        raise LakeError(f"the Spark Connect server at {address} does not do as asked: {str(error).strip().splitlines()[0]}") from error
+        raise LakeError(f"the Spark Connect server at {shown} does not do as asked: {mask(str(error).strip().splitlines()[0])}") from error
     return started
+
+
+def _with_token(address: str) -> str:
+    """An address with the token of the environment, unless it brings its own; whatever is secret in it is masked from now on."""
+    given = dict(parse_qsl(urlsplit(address).path.lstrip("/;"), separator=";"))
+    token = os.environ.get(TOKEN, "")
+    if token and "token" not in given:
+        base = address.rstrip(";")
+        address = f"{base}{'' if urlsplit(base).path else '/'};token={quote(token, safe='')}"
+        given["token"] = token
+    for name, value in given.items():
+        if looks_secret(name):
+            for form in (value, unquote(value), quote(value, safe="")):
+                keep_secret(form)
+    return address
 
 
 def _submitted() -> dict[str, str]:
@@ -181,7 +201,7 @@ def _start(told: dict[str, str], home: Path, how: str, log: Path) -> SparkSessio
     try:
         started = builder.getOrCreate()
     except Exception as error:  # whatever it was, the user needs one line, and `from` keeps the rest
-        raise LakeError(f"Spark did not start on {master} {how}{_complaint(log) or f': {error}'} (log: {log})") from error
+        raise LakeError(mask(f"Spark did not start on {master} {how}{_complaint(log) or f': {error}'} (log: {log})")) from error
     started.sparkContext.setLogLevel("WARN")
     if threading.current_thread() is threading.main_thread():
         # PySpark's own handler talks to the virtual machine in the middle of a call to it, which fails; Ctrl-C is for the caller.

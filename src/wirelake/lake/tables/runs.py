@@ -21,13 +21,15 @@ TABLE: Final = Table(
     pa.schema(
         [
             column("run", pa.int64(), "Its number, from 1."),
-            column("kind", pa.string(), "What was to be done: `ingest`, `follow`, …"),
+            column("kind", pa.string(), "What was to be done: `ingest`, `follow` or `forget`."),
             column("outcome", pa.string(), "`done`; `failed`, see `error`; `died`, if it was killed, which the next run writes down."),
             column("started", TIME, "When it began."),
             column("ended", TIME, "When it ended; null if it died."),
             column("seconds", pa.float64(), "How long it took; null if it died."),
             column("batch", pa.int64(), "The batch it added, the last one of several; null if it added none."),
-            column("inputs", pa.list_(pa.string()), "The files it was given, whether new or not."),
+            column(
+                "inputs", pa.list_(pa.string()), "The files it was given, whether new or not; of `forget`, the sources as they were named."
+            ),
             column("files", pa.int64(), "How many of them were new."),
             column("bytes", pa.int64(), "Bytes in those that were new."),
             column("skipped", pa.int64(), "How many of them the lake had already, or knows with other contents."),

@@ -19,7 +19,7 @@ from wirelake.lake.catalog import EDITION, GOLD
 from wirelake.lake.catalog import table as table_named
 from wirelake.lake.delta import File
 
-__all__ = ["Change", "finish", "forget", "is_of_another_edition", "publish", "sweep"]
+__all__ = ["Change", "age", "finish", "forget", "is_of_another_edition", "publish", "sweep"]
 
 _PENDING: Final = "gold.json"
 _EDITION: Final = "edition"
@@ -68,6 +68,13 @@ def finish(lake: Path) -> bool:
 def is_of_another_edition(lake: Path) -> bool:
     """Whether there are gold tables that this edition of the builders did not build."""
     return journal.read(lake, _EDITION) != str(EDITION).encode() and any(delta.batch(lake, table) is not None for table in GOLD)
+
+
+def age(lake: Path) -> None:
+    """Make gold tables count as of no edition, so that the next refresh builds all of them from what silver tables have then."""
+    finish(lake)  # which would say otherwise later
+    if journal.read(lake, _EDITION) is not None:
+        journal.remove(lake, _EDITION)
 
 
 def forget(lake: Path) -> None:

@@ -1,0 +1,62 @@
+"""`wirelake forget`: sources out of a lake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from wirelake.cli.exits import ExitCode
+from wirelake.cli.flags import decode_flags, limits_given, ports_given, spark_flags, spark_settings
+from wirelake.cli.keyfiles import keys_in
+from wirelake.cli.spark_work import spark_work
+from wirelake.cli.terminal import say
+from wirelake.errors import UsageError
+from wirelake.extras import LAKE, need
+
+__all__ = ["forget"]
+
+
+@click.command()
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@decode_flags
+@click.option("--keys", "keys", multiple=True, type=click.Path(path_type=Path), help="A log of wolpertinger's session keys; see --port.")
+@spark_flags
+def forget(
+    lake: Path,
+    sources: tuple[str, ...],
+    port: tuple[str, ...],
+    settings: tuple[str, ...],
+    keys: tuple[Path, ...],
+    master: str | None,
+    conf: tuple[str, ...],
+) -> int:
+    """Remove sources from a lake, with their rows in all tables, the ledger included.
+
+    \b
+    LAKE    The lake's folder.
+    SOURCE  A capture that was ingested: its path or its id, as columns source and source_id of the table
+            ledger show them, or its file name if only one source has it.
+
+    All of them go at once, or none; readers see the lake as it was until gold tables are built without them. A source that shares a
+    connection with one that goes, and was decoded together with it, is read again: with the options given here, as `wirelake ingest`
+    has them. It must still be where it was. The captures themselves are left alone.
+    """
+    store, keyring = keys_in(keys)
+    if store is not None:
+        raise UsageError("--keys: a trust file has no effect here: give it to `wirelake ingest LAKE --keys FILE`")
+    need(*LAKE)
+    from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.forget import forget as forget_in  # noqa: PLC0415
+
+    options = DecodeOptions(limits_given(settings)) if settings else None
+    with spark_work(master, spark_settings(conf), lake) as (start, show):
+        result = forget_in(start, lake, sources, options, ports=ports_given(port), keyring=keyring, progress=show)
+    for path in result.reread:
+        say(f"read again, because it shares connections: {path}")
+    gone = sorted({*result.removed} - {*result.reread})
+    for path in gone:
+        print(path)
+    say(f"{len(gone)} source{'' if len(gone) == 1 else 's'} removed in {result.seconds:.1f} s: {lake}")
+    return ExitCode.OK
