@@ -17,6 +17,7 @@ from wirelake.cli.flags import connection_flags, server_flags
 from wirelake.cli.live import body_of, recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
+from wirelake.protocols import PORTS
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.tls import client_context, server_context
 
@@ -28,7 +29,7 @@ __all__ = ["call", "send", "serve"]
 
 
 @click.command("emp")
-@click.argument("address", default="tcp://127.0.0.1:5040")
+@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['emp']}")
 @click.option("--answer", "answer", help="Answer every request with this text instead of its own body.")
 @server_flags
 def serve(address: str, answer: str | None, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> int:

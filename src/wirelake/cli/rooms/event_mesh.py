@@ -16,6 +16,7 @@ from wirelake.cli.live import recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
+from wirelake.protocols import PORTS
 from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.verify import Receiver, Rejected
 from wirelake.protocols.kernel import use_compiled
@@ -75,7 +76,7 @@ def _hearing_flags(command: F) -> F:
 
 
 @click.command("event-mesh")
-@click.argument("address", default="udp://127.0.0.1:5041")
+@click.argument("address", default=f"udp://127.0.0.1:{PORTS['event_mesh']}")
 @_hearing_flags
 @click.option("--relay", "relay", is_flag=True, help="Pass on the events of known senders to all peers: as they are, once, never back.")
 @click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives.")
@@ -95,7 +96,7 @@ def serve(
 
 
 @click.command("event-mesh")
-@click.argument("address", default="udp://127.0.0.1:5041")
+@click.argument("address", default=f"udp://127.0.0.1:{PORTS['event_mesh']}")
 @click.argument("pattern", default=">")
 @_hearing_flags
 @_node_flags

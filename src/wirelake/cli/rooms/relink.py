@@ -16,6 +16,7 @@ from wirelake.cli.flags import connection_flags, server_flags
 from wirelake.cli.live import body_of, recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
+from wirelake.protocols import PORTS
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.tls import client_context, server_context
 
@@ -65,7 +66,7 @@ def _tell(link: Link, event: Event) -> None:
 
 
 @click.command("relink")
-@click.argument("address", default="tcp://127.0.0.1:5047")
+@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['relink']}")
 @_endpoint_flags
 @server_flags
 def serve(

@@ -18,6 +18,7 @@ from wirelake.cli.flags import connection_flags, server_flags
 from wirelake.cli.live import recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
+from wirelake.protocols import PORTS
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.address import ENCRYPTED, XMPP
 from wirelake.transports.tls import client_context, server_context
@@ -72,7 +73,7 @@ def _level_flags(command: F) -> F:
 
 
 @click.command("wolpertinger")
-@click.argument("address", default="tcp://127.0.0.1:8844")
+@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['wolpertinger']}")
 @click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help="Certificate authorities to trust, for xmpp://.")
 @click.option("--users", "users", type=click.Path(path_type=Path), help="A file of lines NAME:PASSWORD, for level 4.")
 @_secret_flags

@@ -18,6 +18,7 @@ from wirelake.cli.flags import connection_flags, server_flags
 from wirelake.cli.live import recording, until_told
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
+from wirelake.protocols import PORTS
 from wirelake.protocols.kernel import use_compiled
 from wirelake.transports.address import ENCRYPTED
 from wirelake.transports.tls import client_context, server_context
@@ -39,7 +40,7 @@ def _serializer_flag(command: F) -> F:
 
 
 @click.command("yamp")
-@click.argument("address", default="tcp://127.0.0.1:8888")
+@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['yamp']}")
 @click.option("--echo", "echo", is_flag=True, help="Answer every request with its own body.")
 @_serializer_flag
 @server_flags
