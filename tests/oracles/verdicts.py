@@ -53,6 +53,7 @@ def counts(path: Path) -> Counts:
     times: list[int] = []
     wrapped: list[tuple[int, int]] = []
     with open_source(source) as file:
+        order = "<" if file.window(0, 1) in (b"\xd4", b"\x4d") else ">"
         for step in Walk(source.path, file).steps():
             if isinstance(step, Spoilt):
                 spoilt += len(step.raw)
@@ -62,7 +63,6 @@ def counts(path: Path) -> Counts:
             size += int(rows[:, WIRE_SIZE].sum())
             times += rows[:, TS].tolist()
             if step.layer == "pcap":
-                order = "<" if file.window(0, 1) in (b"\xd4", b"\x4d") else ">"
                 wrapped += [_wrapped(*struct.unpack_from(order + "II", step.data, start)) for start in rows[:, START].tolist()]
     ends = (_joined(min(wrapped)), _joined(max(wrapped))) if wrapped else None
     return Counts(packets, size, min(times, default=None), max(times, default=None), spoilt, ends)
