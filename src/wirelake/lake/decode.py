@@ -23,6 +23,7 @@ from wirelake.capture.blocks import (
     PIECE_START,
     PIECE_TS,
     RUN_FLOW,
+    RUN_MISSING,
     RUN_START,
     RUN_STOP,
     RUN_TO_SERVER,
@@ -40,7 +41,7 @@ from wirelake.lake.reading import Reading
 from wirelake.lake.stanzas import Stanzas, Taken
 from wirelake.lake.streams import GAP, Listener, Speech, said
 from wirelake.lake.tables import connections, ledger, messages, quarantine
-from wirelake.lake.unwrapping import Unwrapper
+from wirelake.lake.unwrapping import Unwrapped, Unwrapper
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ Batches = dict[str, list[pa.RecordBatch]]
 MAX_CARRIED: Final = 64 * 1024 * 1024
 """Bytes of all connections together that wait for more. Beyond this those that wait longest are let go: the one thing that depends on
 what else is read."""
+
+
+_NO_RUNS: Final = np.zeros((0, RUN_MISSING), np.int64)
 
 
 class DecodeOptions(msgspec.Struct, frozen=True):
@@ -117,6 +121,7 @@ class Decoder:
         for connection in list(self.memory.unsettled):
             protocol = self.memory.unsettled[connection][0].flow.protocol
             self._open(self._reading(protocol), [self._prologues.release(self._reading(protocol), connection)])
+        self._leave_frames(0)
         for protocol in {one.flow.protocol for one in self.memory.directions.values()}:
             mine = [speaker for speaker, one in self.memory.directions.items() if one.flow.protocol == protocol]
             self._listener(protocol).end(mine, self._reading(protocol).room.Fault.MESSAGE_CUT)
@@ -182,15 +187,21 @@ class Decoder:
             self._take(reading, taken)
             runs = taken.rest
         if "websocket" in reading.wrappings:
-            found = self._unwrapper.unwrap(data, runs, block.flows)
-            wrapping = found.wrapping[:, 0], found.wrapping[:, 1]
-            self._books.spread(self._where, HEADERS, "websocket", block.pieces, *wrapping, counted=False)
-            data, runs = found.data, found.runs
+            self._unwrap(reading, self._unwrapper.unwrap(data, runs, block.pieces, block.flows))
+            return
         heard = said(data, runs, block.pieces, block.flows)
         if reading.has_prologue:
             opened, heard = self._prologues.hear(reading, heard)
             self._open(reading, opened)
-        self._listener(reading.protocol).hear(heard, self._unwrapper.why)
+        self._listener(reading.protocol).hear(heard)
+
+    def _unwrap(self, reading: Reading, found: Unwrapped) -> None:
+        """What the frames of WebSockets carried, and an account of the frames."""
+        for pieces, spans in found.wrapping:
+            self._books.spread(self._where, HEADERS, "websocket", pieces, spans[:, 0], spans[:, 1], counted=False)
+        for one in found.lost:
+            self._spoil(one.flow, one.to_server, GAP, Speech(one.data, _NO_RUNS, one.pieces, []), 0, len(one.data))
+        self._listener(reading.protocol).hear(found.heard, self._unwrapper.why)
 
     def _take(self, reading: Reading, taken: Taken) -> None:
         """Texts that were the bodies of messages, and an account of what they travelled in."""
@@ -323,6 +334,7 @@ class Decoder:
                 break
             heard -= ear.weight
             ear.forget_pieces()
+        self._leave_frames(limit)
         waiting = self.memory.waiting
         for connection in list(self.memory.unsettled):
             if waiting <= limit:
@@ -338,6 +350,16 @@ class Decoder:
                 waiting -= len(left.data)
                 self._listener(left.flow.protocol).let_go(speaker, self._reading(left.flow.protocol).room.Fault.MESSAGE_CUT)
         self._leave_stanzas(limit)
+
+    def _leave_frames(self, limit: int) -> None:
+        """Stop to look for frames of WebSockets in what waits, until no more bytes wait than this."""
+        waiting = self.memory.waiting
+        for speaker, one in self.memory.wrapped.items():
+            if waiting <= limit:
+                return
+            if one is not None and len(one.data):
+                waiting -= len(one.data)
+                self._unwrap(self._reading(one.flow.protocol), self._unwrapper.end(speaker))
 
     def _leave_stanzas(self, limit: int) -> None:
         """Do without stanzas that are not finished, until no more bytes wait than this."""

@@ -164,7 +164,8 @@ class Memory:
         for one in remembered:
             if len(one) > MAX_REMEMBERED:
                 for key in list(one)[: len(one) // 2]:
-                    if one is not self.stanzas or not (one[key] and len(one[key].data)):  # what waits is still to be accounted for
+                    may_wait = one is self.stanzas or one is self.wrapped
+                    if not (may_wait and one[key] is not None and len(one[key].data)):  # what waits is still to be accounted for
                         del one[key]
 
     def take(self) -> bytes:
@@ -180,7 +181,7 @@ class Memory:
         return memory
 
     def _waiting(self) -> list[Direction | Said]:
-        inside = (one for one in self.stanzas.values() if one is not None)
+        inside = (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)
         return [*self.directions.values(), *(one for said in self.unsettled.values() for one in said), *inside]
 
 
