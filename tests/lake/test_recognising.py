@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import importlib
 
+import msgspec
+import pyarrow as pa
 import pytest
-from tests.capture.build import Talk, pcap
+from tests.capture.build import Talk, ethernet, ipv4, pcap, udp
 from tests.lake.test_gaps import decoded
 from tests.protocols.relink import speech
 
 from wirelake import protocols
+from wirelake.capture import tally
+from wirelake.capture.exported import LINK_EXPORTED, Tags, build
 from wirelake.capture.flows import by_port
+from wirelake.capture.identity import identify
+from wirelake.capture.reader import read
+from wirelake.cli.ingest import tell
+from wirelake.lake import strangers
+from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.lake.ingest import IngestResult
+from wirelake.lake.tables.unrecognised import TABLE
 from wirelake.protocols.relink.messages import Reply, Request
 from wirelake.protocols.relink.wire import encode
 
@@ -56,3 +67,99 @@ def test_every_protocol_has_a_port_that_serve_listens_on_and_captures_are_known_
 @pytest.mark.parametrize("name", protocols.ROOMS)
 def test_a_connection_on_a_protocols_own_port_is_of_that_protocol_whatever_it_says(name):
     assert by_port(protocols.PORTS[name], 50_000, protocols.ports()) == name
+
+
+TS = 1_700_000_000_000_000
+
+
+def web(number: int, port: int = 80, text: bytes = b"GET / HTTP/1.0\r\n\r\n") -> Talk:
+    """A connection that no protocol recognises."""
+    return Talk(("10.0.0.1", 20_000 + number), ("10.0.0.2", port)).open().say(0, text).say(1, b"HTTP/1.0 200 OK\r\n\r\n").close()
+
+
+def sums(rows) -> set[tuple]:
+    names = ("transport", "client_address", "server_address", "server_port", "reason", "packets", "bytes")
+    return {tuple(row[name] for name in names) for row in rows["unrecognised"]}
+
+
+def check_sums(rows) -> None:
+    """The table has what the ledger has."""
+    told = [row for row in rows["ledger"] if row["reason"] == "unrecognised"]
+    for name, other in (("bytes", "bytes"), ("items", "packets")):
+        assert sum(row[name] for row in told) == sum(row[other] for row in rows["unrecognised"])
+
+
+def test_what_no_protocol_recognises_is_listed_by_host_and_port(tmp_path):
+    frames = [frame for number in range(3) for _, frame in web(number).frames()] + [frame for _, frame in web(9, 8080).frames()]
+    frames += [ethernet(ipv4("10.0.0.9", "10.0.0.5", udp(777, 53, b"who is it" * 3), protocol=17))] * 2
+    frames += [frame for _, frame in Talk(("10.0.0.1", 999), ("10.0.0.3", 22)).say(0, b"from the middle").frames()]
+    (tmp_path / "a.pcap").write_bytes(pcap([(TS + number, frame) for number, frame in enumerate(frames)]))
+    for window in (200, 8 << 20):
+        rows = decoded(tmp_path / "a.pcap", window)
+        assert sums(rows) == {
+            ("tcp", "10.0.0.1", "10.0.0.2", 80, "no protocol begins like this", 6, 3 * 37),
+            ("tcp", "10.0.0.1", "10.0.0.2", 8080, "no protocol begins like this", 2, 37),
+            ("udp", "10.0.0.9", "10.0.0.5", 53, "no protocol begins like this", 2, 54),
+            ("tcp", "10.0.0.1", "10.0.0.3", 22, "beginning not captured", 1, 15),
+        }
+        check_sums(rows)
+        (dns,) = [row for row in rows["unrecognised"] if row["transport"] == "udp"]
+        assert (dns["last_seen"] - dns["first_seen"]).microseconds == 1
+
+
+def test_a_recording_of_another_protocol_is_listed_too(tmp_path):
+    ends = {"source": "10.0.0.1", "source_port": 1234, "destination": "10.0.0.2", "destination_port": 99}
+    records = [
+        build(Tags(dissector="sip", **ends)) + b"INVITE",
+        build(Tags(**ends)) + b"what?",
+        build(Tags(dissector="sip", **ends)) + b"BYE",
+    ]
+    (tmp_path / "a.pcap").write_bytes(pcap([(TS + number, one) for number, one in enumerate(records)], link=LINK_EXPORTED))
+    source = identify(tmp_path / "a.pcap")
+    decoder = Decoder(DecodeOptions())
+    fed = [decoder.feed(block) for block in read(source, ports=protocols.ports(), sniff=protocols.sniff, protocols=protocols.ROOMS)]
+    (rows,) = decoder.finish()["unrecognised"]
+    assert len(fed) == 1
+    found = {(row["reason"], row["server_port"], row["packets"], row["bytes"]) for row in rows.to_pylist()}
+    assert found == {("recorded as sip", 99, 2, 9), ("neither a tag nor a known port", 99, 1, 5)}
+
+
+def test_more_hosts_than_are_listed_are_summed_in_one_row(tmp_path, monkeypatch):
+    """A scan of many ports takes no more memory than the limit, and not a byte is lost."""
+    frames = [frame for number in range(40) for _, frame in web(number, 1000 + number).frames()]
+    (tmp_path / "a.pcap").write_bytes(pcap([(TS + number, frame) for number, frame in enumerate(frames)]))
+    for module, name, left in ((tally, "MAX_STRANGERS", 40), (strangers, "MAX_ROWS", 40)):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, 12)
+            rows = decoded(tmp_path / "a.pcap", 1000 if module is strangers else 8 << 20)
+        listed = [row for row in rows["unrecognised"] if row["server_port"] is not None]
+        (rest,) = [row for row in rows["unrecognised"] if row["server_port"] is None]
+        assert 5 <= len(listed) <= 12
+        assert (rest["reason"], rest["transport"], rest["client_address"]) == ("more than are listed", None, None)
+        assert rest["packets"] == 2 * (left - len(listed))
+        check_sums(rows)
+
+
+def test_sums_of_many_tasks_become_one_row_of_each_host():
+    def row(port: int, size: int, first: int | None, source: bytes = b"s") -> dict:
+        names = {"source": source.decode(), "source_id": source, "transport": "tcp", "client_address": "a", "server_address": "b"}
+        return {**names, "server_port": port, "reason": "r", "packets": 1, "bytes": size, "first_seen": first, "last_seen": first}
+
+    tasks = [[row(1, 10, 5), row(2, 1, None)], [row(1, 10, 3), row(3, 2, 9)], [row(3, 2, 9, b"t"), row(4, 1, 1)], []]
+    batches = [pa.RecordBatch.from_pylist(rows, schema=TABLE.schema) for rows in tasks]
+    merged = strangers.merge(batches, 7).to_pylist()
+    assert [(one["source"], one["server_port"], one["bytes"], one["packets"]) for one in merged[:1]] == [("s", 1, 20, 2)]
+    assert (merged[0]["first_seen"].microsecond, merged[0]["last_seen"].microsecond) == (3, 5)
+    assert {one["batch"] for one in merged} == {7}
+    assert len(merged) == 5
+    few = strangers.merge(batches, 7, most=2).to_pylist()
+    assert {(one["source"], one["server_port"], one["bytes"]) for one in few} == {("s", 1, 20), ("s", 3, 2), ("s", None, 2), ("t", None, 2)}
+    assert strangers.merge([], 7).num_rows == 0
+
+
+def test_the_summary_of_an_ingest_tells_what_nobody_recognised(tmp_path, capsys):
+    result = IngestResult(1, 1, 5000, 3, 0, (), (), (), resumed=False, seconds=1.0, unrecognised=1234)
+    tell(result, tmp_path)
+    assert f"1,234 bytes were recognised by no protocol: `wirelake query {tmp_path} unrecognised`" in capsys.readouterr().err
+    tell(msgspec.structs.replace(result, unrecognised=0), tmp_path)
+    assert "recognised" not in capsys.readouterr().err

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from wirelake.cli.progress import CLEAR, Progress
-from wirelake.cli.terminal import say
+from wirelake.cli.terminal import say, say_unrecognised
 
 if TYPE_CHECKING:
     from wirelake.lake.follow import FollowResult
@@ -127,4 +127,5 @@ def run_follow(
         f"{result.messages:,} messages ({result.bytes:,} bytes) in {result.portions} portions and {time.monotonic() - started:.1f} s"
         f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}: {lake}"
     )
+    say_unrecognised(result.unrecognised, lake)
     return result

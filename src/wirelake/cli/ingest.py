@@ -15,7 +15,7 @@ from wirelake.cli.flags import settings_of, spark_flags, spark_settings
 from wirelake.cli.following import run_follow
 from wirelake.cli.keyfiles import keys_in
 from wirelake.cli.progress import Progress
-from wirelake.cli.terminal import say
+from wirelake.cli.terminal import say, say_unrecognised
 from wirelake.errors import LakeError, UsageError
 
 if TYPE_CHECKING:
@@ -196,6 +196,7 @@ def tell(result: IngestResult, lake: Path) -> None:
         f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}"
         f"{f', {len(result.skipped)} files were there already' if result.skipped else ''}: {lake}"
     )
+    say_unrecognised(result.unrecognised, lake)
 
 
 def _limits(given: tuple[str, ...]) -> dict[str, dict[str, object]]:

@@ -13,7 +13,7 @@ import msgspec
 
 from wirelake.errors import WirelakeError
 
-__all__ = ["Format", "InputMissing", "open_input", "print_objects", "say"]
+__all__ = ["Format", "InputMissing", "open_input", "print_objects", "say", "say_unrecognised"]
 
 
 class Format(StrEnum):
@@ -31,6 +31,12 @@ class InputMissing(WirelakeError):
 def say(text: str) -> None:
     """Talk to the person at the terminal."""
     print(text, file=sys.stderr, flush=True)
+
+
+def say_unrecognised(size: int, lake: Path) -> None:
+    """Tell of bytes that are in no protocol's table, and where they are listed."""
+    if size:
+        say(f"{size:,} bytes were recognised by no protocol: `wirelake query {lake} unrecognised` lists them by host and port")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from wirelake.explore.dictionary import dictionary
 from wirelake.explore.listings import believed, sessions, spoilt, violations
 from wirelake.explore.markup import Child, Markup, element, join, vouched
 from wirelake.explore.survey import CATEGORIES, Survey
-from wirelake.explore.traffic import traffic
+from wirelake.explore.traffic import strangers, traffic
 from wirelake.explore.wording import clock, count, day, duration, many, moment, percent, size
 
 __all__ = ["page"]
@@ -77,6 +77,7 @@ def _contents(known: Survey) -> Markup:
             violations(known),
             believed(known),
             spoilt(known),
+            strangers(known.strangers),
             _ledger(known),
         ]
     )

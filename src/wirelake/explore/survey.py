@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from wirelake.explore.pairs import PACES, PAIRS, Pace, Pair
+from wirelake.explore.pairs import PACES, PAIRS, STRANGERS, Pace, Pair, Stranger
 from wirelake.explore.query import opened
 
 if TYPE_CHECKING:
@@ -214,6 +214,7 @@ class Survey(msgspec.Struct, frozen=True):
     """Sources whose ledger does not add up to their size. There should be none, ever."""
     rows: dict[str, int]
     """Table -> rows."""
+    strangers: list[Stranger] = []
 
 
 def headline(lake: Path) -> Headline:
@@ -246,6 +247,7 @@ def survey(lake: Path) -> Survey:
             spoilt=_rows(connection, _SPOILT, Spoilt),
             paces=_rows(connection, PACES, Pace),
             pairs=_rows(connection, PAIRS, Pair),
+            strangers=_rows(connection, STRANGERS, Stranger),
             accounts=_rows(connection, f"{_ACCOUNTS} LIMIT {TOP}", Account),
             parts={row[0]: row[1] for row in _fetch(connection, _PARTS)},
             unbalanced=_rows(connection, _UNBALANCED, Account),

@@ -39,8 +39,9 @@ from wirelake.lake.memory import Memory, Speaker
 from wirelake.lake.prologues import Opened, Prologues
 from wirelake.lake.reading import Reading
 from wirelake.lake.stanzas import Stanzas, Taken
+from wirelake.lake.strangers import Strangers
 from wirelake.lake.streams import GAP, Listener, Speech, said
-from wirelake.lake.tables import connections, ledger, messages, quarantine
+from wirelake.lake.tables import connections, ledger, messages, quarantine, unrecognised
 from wirelake.lake.unwrapping import Unwrapped, Unwrapper
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
 
@@ -94,6 +95,7 @@ class Decoder:
         self._readings: dict[str, Reading] = {}
         self._listeners: dict[str, Listener] = {}
         self._books = Books()
+        self._strangers = Strangers()
         self._rows: Batches = defaultdict(list)
 
     def feed(self, block: Block) -> Batches:
@@ -102,6 +104,7 @@ class Decoder:
         self._books.open(Where.of(block) if block.spans else self._where)
         for account in block.accounts:
             self._books.add(self._where, account.at, account.category, account.reason, account.bytes, account.items)
+            self._strangers.add(self._where, account)
         self._note_connections(block)
         for stretch in block.stretches:
             found = (stretch.reason, None, stretch.reason, stretch.raw, stretch.offset, stretch.length)
@@ -112,7 +115,8 @@ class Decoder:
         return self._give()
 
     def rest(self) -> Batches:
-        """The ledger of all that came since it was asked for; what is unfinished stays in the memory."""
+        """The ledger of all that came since it was asked for, and what nobody recognised; what is unfinished stays in the memory."""
+        self._add(unrecognised.TABLE.name, self._strangers.close())
         self._add(ledger.TABLE.name, books.rows(self._books.close()))
         return self._give()
 

@@ -24,13 +24,14 @@ from wirelake.capture.blocks import Source
 from wirelake.capture.identity import Known, identify, mark
 from wirelake.capture.splits import Claim
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import delta, gold, journal, planning, running, settings, snapshot
+from wirelake.lake import delta, gold, journal, planning, running, settings, snapshot, strangers
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.listing import expand, lake_folder
 from wirelake.lake.positions import positions
 from wirelake.lake.recovery import prepare, recover
 from wirelake.lake.spark import activate, is_connect, suited
+from wirelake.lake.tables import unrecognised
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -75,6 +76,8 @@ class IngestResult(msgspec.Struct, frozen=True):
     resumed: bool
     """Whether the batch of an earlier ingest had to be finished first."""
     seconds: float
+    unrecognised: int = 0
+    """Bytes that no protocol recognised: the table `unrecognised` has them by host and port."""
 
 
 class _Plan(msgspec.Struct):
@@ -141,12 +144,14 @@ def ingest(
         run.files, run.bytes = len(plan.fresh), sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh)
         run.skipped = len(plan.skipped) + len(plan.changed)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
+        unknown = 0
         if plan.fresh:
             with run.stage("decode"):
                 ports_of = dict(ports or protocols.ports())
                 batch, counts = _run(spark, root, plan, options or DecodeOptions(), ports_of, (keys, keyring), progress)
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
+            unknown = strangers.bytes_in(delta.files_of(root, unrecognised.TABLE, batch))
         if build:
             total = 1 + len(gold.stale(root, keys))  # the index comes first
             steps = iter(range(total))
@@ -168,6 +173,7 @@ def ingest(
         built=tuple(run.built),
         resumed=resumed,
         seconds=time.monotonic() - started,
+        unrecognised=unknown,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks import OFFSET_MASK, PIECE_OFFSET, SOURCE_SHIFT, Account, Block, Flow, Source, Span, Stretch
+from wirelake.capture.blocks import OFFSET_MASK, PIECE_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Stretch
 from wirelake.lake.books import Where
 
 __all__ = ["MAX_REMEMBERED", "MAX_SOURCES", "Direction", "Memory", "Said", "Speaker"]
@@ -136,7 +136,7 @@ class Memory:
             _moved(block.pieces, numbers),
             block.flows,
             [msgspec.structs.replace(event, offset=moved(event.offset)) for event in block.events],
-            [Account(one.category, one.reason, one.bytes, one.items, moved(one.at)) for one in block.accounts],
+            [msgspec.structs.replace(one, at=moved(one.at)) for one in block.accounts],
             [Stretch(moved(one.offset), one.length, one.layer, one.reason, one.raw) for one in block.stretches],
             block.last,
         )
