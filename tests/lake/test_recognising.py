@@ -7,7 +7,7 @@ import importlib
 import msgspec
 import pyarrow as pa
 import pytest
-from tests.capture.build import Talk, ethernet, ipv4, pcap, udp
+from tests.capture.build import ACK, Talk, ethernet, interface, ipv4, packet_block, pcap, section, simple_packet_block, udp
 from tests.lake.test_gaps import decoded
 from tests.protocols.relink import speech
 
@@ -22,6 +22,8 @@ from wirelake.lake import strangers
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.ingest import IngestResult
 from wirelake.lake.tables.unrecognised import TABLE
+from wirelake.protocols.emp.messages import Data, Hello
+from wirelake.protocols.emp.wire import encode as encode_emp
 from wirelake.protocols.relink.messages import Reply, Request
 from wirelake.protocols.relink.wire import encode
 
@@ -155,6 +157,31 @@ def test_sums_of_many_tasks_become_one_row_of_each_host():
     few = strangers.merge(batches, 7, most=2).to_pylist()
     assert {(one["source"], one["server_port"], one["bytes"]) for one in few} == {("s", 1, 20), ("s", 3, 2), ("s", None, 2), ("t", None, 2)}
     assert strangers.merge([], 7).num_rows == 0
+
+
+def test_a_packet_without_a_time_has_none_in_any_table(tmp_path):
+    """Simple packet blocks do not say when; an enhanced one between them does."""
+    greeting, data = encode_emp(Hello()), encode_emp(Data(b"data"))
+    talk = Talk().open().say(0, greeting).say(0, data).say(0, data + b"no message")
+    frames = [frame for _, frame in (*talk.frames(), *web(1).frames())]
+    blocks = [simple_packet_block(frame) for frame in frames]
+    blocks[4] = packet_block(TS, frames[4])
+    (tmp_path / "a.pcapng").write_bytes(section() + interface(1) + b"".join(blocks))
+    rows = decoded(tmp_path / "a.pcapng")
+    when = [row["ts"] and int(row["ts"].timestamp() * 1e6) for row in sorted(rows["messages"], key=lambda row: row["offset"])]
+    assert when == [None, TS, None]
+    assert {row["ts"] for name in ("connections", "quarantine") for row in rows[name]} == {None}
+    assert [(row["first_seen"], row["last_seen"]) for row in rows["unrecognised"]] == [(None, None)]
+
+
+def test_a_connection_without_times_and_beginning_is_the_same_however_often_it_is_read(tmp_path):
+    frames = [
+        Talk(("10.0.0.1", port)).segment(0, ACK, encode_emp(Data(b"data")), seq=seq) for port, seq in ((1, 5), (1, 5 + (1 << 27)), (2, 5))
+    ]
+    (tmp_path / "a.pcapng").write_bytes(section() + interface(101) + b"".join(map(simple_packet_block, frames)))
+    ids = [row["connection_id"] for row in decoded(tmp_path / "a.pcapng")["connections"]]
+    assert ids == [row["connection_id"] for row in decoded(tmp_path / "a.pcapng", 100)["connections"]]
+    assert len(set(ids)) == 2
 
 
 def test_the_summary_of_an_ingest_tells_what_nobody_recognised(tmp_path, capsys):

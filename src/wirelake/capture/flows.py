@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from wirelake.capture.blocks import Endpoint, Flow, Stranger
 from wirelake.capture.gather import Gathering
 from wirelake.capture.packets import ACK, FIN, RST, SYN
+from wirelake.capture.records import NO_TIME
 from wirelake.capture.stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, Bit, Budget, Half
 from wirelake.capture.tally import GAP, OTHER, Tally
 
@@ -217,7 +218,7 @@ class Tracker:
             since = f"sequence {first}"
         else:
             to_server = is_client(source_port, destination_port, self._ports)
-            since = f"time {ts}"
+            since = f"time {ts}" if ts != NO_TIME else f"byte {sequence}"
         here = Endpoint(str(ipaddress.ip_address(source)), source_port)
         there = Endpoint(str(ipaddress.ip_address(destination)), destination_port)
         client, server = (here, there) if to_server else (there, here)
