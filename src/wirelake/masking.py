@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["MASK", "keep_secret", "keep_secrets", "looks_secret", "mask", "mask_logs"]
+__all__ = ["MASK", "keep_secret", "keep_secrets", "looks_secret", "mask"]
 
 MASK: Final = "***"
 """What is shown in place of a secret."""
@@ -49,22 +48,3 @@ def mask(text: str) -> str:
     for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return _USER.sub(rf"\g<1>{MASK}@", _NAMED.sub(rf"\g<1>{MASK}", text))
-
-
-class _Masking(logging.Formatter):
-    """Another formatter, less the secrets; tracebacks included."""
-
-    def __init__(self, inner: logging.Formatter) -> None:
-        super().__init__()
-        self._inner = inner
-
-    def format(self, record: logging.LogRecord) -> str:
-        return mask(self._inner.format(record))
-
-
-def mask_logs() -> None:
-    """Let the handlers of the root logger mask what they write."""
-    for handler in logging.getLogger().handlers:
-        inner = handler.formatter or logging.Formatter()
-        if not isinstance(inner, _Masking):
-            handler.setFormatter(_Masking(inner))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.capture.build import Talk, accounts, ethernet, interface, packet_block, pcap, read_checked, said, section, talk_of
 
+from wirelake.capture.files import open_source
 from wirelake.capture.identity import identify
 from wirelake.capture.reader import read
 from wirelake.capture.records import LOOK_AHEAD
@@ -95,6 +96,20 @@ def test_a_packed_file_that_is_no_capture_is_one_stretch(tmp_path):
     path.write_bytes(gzip.compress(b"hello, world"))
     blocks = read_checked(path, raw=b"hello, world")
     assert [(s.offset, s.length, s.reason) for one in blocks for s in one.stretches] == [(0, 12, "not a capture")]
+
+
+@pytest.mark.parametrize("how", PACKERS)
+def test_a_window_of_a_packed_file_that_goes_back_is_refused(tmp_path, how):
+    path = tmp_path / f"text.{how}"
+    path.write_bytes(PACKERS[how](bytes(range(256)) * 100))
+    with open_source(identify(path)) as file:
+        assert file.window(0, 3) == file.window(0, 3) == b"\0\1\2"
+        assert file.window(300, 2) == b",-"
+        assert not file.is_end(10)
+        with pytest.raises(CaptureError, match="internal error") as wrong:
+            file.window(299, 2)
+        assert (wrong.value.path, wrong.value.offset) == (str(path), 299)
+        assert file.window(300, 2) == b",-"
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

@@ -93,6 +93,18 @@ SPOKEN: Rows = {
         }
         | {"bytes_to_server": 50, "bytes_to_client": 30, "errors": 1, "first_seen": at(0), "last_seen": at(60)},
     ],
+    "unrecognised": [
+        {
+            "transport": "tcp",
+            "client_address": f"10.0.0.{last}",
+            "server_address": "10.0.0.9",
+            "server_port": 443,
+            "packets": 3,
+            "bytes": 900,
+        }
+        | {"reason": "no protocol begins like this", "last_seen": at(60)}
+        for last in (1, 2)
+    ],
     "ledger": [*account("/data/a.pcapng", 1000, {"container": 100, "headers": 336, "message": 500, "quarantine": 64})],
 }
 """A little of everything, and books that balance."""

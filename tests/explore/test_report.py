@@ -204,6 +204,11 @@ def test_traffic_is_told_by_protocol_and_by_pair(page: str) -> None:
     assert "10.0.0.1 10.0.0.2:5040 emp 1 3 2 → · ← 1 last 1 Mar 2025 12:01:00 1" in said
 
 
+def test_traffic_that_no_protocol_recognises_is_listed_by_server(page: str) -> None:
+    shown = re.sub(r"<[^>]+>", " ", page)
+    assert re.search(r"10\.0\.0\.9:443 \(tcp\)\s+no protocol begins like this\s+2\s+6\s+1[.,]8", shown)
+
+
 def test_quarantine_shows_the_first_bytes(page: str) -> None:
     said = Reader(page).text
     assert "30 31 32 33 34 35 36 37 38 39 3a 3b 3c 3d 3e 3f 0123456789:;<=>?" in said

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.capture.build import Talk, pcap
 from tests.lake.mesh import STORY
 from tests.lake.mesh import record as record_mesh
 from tests.lake.relink_talk import STORY as RELINK_STORY
@@ -187,7 +188,7 @@ def recorded() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with all cases, and a file that is no capture. Tests only read it."""
+    """A lake with all cases, a file that is no capture, and traffic that no protocol recognises. Tests only read it."""
     from wirelake.lake.ingest import ingest
 
     folder = tmp_path_factory.mktemp("cases")
@@ -198,6 +199,7 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     record_yamp(folder / "yamp.pcapng")
     record_wolpertinger(folder / "wolpertinger.pcapng")
     (folder / "noise.pcap").write_bytes(b"not a capture at all" * 10)
+    (folder / "web.pcap").write_bytes(pcap(Talk(server=("10.0.0.2", 80)).open().say(0, b"GET / HTTP/1.0\r\n\r\n").close().frames()))
     ingest(spark, folder / "lake", [folder], keys=store(), keyring=Keyring([KEYS]))
     return folder / "lake"
 

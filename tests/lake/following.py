@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.capture.build import pcap
 from tests.lake.test_cuts import packets
 
-from wirelake.lake import delta
+from wirelake.lake import delta, strangers
 from wirelake.lake.catalog import SILVER, table
 
 ROOMS = ("emp", "yamp", "websocket", "relink", "event_mesh")
@@ -35,7 +35,7 @@ def files(frames: list[tuple[int, bytes]], count: int) -> list[bytes]:
 
 
 def contents(lake: Path) -> dict[str, str]:
-    """A hash for each silver table over its sorted rows; of the ledger, of what it says of each source in all."""
+    """A hash for each silver table over its sorted rows; of the ledger and of `unrecognised`, of what they say in all."""
     out = {}
     for each in SILVER:
         rows = delta.dataset(lake, table(each.name)).to_table().to_pylist()
@@ -46,6 +46,8 @@ def contents(lake: Path) -> dict[str, str]:
                 mine[0] += row["bytes"]
                 mine[1] += row["items"]
             rows = [{"what": what, "sums": both} for what, both in sums.items() if any(both)]
+        if each.name == "unrecognised":
+            rows = strangers.merge(delta.dataset(lake, each).to_table().to_batches()).to_pylist()
         told = "\n".join(sorted(map(repr, rows)))
         out[each.name] = hashlib.blake2b(told.encode()).hexdigest()
     return out

@@ -15,6 +15,7 @@ from wirelake import protocols
 from wirelake.capture.identity import identify
 from wirelake.capture.reader import read
 from wirelake.lake import delta, planning
+from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import TABLES, table
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.ingest import ingest
@@ -44,6 +45,9 @@ def talks(seed: int, count: int = 12, *, fragments: bool = True) -> list[tuple[i
             mine[5], mine[6] = mine[6], mine[5]
         cut = [fragment_v4(one, [104, 200], dice.randrange(2**16)) if fragments and len(one) > 400 else [one] for one in mine]
         packets.append([part for parts in cut for part in parts])
+    for number in range(3):
+        web = Talk(("10.0.0.1", 30_000 + 100 * seed + number), ("10.0.0.3", 80)).open().say(0, b"GET / HTTP/1.0\r\n\r\n").close()
+        packets.append([packet for _, packet in web.packets])
     mixed = []
     while packets:
         one = dice.choice(packets)
@@ -94,6 +98,10 @@ def test_files_cut_and_dealt_among_tasks_give_what_one_reader_gives(spark, tmp_p
             before[0] += row["bytes"]
             before[1] += row["items"]
         assert sums == {(row["category"], row["reason"]): [row["bytes"], row["items"]] for row in expected["ledger"]}
+        listed = [row | {"batch": None} for row in rows(tmp_path / "lake", "unrecognised", source)]
+        assert sorted(listed, key=repr) == sorted(expected["unrecognised"], key=repr)
+    assert result.unrecognised == sum(row["bytes"] for row in rows(tmp_path / "lake", "unrecognised")) > 0
+    assert check_ledger(tmp_path / "lake").problems == ()
     expected = sequential(chat)
     for name in ("messages", "wolpertinger", "quarantine", "connections"):
         assert rows(tmp_path / "lake", name, chat) == sorted(expected[name], key=repr), name

@@ -18,6 +18,12 @@ from wirelake.protocols.yamp.serializers import STANDARD
 PACKED = STANDARD["msgpack"].serialize({"a": 1})
 
 
+@pytest.fixture(autouse=True)
+def _masks(monkeypatch):
+    """The same masks every time: what looks like a frame by chance must not depend on chance."""
+    monkeypatch.setattr("secrets.token_bytes", random.Random(9).randbytes)
+
+
 def by_field(said: bytes, sizes) -> bytes:
     """A message as the Node peer sends it: one WebSocket message for each field."""
     out, at = b"", 0
@@ -117,7 +123,7 @@ def test_a_gap_inside_a_payload_costs_that_message(tmp_path):
     assert {row["reason"] for row in rows["quarantine"]} == {"GAP"}
 
 
-def test_a_gap_in_a_header_loses_the_direction_and_nothing_else(tmp_path):
+def test_a_gap_in_a_header_costs_what_it_touched(tmp_path):
     head = len(REQUEST) + len(by_field(speech.handshake(1, b"msgpack"), (1, 2, 1)))
     talk = conversation()
     talk.say(0, CLIENT[:head])
@@ -126,8 +132,102 @@ def test_a_gap_in_a_header_loses_the_direction_and_nothing_else(tmp_path):
     talk.say(1, SERVER)
     (tmp_path / "a.pcap").write_bytes(pcap(talk.frames()))
     rows = decoded(tmp_path / "a.pcap")
-    assert said_in(rows) == [SAID[0], *SAID[4:]]
-    assert {row["reason"] for row in rows["quarantine"]} == {"GAP"}
+    assert said_in(rows) == SAID
+    ping = frame(b"alive", Opcode.PING, mask=True)
+    assert [(row["reason"], row["length"]) for row in rows["quarantine"]] == [("GAP", len(ping) - 3)]
+
+
+def events(count: int, size: int = 700) -> list[bytes]:
+    return [speech.event(b"e", b'"%05d"' % number + b" " * (size - number % 7)) for number in range(count)]
+
+
+def numbers(rows, direction: str) -> list[int]:
+    found = sorted((row for row in rows["messages"] if row["direction"] == direction), key=lambda row: row["offset"])
+    return [int(row["body_json"].strip('" ')) for row in found if row["name"] == "event"]
+
+
+def lossy(path, stream: bytes, side: int, lost: tuple[int, int]):
+    """A capture of a connection on which this part of one side's stream is missing."""
+    start, stop = lost
+    talk = conversation()
+    talk.say(1 - side, (REQUEST if side else RESPONSE) + frame(speech.handshake(), mask=bool(side)))
+    for first, last in ((0, start), (stop, len(stream))):
+        for at in range(first, last, 1400):
+            talk.say(side, stream[at : min(at + 1400, last)])
+        talk.next[side] += stop - start if not first else 0
+    path.write_bytes(pcap(talk.frames()))
+    return path
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=["masked", "unmasked"])
+@pytest.mark.parametrize("window", [3000, 8 << 20])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_lost_packet_costs_the_messages_it_touched_and_no_other(tmp_path, side, window, parts):
+    """Wherever it lies: in payload, over a header, over several frames."""
+    head = (RESPONSE if side else REQUEST) + frame(speech.handshake(), mask=not side)
+    said, places = head, []
+    for event in events(90):
+        begin, third = len(said), len(event) // parts + 1
+        for at in range(0, len(event), third):
+            code = Opcode.CONT if at else Opcode.BINARY
+            said += frame(event[at : at + third], code, fin=at + third >= len(event), mask=not side)
+        places.append((begin, len(said)))
+    dice = random.Random(side + parts)
+    for _ in range(4):
+        start = dice.randrange(places[5][0], places[80][0])
+        lost = (start, start + dice.choice([1, 3, 1400, 5000]))
+        rows = decoded(lossy(tmp_path / "a.pcap", said, side, lost), window)
+        touched = {number for number, (begin, end) in enumerate(places) if begin < lost[1] and end > lost[0]}
+        found = numbers(rows, "to_client" if side else "to_server")
+        assert found == [number for number in range(90) if number not in touched]
+        assert {row["reason"] for row in rows["quarantine"]} <= {"GAP"}
+
+
+def test_several_gaps_and_one_at_the_end_cost_no_more_than_each_touched(tmp_path):
+    said = [REQUEST + frame(speech.handshake(), mask=True), *(frame(event, mask=True) for event in events(40))]
+    stream = b"".join(said)
+    ends = [sum(map(len, said[: number + 1])) for number in range(len(said))]
+    talk, at = conversation(), 0
+    talk.say(1, RESPONSE + frame(speech.handshake()))
+    for begin, end in [(ends[9] - 5, ends[9] + 5), (ends[12] + 100, ends[13] + 3), (ends[39] - 20, ends[39] + 1)]:
+        talk.say(0, stream[at:begin])
+        talk.next[0] += end - begin
+        at = end
+    talk.say(0, stream[at:])
+    (tmp_path / "a.pcap").write_bytes(pcap(talk.frames()))
+    rows = decoded(tmp_path / "a.pcap")
+    assert numbers(rows, "to_server") == [number for number in range(40) if number not in (8, 9, 12, 13, 38, 39)]
+
+
+def test_payload_that_looks_like_frames_is_left_again(tmp_path, monkeypatch):
+    """Zeros under this mask are frames of two bytes each, to whoever begins to read in the middle of them."""
+    monkeypatch.setattr("secrets.token_bytes", lambda _: b"\x82\x82\x11\x93")
+    tricky = frame(speech.event(b"e", b'"00020"' + bytes(1500)), mask=True)
+    monkeypatch.setattr("secrets.token_bytes", random.Random(2).randbytes)
+    said = [frame(event, mask=True) for event in events(60)]
+    said[20] = tricky
+    head = REQUEST + frame(speech.handshake(), mask=True)
+    start = len(head) + sum(map(len, said[:20]))
+    for size in range(4):
+        stream = head + b"".join(said)
+        rows = decoded(lossy(tmp_path / "a.pcap", stream, 0, (start - 1, start + 300 + size)))
+        found = numbers(rows, "to_server")
+        assert found == sorted(found)
+        assert set(found) >= {number for number in range(60) if number not in (19, 20, 21)}
+
+
+def test_what_certainly_follows_no_gap_is_set_aside_whole(tmp_path):
+    stream = REQUEST + frame(speech.handshake(), mask=True) + frame(speech.event(b"e", b'"00000"'), mask=True)
+    noise = b"no frame is here, for as long as anybody looks. " * 60_000
+    talk = conversation().say(1, RESPONSE + frame(speech.handshake()))
+    talk.say(0, stream)
+    talk.next[0] += 100
+    for at in range(0, len(noise), 60_000):
+        talk.say(0, noise[at : at + 60_000])
+    (tmp_path / "a.pcap").write_bytes(pcap(talk.frames()))
+    rows = decoded(tmp_path / "a.pcap", 200_000)
+    assert numbers(rows, "to_server") == [0]
+    assert sum(row["bytes"] for row in rows["ledger"] if row["category"] == "quarantine") == len(noise)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ REASONS: Final = {
     "two streams": "tshark makes two streams of segments that follow each other on the same ports without a gap; we make one.",
     "two answers": "A second SYN-ACK says another sequence number, which the client ignores; so do we. tshark loses the stream.",
     "port used again": "A SYN-ACK without its SYN on ports used before: a second connection to us, the same to tshark. One segment claims "
-    "to be longer than its packet: malformed to us.",
+    "to be longer than its packet: what is there of it is read.",
     "acknowledged before it is seen": "An acknowledgement was captured before the segment: tshark declares a gap, we wait and have none.",
     "tunnel": "TCP inside GTP or Geneve: what is inside other protocols' tunnels is not for us.",
     "damaged on purpose": "Sequence numbers were overwritten: where segments belong is anybody's guess.",

@@ -15,7 +15,7 @@ import numpy as np
 from wirelake.capture.files import open_source
 from wirelake.capture.identity import identify
 from wirelake.capture.reader import read
-from wirelake.capture.records import KIND, RECORD_PACKET, START, TS, WIRE_SIZE
+from wirelake.capture.records import KIND, NO_TIME, RECORD_PACKET, START, TS, WIRE_SIZE
 from wirelake.capture.walking import Spoilt, Walk
 
 
@@ -53,6 +53,7 @@ def counts(path: Path) -> Counts:
     times: list[int] = []
     wrapped: list[tuple[int, int]] = []
     with open_source(source) as file:
+        order = "<" if file.window(0, 1) in (b"\xd4", b"\x4d") else ">"
         for step in Walk(source.path, file).steps():
             if isinstance(step, Spoilt):
                 spoilt += len(step.raw)
@@ -60,9 +61,8 @@ def counts(path: Path) -> Counts:
             rows = step.rows[step.rows[:, KIND] == RECORD_PACKET]
             packets += len(rows)
             size += int(rows[:, WIRE_SIZE].sum())
-            times += rows[:, TS].tolist()
+            times += rows[rows[:, TS] != NO_TIME, TS].tolist()
             if step.layer == "pcap":
-                order = "<" if file.window(0, 1) in (b"\xd4", b"\x4d") else ">"
                 wrapped += [_wrapped(*struct.unpack_from(order + "II", step.data, start)) for start in rows[:, START].tolist()]
     ends = (_joined(min(wrapped)), _joined(max(wrapped))) if wrapped else None
     return Counts(packets, size, min(times, default=None), max(times, default=None), spoilt, ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -12,8 +13,15 @@ from tests.protocols.yamp import speech
 from websockets.frames import Frame, Opcode
 
 from wirelake.protocols.kernel import compiled
-from wirelake.protocols.websocket import FRAME, LOST, PAYLOAD, PHASE, STATE_COLUMNS, inside, opening, unframe
+from wirelake.protocols.websocket import FRAME, LOST, PAYLOAD, PHASE, STATE_COLUMNS, find, inside, opening, unframe
 from wirelake.protocols.yamp.scanner import sniff
+
+
+@pytest.fixture(autouse=True)
+def _masks(monkeypatch):
+    """The same masks every time: what looks like a frame by chance must not depend on chance."""
+    monkeypatch.setattr("secrets.token_bytes", random.Random(9).randbytes)
+
 
 REQUEST = b"GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x\r\n\r\n"
 RESPONSE = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n"
@@ -125,3 +133,51 @@ def test_yamp_is_found_inside():
     assert not inside(REQUEST + frame(b"chat", mask=True), sniff)
     assert not inside(REQUEST, sniff)
     assert not inside(speech.handshake(), sniff)
+
+
+def found(data, masked, *, is_end=False, start=0):
+    """Where frames begin again, plain and compiled."""
+    place = find(data, start, len(data), masked, int(is_end))
+    assert compiled(find)(np.frombuffer(data, np.uint8), start, len(data), masked, int(is_end)) == place
+    return place
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_frames_are_found_again_behind_the_rest_of_another(mask):
+    frames = [frame(b"a" * 200, mask=mask), frame(b"p", Opcode.PING, mask=mask), frame(b"b" * 70_000, fin=False, mask=mask)]
+    frames += [frame(b"c", Opcode.CONT, mask=mask), frame(b"d" * 300, mask=mask)]
+    whole = b"".join(frames)
+    for rest in (b"", b"z", b"what was left of it", b"\0" * 300, b"\xff" * 300):
+        assert found(rest + whole, mask) == len(rest)
+        assert found(rest + whole, not mask) == len(rest + whole)
+        assert found(rest + frames[0], mask) == len(rest + frames[0])  # one is not enough, unless it ends where the stream does
+        assert found(rest + frames[0], mask, is_end=True) == len(rest)
+        assert found(rest + frames[3] + frames[4], mask, is_end=True) == len(rest + frames[3])  # a continuation is no beginning
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"\x81\x01x",  # text
+        b"\xc2\x01x",  # compressed
+        b"\x83\x01x",  # unknown
+        b"\x08\x01x",  # a control frame that goes on
+        b"\x89\x7e\x00\x80" + b"x" * 128,  # a long one
+        b"\x82\x7e\x00\x05hello",  # a length in more bytes than it needs
+        b"\x82\x7f" + (300).to_bytes(8) + b"x" * 300,
+        b"\x82\x7f" + b"\xff" * 8,
+        b"\x02\x00",  # nothing, and more of it to come
+        b"\x02\x01x" + frame(b"another message"),
+        frame(b"done") + b"\x80\x01x",
+    ],
+)
+def test_what_is_no_frame_is_no_place_to_begin(bad):
+    assert found(bad, 0, is_end=True) > 0
+    assert found(bad + frame(b"x") * 4, 0) > 0
+
+
+def test_no_frames_are_found_in_zeros_text_and_noise():
+    dice = random.Random(3)
+    for data in (bytes(5000), b"\xff" * 5000, b"text, and nothing but text. " * 200, dice.randbytes(4096)):
+        for masked in (0, 1):
+            assert found(data, masked) == len(data)

@@ -19,6 +19,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from wirelake.capture.records import NO_TIME
+
 __all__ = [
     "OFFSET_MASK",
     "PIECE_COLUMNS",
@@ -40,6 +42,7 @@ __all__ = [
     "FlowEvent",
     "Source",
     "Span",
+    "Stranger",
     "Stretch",
     "from_batch",
     "place",
@@ -60,7 +63,7 @@ RUN_COLUMNS: Final = 5
 PIECE_START: Final = 0
 PIECE_OFFSET: Final = 1
 PIECE_TS: Final = 2
-"""Microseconds since 1970, UTC."""
+"""Microseconds since 1970, UTC, or `NO_TIME`."""
 PIECE_COLUMNS: Final = 3
 
 
@@ -135,6 +138,18 @@ class FlowEvent(msgspec.Struct, frozen=True):
     """How far the block's data was when it happened."""
 
 
+class Stranger(msgspec.Struct, frozen=True):
+    """Who said what no protocol recognises."""
+
+    transport: str
+    client: str
+    """The address of the side that opened the connection."""
+    server: str
+    port: int
+    """The port of the side that was listening."""
+    why: str
+
+
 class Account(msgspec.Struct, frozen=True):
     """Bytes of the source that are in no run, and why."""
 
@@ -146,6 +161,11 @@ class Account(msgspec.Struct, frozen=True):
     items: int
     at: int = 0
     """Which span it is of: where that begins."""
+    stranger: Stranger | None = None
+    """Whose bytes they are, where nobody recognised them."""
+    first: int = NO_TIME
+    """When the first of them was seen; only with a stranger."""
+    last: int = NO_TIME
 
 
 class Stretch(msgspec.Struct, frozen=True):

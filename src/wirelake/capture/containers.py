@@ -26,22 +26,6 @@ class Known(msgspec.Struct, frozen=True):
     interfaces: bytes = b""
     """The interfaces of the section, as they stand in memory."""
 
-    def leads_to(self, other: Known) -> bool:
-        """Whether a walk that began with `other` found the same records as one that begins with this.
-
-        A time carried over does not matter: it changes what records say, not where they are.
-        """
-        upto = len(self.state) if self.layer == Pcap.layer else pcapng.NOW
-        return (self.layer, self.state[:upto], self.interfaces) == (other.layer, other.state[:upto], other.interfaces)
-
-    def following(self, before: Known | None) -> Known:
-        """What is known at the end of a reading that began with `before`: a time carried through it is the one from before."""
-        if self.layer == Pcap.layer or self.state[pcapng.TOLD] or before is None or before.layer == Pcap.layer:
-            return self
-        state = list(self.state)
-        state[pcapng.NOW] = before.state[pcapng.NOW]
-        return Known(self.layer, tuple(state), self.interfaces)
-
 
 class Container(Protocol):
     """Finds records in windows of one file, in order."""
@@ -96,8 +80,8 @@ class Pcapng:
     layer: Final = "pcapng"
 
     def __init__(self, known: Known | None = None) -> None:
-        self._state = np.array(known.state if known else (0,) * pcapng.STATE_SIZE, np.int64)
-        self._state[pcapng.TOLD] = known is None  # what a beginning says of time is no guess
+        # An older wirelake remembered more of a file that is followed.
+        self._state = np.array(known.state[: pcapng.STATE_SIZE] if known else (0,) * pcapng.STATE_SIZE, np.int64)
         self._interfaces = np.zeros((pcapng.MAX_INTERFACES, pcapng.INTERFACE_COLUMNS), np.int64)
         if known:
             told = np.frombuffer(known.interfaces, np.int64).reshape(-1, pcapng.INTERFACE_COLUMNS)

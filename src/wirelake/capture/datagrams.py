@@ -12,8 +12,8 @@ import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from wirelake.capture.blocks import Endpoint, Flow
-from wirelake.capture.flows import UNRECOGNISED, by_port, is_client, session_id
+from wirelake.capture.blocks import Endpoint, Flow, Stranger
+from wirelake.capture.flows import UNLIKE, UNRECOGNISED, by_port, is_client, session_id
 from wirelake.capture.gather import Gathering
 from wirelake.capture.tally import OTHER, Tally
 
@@ -66,8 +66,9 @@ class Datagrams:
                 pair.is_named(protocol, "bytes")
         if pair.flow is None:
             pair.unknown += 1
+            stranger = Stranger("udp", pair.client.address, pair.server.address, pair.server.port, UNLIKE)
             for number, (offset, chunk) in enumerate(parts):
-                self._tally.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset)
+                self._tally.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset, stranger, ts)
         else:
             self._gathering.datagram(pair.flow, to_server, ts, parts)
 

@@ -167,10 +167,11 @@ class _Raw(io.RawIOBase):
 
 
 class Packed:
-    """A compressed file, unpacked front to back: a window may not begin before the one asked for last."""
+    """A compressed file, unpacked front to back: a window that begins before the one asked for last raises CaptureError."""
 
-    def __init__(self, inner: Bytes, how: str) -> None:
+    def __init__(self, inner: Bytes, how: str, path: str = "") -> None:
         self._inner = inner
+        self._path = path
         self._how = how
         self.broken = ""
         """Why it cannot be unpacked to its end; empty while all is well."""
@@ -200,6 +201,8 @@ class Packed:
 
     def window(self, at: int, size: int) -> bytes:
         """See `Bytes.window`."""
+        if at < self._start:
+            raise CaptureError(self._path, at, f"internal error: asked for again after byte {self._start} of what {self._how} unpacks")
         del self._buffer[: at - self._start]
         self._start = at
         self._fill(at + size)
@@ -265,7 +268,7 @@ def open_source(source: Source) -> Bytes:
     plain = open_plain(source)
     with plain:
         how = is_packed(plain.window(0, 4))
-    return Packed(plain, how) if how else plain
+    return Packed(plain, how, source.path) if how else plain
 
 
 def read_range(source: Source, at: int, size: int) -> bytes:

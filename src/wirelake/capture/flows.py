@@ -13,19 +13,22 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from wirelake.capture.blocks import Endpoint, Flow
+from wirelake.capture.blocks import Endpoint, Flow, Stranger
 from wirelake.capture.gather import Gathering
 from wirelake.capture.packets import ACK, FIN, RST, SYN
+from wirelake.capture.records import NO_TIME
 from wirelake.capture.stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, Bit, Budget, Half
 from wirelake.capture.tally import GAP, OTHER, Tally
 
 __all__ = [
     "HELD_TOTAL",
     "MAX_FLOWS",
+    "MIDWAY",
     "SESSION_ID_SIZE",
     "UNDECIDED_BYTES",
     "UNDECIDED_SEGMENTS",
     "UNDECIDED_TOTAL",
+    "UNLIKE",
     "UNRECOGNISED",
     "Dialect",
     "Tracker",
@@ -52,6 +55,9 @@ Dialect = Callable[[str, bytes], tuple[str, ...] | None]
 """The dialect of a protocol's stream that begins like this; None: more bytes are needed."""
 
 UNRECOGNISED: Final = "unrecognised"
+UNLIKE: Final = "no protocol begins like this"
+MIDWAY: Final = "beginning not captured"
+"""Why a flow was not recognised."""
 _REASONS: Final = {
     DISPUTED: "retransmission says something else",
     EARLY: "before the first segment seen",
@@ -232,7 +238,7 @@ class Tracker:
             since = f"sequence {first}"
         else:
             to_server = is_client(source_port, destination_port, self._ports)
-            since = f"time {ts}"
+            since = f"time {ts}" if ts != NO_TIME else f"byte {sequence}"
         here = Endpoint(str(ipaddress.ip_address(source)), source_port)
         there = Endpoint(str(ipaddress.ip_address(destination)), destination_port)
         client, server = (here, there) if to_server else (there, here)
@@ -265,7 +271,7 @@ class Tracker:
 
     def _payload(self, tracked: Tracked, to_server: bool, half: Half, sequence: int, ts: int, offset: int, payload: bytes) -> None:
         if tracked.given_up:
-            self._tally.add(OTHER, UNRECOGNISED, len(payload), 1, offset)
+            self._leave(tracked, len(payload), ts, offset)
             return
         if tracked.flow is not None and half.follows(sequence, payload):
             self._gathering.segment(tracked.flow, to_server, ts, offset, payload)
@@ -300,7 +306,7 @@ class Tracker:
             self._hand_on(tracked.flow, item)
             return
         if tracked.given_up:
-            self._tally.add(OTHER, UNRECOGNISED, len(bit.chunk), 1 if bit.chunk else 0, bit.offset)
+            self._leave(tracked, len(bit.chunk), bit.ts, bit.offset)
             return
         tracked.held.append(item)
         tracked.held_bytes[item.to_server] += len(bit.chunk)
@@ -347,11 +353,18 @@ class Tracker:
         if tracked.flow is None and not tracked.given_up:
             tracked.given_up = True
             for held in self._release(tracked):
-                self._tally.add(OTHER, UNRECOGNISED, len(held.bit.chunk), 1 if held.bit.chunk else 0, held.bit.offset)
+                self._leave(tracked, len(held.bit.chunk), held.bit.ts, held.bit.offset)
             for to_server, half in enumerate(tracked.halves):
                 while half.is_waiting:
                     self._skip(tracked, bool(to_server), half)
                 half.forget()
+
+    def _leave(self, tracked: Tracked, size: int, ts: int, offset: int) -> None:
+        """Account for bytes of a flow that nobody recognised."""
+        if size:
+            why = UNLIKE if tracked.halves[0].from_start or tracked.halves[1].from_start else MIDWAY
+            stranger = Stranger("tcp", tracked.client.address, tracked.server.address, tracked.server.port, why)
+            self._tally.add(OTHER, UNRECOGNISED, size, 1, offset, stranger, ts)
 
     def _release(self, tracked: Tracked) -> list[Held]:
         held, tracked.held = tracked.held, []

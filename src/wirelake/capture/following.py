@@ -175,7 +175,7 @@ class Follower:
             mark = identity.mark(source, end)
         except CaptureError:  # it is gone, or was cut: what it is now is found out by the next look
             return one
-        here = (end, container.following(one.known) if container else None)
+        here = (end, container)
         if is_over and end >= size:
             over = Position(one.path, one.id, one.begins, one.base, *_at(here, size, mark))
             return msgspec.structs.replace(over, is_over=True, is_quiet=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import insort
 from typing import Final, NamedTuple
 
+from wirelake.capture.records import NO_TIME
 from wirelake.capture.tally import OTHER, Tally
 
 __all__ = ["MAX_AGE", "MAX_WAITING", "REACH", "Fragments", "Part"]
@@ -62,7 +63,7 @@ class Fragments:
         self.expire(offset)
         key = (source, destination, transport, number)
         datagram = self._waiting.get(key)
-        if datagram is not None and abs(ts - datagram.last) > MAX_AGE:
+        if datagram is not None and NO_TIME not in (ts, datagram.last) and abs(ts - datagram.last) > MAX_AGE:
             self._give_up(key)
             datagram = None
         if datagram is None:

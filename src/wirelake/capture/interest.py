@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.packets import DESTINATION_PORT, IS_FRAGMENT, REASON, SOURCE_PORT
+from wirelake.capture.records import NO_TIME
 
 __all__ = ["EVERYTHING", "Interest"]
 
@@ -25,7 +26,7 @@ class Interest(msgspec.Struct, frozen=True):
     since: int | None = None
     """Seen at this time, in microseconds, or later."""
     until: int | None = None
-    """Seen at this time or earlier."""
+    """Seen at this time or earlier. What has no time is not wanted where a time is."""
 
     def on_ports(self, packets: Array) -> Array:
         """Which rows of `packets.py` are on wanted ports; a fragment may be."""
@@ -42,7 +43,7 @@ class Interest(msgspec.Struct, frozen=True):
         if self.since is not None:
             wanted &= times >= self.since
         if self.until is not None:
-            wanted &= times <= self.until
+            wanted &= (times <= self.until) & (times != NO_TIME)
         return wanted
 
 

@@ -62,7 +62,7 @@ DESTINATION_PORT: Final = 10
 TRANSPORT: Final = 11
 """`TCP` or `UDP`; of a fragment, whatever it says."""
 MISSING: Final = 12
-"""Bytes of a TCP segment after its payload that the snap length cut off."""
+"""Bytes of a TCP segment after its payload that the snap length cut off; 0 where IP claims more than a whole frame has."""
 PACKET_COLUMNS: Final = 13
 
 FIN: Final = 0x01
@@ -228,7 +228,7 @@ def _ipv6(data: Any, at: int, stop: int, row: Any) -> int:
 @kernel
 def _packet(data: Any, start: int, stop: int, link: int, row: Any) -> int:
     """Fill a row from the packet data[start:stop]; returns the reason. What runs past `stop` is malformed, or marked as missing."""
-    kind, at = carried(data, start, stop, link)
+    kind, at, stop = carried(data, start, stop, link)
     if at == CUT:
         return MALFORMED
     if at == NOT_IP:
@@ -261,8 +261,8 @@ def dissect(data: Any, records: Any, packets: Any) -> None:
         size = int(records[index, SIZE])
         reason = _packet(data, start, start + size, int(records[index, LINK]), packets[index])
         is_whole = size >= records[index, WIRE_SIZE]
-        if reason == IS_OURS and packets[index, MISSING] > 0 and is_whole:
-            reason = MALFORMED
+        if reason == IS_OURS and is_whole:  # an IP length beyond the frame may be a lie: sequence numbers tell what is missing
+            packets[index, MISSING] = 0
         elif reason == MALFORMED and not is_whole:
             reason = SNAPPED
         packets[index, REASON] = reason

@@ -26,6 +26,7 @@ from wirelake.capture.records import (
     LINK,
     LONGEST_LINK,
     MAX_RECORD,
+    NO_TIME,
     OTHER_CONTAINER,
     RECORD_BAD_DATA,
     RECORD_BAD_INTERFACE,
@@ -53,10 +54,8 @@ __all__ = [
     "INTERFACE_COLUMNS",
     "MAGIC",
     "MAX_INTERFACES",
-    "NOW",
     "PACKET_OVERHEAD",
     "STATE_SIZE",
-    "TOLD",
     "build_interface",
     "build_section",
     "find",
@@ -86,14 +85,10 @@ PACKET_OVERHEAD: Final = 32
 MAX_INTERFACES: Final = 4096
 """Interfaces remembered of one section; packets of further ones go to quarantine."""
 
-# What a scan remembers from window to window: first what it must know, then a time, and whether that is known.
+# What a scan remembers from window to window.
 BIG: Final = 0
 INTERFACES: Final = 1
-NOW: Final = 2
-"""The last time seen: a simple packet block has none of its own."""
-TOLD: Final = 3
-"""1 when that time is known, and no guess of whoever began in the middle."""
-STATE_SIZE: Final = 4
+STATE_SIZE: Final = 2
 
 # One row per interface of the current section.
 IF_LINK: Final = 0
@@ -227,7 +222,7 @@ def scan(data: Any, start: int, stop: int, limit: int, state: Any, interfaces: A
         rows[count, DATA] = at
         rows[count, SIZE] = 0
         rows[count, WIRE_SIZE] = 0
-        rows[count, TS] = state[NOW]
+        rows[count, TS] = NO_TIME
         rows[count, LINK] = -1
         if kind in (PACKET, OLD_PACKET):
             rows[count, KIND] = RECORD_BAD_DATA
@@ -237,13 +232,11 @@ def scan(data: Any, start: int, stop: int, limit: int, state: Any, interfaces: A
                 if number >= state[INTERFACES]:
                     rows[count, KIND] = RECORD_BAD_INTERFACE
                 elif size <= length - PACKET_OVERHEAD:
-                    state[TOLD] = 1
-                    state[NOW] = _time(ordered32(data, at + 12, big), ordered32(data, at + 16, big), interfaces[number])
                     rows[count, KIND] = RECORD_PACKET
                     rows[count, DATA] = at + 28
                     rows[count, SIZE] = size
                     rows[count, WIRE_SIZE] = ordered32(data, at + 24, big)
-                    rows[count, TS] = state[NOW]
+                    rows[count, TS] = _time(ordered32(data, at + 12, big), ordered32(data, at + 16, big), interfaces[number])
                     rows[count, LINK] = interfaces[number, IF_LINK]
         elif kind == SIMPLE_PACKET:
             rows[count, KIND] = RECORD_BAD_DATA

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks import Block, Endpoint, Flow, FlowEvent, Source
+from wirelake.capture.blocks import Block, Endpoint, Flow, FlowEvent, Source, Stranger
 from wirelake.capture.exported import RECEIVED, Tags, info_words, parse, recorded_session_id
 from wirelake.capture.flows import UNRECOGNISED, by_port, is_client, session_id
 from wirelake.capture.records import DATA, SIZE, START, TS, WIRE_SIZE
@@ -29,6 +29,8 @@ MAX_MEANINGS: Final = 65_536
 
 _TRANSPORTS: Final = {2: "tcp", 3: "udp"}
 _EVENTS: Final = frozenset(["opened", "finished", "closed", "reset"])
+
+Array = np.ndarray[Any, Any]
 
 NO_TAGS: Final = -1
 """In place of a number: the tags do not end inside the record."""
@@ -104,6 +106,8 @@ class Meaning(msgspec.Struct, frozen=True):
     event: str = ""
     by: str = ""
     detail: str = ""
+    stranger: Stranger | None = None
+    """Who it is when nobody here knows the protocol."""
 
 
 class Recorded:
@@ -139,7 +143,8 @@ class Recorded:
         payload_sizes = records[:, SIZE] - tags_sizes
         self._tally.add(HEADERS, "exported pdu tags", int(tags_sizes.sum()), len(records), base)
         lost = (flow_of[numbers] < 0) & (payload_sizes > 0)
-        self._tally.add(OTHER, UNRECOGNISED, int(payload_sizes[lost].sum()), int(lost.sum()), base)
+        if lost.any():
+            self._leave(meanings, numbers[lost], payload_sizes[lost], records[lost, TS], base)
         if not flows:
             return None
 
@@ -155,6 +160,17 @@ class Recorded:
             told = (meaning.event, meaning.by, meaning.detail, record[START])
             events.append(FlowEvent(int(flow_of[number]), record[TS], base + record[START], *told))
         return Block(source, memoryview(window)[:used], runs, pieces, list(flows), events)
+
+    def _leave(self, meanings: list[Meaning], numbers: Array, sizes: Array, times: Array, base: int) -> None:
+        """Account for payloads that nobody recognised, by their meanings."""
+        order = np.lexsort((times, numbers))
+        firsts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+        lasts = np.append(firsts[1:], len(order)) - 1
+        sums, times = np.add.reduceat(sizes[order], firsts), times[order]
+        for number, size, count, first, last in zip(
+            *(one.tolist() for one in (numbers[order][firsts], sums, lasts - firsts + 1, times[firsts], times[lasts])), strict=True
+        ):
+            self._tally.add(OTHER, UNRECOGNISED, size, count, base, meanings[number].stranger, first, last)
 
     def _meaning(self, tags: bytes) -> Meaning:
         meaning = self._meanings.get(tags)
@@ -180,7 +196,8 @@ class Recorded:
         if not protocol:
             protocol, known_by = by_port(server.port, client.port, self._ports), "port"
         if not protocol or (self._protocols is not None and protocol not in self._protocols):
-            return Meaning(None, to_server)
+            why = f"recorded as {protocol}" if protocol else "neither a tag nor a known port"
+            return Meaning(None, to_server, stranger=Stranger(transport, client.address, server.address, server.port, why))
         connection = words.get("connection", "")
         if connection:
             identity = recorded_session_id(connection)

@@ -28,6 +28,7 @@ __all__ = [
     "LONGEST_LINK",
     "LOOK_AHEAD",
     "MAX_RECORD",
+    "NO_TIME",
     "OTHER_CONTAINER",
     "RECORD_BAD_DATA",
     "RECORD_BAD_INTERFACE",
@@ -64,7 +65,7 @@ SIZE: Final = 4
 WIRE_SIZE: Final = 5
 """Bytes the packet had before the snap length cut it."""
 TS: Final = 6
-"""Microseconds since 1970, UTC."""
+"""Microseconds since 1970, UTC, or `NO_TIME`."""
 LINK: Final = 7
 """Link type of the interface."""
 RECORD_COLUMNS: Final = 8
@@ -113,6 +114,8 @@ FAULTS: Final = {
 
 MAX_RECORD: Final = 128 << 20
 """The longest record that is believed: what one record may cost in memory. Wireshark draws the same line."""
+NO_TIME: Final = -1
+"""In place of a time: the capture does not say it. No time is before 1970, see `microseconds`."""
 LAST_MOMENT: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999: what a later or overflowing time is read as."""
 

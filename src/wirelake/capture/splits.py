@@ -113,9 +113,9 @@ def settle(source: Source, claims: Iterable[Claim], again: Callable[[Stretch, in
     for told in claims:
         if place >= told.stretch.stop and place > 0:
             continue  # the record that began before it ends after it
-        is_right = told.begin == place and (known is None or (told.before is not None and known.leads_to(told.before)))
+        is_right = told.begin == place and (known is None or known == told.before)
         one = told if is_right else walk_again(told.stretch, place, known)
         splits.append(Split(place, one.end, known, next(point for point in reversed(warm) if point[0] <= max(0, place - WARM))))
         warm.append(one.warm)
-        place, known = one.end, one.after.following(known) if one.after else None
+        place, known = one.end, one.after
     return splits

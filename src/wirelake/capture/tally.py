@@ -11,9 +11,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from wirelake.capture.blocks import Account, Stretch
+from wirelake.capture.blocks import Account, Stranger, Stretch
+from wirelake.capture.records import NO_TIME
 
-__all__ = ["CONTAINER", "GAP", "HEADERS", "MAX_STRETCH", "OTHER", "QUARANTINE", "Tally"]
+__all__ = ["CONTAINER", "GAP", "HEADERS", "MAX_STRANGERS", "MAX_STRETCH", "OTHER", "QUARANTINE", "REST", "Tally"]
 
 CONTAINER: Final = "container"
 HEADERS: Final = "headers"
@@ -24,6 +25,9 @@ GAP: Final = "gap"
 
 MAX_STRETCH: Final = 1 << 20
 """Bytes in one stretch; longer ones are cut into several, so that no row grows without bound."""
+MAX_STRANGERS: Final = 10_000
+"""Strangers that are told apart between two blocks; what further ones say is summed as that of `REST`."""
+REST: Final = Stranger("", "", "", 0, "more than are listed")
 
 
 class Tally:
@@ -31,16 +35,38 @@ class Tally:
 
     def __init__(self, starts: Sequence[int] = (0,)) -> None:
         self._starts = starts
-        self._sums: dict[tuple[int, str, str], tuple[int, int]] = {}
+        self._sums: dict[tuple[int, str, str, Stranger | None], tuple[int, int, int, int]] = {}
         self._stretches: list[Stretch] = []
 
-    def add(self, category: str, reason: str, size: int, items: int, at: int = 0) -> None:
-        """Account for bytes that are in no run; `at` is where they stand, or anywhere in the same span."""
+    def add(
+        self,
+        category: str,
+        reason: str,
+        size: int,
+        items: int,
+        at: int = 0,
+        stranger: Stranger | None = None,
+        first: int = NO_TIME,
+        last: int = NO_TIME,
+    ) -> None:
+        """Account for bytes that are in no run; `at` is where they stand, or anywhere in the same span.
+
+        Of bytes that nobody recognised, `stranger` says whose they are; they were seen at `first`, or from then to `last`.
+        """
         if size or items:
-            starts = self._starts
-            key = (starts[0] if len(starts) == 1 else starts[bisect_right(starts, at) - 1], category, reason)
-            bytes_before, items_before = self._sums.get(key, (0, 0))
-            self._sums[key] = (bytes_before + size, items_before + items)
+            starts, sums = self._starts, self._sums
+            start = starts[0] if len(starts) == 1 else starts[bisect_right(starts, at) - 1]
+            key = (start, category, reason, stranger)
+            before = sums.get(key)
+            if before is None and stranger is not None and len(sums) >= MAX_STRANGERS:
+                key = (start, category, reason, REST)
+                before = sums.get(key)
+            last = max(first, last)
+            if before is None:
+                sums[key] = (size, items, first, last)
+            else:
+                earlier = before[2] if first == NO_TIME or NO_TIME < before[2] < first else first
+                sums[key] = (before[0] + size, before[1] + items, earlier, max(before[3], last))
 
     def quarantine(self, offset: int, raw: bytes | memoryview, layer: str, reason: str) -> None:
         """Account for bytes that could not be read, and keep them."""
@@ -51,7 +77,10 @@ class Tally:
 
     def take(self) -> tuple[list[Account], list[Stretch]]:
         """What was gathered, leaving the tally empty."""
-        accounts = [Account(category, reason, size, items, at) for (at, category, reason), (size, items) in self._sums.items()]
+        accounts = [
+            Account(category, reason, size, items, at, stranger, first, last)
+            for (at, category, reason, stranger), (size, items, first, last) in self._sums.items()
+        ]
         stretches = self._stretches
         self._sums, self._stretches = {}, []
         return accounts, stretches

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from wirelake.cli.exits import ExitCode
 from wirelake.cli.flags import spark_flags, spark_settings
 from wirelake.cli.ingest import run_ingest, tell
 from wirelake.cli.keyfiles import keys_in
+from wirelake.cli.logs import quiet
 from wirelake.cli.progress import Progress
 from wirelake.cli.report import show_summary
 from wirelake.cli.terminal import say
@@ -51,7 +51,7 @@ def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[
     folder = DemoFolder(out, fresh=fresh)
     folder.prepare()
     recordings, lake = folder.recordings, folder.lake
-    logging.basicConfig(level=logging.CRITICAL)  # the show has misbehaving peers in it; with --verbose one reads of them
+    quiet("wirelake")  # the demo has peers that break rules on purpose
     with Progress() as progress:
         progress.step("talking on loopback")
         files = asyncio.run(talk(recordings, messages, progress.at))

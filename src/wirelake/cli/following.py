@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import sys
 import threading
@@ -13,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from wirelake.cli.logs import quiet
 from wirelake.cli.progress import CLEAR, Progress
-from wirelake.cli.terminal import say
-from wirelake.masking import mask_logs
+from wirelake.cli.terminal import say, say_unrecognised
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,8 +94,7 @@ def run_follow(
     from wirelake.lake.follow import CONF, FollowOptions, follow  # noqa: PLC0415
 
     chosen = FollowOptions(**how)  # type: ignore[arg-type]  # what the flags of these names say
-    logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
-    mask_logs()
+    quiet("py4j")  # it logs Ctrl-C as an error of its own
     stop, ticker = threading.Event(), _Ticker()
 
     def start() -> SparkSession:
@@ -135,4 +133,5 @@ def run_follow(
         f"{result.messages:,} messages ({result.bytes:,} bytes) in {result.portions} portions and {time.monotonic() - started:.1f} s"
         f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}: {lake}"
     )
+    say_unrecognised(result.unrecognised, lake)
     return result

@@ -13,7 +13,7 @@ from wirelake.cli.flags import decode_flags, limits_given, ports_given, spark_fl
 from wirelake.cli.following import run_follow
 from wirelake.cli.keyfiles import keys_in
 from wirelake.cli.spark_work import spark_work
-from wirelake.cli.terminal import say
+from wirelake.cli.terminal import say, say_unrecognised
 from wirelake.errors import UsageError
 from wirelake.extras import LAKE, need
 from wirelake.masking import mask
@@ -185,3 +185,4 @@ def tell(result: IngestResult, lake: Path) -> None:
         f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}"
         f"{f', {len(result.skipped)} files were there already' if result.skipped else ''}: {lake}"
     )
+    say_unrecognised(result.unrecognised, lake)

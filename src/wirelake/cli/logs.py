@@ -9,7 +9,7 @@ from typing import Final
 
 from wirelake.cli.terminal import say, say_traceback
 
-__all__ = ["LogToStderr", "is_verbose", "logging_to_stderr", "verbose"]
+__all__ = ["LogToStderr", "is_verbose", "logging_to_stderr", "quiet", "verbose"]
 
 _OURS: Final = "wirelake"
 _QUIET: Final = logging.Formatter("%(message)s")
@@ -55,6 +55,12 @@ def verbose() -> None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LogToStderr):
             handler.setFormatter(_VERBOSE)
+
+
+def quiet(name: str) -> None:
+    """Log nothing of this logger below CRITICAL, unless `verbose` was called."""
+    if not is_verbose():
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _is_shown(record: logging.LogRecord) -> bool:

@@ -18,7 +18,6 @@ from wirelake.cli.flags import with_verbose
 from wirelake.cli.terminal import AlreadyTold, say, say_traceback
 from wirelake.errors import ConnectFailed, InputMissing, MissingExtra, ProtocolError, QueryError, UsageError, WirelakeError
 from wirelake.extras import missing
-from wirelake.masking import mask
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
@@ -116,8 +115,8 @@ def run(arguments: list[str]) -> int:
 def _explain(text: str) -> None:
     """One line for the error at hand; with -v, its traceback before."""
     if logs.is_verbose():
-        say_traceback(mask(traceback.format_exc()))
-    say(f"wirelake: {mask(text)}")
+        say_traceback(traceback.format_exc())
+    say(f"wirelake: {text}")
 
 
 def _say_usage(error: click.ClickException) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wirelake.cli.logs import quiet
 from wirelake.cli.progress import Progress
 from wirelake.cli.terminal import say
-from wirelake.masking import mask_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,10 +30,7 @@ def spark_work(
     if tuning.is_local(spark.place(master or (conf or {}).get("spark.master"))):
         conf = haste.for_one_ingest(lake_folder(lake), files) | (conf or {})
 
-    logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
-    mask_logs()
-    # Below INFO it has a line for every call to the JVM.
-    logging.getLogger("py4j").setLevel(max(logging.INFO, logging.getLogger().getEffectiveLevel()))
+    quiet("py4j")  # it logs Ctrl-C as an error of its own
     with Progress() as progress:
 
         def start() -> SparkSession:

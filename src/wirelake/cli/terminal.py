@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from wirelake.errors import InputMissing, WirelakeError
+from wirelake.masking import mask
 from wirelake.text import ACTING, visible
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "print_objects",
     "say",
     "say_traceback",
+    "say_unrecognised",
     "spreadsheet_cell",
 ]
 
@@ -70,14 +72,20 @@ class AlreadyTold(WirelakeError):
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal something, in one line."""
-    print(visible(text), file=sys.stderr, flush=True)
+    """Tell the person at the terminal something, in one line, without secrets."""
+    print(visible(mask(text)), file=sys.stderr, flush=True)
 
 
 def say_traceback(text: str) -> None:
     """Show a traceback, indented: no line of an error's text passes for a line of ours."""
     for line in text.rstrip("\n").split("\n"):
         say(f"  {line}")
+
+
+def say_unrecognised(size: int, lake: Path) -> None:
+    """Tell of bytes that are in no protocol's table, and where they are listed."""
+    if size:
+        say(f"{size:,} bytes were recognised by no protocol: `wirelake query {lake} unrecognised` lists them by host and port")
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from wirelake.explore.listings import believed, sessions, spoilt
 from wirelake.explore.markup import Child, Markup, element, join, vouched
 from wirelake.explore.rules import findings, rules
 from wirelake.explore.survey import CATEGORIES, Survey
-from wirelake.explore.traffic import traffic
+from wirelake.explore.traffic import strangers, traffic
 from wirelake.explore.wording import clock, count, day, duration, many, moment, percent, size
 
 __all__ = ["page"]
@@ -78,6 +78,7 @@ def _contents(known: Survey) -> Markup:
             findings(known),
             believed(known),
             spoilt(known),
+            strangers(known.strangers),
             rules(known),
             sessions(known),
             _ledger(known),

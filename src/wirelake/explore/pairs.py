@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ACTIVE", "PACES", "PAIRS", "PAUSE_SECONDS", "Pace", "Pair"]
+__all__ = ["ACTIVE", "PACES", "PAIRS", "PAUSE_SECONDS", "STRANGERS", "Pace", "Pair", "Stranger"]
 
 _TOP: Final = 20
 PAUSE_SECONDS: Final = 60
@@ -76,4 +76,25 @@ PAIRS: Final = f"""
         bytes_to_server + bytes_to_client AS bytes, errors, epoch_us(first_seen) AS first, epoch_us(last_seen) AS last,
         count(*) OVER () AS total
     FROM topology ORDER BY to_server + to_client DESC, protocol, client, server LIMIT {_TOP}
+"""  # noqa: S608 - a number of our own
+
+
+class Stranger(msgspec.Struct, frozen=True):
+    """A server whose traffic no protocol recognised."""
+
+    server: str | None
+    """Address, port and transport; null for all that are not listed by name."""
+    reason: str
+    clients: int
+    packets: int
+    bytes: int
+    last: int | None
+    total: int
+    """How many there are."""
+
+
+STRANGERS: Final = f"""
+    SELECT server_address || ':' || server_port || ' (' || transport || ')' AS server, reason, count(DISTINCT client_address) AS clients,
+        sum(packets)::BIGINT AS packets, sum(bytes)::BIGINT AS bytes, epoch_us(max(last_seen)) AS last, count(*) OVER () AS total
+    FROM unrecognised GROUP BY ALL ORDER BY bytes DESC, server, reason LIMIT {_TOP}
 """  # noqa: S608 - a number of our own

@@ -12,7 +12,7 @@ import msgspec
 
 from wirelake.explore.exchanges import COUNTS, Exchanges, exchanges
 from wirelake.explore.findings import Believed, Finding, RuleText, Spoilt, believed, findings, rule_texts, spoilt
-from wirelake.explore.pairs import ACTIVE, PACES, PAIRS, Pace, Pair
+from wirelake.explore.pairs import ACTIVE, PACES, PAIRS, STRANGERS, Pace, Pair, Stranger
 from wirelake.explore.query import opened
 from wirelake.explore.rows import rows_of
 
@@ -149,6 +149,7 @@ class Survey(msgspec.Struct, frozen=True):
     """Sources whose ledger does not add up to their size. There should be none, ever."""
     rows: dict[str, int]
     """Table -> rows."""
+    strangers: list[Stranger] = []
 
 
 def headline(lake: Path) -> Headline:
@@ -186,6 +187,7 @@ def survey(lake: Path) -> Survey:
             rules=rule_texts(broken, judged, unread),
             paces=rows_of(connection, PACES, Pace),
             pairs=rows_of(connection, PAIRS, Pair),
+            strangers=rows_of(connection, STRANGERS, Stranger),
             accounts=rows_of(connection, f"{_ACCOUNTS} LIMIT {TOP}", Account),
             parts={row[0]: row[1] for row in _fetch(connection, _PARTS)},
             unbalanced=rows_of(connection, _UNBALANCED, Account),

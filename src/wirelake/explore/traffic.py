@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from wirelake.explore.listings import cell, listing
 from wirelake.explore.markup import Markup, element
-from wirelake.explore.pairs import PAUSE_SECONDS, Pace, Pair
+from wirelake.explore.pairs import PAUSE_SECONDS, Pace, Pair, Stranger
 from wirelake.explore.wording import count, duration, many, moment, rate, size
 
-__all__ = ["traffic"]
+__all__ = ["strangers", "traffic"]
 
 
 def traffic(paces: list[Pace], pairs: list[Pair]) -> Markup:
@@ -43,6 +45,39 @@ def traffic(paces: list[Pace], pairs: list[Pair]) -> Markup:
         if more > 0
         else "",
     )
+
+
+def strangers(known: list[Stranger]) -> Markup:
+    """Traffic that no protocol recognised, by server; nothing, if there is none."""
+    if not known:
+        return Markup()
+    more = known[0].total - len(known)
+    return element(
+        "section",
+        element("h2", "Unrecognised traffic"),
+        element("p", "No protocol recognises what these servers and their clients say. Is one of them on a port of its own? ", _PORT),
+        listing(
+            {"server": "", "reason": "", "clients": "number", "packets": "number", "bytes": "number", "seen": ""},
+            [_stranger(one) for one in known],
+        ),
+        element("p", f"And {many(more, 'more')}: ", element("code", "wirelake query"), " on table unrecognised.", class_="more")
+        if more > 0
+        else "",
+    )
+
+
+_PORT: Final = element("code", "wirelake ingest --port PROTOCOL=PORT")
+
+
+def _stranger(one: Stranger) -> list[Markup]:
+    return [
+        cell("server", one.server or "others", class_="place"),
+        cell("reason", one.reason),
+        cell("clients", count(one.clients), class_="number"),
+        cell("packets", count(one.packets), class_="number"),
+        cell("bytes", size(one.bytes), class_="number"),
+        cell("seen", "–" if one.last is None else f"last {moment(one.last)}"),
+    ]
 
 
 def _small(said: str) -> Markup:

@@ -14,13 +14,15 @@ import pyarrow.compute as pc
 
 from wirelake.capture.blocks import Source
 from wirelake.capture.files import is_elsewhere
+from wirelake.capture.flows import UNRECOGNISED
 from wirelake.capture.identity import Known, identify, place
+from wirelake.capture.tally import OTHER
 from wirelake.errors import CaptureError, LakeError
 from wirelake.lake import snapshot
 from wirelake.lake.books import balance
 from wirelake.lake.positions import told
 from wirelake.lake.snapshot import Snapshot
-from wirelake.lake.tables import ledger, messages, quarantine
+from wirelake.lake.tables import ledger, messages, quarantine, unrecognised
 
 __all__ = ["Checked", "check_ledger"]
 
@@ -84,7 +86,20 @@ def _tables(seen: Snapshot, books: pa.Table) -> list[str]:
     missing = pc.sum(books.filter(pc.equal(books["category"], "quarantine"))["bytes"]).as_py() or 0
     if kept != missing:
         problems.append(f"quarantine has {kept} bytes, the ledger {missing}")
-    return problems
+    return [*problems, *_unrecognised(seen, books)]
+
+
+def _unrecognised(seen: Snapshot, books: pa.Table) -> list[str]:
+    """Batches of which `unrecognised` has other sums than the ledger; an older wirelake had no such table."""
+    rows = seen.dataset(unrecognised.TABLE).to_table(columns=["batch", "bytes", "packets"])
+    held = _by(rows.group_by("batch").aggregate([("bytes", "sum"), ("packets", "sum")]), "batch", "bytes_sum", "packets_sum")
+    others = books.filter(pc.and_(pc.equal(books["category"], OTHER), pc.equal(books["reason"], UNRECOGNISED)))
+    told = _by(others.group_by("batch").aggregate([("bytes", "sum"), ("items", "sum")]), "batch", "bytes_sum", "items_sum")
+    return [
+        f"unrecognised has {held[batch][0]} bytes of batch {batch}, the ledger {told.get(batch, (0, 0))[0]}"
+        for batch in sorted(held)
+        if held[batch] != told.get(batch)
+    ]
 
 
 def _by(table: pa.Table, key: str, *values: str) -> dict[str, tuple[Any, ...]]:

@@ -21,12 +21,13 @@ from wirelake.lake.tables import (
     security,
     sessions,
     topology,
+    unrecognised,
     violations,
 )
 
 __all__ = ["EDITION", "GOLD", "SILVER", "TABLES", "table"]
 
-SILVER: Final = (messages.TABLE, *rooms.TABLES, connections.TABLE, quarantine.TABLE, ledger.TABLE)
+SILVER: Final = (messages.TABLE, *rooms.TABLES, connections.TABLE, quarantine.TABLE, unrecognised.TABLE, ledger.TABLE)
 """Written where captures are decoded, and published in this order: a source that is in the ledger is in all of them."""
 
 GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE, metrics.TABLE, topology.TABLE)

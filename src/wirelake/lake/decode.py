@@ -23,6 +23,7 @@ from wirelake.capture.blocks import (
     PIECE_START,
     PIECE_TS,
     RUN_FLOW,
+    RUN_MISSING,
     RUN_START,
     RUN_STOP,
     RUN_TO_SERVER,
@@ -38,9 +39,10 @@ from wirelake.lake.memory import Memory, Speaker
 from wirelake.lake.prologues import Opened, Prologues
 from wirelake.lake.reading import Reading
 from wirelake.lake.stanzas import Stanzas, Taken
+from wirelake.lake.strangers import Strangers
 from wirelake.lake.streams import GAP, Listener, Speech, said
-from wirelake.lake.tables import connections, ledger, messages, quarantine
-from wirelake.lake.unwrapping import Unwrapper
+from wirelake.lake.tables import connections, ledger, messages, quarantine, unrecognised
+from wirelake.lake.unwrapping import Unwrapped, Unwrapper
 from wirelake.protocols import dialects
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
 
@@ -57,6 +59,9 @@ Batches = dict[str, list[pa.RecordBatch]]
 MAX_CARRIED: Final = 64 * 1024 * 1024
 """Bytes of all connections together that wait for more. Beyond this those that wait longest are let go: the one thing that depends on
 what else is read."""
+
+
+_NO_RUNS: Final = np.zeros((0, RUN_MISSING), np.int64)
 
 
 class DecodeOptions(msgspec.Struct, frozen=True):
@@ -92,6 +97,7 @@ class Decoder:
         self._readings: dict[tuple[str, tuple[str, ...]], Reading] = {}
         self._listeners: dict[Reading, Listener] = {}
         self._books = Books()
+        self._strangers = Strangers()
         self._rows: Batches = defaultdict(list)
 
     def feed(self, block: Block) -> Batches:
@@ -100,6 +106,7 @@ class Decoder:
         self._books.open(Where.of(block) if block.spans else self._where)
         for account in block.accounts:
             self._books.add(self._where, account.at, account.category, account.reason, account.bytes, account.items)
+            self._strangers.add(self._where, account)
         self._note_connections(block)
         for stretch in block.stretches:
             found = (stretch.reason, None, stretch.reason, stretch.raw, stretch.offset, stretch.length)
@@ -110,7 +117,8 @@ class Decoder:
         return self._give()
 
     def rest(self) -> Batches:
-        """The ledger of all that came since it was asked for; what is unfinished stays in the memory."""
+        """The ledger of all that came since it was asked for, and what nobody recognised; what is unfinished stays in the memory."""
+        self._add(unrecognised.TABLE.name, self._strangers.close())
         self._add(ledger.TABLE.name, books.rows(self._books.close()))
         return self._give()
 
@@ -119,6 +127,7 @@ class Decoder:
         for connection in list(self.memory.unsettled):
             reading = self._reading(self.memory.unsettled[connection][0].flow)
             self._open(reading, [self._prologues.release(reading, connection)])
+        self._leave_frames(0)
         alike: dict[Reading, list[Speaker]] = {}
         for speaker, one in self.memory.directions.items():
             alike.setdefault(self._reading(one.flow), []).append(speaker)
@@ -189,15 +198,21 @@ class Decoder:
             self._take(reading, taken)
             runs = taken.rest
         if "websocket" in reading.wrappings:
-            found = self._unwrapper.unwrap(data, runs, block.flows)
-            wrapping = found.wrapping[:, 0], found.wrapping[:, 1]
-            self._books.spread(self._where, HEADERS, "websocket", block.pieces, *wrapping, counted=False)
-            data, runs = found.data, found.runs
+            self._unwrap(reading, self._unwrapper.unwrap(data, runs, block.pieces, block.flows))
+            return
         heard = said(data, runs, block.pieces, block.flows)
         if reading.has_prologue:
             opened, heard = self._prologues.hear(reading, heard)
             self._open(reading, opened)
-        self._listener(reading).hear(heard, self._unwrapper.why)
+        self._listener(reading).hear(heard)
+
+    def _unwrap(self, reading: Reading, found: Unwrapped) -> None:
+        """What the frames of WebSockets carried, and an account of the frames."""
+        for pieces, spans in found.wrapping:
+            self._books.spread(self._where, HEADERS, "websocket", pieces, spans[:, 0], spans[:, 1], counted=False)
+        for one in found.lost:
+            self._spoil(one.flow, one.to_server, GAP, Speech(one.data, _NO_RUNS, one.pieces, []), 0, len(one.data))
+        self._listener(reading).hear(found.heard, self._unwrapper.why)
 
     def _take(self, reading: Reading, taken: Taken) -> None:
         """Texts that were the bodies of messages, and an account of what they travelled in."""
@@ -330,6 +345,7 @@ class Decoder:
                 break
             heard -= ear.weight
             ear.forget_pieces()
+        self._leave_frames(limit)
         waiting = self.memory.waiting
         for connection in list(self.memory.unsettled):
             if waiting <= limit:
@@ -346,6 +362,16 @@ class Decoder:
                 reading = self._reading(left.flow)
                 self._listener(reading).let_go(speaker, reading.room.Fault.MESSAGE_CUT)
         self._leave_stanzas(limit)
+
+    def _leave_frames(self, limit: int) -> None:
+        """Stop to look for frames of WebSockets in what waits, until no more bytes wait than this."""
+        waiting = self.memory.waiting
+        for speaker, one in self.memory.wrapped.items():
+            if waiting <= limit:
+                return
+            if one is not None and len(one.data):
+                waiting -= len(one.data)
+                self._unwrap(self._reading(one.flow), self._unwrapper.end(speaker))
 
     def _leave_stanzas(self, limit: int) -> None:
         """Do without stanzas that are not finished, until no more bytes wait than this."""

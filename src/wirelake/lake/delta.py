@@ -43,6 +43,7 @@ __all__ = [
     "exchange",
     "files",
     "files_by_batch",
+    "files_of",
     "folder",
     "frame",
     "frame_of",
@@ -243,6 +244,11 @@ def files_by_batch(lake: Path, table: Table) -> dict[int, list[File]]:
         for number in range(first, last + 1):
             by_batch.setdefault(number, []).append(file)
     return by_batch
+
+
+def files_of(lake: Path, table: Table, number: int) -> list[Path]:
+    """The files of a table that only grows which came with a batch."""
+    return [folder(lake, table) / file.path for file in files_by_batch(lake, table).get(number, ())]
 
 
 def batches_of(lake: Path, table: Table, file: File) -> tuple[int, int]:

@@ -85,6 +85,8 @@ class FollowResult(msgspec.Struct):
     bytes: int = 0
     messages: int = 0
     quarantined: int = 0
+    unrecognised: int = 0
+    """Bytes that no protocol recognised: the table `unrecognised` has them by host and port."""
     built: int = 0
     """Times that gold tables were brought up to date."""
     resumed: bool = False
@@ -163,6 +165,7 @@ class _Run:
             self.result.bytes += portion.bytes
             self.result.messages += portion.messages
             self.result.quarantined += portion.quarantined
+            self.result.unrecognised += portion.unrecognised
             snapshot.publish(self.lake, SILVER)
             self._tell(portion, time.time())
 

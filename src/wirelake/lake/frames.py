@@ -50,7 +50,7 @@ from wirelake.capture.packets import (
     WIDTH,
 )
 from wirelake.capture.reader import read, walk_split
-from wirelake.capture.records import KIND, LINK, RECORD_PACKET, SIZE, START, TS, WIRE_SIZE
+from wirelake.capture.records import KIND, LINK, NO_TIME, RECORD_PACKET, SIZE, START, TS, WIRE_SIZE
 from wirelake.capture.shipping import Work, works
 from wirelake.capture.traffic import dissected
 from wirelake.capture.walking import Window
@@ -59,7 +59,7 @@ from wirelake.lake import planning, source_options
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.listing import expand
 from wirelake.lake.pushdown import interest
-from wirelake.lake.schema import TIME
+from wirelake.lake.schema import TIME, times
 from wirelake.lake.source import Share, share
 from wirelake.lake.tables import connections, messages
 from wirelake.protocols.arrow import binary
@@ -152,7 +152,7 @@ class _Messages(CaptureReader):
         for batch in found:
             rows = pa.Table.from_batches([batch])
             rows = rows.filter(pc.equal(rows["protocol"].cast(pa.string()), chosen)) if chosen else rows
-            rows = rows.filter(pa.array(self._interest.in_time(rows["ts"].cast(pa.int64()).to_numpy())))
+            rows = rows.filter(pa.array(self._interest.in_time(rows["ts"].cast(pa.int64()).fill_null(NO_TIME).to_numpy())))
             if len(rows):
                 columns = list(zip(*(ends[name] for name in rows["connection_id"].cast(pa.binary()).to_pylist()), strict=True))
                 for name, values in zip(_ENDS, columns, strict=True):
@@ -191,7 +191,7 @@ def _packet_rows(path: str, step: Window, wanted: Interest) -> pa.RecordBatch:
     given: dict[str, pa.Array] = {
         "source": pa.array([path] * len(records), pa.string()),
         "offset": pa.array(step.base + records[:, START]),
-        "ts": pa.array(records[:, TS]).cast(TIME),
+        "ts": times(records[:, TS]),
         "link": pa.array(records[:, LINK].astype(np.int32)),
         "size": pa.array(records[:, SIZE]),
         "wire_size": pa.array(records[:, WIRE_SIZE]),

@@ -23,7 +23,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.capture.splits import Claim
 from wirelake.errors import CaptureError, LakeError, WirelakeError
-from wirelake.lake import decoded, delta, gold, intake, journal, place, planning, running, settings, snapshot
+from wirelake.lake import decoded, delta, gold, intake, journal, place, planning, running, settings, snapshot, strangers
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.intake import Plan
@@ -31,6 +31,7 @@ from wirelake.lake.listing import expand, lake_folder
 from wirelake.lake.recovery import prepare, publish, recover
 from wirelake.lake.removal import Remainder, remainder
 from wirelake.lake.spark import activate, is_connect, suited
+from wirelake.lake.tables import unrecognised
 from wirelake.lake.upkeep import publishing
 from wirelake.masking import mask
 
@@ -83,6 +84,8 @@ class IngestResult(msgspec.Struct, frozen=True):
     resumed: bool
     """Whether the batch of an earlier ingest had to be finished first."""
     seconds: float
+    unrecognised: int = 0
+    """Bytes that no protocol recognised: the table `unrecognised` has them by host and port."""
 
 
 def ingest(
@@ -170,6 +173,7 @@ def work(
         run.files, run.bytes = len(plan.fresh), sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh)
         run.skipped = len(plan.skipped) + len(plan.changed)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
+        unknown = 0
         session = None
         if plan.fresh or plan.removal or (build and gold.stale(root, decoding.keys)):
             with run.stage("start"):
@@ -179,6 +183,7 @@ def work(
                 batch, counts = _run(session, root, plan, decoding, progress) if plan.fresh else _remove(root, plan)
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
+            unknown = strangers.bytes_in(delta.files_of(root, unrecognised.TABLE, batch))
         if build and session is not None:
             with run.stage("build"):
                 run.built = _build(session, root, decoding.keys, progress)
@@ -199,6 +204,7 @@ def work(
         built=tuple(run.built),
         resumed=resumed,
         seconds=time.monotonic() - began,
+        unrecognised=unknown,
     )
 
 

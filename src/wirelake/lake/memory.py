@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks import OFFSET_MASK, PIECE_OFFSET, SOURCE_SHIFT, Account, Block, Flow, Source, Span, Stretch
+from wirelake.capture.blocks import OFFSET_MASK, PIECE_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Stretch
 from wirelake.lake.books import Where
 
 __all__ = ["MAX_REMEMBERED", "MAX_SOURCES", "Direction", "Memory", "Said", "Speaker"]
@@ -137,7 +137,7 @@ class Memory:
             _moved(block.pieces, numbers),
             block.flows,
             [msgspec.structs.replace(event, offset=moved(event.offset)) for event in block.events],
-            [Account(one.category, one.reason, one.bytes, one.items, moved(one.at)) for one in block.accounts],
+            [msgspec.structs.replace(one, at=moved(one.at)) for one in block.accounts],
             [Stretch(moved(one.offset), one.length, one.layer, one.reason, one.raw) for one in block.stretches],
             block.last,
         )
@@ -165,7 +165,8 @@ class Memory:
         for one in remembered:
             if len(one) > MAX_REMEMBERED:
                 for key in list(one)[: len(one) // 2]:
-                    if one is not self.stanzas or not (one[key] and len(one[key].data)):  # what waits is still to be accounted for
+                    may_wait = one is self.stanzas or one is self.wrapped
+                    if not (may_wait and one[key] is not None and len(one[key].data)):  # what waits is still to be accounted for
                         del one[key]
 
     def drop(self, connections: Collection[bytes]) -> None:
@@ -197,7 +198,7 @@ class Memory:
         return memory
 
     def _waiting(self) -> list[Direction | Said]:
-        inside = (one for one in self.stanzas.values() if one is not None)
+        inside = (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)
         return [*self.directions.values(), *(one for said in self.unsettled.values() for one in said), *inside]
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from wirelake.lake.delta import File, folder
 from wirelake.lake.schema import Table
 
-__all__ = ["ROW_GROUP_BYTES", "Sheet", "Sheets"]
+__all__ = ["ROW_GROUP_BYTES", "Sheet", "Sheets", "whole"]
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 """Bytes of Arrow memory a table may hold before they become a row group: the memory of a task is this times the tables."""
@@ -126,6 +126,15 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         # Readers take the schema from the table, and a stored Arrow schema would bring dictionaries back as types.
         store_schema=False,
     )
+
+
+def whole(lake: Path, table: Table, batch: int, rows: Iterable[pa.RecordBatch]) -> list[File]:
+    """All rows of a table and batch in one file; none if there are none."""
+    sheet = Sheet(lake, table, batch)
+    for one in rows:
+        sheet.add(one)
+    closed = sheet.close()
+    return [closed] if closed else []
 
 
 class Sheets:

@@ -21,7 +21,7 @@ from wirelake.capture.blocks import Source
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import open_source
 from wirelake.capture.recorded import Recorded
-from wirelake.capture.records import KIND, LINK, RECORD_PACKET, TS
+from wirelake.capture.records import KIND, LINK, NO_TIME, RECORD_PACKET, TS
 from wirelake.capture.shipping import Work, works
 from wirelake.capture.splits import Claim, Split, Stretch, claim, cut, settle
 from wirelake.capture.tally import Tally
@@ -75,7 +75,8 @@ def _look(source: Source) -> _Look:
                 break
             packets = step.rows[step.rows[:, KIND] == RECORD_PACKET]
             if len(packets):
-                return _Look(source, int(packets[0, TS]), _stands_alone(source, step, packets))
+                begins = next((ts for ts in packets[:, TS].tolist() if ts != NO_TIME), 0)
+                return _Look(source, begins, _stands_alone(source, step, packets))
     return _Look(source, 0, stands_alone=True)
 
 

@@ -26,16 +26,16 @@ from wirelake.capture.parcels import Parcel
 from wirelake.capture.shipments import from_batch
 from wirelake.capture.shipping import Work
 from wirelake.errors import LakeError
-from wirelake.lake import journal
+from wirelake.lake import journal, strangers
 from wirelake.lake.books import merge, rows, weigh
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import Batches, DecodeOptions, Decoder
 from wirelake.lake.delta import File
 from wirelake.lake.journal import Following
 from wirelake.lake.memory import Memory
-from wirelake.lake.parquet import Sheet, Sheets
+from wirelake.lake.parquet import Sheets, whole
 from wirelake.lake.recovery import publish, recover
-from wirelake.lake.tables import ledger, messages
+from wirelake.lake.tables import ledger, messages, unrecognised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,6 +58,8 @@ class Done(msgspec.Struct):
     books: bytes
     newest: int
     """When the last message was seen, microseconds since 1970; 0 if there was none."""
+    strangers: bytes = b""
+    """What nobody recognised."""
 
 
 class Portion(msgspec.Struct, frozen=True):
@@ -71,6 +73,8 @@ class Portion(msgspec.Struct, frozen=True):
     newest: int
     """When its last message was seen, microseconds since 1970; 0 if it has none."""
     settled: bool
+    unrecognised: int = 0
+    """Bytes that no protocol recognised."""
 
 
 class _Task:
@@ -110,11 +114,12 @@ class _Task:
         assembly, memory = self._put_back(bucket)
         decoder = Decoder(self._options, self._keys, memory, self._keyring)
         sheets = Sheets(self._lake, SILVER, self._batch)
-        newest = 0
+        newest, unknown = 0, []
 
         def add(decoded: Batches) -> list[pa.RecordBatch]:
             nonlocal newest
             books = decoded.pop(ledger.TABLE.name, [])
+            unknown.extend(decoded.pop(unrecognised.TABLE.name, []))
             newest = max(
                 [newest, *(pc.max(one.column("ts")).cast(pa.int64()).as_py() or 0 for one in decoded.get(messages.TABLE.name, []))]
             )
@@ -132,8 +137,10 @@ class _Task:
                 add(decoder.feed(block))
             books = add(decoder.finish() if self._settles else decoder.rest())
             if self._settles:
-                assembly, decoder = Assembly(self._ports, protocols.sniff, protocols.dialect), Decoder(self._options, memory=decoder.memory)
-            return Done(bucket, sheets.close(), self._take_out(bucket, assembly, decoder.memory), _packed(books), newest)
+                fresh = Assembly(self._ports, protocols.sniff, protocols.dialect)
+                assembly, decoder = fresh, Decoder(self._options, memory=decoder.memory)
+            memory_file = self._take_out(bucket, assembly, decoder.memory)
+            return Done(bucket, sheets.close(), memory_file, _packed(books), newest, strangers.packed(unknown))
         except BaseException:
             sheets.discard()
             raise
@@ -188,17 +195,21 @@ def read_portion(
         task = _Task(lake, batch, options, ports, keys, keyring, before.memories, settles)
         dealt = shipments.repartitionById(before.buckets, shipments["bucket"]).sortWithinPartitions("rank", "place")
         told = [msgspec.msgpack.decode(row["told"], type=Done) for row in dealt.mapInArrow(task, "told binary").collect()]
-        after = _publish(lake, batch, before, end, works, told)
+        unknown = strangers.merge((part for one in told for part in strangers.unpacked(one.strangers)), batch)
+        after = _publish(lake, batch, before, end, works, told, unknown)
     except BaseException:
         recover(lake)
         raise
     counts = {name: sum(one.files[name].rows for one in told if name in one.files) for name in ("messages", "quarantine")}
     size = sum(work.spans[-1].length for work in works)
     newest = max((one.newest for one in told), default=0)
-    return Portion(batch, len(sources), size, counts["messages"], counts["quarantine"], newest, settles), after
+    lost = sum(unknown["bytes"].to_pylist())
+    return Portion(batch, len(sources), size, counts["messages"], counts["quarantine"], newest, settles, lost), after
 
 
-def _publish(lake: Path, batch: int, before: Following, end: Offset, works: list[Work], told: Sequence[Done]) -> Following:
+def _publish(
+    lake: Path, batch: int, before: Following, end: Offset, works: list[Work], told: Sequence[Done], unknown: pa.Table
+) -> Following:
     """Check the books, then publish everything together."""
     books = merge((part for one in told for part in pa.ipc.open_stream(one.books)), batch)
     entries, waiting = weigh(works, books, before.waiting)
@@ -208,10 +219,8 @@ def _publish(lake: Path, batch: int, before: Following, end: Offset, works: list
     for one in told:
         for name, file in one.files.items():
             files[name].append(file)
-    sheet = Sheet(lake, ledger.TABLE, batch)
-    sheet.add(merge([books, rows(entries)], batch))
-    closed = sheet.close()
-    files[ledger.TABLE.name] = [closed] if closed else []
+    files[unrecognised.TABLE.name] = whole(lake, unrecognised.TABLE, batch, unknown.to_batches())
+    files[ledger.TABLE.name] = whole(lake, ledger.TABLE, batch, [merge([books, rows(entries)], batch)])
     memories = before.memories | {str(one.bucket): one.memory for one in told}
     after = Following(end, before.buckets, memories, waiting)
     publish(lake, journal.prepare(lake, files, after))

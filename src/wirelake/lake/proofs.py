@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from wirelake.capture.records import NO_TIME
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.layout import AUTH_KEY_ID, CANONICAL, HMAC, NODE_ID, PART_COLUMNS, ROW_COLUMNS, SIGNATURE
 from wirelake.protocols.event_mesh.mac import begun
@@ -63,7 +64,7 @@ def judge_batches(batches: Iterable[pa.RecordBatch], store: TrustStore) -> Itera
             continue
         data, starts = packets(batch)
         rows, parts = scanned(data, starts)
-        seconds = batch.column("ts").cast(pa.int64()).to_numpy(zero_copy_only=False) / 1e6
+        seconds = batch.column("ts").cast(pa.int64()).fill_null(NO_TIME).to_numpy(zero_copy_only=False) / 1e6
         found = judge(data, rows, parts, seconds, store)
         names = pa.array([GENUINE, *(fault.name for fault in Fault)])
         codes = {0: 0} | {fault.value: place for place, fault in enumerate(Fault, 1)}

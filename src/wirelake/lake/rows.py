@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wirelake.capture.blocks import OFFSET_MASK, RUN_FLOW, RUN_TO_SERVER, Flow, Source
+from wirelake.capture.records import NO_TIME
 from wirelake.lake.books import Extent, Where
-from wirelake.lake.schema import TIME
+from wirelake.lake.schema import times
 from wirelake.lake.tables import connections, quarantine
 from wirelake.protocols.arrow import binary, names
 
@@ -38,7 +39,7 @@ def leading(
         "message_id": _message_ids(where.sources, extent.numbers, extent.first),
         "session_id": sessions(flows, connection, links, made),
         "connection_id": connection,
-        "ts": pa.array(extent.ts, pa.int64()).cast(TIME),
+        "ts": times(extent.ts),
         "direction": names(runs[:, RUN_TO_SERVER], DIRECTIONS),
         "source": pa.DictionaryArray.from_arrays(pa.array(extent.numbers.astype(np.int32)), [source.path for source in where.sources]),
         "offset": pa.array(extent.offsets),
@@ -82,7 +83,7 @@ def quarantined(
     row = {
         "session_id": flow.session_id if flow else None,
         "connection_id": flow.session_id if flow else None,
-        "ts": ts,
+        "ts": None if ts == NO_TIME else ts,
         "protocol": flow.protocol if flow else None,
         "direction": None if to_server is None else DIRECTIONS[to_server],
         "layer": layer,
@@ -102,7 +103,7 @@ def connected(where: Where, noted: list[Noted]) -> pa.RecordBatch:
     rows = [
         {
             "connection_id": flow.session_id,
-            "ts": ts,
+            "ts": None if ts == NO_TIME else ts,
             "protocol": flow.protocol,
             "what": what,
             "by": by,

@@ -5,15 +5,24 @@ It refuses to know where tables lie, who fills them, and Spark: Spark's view of 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-__all__ = ["CONNECTION", "SESSION", "TIME", "Table", "column", "comment", "room"]
+from wirelake.capture.records import NO_TIME
+
+__all__ = ["CONNECTION", "SESSION", "TIME", "Table", "column", "comment", "room", "times"]
 
 TIME: Final = pa.timestamp("us", "UTC")
 """Every time in the lake: microseconds, UTC."""
+
+
+def times(micros: np.ndarray[Any, Any]) -> pa.Array:
+    """Microseconds since 1970 as a column; `NO_TIME` is null."""
+    return pa.array(micros, pa.int64(), mask=micros == NO_TIME).cast(TIME)
+
 
 _COMMENT: Final = b"comment"
 """The metadata key Spark and Delta readers show as a column's comment."""
@@ -50,7 +59,7 @@ _LEADING: Final = (
     column("message_id", pa.binary(), "16 bytes: the source's id, then the offset of the first byte, big-endian. The key of `messages`."),
     SESSION,
     CONNECTION,
-    column("ts", TIME, "When the last byte of the message was seen."),
+    column("ts", TIME, "When the last byte of the message was seen; null if the source does not say."),
     column("direction", pa.string(), "`to_server` when the client speaks, `to_client` when the server does."),
     column("source", pa.string(), "The file the bytes came from."),
     column("offset", pa.int64(), "Where in the source the bytes of the message begin."),

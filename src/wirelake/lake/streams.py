@@ -18,10 +18,26 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks import PIECE_OFFSET, PIECE_START, RUN_MISSING, Flow
+from wirelake.capture.stream import UNKNOWN
 from wirelake.lake.memory import Direction, Said, Speaker
 from wirelake.lake.reading import Reading
 
-__all__ = ["DEAD", "GAP", "LOOKS", "PASSING", "READING", "SEARCHING", "UNREADABLE", "Gap", "Listener", "Speech", "clip", "said"]
+__all__ = [
+    "DEAD",
+    "GAP",
+    "LOOKS",
+    "PASSING",
+    "READING",
+    "SEARCHING",
+    "STEP",
+    "UNCOUNTED",
+    "UNREADABLE",
+    "Gap",
+    "Listener",
+    "Speech",
+    "clip",
+    "said",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -38,6 +54,10 @@ PORTION: Final = 64 << 10
 """Bytes of a dead direction that are set aside together."""
 UNREADABLE: Final = -2
 """In place of missing bytes: nothing of this direction can be read from here on."""
+
+
+UNCOUNTED: Final = -3
+"""In place of missing bytes: some are missing, and nobody knows how many, nor whether a message begins behind them."""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -156,12 +176,13 @@ class Listener:
         elif one.missing == UNREADABLE or self._reading.has_prologue or given is None:
             if left is not None:
                 self._set_aside(left, why)
-            unknown = self._why if one.missing < 0 and one.missing != UNREADABLE else why
+            unknown = self._why if one.missing == UNKNOWN else why
             self._directions[speaker] = msgspec.structs.replace(fresh, mode=DEAD, why=unknown)
-        elif one.missing < 0:  # segments do begin with messages more often than not
-            if left is not None:  # another connection had the same name
+        elif one.missing < 0:
+            if left is not None:  # with `UNKNOWN`: another connection had the same name
                 self._set_aside(left, GAP)
-            self._directions[speaker] = msgspec.structs.replace(fresh, mode=SEARCHING, why=GAP, is_hopeful=True)
+            # Segments do begin with messages more often than not.
+            self._directions[speaker] = msgspec.structs.replace(fresh, mode=SEARCHING, why=GAP, is_hopeful=one.missing == UNKNOWN)
         elif left is None:
             self._directions[speaker] = self._after(fresh, -1)
         else:

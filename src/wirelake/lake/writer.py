@@ -24,14 +24,14 @@ from wirelake.capture.assembly import Assembly
 from wirelake.capture.parcels import Parcel
 from wirelake.capture.shipments import from_batch
 from wirelake.errors import LakeError
-from wirelake.lake import delta, journal
+from wirelake.lake import delta, journal, strangers
 from wirelake.lake.books import balance, merge
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.delta import File
-from wirelake.lake.parquet import Sheet, Sheets
+from wirelake.lake.parquet import Sheets, whole
 from wirelake.lake.recovery import publish
-from wirelake.lake.tables import ledger
+from wirelake.lake.tables import ledger, unrecognised
 from wirelake.protocols.event_mesh.trust import TrustStore
 from wirelake.protocols.wolpertinger.keyring import Keyring
 
@@ -48,6 +48,8 @@ class Written(WriterCommitMessage):
     """Table name -> its file."""
     ledger: list[pa.RecordBatch] = field(default_factory=list)
     """What this task accounts for, of sources that others may have read parts of."""
+    strangers: list[pa.RecordBatch] = field(default_factory=list)
+    """What nobody recognised, of connections whose hosts other tasks may have seen, too."""
 
 
 class TableWriter(DataSourceArrowWriter):
@@ -84,9 +86,9 @@ class TableWriter(DataSourceArrowWriter):
             for block in assembly.finish():
                 sheets.add(decoder.feed(block))
             decoded = decoder.finish()
-            books = decoded.pop(ledger.TABLE.name)
+            books, unknown = decoded.pop(ledger.TABLE.name), decoded.pop(unrecognised.TABLE.name)
             sheets.add(decoded)
-            return Written(sheets.close(), books)
+            return Written(sheets.close(), books, unknown)
         except BaseException:
             sheets.discard()
             raise
@@ -111,10 +113,9 @@ class TableWriter(DataSourceArrowWriter):
                 files[name].append(file)
         books = merge((batch for message in written for batch in message.ledger), self._batch)
         balance(begun.sources, books, begun.begins())
-        sheet = Sheet(self._lake, ledger.TABLE, self._batch)
-        sheet.add(books)
-        closed = sheet.close()
-        files[ledger.TABLE.name] = [closed] if closed else []
+        unknown = strangers.merge((batch for message in written for batch in message.strangers), self._batch)
+        files[unrecognised.TABLE.name] = whole(self._lake, unrecognised.TABLE, self._batch, unknown.to_batches())
+        files[ledger.TABLE.name] = whole(self._lake, ledger.TABLE, self._batch, [books])
         publish(self._lake, journal.prepare(self._lake, files))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

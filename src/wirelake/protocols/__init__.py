@@ -9,12 +9,18 @@ from typing import Any, Final
 
 from wirelake.errors import UsageError
 
-__all__ = ["ROOMS", "columns", "dialect", "finder", "named", "ports", "room", "sniff"]
+__all__ = ["PORTS", "ROOMS", "columns", "dialect", "finder", "named", "ports", "room", "sniff"]
 
 ROOMS: Final = ("emp", "event_mesh", "relink", "yamp", "wolpertinger")
 """The protocols that can be spoken and read. A name is that of a module and of a table, and the one spelling that is printed.
 
 On input a hyphen is as good as an underscore.
+"""
+
+PORTS: Final = {"emp": 5040, "event_mesh": 5041, "relink": 5047, "yamp": 8888, "wolpertinger": 8844}
+"""Protocol -> the port that `wirelake serve` listens on unless told otherwise, and by which captures are recognised.
+
+Only the first two are in a specification. The others have no default in addresses: `DEFAULT_PORT` of their packages is None.
 """
 
 
@@ -43,8 +49,8 @@ def finder(name: str) -> Callable[..., Any]:
 
 
 def ports() -> dict[int, str]:
-    """The ports by which protocols are known unless somebody says otherwise; a protocol may have none."""
-    return {port: name for name in ROOMS if (port := room(name).DEFAULT_PORT) is not None}
+    """The ports by which captures are recognised unless somebody says otherwise: port -> protocol."""
+    return {port: name for name, port in PORTS.items()}
 
 
 def dialect(name: str, first: bytes) -> tuple[str, ...] | None:

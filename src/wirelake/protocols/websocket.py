@@ -11,7 +11,23 @@ from typing import Any, Final
 
 from wirelake.protocols.kernel import kernel
 
-__all__ = ["CONTROL", "FRAME", "LEFT", "LOST", "OPENING", "PAYLOAD", "PHASE", "STATE_COLUMNS", "TURN", "inside", "opening", "unframe"]
+__all__ = [
+    "CHAIN",
+    "CONTROL",
+    "FRAME",
+    "GOT",
+    "LEFT",
+    "LOST",
+    "OPENING",
+    "PAYLOAD",
+    "PHASE",
+    "STATE_COLUMNS",
+    "TURN",
+    "find",
+    "inside",
+    "opening",
+    "unframe",
+]
 
 LONGEST_HEAD: Final = 16 * 1024
 """Bytes of an opening handshake at most."""
@@ -19,6 +35,8 @@ ENOUGH: Final = 1024
 """Bytes of frames that are looked into to recognise what is inside."""
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0."""
+CHAIN: Final = 4
+"""Headers that must follow each other before the first is believed. Where the stream ends: two, or one whose frame ends there, too."""
 
 # What is known of one direction: a row of numbers that the kernel keeps up to date.
 PHASE: Final = 0
@@ -108,6 +126,56 @@ def unframe(data: Any, start: int, stop: int, state: Any, spans: Any) -> tuple[i
             if state[LEFT] == 0:
                 state[PHASE] = FRAME
     return count, at
+
+
+@kernel
+def _plausible(data: Any, at: int, stop: int, masked: int, phase: int) -> tuple[int, int]:
+    """(size of the frame whose header stands here, what may come next); size 0: this is no header, or not all of it is there.
+
+    RFC 6455 §5.2, §5.4 and §5.5: no reserved bits, the shortest form of a length, small control frames in one piece, and continuations only
+    inside a message. `phase` is 0 between messages, 1 inside one that goes on, and -1 when nobody knows. Text is not for us.
+    """
+    if stop - at < 2:
+        return 0, phase
+    first, second = 0 + data[at], 0 + data[at + 1]
+    opcode, is_last, size = first & 0x0F, first >> 7, second & 0x7F
+    wide = 2 if size == 126 else 8 if size == 127 else 0
+    if first & 0x70 or second >> 7 != masked or stop - at < 2 + wide + 4 * masked:
+        return 0, phase
+    if _CONTROL <= opcode <= _LAST_CONTROL:
+        return 0 if wide or not is_last else 2 + 4 * masked + size, phase
+    if (opcode != 0 and opcode != _BINARY) or (opcode == 0 and phase == 0) or (opcode == _BINARY and phase == 1):
+        return 0, phase
+    if wide:
+        size = 0
+        for place in range(at + 2, at + 2 + wide):
+            size = FARTHEST if size >= FARTHEST else (size << 8) | (0 + data[place])
+        if size < (126 if wide == 2 else 1 << 16) or size >= FARTHEST:
+            return 0, phase
+    if size == 0 and not is_last:
+        return 0, phase
+    return 2 + wide + 4 * masked + size, 1 - is_last
+
+
+@kernel
+def find(data: Any, start: int, stop: int, masked: int, is_end: int) -> int:
+    """The first place in data[start:stop] where frames certainly begin again, or `stop`; with `is_end` nothing follows it.
+
+    A continuation is no place to begin: what it continues is lost.
+    """
+    for begin in range(start, stop):
+        opcode = (0 + data[begin]) & 0x0F
+        if opcode != 0:
+            at, count, phase = begin, 0, -1
+            while at < stop and count < CHAIN:
+                size, phase = _plausible(data, at, stop, masked, phase)
+                if size == 0:
+                    break
+                at += size
+                count += 1
+            if count == CHAIN or (is_end and ((count and at == stop) or (count > 1 and at > stop))):
+                return begin
+    return stop
 
 
 def opening(data: bytes) -> int:

@@ -245,11 +245,28 @@ def test_limits_hold_for_what_is_written():
         assert wrong.value.fault is fault
 
 
+EPOCH = 1_700_000_000_000_000
+"""Microseconds: November 2023."""
+
+
 def test_streams_that_are_certainly_relink():
     version = bytes(8)
     assert sniff(version + speech.request())
     assert sniff(version + speech.request(b"demo", (4, 0), 7, 5, 6) + b"more")
+    assert sniff(version + speech.request(b"", epoch=EPOCH, link=7))
+    assert sniff(version + speech.request(b"") + speech.message(parts=(b"hello",)))
+    assert sniff(version + speech.reply(EPOCH, 7))
     for other in (
+        version + speech.request(b""),
+        version + speech.request(b"") + speech.GENERAL["ping"],
+        version + speech.request(b"") + speech.message(),
+        version + speech.request(b"", epoch=5, link=7),
+        version + speech.request(b"") + (1).to_bytes(8, "little"),
+        version + speech.request(b"") + speech.message(parts=(b"hello",))[:-1],
+        version + speech.reply(EPOCH, 7)[:-1],
+        version + speech.reply(EPOCH, 0),
+        version + speech.reply(EPOCH, 1 << 63),
+        version + speech.reply(5, 7),
         b"",
         version,
         version * 4,

@@ -17,6 +17,7 @@ from wirelake.cli.flags import limits_flag
 from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, recording, say, until_told
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
+from wirelake.protocols import PORTS
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ __all__ = ["call", "send", "serve"]
 
 
 @click.command("emp")
-@click.argument("address", default="tcp://127.0.0.1:5040")
+@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['emp']}")
 @click.option("--answer", "answer", help="Answer every request with this text instead of its own body.")
 @limits_flag("emp")
 @server_flags

@@ -18,6 +18,7 @@ from wirelake.cli.live import compile_scanner, emit, recording, say, until_told
 from wirelake.cli.live_flags import live_flags
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
+from wirelake.protocols import PORTS
 from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.verify import Receiver, Rejected
 
@@ -80,7 +81,7 @@ def _hearing_flags(command: F) -> F:
 
 
 @click.command("event_mesh")
-@click.argument("address", default="udp://127.0.0.1:5041")
+@click.argument("address", default=f"udp://127.0.0.1:{PORTS['event_mesh']}")
 @_hearing_flags
 @click.option("--relay", "relay", is_flag=True, help="Pass on the events of known senders to all peers: as they are, once, never back.")
 @click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives.")
@@ -98,7 +99,7 @@ def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven:
 
 
 @click.command("event_mesh")
-@click.argument("address", default="udp://127.0.0.1:5041")
+@click.argument("address", default=f"udp://127.0.0.1:{PORTS['event_mesh']}")
 @click.argument("pattern", default=">")
 @_hearing_flags
 @_node_flags

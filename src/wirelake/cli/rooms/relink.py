@@ -15,6 +15,7 @@ from wirelake.cli.flags import limits_flag
 from wirelake.cli.live import body_of, compile_scanner, emit, first_of, recording, say, text_of, until_told
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
+from wirelake.protocols import PORTS
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _tell(link: Link, event: Event) -> None:
 
 
 @click.command("relink")
-@click.argument("address", default="tcp://127.0.0.1:5047")
+@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['relink']}")
 @_endpoint_flags
 @limits_flag("relink")
 @server_flags

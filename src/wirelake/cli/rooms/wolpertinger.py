@@ -21,6 +21,7 @@ from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, u
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
+from wirelake.protocols import PORTS
 from wirelake.transports.address import ENCRYPTED, XMPP
 from wirelake.transports.tls import client_context, server_context
 
@@ -76,7 +77,7 @@ def _level_flags(command: F) -> F:
 
 
 @click.command("wolpertinger")
-@click.argument("address", default="tcp://127.0.0.1:8844")
+@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['wolpertinger']}")
 @click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help="Certificate authorities to trust, for xmpp://.")
 @click.option("--users", "users", type=click.Path(path_type=Path), help="A file of lines NAME:PASSWORD, for level 4.")
 @_session_flags

@@ -19,6 +19,7 @@ from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, u
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
+from wirelake.protocols import PORTS
 from wirelake.transports.address import ENCRYPTED
 from wirelake.transports.tls import client_context, server_context
 
@@ -40,7 +41,7 @@ def _session_flags(command: F) -> F:
 
 
 @click.command("yamp")
-@click.argument("address", default="tcp://127.0.0.1:8888")
+@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['yamp']}")
 @click.option("--echo", "echo", is_flag=True, help="Answer every request with its own body.")
 @_session_flags
 @server_flags

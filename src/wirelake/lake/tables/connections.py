@@ -19,7 +19,7 @@ TABLE: Final = Table(
     pa.schema(
         [
             column("connection_id", pa.binary(), "16 bytes: the connection."),
-            column("ts", TIME, "When it happened; of `seen`, when the first of its bytes was."),
+            column("ts", TIME, "When it happened; of `seen`, when the first of its bytes was. Null if the source does not say."),
             column("protocol", pa.string(), "The room: `emp`, …"),
             column(
                 "what",

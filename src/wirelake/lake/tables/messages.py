@@ -21,7 +21,7 @@ TABLE: Final = Table(
             column("message_id", pa.binary(), "16 bytes: the source's id, then the offset of the first byte, big-endian."),
             SESSION,
             CONNECTION,
-            column("ts", TIME, "When the last byte of the message was seen."),
+            column("ts", TIME, "When the last byte of the message was seen; null if the source does not say."),
             column("protocol", pa.string(), "The room: `emp`, …"),
             column("direction", pa.string(), "`to_server` when the client speaks, `to_client` when the server does."),
             column(

@@ -48,14 +48,18 @@ def minute(ts: str) -> Column:
 
 
 def build(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """Sums over these rows, which have their `batch`. What could not be read is about nothing."""
+    """Sums over these rows, which have their `batch`. What could not be read is about nothing; what has no time is in no minute."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    said = messages.groupBy("batch", minute("ts").alias("minute"), "protocol", "subject").agg(
-        sql.count("*").alias("messages"),
-        sql.sum("size").alias("bytes"),
-        sql.count_if(sql.col("status") != "ok").alias("errors"),
-        sql.lit(0).cast("long").alias("quarantined"),
+    said = (
+        messages.where("ts IS NOT NULL")
+        .groupBy("batch", minute("ts").alias("minute"), "protocol", "subject")
+        .agg(
+            sql.count("*").alias("messages"),
+            sql.sum("size").alias("bytes"),
+            sql.count_if(sql.col("status") != "ok").alias("errors"),
+            sql.lit(0).cast("long").alias("quarantined"),
+        )
     )
     nothing = sql.lit(0).cast("long")
     unread = (

@@ -16,13 +16,17 @@ from wirelake.protocols.buffer import Buffer, Frames
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.messages import Kind
-from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, scan
+from wirelake.protocols.relink.messages import LAST_LINK_ID, Format, Kind
+from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, plausible, scan
 
 __all__ = ["Following", "Prologue", "sniff"]
 
 LONGEST_PART: Final = 280
 """§1: a request with the longest name is not longer."""
+EPOCHS: Final = range(10**15, 5 * 10**15)
+"""RELINK-9: microseconds since 1970 that a listener may have begun at, from 2001 to 2128: what a reply is recognised by."""
+_MESSAGE: Final = bytes([1 | Format.MESSAGE << 2])
+"""§2: how a message on one channel begins, in its plainest form."""
 _NEXT: Final = {
     (Speaker.CONNECTOR, Kind.VERSION): Stage.REQUEST,
     (Speaker.LISTENER, Kind.VERSION): Stage.REPLY,
@@ -72,9 +76,7 @@ class Prologue:
         if row[KIND] == Kind.REQUEST:
             self.id_sizes = (data[row[IDS]], data[row[IDS] + 1])
         elif row[KIND] == Kind.REPLY:
-            at = row[START] + row[LENGTH] - LINK
-            epoch, link_id = (int.from_bytes(data[place : place + 8], "little") for place in (at, at + 8))
-            self.link = (epoch, link_id)
+            self.link = _numbers(data, row[START] + row[LENGTH] - LINK)
         return True
 
     def pieces(self, speaker: Speaker, data: Any, start: int, stop: int) -> Iterator[tuple[tuple[int, ...] | None, int, int]]:
@@ -122,19 +124,45 @@ class Following(Buffer):
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a connector's stream that begins like this is Relink: version 0, then a whole request with nothing odd in it.
+    """Whether a stream that begins like this is Relink: version 0, then a request or a reply that nothing else would look like.
 
     The eight zero bytes a connection begins with say nothing by themselves.
     """
-    if len(data) <= UNIT or data[:UNIT] != bytes(UNIT):
+    return data[:UNIT] == bytes(UNIT) and (_requests(data) or _replies(data))
+
+
+def _requests(data: bytes) -> bool:
+    """Whether a whole request follows the version, with nothing odd in it.
+
+    One without a name is certain only with a link to resume, or with a message behind it: the rest may be nothing but zeros.
+    """
+    if len(data) <= UNIT:
         return False
     name_end = UNIT + 1 + data[UNIT]
-    end = UNIT + (name_end + 3 - UNIT + UNIT - 1) // UNIT * UNIT
-    if len(data) < end + 16 or data[name_end + 2] > 7 or any(data[name_end + 3 : end]) or data[end + 15] & 0x80:
+    start = UNIT + (name_end + 3 - UNIT + UNIT - 1) // UNIT * UNIT
+    end = start + LINK
+    if len(data) < end or data[name_end + 2] > 7 or any(data[name_end + 3 : start]) or data[end - 1] & 0x80:
         return False
     try:
         name = data[UNIT + 1 : name_end].decode()
     except UnicodeDecodeError:
         return False
-    has_link = any(data[end + 8 : end + 16])
-    return name.isprintable() and data[UNIT] > 0 and (not has_link or any(data[end : end + 8]))
+    epoch, link = _numbers(data, start)
+    if not name.isprintable() or (link and not epoch):
+        return False
+    limits = DEFAULT_LIMITS.for_scan(Stage.PACKETS, data[name_end], data[name_end + 1])
+    is_message = data[end : end + 1] == _MESSAGE and any(data[end + 1 : end + 2]) and plausible(data, end, len(data), limits) > 0
+    return bool(name) or (link > 0 and epoch in EPOCHS) or is_message
+
+
+def _replies(data: bytes) -> bool:
+    """Whether a whole reply follows the version: an epoch of our time, and a link."""
+    if len(data) < UNIT + LINK:
+        return False
+    epoch, link = _numbers(data, UNIT)
+    return epoch in EPOCHS and 0 < link <= LAST_LINK_ID
+
+
+def _numbers(data: bytes, at: int) -> tuple[int, int]:
+    """§1: an epoch and the link id behind it."""
+    return int.from_bytes(data[at : at + 8], "little"), int.from_bytes(data[at + 8 : at + 16], "little")

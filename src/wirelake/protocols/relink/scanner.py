@@ -54,6 +54,7 @@ __all__ = [
     "Limits",
     "Stage",
     "find",
+    "plausible",
     "scan",
     "walk",
 ]
@@ -306,7 +307,7 @@ def _scan_handshake(data: Any, at: int, stop: int, rows: Any, stage: int) -> tup
 
 
 @kernel
-def _plausible(data: Any, at: int, stop: int, limits: Any) -> int:
+def plausible(data: Any, at: int, stop: int, limits: Any) -> int:
     """The size of what is very likely a packet at this place, else 0: in its plainest form, and all its padding zero. A nop is not."""
     if stop - at < UNIT:
         return 0
@@ -347,8 +348,8 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:
     from there is looked at.
     """
     for at in range(start + UNIT - 1, stop, UNIT):
-        size = _plausible(data, at, stop, limits)
-        if size and (at + size == stop or _plausible(data, at + size, stop, limits)):
+        size = plausible(data, at, stop, limits)
+        if size and (at + size == stop or plausible(data, at + size, stop, limits)):
             return at
     return stop
 
