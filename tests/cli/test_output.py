@@ -18,10 +18,10 @@ import pytest
 from wirelake.cli import live, terminal
 from wirelake.cli.live_flags import Size
 from wirelake.cli.output import Lines, Notices
+from wirelake.cli.terminal import visible
 from wirelake.peers import relink
 from wirelake.peers.emp import connect
 from wirelake.peers.notices import NOTICE
-from wirelake.text import visible
 
 SECONDS = 60
 

@@ -68,17 +68,19 @@ def live_output(options: LiveOptions) -> Iterator[None]:
     except (io.UnsupportedOperation, ValueError):  # replaced by something that is no file: nobody can be slow
         yield
         return
-    log, is_verbose = logging.getLogger("wirelake"), logging.getLogger().isEnabledFor(logging.DEBUG)
-    before = log.level
-    if not is_verbose:  # -v shows every log line already
+    log = logging.getLogger("wirelake")
+    before = log.level, log.propagate
+    if not log.isEnabledFor(logging.DEBUG):  # -v shows every log line already
         log.addHandler(output.notices)
         log.setLevel(NOTICE)
+        log.propagate = False  # nobody else tells them again
     try:
         yield
     finally:
         _active = None
         log.removeHandler(output.notices)
-        log.setLevel(before)
+        log.setLevel(before[0])
+        log.propagate = before[1]
         output.out.close()
         output.notices.close()
         output.err.close()
@@ -97,7 +99,7 @@ def emit(described: Any, enc_hook: Callable[[Any], Any] | None = None) -> None:
     if isinstance(described, dict):
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         described = {"received": now, **described}
-    line = _escaped(msgspec.json.encode(described, enc_hook=enc_hook).decode())
+    line = terminal.json_text(described, enc_hook)
     if _active is None:
         print(line, flush=True)
     else:
@@ -120,18 +122,6 @@ def text_of(body: bytes) -> str | None:
 
 
 _LINE_ENDS = str.maketrans("", "", "\t\r\n")
-
-
-def _escaped(line: str) -> str:
-    """JSON with every character that a terminal would act on as \\u….; JSON itself does so only for the oldest of them."""
-    if line.isprintable():
-        return line
-    return "".join(one if one.isprintable() else "".join(f"\\u{unit:04x}" for unit in _units(one)) for one in line)
-
-
-def _units(character: str) -> list[int]:
-    packed = character.encode("utf-16-be", "surrogatepass")
-    return [int.from_bytes(packed[at : at + 2], "big") for at in range(0, len(packed), 2)]
 
 
 def body_of(text: str, hex_text: bool) -> bytes:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from wirelake.text import visible
+from wirelake.cli.terminal import visible
 
 __all__ = ["MAX_NOTICES", "OUTPUT_BUFFER", "Lines", "Notices"]
 
