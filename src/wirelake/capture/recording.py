@@ -178,8 +178,7 @@ class Recorder:
         self._descriptor = -1
         self._waiting: list[bytes | bytearray | memoryview] = []
         self._waiting_bytes = 0
-        self._size = 0
-        self._opened = 0
+        self._size = self._opened = 0
         self._relied_on = False
         self._open(self._path)
         self.flush()  # so that a recording that cannot be written says so before anyone relies on it
