@@ -57,6 +57,7 @@ from wirelake.capture.walking import Window
 from wirelake.errors import UsageError
 from wirelake.lake import planning
 from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.lake.gathering import Overflow
 from wirelake.lake.listing import expand
 from wirelake.lake.pushdown import interest
 from wirelake.lake.schema import TIME
@@ -136,15 +137,16 @@ class _Messages(CaptureReader):
         chosen = protocols.named(self.options["protocol"]) if "protocol" in self.options else None
         ports = msgspec.json.decode(self.options.get("ports", "null"), type=dict[int, str] | None) or protocols.ports()
         for work in partition.works:
-            decoder = Decoder(DecodeOptions())
             ends: dict[bytes, tuple[Any, ...]] = {}
             told = {"ports": ports, "sniff": protocols.sniff, "protocols": protocols.ROOMS, "interest": self._interest}
-            for block in read(work.source, split=work.split, **told):  # type: ignore[arg-type]  # the same names
-                yield from self._rows(block.flows, ends, decoder.feed(block).get(messages.TABLE.name, []), chosen)
-            yield from self._rows([], ends, decoder.finish().get(messages.TABLE.name, []), chosen)
+            with Overflow(messages.TABLE.name, messages.TABLE.schema) as overflow:
+                decoder = Decoder(DecodeOptions(), sink=overflow.put)
+                for block in read(work.source, split=work.split, **told):  # type: ignore[arg-type]  # the same names
+                    yield from self._rows(block.flows, ends, overflow.take(decoder.feed(block)), chosen)
+                yield from self._rows([], ends, overflow.take(decoder.finish()), chosen)
 
     def _rows(
-        self, flows: list[Flow], ends: dict[bytes, tuple[Any, ...]], found: list[pa.RecordBatch], chosen: str | None
+        self, flows: list[Flow], ends: dict[bytes, tuple[Any, ...]], found: Iterable[pa.RecordBatch], chosen: str | None
     ) -> Iterator[pa.RecordBatch]:
         for flow in flows:
             told = (flow.transport, flow.client.address, flow.client.port, flow.server.address, flow.server.port)
