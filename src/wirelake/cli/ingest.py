@@ -132,7 +132,7 @@ def ingest(
         return ExitCode.OK
     result = run_ingest(lake, list(paths), master=master, **told)  # type: ignore[arg-type]  # the same names
     tell(result, lake)
-    return ExitCode.FAILED if result.changed else ExitCode.OK
+    return ExitCode.FAILED if result.changed or result.unreadable else ExitCode.OK
 
 
 def run_ingest(
@@ -152,7 +152,7 @@ def run_ingest(
     from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415
     from wirelake.lake.listing import expand, lake_folder  # noqa: PLC0415
 
-    files = expand(paths)  # a wrong path is told before Spark starts
+    files = expand(paths, [])  # a wrong path is told before Spark starts
     if tuning.is_local(spark.place(master or (conf or {}).get("spark.master"))):
         conf = haste.for_one_ingest(lake_folder(lake), files) | (conf or {})
     logging.basicConfig(level=logging.CRITICAL)  # Py4J logs Ctrl-C as an error of its own; with --verbose it still does
@@ -183,6 +183,8 @@ def run_ingest(
 
 def tell(result: IngestResult, lake: Path) -> None:
     """What an ingest did, for the person who ran it."""
+    for reason in result.unreadable:
+        say(f"left out: {reason}")
     for path in result.changed:
         say(f"changed since it was ingested, left alone: {path}")
     if result.batch is None:

@@ -75,6 +75,8 @@ class IngestResult(msgspec.Struct, frozen=True):
     resumed: bool
     """Whether the batch of an earlier ingest had to be finished first."""
     seconds: float
+    unreadable: tuple[str, ...] = ()
+    """What lies in folders that were named and could not be read: the place, and why."""
 
 
 class _Plan(msgspec.Struct):
@@ -125,7 +127,8 @@ def ingest(
     """
     started = time.monotonic()
     root = lake_folder(lake)
-    found = expand(paths)
+    unreadable: list[str] = []
+    found = expand(paths, unreadable)
     journal.initialise(root)
     with journal.locked(root), suited(spark), running.recorded(root, "ingest") as run:
         run.inputs = found
@@ -165,6 +168,7 @@ def ingest(
         quarantined=counts["quarantine"],
         skipped=tuple(plan.skipped),
         changed=tuple(plan.changed),
+        unreadable=tuple(unreadable),
         built=tuple(run.built),
         resumed=resumed,
         seconds=time.monotonic() - started,
