@@ -214,3 +214,17 @@ def test_keys_that_others_may_read_are_refused(wirelake, tmp_path):
     assert outcome.code == 64
     assert "chmod 600" in outcome.talk
     assert KEYS.key.hex() not in outcome.talk
+
+
+@pytest.mark.parametrize("form", ["json", "text", "fields"])
+def test_a_very_deep_body_is_shown_with_the_reason_why_it_is_not_shown_as_json(wirelake, form):
+    """YAMP-44: `-T text` ended in a traceback."""
+    body = b'{"a":' * 989 + b"1" + b"}" * 989
+    event = b"\x05" + bytes(16) + b"\x01a" + len(body).to_bytes(4) + body
+    outcome = wirelake("decode", "yamp", "-T", form, stdin=b"\x00\x00\x01\x04json" + event)
+    assert outcome.code == 0
+    assert len(outcome.out.splitlines()) == 2
+    assert b"nested deeper than 256 (max_depth)" in outcome.out.splitlines()[1]
+    deeper = wirelake("decode", "yamp", "--set", "max_depth=9999", "-T", form, stdin=b"\x00\x00\x01\x04json" + event)
+    assert deeper.code == 0
+    assert len(deeper.out.splitlines()) == 2

@@ -51,6 +51,14 @@ def test_a_character_that_acts_is_shown_by_its_code(code):
     assert json.loads(json_text([chr(code)])) == [chr(code)], "JSON stays the same value"
 
 
+def test_a_value_too_deep_to_print_is_replaced_and_the_others_stay():
+    deep: list = []
+    for _ in range(5000):
+        deep = [deep]
+    assert json.loads(json_text({"a": 1, "deep": deep})) == {"a": 1, "deep": "(nested too deep to print)"}
+    assert json.loads(json_text(deep)) == "(nested too deep to print)"
+
+
 @pytest.mark.parametrize("text", ["", "plain", "été", "日本\u3000語", "👩\u200d🚀", "a\u00a0b", "back\\slash", "\ue000"])
 def test_text_that_only_shows_is_left_as_it_is(text):
     assert visible(text) == text

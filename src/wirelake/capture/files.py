@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
@@ -290,6 +291,9 @@ def measure(path: str | os.PathLike[str]) -> tuple[str, int]:
         if _scheme(place):
             system, there = _reach(place)
             return place, int(system.size(there))
-        return place, Path(place).stat().st_size
+        found = Path(place).stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise CaptureError(place, 0, "not a regular file: a source is read by place")
+        return place, found.st_size
     except OSError as error:
         raise _unreadable(place, 0, error) from error

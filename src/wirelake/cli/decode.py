@@ -146,8 +146,8 @@ class _Shown:
 
 @contextmanager
 def _on_disk(name: str, source: BinaryIO, head: bytes) -> Iterator[str]:
-    """The path of the input; standard input becomes a file first, because captures are read by place."""
-    if name != "-":
+    """The path of the input; standard input or a FIFO becomes a file first, because captures are read by place."""
+    if name != "-" and Path(name).is_file():
         yield name
         return
     with tempfile.NamedTemporaryFile(prefix="wirelake-decode-") as file:

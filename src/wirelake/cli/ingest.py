@@ -129,7 +129,7 @@ def ingest(
         return ExitCode.OK
     result = run_ingest(lake, list(paths), master=master, again=again, **told)  # type: ignore[arg-type]  # the same names
     tell(result, lake)
-    return ExitCode.FAILED if result.changed else ExitCode.OK
+    return ExitCode.FAILED if result.changed or result.unreadable else ExitCode.OK
 
 
 def run_ingest(
@@ -149,7 +149,7 @@ def run_ingest(
     from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415 - needs the lake extra
     from wirelake.lake.listing import expand  # noqa: PLC0415
 
-    files = expand(paths)  # a wrong path is told before anything else
+    files = expand(paths, [])  # a wrong path is told before anything else
     with spark_work(master, conf, lake, files) as (start, show):
         return ingest_into(
             start,
@@ -167,6 +167,8 @@ def run_ingest(
 
 def tell(result: IngestResult, lake: Path) -> None:
     """What an ingest did, for the person who ran it."""
+    for reason in result.unreadable:
+        say(f"left out: {reason}")
     for path in result.changed:
         say(f"changed since it was ingested, left alone: {path}")
     for path in result.reread:

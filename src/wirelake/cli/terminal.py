@@ -33,6 +33,8 @@ __all__ = [
     "spreadsheet_cell",
 ]
 
+_TOO_DEEP: Final = "(nested too deep to print)"
+"""Stands for a value inside which values are nested deeper than the interpreter goes."""
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _FORMULA: Final = ("=", "+", "-", "@")
 """First characters of a cell that a spreadsheet computes."""
@@ -53,9 +55,22 @@ def json_text(value: Any, other: Callable[[Any], Any] | None = None) -> str:
     """
     try:
         text = msgspec.json.Encoder(enc_hook=other, decimal_format="number").encode(value).decode()
+    except RecursionError:
+        inside = value.items() if isinstance(value, dict) else ()
+        flat = {key: one if _is_flat_enough(one, other) else _TOO_DEEP for key, one in inside}
+        text = msgspec.json.Encoder(enc_hook=other, decimal_format="number").encode(flat or _TOO_DEEP).decode()
     except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot say
         text = json.dumps(msgspec.to_builtins(value, enc_hook=other), separators=(",", ":"))
     return text if text.isprintable() else ACTING.sub(_json_escape, text)
+
+
+def _is_flat_enough(value: Any, other: Callable[[Any], Any] | None) -> bool:
+    """Whether a value can be printed inside another one."""
+    try:
+        msgspec.json.encode([[value]], enc_hook=other)
+    except RecursionError:
+        return False
+    return True
 
 
 def _json_escape(found: re.Match[str]) -> str:

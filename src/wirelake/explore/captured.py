@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -91,27 +92,28 @@ class _Describing(Decoder):
         self._describer = describer
         self._verify = verify
         self._describers: dict[Speaker, Describe] = {}
-        self._found: list[tuple[int, dict[str, Any]]] = []
+        self._found: list[tuple[int, Callable[[], dict[str, Any]]]] = []
+        """Offset, and what makes the object: it may be many times larger than its bytes, so it is made when it is printed."""
 
-    def objects(self, block: Block) -> list[dict[str, Any]]:
-        """The objects of one block."""
+    def objects(self, block: Block) -> Iterator[dict[str, Any]]:
+        """The objects of one block, to be taken before the next block comes."""
         ours = np.array([flow.protocol == self._protocol for flow in block.flows], np.bool_)
         for stretch in block.stretches:
             told = {"offset": stretch.offset, "length": stretch.length, "fault": stretch.reason, "layer": stretch.layer}
-            self._found.append((stretch.offset, told))
+            self._found.append((stretch.offset, partial(dict, told)))
         if len(block.runs):
             block = msgspec.structs.replace(block, runs=block.runs[ours[block.runs[:, RUN_FLOW]]])
         self.feed(block)
         return self._take_found()
 
-    def last_objects(self) -> list[dict[str, Any]]:
+    def last_objects(self) -> Iterator[dict[str, Any]]:
         """What is left when no more blocks come."""
         self.finish()
         return self._take_found()
 
-    def _take_found(self) -> list[dict[str, Any]]:
+    def _take_found(self) -> Iterator[dict[str, Any]]:
         found, self._found = sorted(self._found, key=lambda each: each[0]), []
-        return [described for _, described in found]
+        return (describe() for _, describe in found)
 
     def _add(self, *_: Any) -> None:
         """Rows of tables are not wanted."""
@@ -125,21 +127,27 @@ class _Describing(Decoder):
         for index, row in enumerate(scanned.tolist()):
             run = speech.runs[run_of[index]]
             flow, to_server = speech.flows[run[RUN_FLOW]], int(run[RUN_TO_SERVER])
-            described = self._describe(flow, to_server)(data, row, flat, limits, 0)
-            if self._verify is not None and "fault" not in described:
-                ts = int(extent.ts[index])
-                described |= self._verify(data[row[START] : row[START] + row[LENGTH]], ts / 1e6 if ts > 0 else None)
-            offset = int(extent.offsets[index])
-            for name in ("offset", "message_offset"):
-                if name in described:
-                    described[name] = self._offset(speech, described[name]) if described[name] != row[START] else offset
-            self._found.append((offset, _seen(flow, to_server, int(extent.ts[index])) | described))
+            offset, ts = int(extent.offsets[index]), int(extent.ts[index])
+            describe = partial(self._describe(flow, to_server), data, row, flat, limits, 0)
+            self._found.append((offset, partial(self._placed, describe, speech, row, data, offset, ts, _seen(flow, to_server, ts))))
+
+    def _placed(
+        self, describe: Describe, speech: Speech, row: list[int], data: bytes, offset: int, ts: int, seen: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The object of one message, with its places in the capture."""
+        described = describe()
+        if self._verify is not None and "fault" not in described:
+            described |= self._verify(data[row[START] : row[START] + row[LENGTH]], ts / 1e6 if ts > 0 else None)
+        for name in ("offset", "message_offset"):
+            if name in described:
+                described[name] = self._offset(speech, described[name]) if described[name] != row[START] else offset
+        return seen | described
 
     def _spoil(self, flow: Flow, to_server: int, fault: Any, speech: Speech, start: int, length: int) -> None:
         extent = self._where.extent(speech.pieces, np.array([start]), np.array([length]))
         offset = int(extent.offsets[0])
         told = {"offset": offset, "fault": fault.name, "clause": fault.clause, "text": fault.text, "message_length": length}
-        self._found.append((offset, _seen(flow, to_server, int(extent.ts[0])) | told))
+        self._found.append((offset, partial(dict, _seen(flow, to_server, int(extent.ts[0])) | told)))
 
     def _describe(self, flow: Flow, to_server: int) -> Describe:
         """What describes the messages of one side of a connection."""

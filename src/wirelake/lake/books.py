@@ -80,6 +80,10 @@ class Extent(msgspec.Struct, frozen=True):
     ts: Array
     """When the last byte was seen: a message is there when its last byte is."""
 
+    def part(self, some: slice) -> Extent:
+        """The same of some of the messages."""
+        return Extent(self.numbers[some], self.first[some], self.offsets[some], self.lengths[some], self.ts[some])
+
 
 class Entry(msgspec.Struct, frozen=True):
     """Bytes of one span of a source that went to one place."""

@@ -13,7 +13,7 @@ It refuses to keep anything, and to build what is built from tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from wirelake.lake import delta, source_options
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions, Decoder
 from wirelake.lake.frames import CaptureReader
+from wirelake.lake.gathering import Overflow
 from wirelake.lake.schema import Table
 from wirelake.lake.source import Share, share
 from wirelake.protocols.kernel import use_compiled
@@ -51,13 +52,14 @@ class _Captured(CaptureReader):
         use_compiled()
         ports = source_options.ports(self.options)
         for work in partition.works:
-            decoder = Decoder(DecodeOptions())
             known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
-            for block in read(work.source, split=work.split, **known):  # type: ignore[arg-type]  # the same names
-                yield from self._rows(decoder.feed(block).get(self._table.name, []))
-            yield from self._rows(decoder.finish().get(self._table.name, []))
+            with Overflow(self._table.name, self._table.schema) as overflow:
+                decoder = Decoder(DecodeOptions(), sink=overflow.put)
+                for block in read(work.source, split=work.split, **known):  # type: ignore[arg-type]  # the same names
+                    yield from self._rows(overflow.take(decoder.feed(block)))
+                yield from self._rows(overflow.take(decoder.finish()))
 
-    def _rows(self, found: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _rows(self, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in found:
             if batch.num_rows:
                 yield from pa.Table.from_batches([batch]).cast(self._table.schema).to_batches()

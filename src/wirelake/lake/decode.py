@@ -8,11 +8,9 @@ It refuses to know Spark, files and what protocols mean: rooms scan and make col
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -33,17 +31,19 @@ from wirelake.capture.blocks import (
 )
 from wirelake.capture.tally import HEADERS
 from wirelake.lake import books, proofs, rows
-from wirelake.lake.books import Books, Where
+from wirelake.lake.books import Books, Extent, Where
 from wirelake.lake.catalog import TABLES
+from wirelake.lake.decode_options import DecodeOptions
+from wirelake.lake.gathering import Batches, Gathering
 from wirelake.lake.memory import Memory, Speaker
 from wirelake.lake.prologues import Opened, Prologues
 from wirelake.lake.reading import Reading
 from wirelake.lake.stanzas import Stanzas, Taken
 from wirelake.lake.strangers import Strangers
 from wirelake.lake.streams import GAP, Listener, Speech, said
-from wirelake.lake.tables import connections, ledger, messages, quarantine, unrecognised
+from wirelake.lake.tables import connections, ledger, messages, unrecognised
 from wirelake.lake.unwrapping import Unwrapped, Unwrapper
-from wirelake.protocols import dialects
+from wirelake.protocols.arrow import Columns, within
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
 
 if TYPE_CHECKING:
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CARRIED", "Batches", "DecodeOptions", "Decoder"]
 
 Array = np.ndarray[Any, Any]
-Batches = dict[str, list[pa.RecordBatch]]
-"""Table name -> its new rows."""
-
 MAX_CARRIED: Final = 64 * 1024 * 1024
 """Bytes of all connections together that wait for more. Beyond this those that wait longest are let go: the one thing that depends on
 what else is read."""
@@ -64,28 +61,18 @@ what else is read."""
 _NO_RUNS: Final = np.zeros((0, RUN_MISSING), np.int64)
 
 
-class DecodeOptions(msgspec.Struct, frozen=True):
-    """What decoding may be told."""
-
-    rooms: dict[str, dict[str, Any]] = {}
-    """Protocol -> what its `Limits` are told. What is not named is as the room has it, or as the recording says for its dialect."""
-    json_bodies: bool = True
-    """Fill `body_json` where a body is a JSON object or array."""
-    max_raw: int = 1024 * 1024
-    """Bytes of one row of `quarantine`; longer stretches take several."""
-
-    def limits(self, protocol: str, spoken: Iterable[str] = ()) -> Any:
-        """The limits of one room for connections of a dialect; what `rooms` says of the dialect wins."""
-        kind = protocols.room(protocol).Limits
-        return msgspec.convert(dialects.settings(kind, self.rooms.get(protocol, {}), spoken), kind)
-
-
 class Decoder:
     """Takes blocks, those of one connection in order; gives rows."""
 
     def __init__(
-        self, options: DecodeOptions, keys: TrustStore | None = None, memory: Memory | None = None, keyring: Keyring | None = None
+        self,
+        options: DecodeOptions,
+        keys: TrustStore | None = None,
+        memory: Memory | None = None,
+        keyring: Keyring | None = None,
+        sink: Callable[[Batches], object] | None = None,
     ) -> None:
+        """`sink` takes rows as soon as they are more than a batch; without one, `feed` gives all rows of a block at once."""
         self._options = options
         self._keys = keys
         self._keyring = keyring
@@ -98,10 +85,10 @@ class Decoder:
         self._listeners: dict[Reading, Listener] = {}
         self._books = Books()
         self._strangers = Strangers()
-        self._rows: Batches = defaultdict(list)
+        self._gathering = Gathering(options.max_batch_bytes // 2, sink)
 
     def feed(self, block: Block) -> Batches:
-        """The rows of one block."""
+        """The rows of one block, without those that the sink got."""
         block = self.memory.renumber(block)
         self._books.open(Where.of(block) if block.spans else self._where)
         for account in block.accounts:
@@ -110,17 +97,16 @@ class Decoder:
         self._note_connections(block)
         for stretch in block.stretches:
             found = (stretch.reason, None, stretch.reason, stretch.raw, stretch.offset, stretch.length)
-            self._add(quarantine.TABLE.name, rows.quarantined(self._where, None, None, None, stretch.layer, *found))
+            self._gathering.spoil(rows.spoilt(self._where, None, None, None, stretch.layer, *found), len(stretch.raw))
         self._decode_runs(block)
         self._let_go(MAX_CARRIED)
         self.memory.forget()
-        return self._give()
+        return self._gathering.give()
 
     def rest(self) -> Batches:
         """The ledger of all that came since it was asked for, and what nobody recognised; what is unfinished stays in the memory."""
-        self._add(unrecognised.TABLE.name, self._strangers.close())
-        self._add(ledger.TABLE.name, books.rows(self._books.close()))
-        return self._give()
+        given = self._gathering.give()
+        return given | {unrecognised.TABLE.name: [self._strangers.close()], ledger.TABLE.name: [books.rows(self._books.close())]}
 
     def finish(self) -> Batches:
         """What is left when no more blocks come, and the ledger of all that came."""
@@ -143,11 +129,7 @@ class Decoder:
         return self.memory.where
 
     def _add(self, table: str, batch: pa.RecordBatch) -> None:
-        self._rows[table].append(batch)
-
-    def _give(self) -> Batches:
-        made, self._rows = self._rows, defaultdict(list)
-        return dict(made)
+        self._gathering.add(table, batch)
 
     def _reading(self, flow: Flow) -> Reading:
         """How the bytes of a flow are read; there are no more ways than a room has dialects, whatever a file says."""
@@ -225,7 +207,7 @@ class Decoder:
             noted += [(one.flow, one.ts, one.place, what, by, "") for what in ("seen", *(["opened"] if one.is_whole else []))]
             if not one.is_whole:  # so that nobody judges it by what was not said
                 gap = (reading.protocol, GAP.name, GAP.clause, GAP.text, b"", one.place, 0)
-                self._add(quarantine.TABLE.name, rows.quarantined(self._where, one.flow, one.to_server, one.ts, *gap))
+                self._gathering.spoil(rows.spoilt(self._where, one.flow, one.to_server, one.ts, *gap), 0)
         if noted:
             self._add(connections.TABLE.name, rows.connected(self._where, noted))
         if taken.speech is not None:
@@ -251,22 +233,39 @@ class Decoder:
 
     def _put(self, reading: Reading, speech: Speech, scanned: Array, parts: Array, run_of: Array) -> None:
         """Messages to their tables, the rest to quarantine."""
-        protocol = reading.protocol
         good = reading.shape.readable(scanned)
         runs = speech.runs[run_of]
-        for index in np.flatnonzero(~good):
-            fault = reading.room.Fault(int(scanned[index, FAULT]))
-            flow = speech.flows[runs[index, RUN_FLOW]]
-            self._spoil(flow, int(runs[index, RUN_TO_SERVER]), fault, speech, int(scanned[index, START]), int(scanned[index, LENGTH]))
+        self._spoil_rows(reading, speech, scanned[~good], runs[~good])
         more = self._learnt(reading.shape, speech, scanned, runs, good)
         parts = parts[np.repeat(good, scanned[:, PARTS])]
         scanned, runs = scanned[good], runs[good]
         if not len(scanned):
             return
-        self._books.spread(self._where, "message", protocol, speech.pieces, scanned[:, START], scanned[:, LENGTH])
+        self._books.spread(self._where, "message", reading.protocol, speech.pieces, scanned[:, START], scanned[:, LENGTH])
         extent = self._where.extent(speech.pieces, scanned[:, START], scanned[:, LENGTH])
-        more |= self._heard(reading, speech, scanned, runs, extent.ts)
-        made = reading.shape.columns(speech.data, scanned, parts, reading.limits, self._options.json_bodies, **more)
+        firsts = np.concatenate(([0], np.cumsum(scanned[:, PARTS])))
+        budget, heard, at, until = self._options.max_batch_bytes, None, 0, 0
+        while at < len(scanned):
+            if at == until:  # what is heard of a speaker is heard once
+                base, until = at, at + within(scanned[at:, LENGTH], budget)
+                heard, count = self._heard(reading, speech, scanned[at:until], runs[at:until], extent.ts[at:until])
+                until = at + count
+            told = {name: tongues.where(slice(at, until)) for name, tongues in more.items()}
+            if heard is not None:
+                told["heard"] = {index + base - at: one for index, one in heard.items() if index + base >= at}
+            taken = slice(firsts[at], firsts[until])
+            made = reading.shape.columns(
+                speech.data, scanned[at:until], parts[taken], reading.limits, self._options.json_bodies, budget, **told
+            )
+            some = slice(at, until if made.taken is None else at + made.taken)
+            self._put_columns(reading, speech, scanned[some], parts[firsts[at] : firsts[some.stop]], runs[some], extent.part(some), made)
+            at = some.stop
+
+    def _put_columns(
+        self, reading: Reading, speech: Speech, scanned: Array, parts: Array, runs: Array, extent: Extent, made: Columns
+    ) -> None:
+        """Messages of one batch to their two tables."""
+        protocol = reading.protocol
         agreed = self.memory.prologues if reading.has_prologue else {}
         links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in speech.flows]
         leading = rows.leading(self._where, extent, speech.flows, runs, links, made.sessions)
@@ -288,15 +287,39 @@ class Decoder:
         agreed |= {who[number]: name for number, name in known.items()}
         return {"tongues": tongues.where(good)}
 
-    def _heard(self, reading: Reading, speech: Speech, scanned: Array, runs: Array, micros: Array) -> dict[str, Any]:
-        """What these rows carry that takes other texts of their speaker, or keys, to be read."""
+    def _heard(self, reading: Reading, speech: Speech, scanned: Array, runs: Array, micros: Array) -> tuple[dict[int, Any] | None, int]:
+        """What these rows carry that takes other texts of their speaker, or keys, to be read; and of how many of them that is."""
         if not hasattr(reading.shape, "overheard"):
-            return {}
+            return None, len(scanned)
         speakers, who = _speakers(speech, runs)
         ears = {number: self.memory.ears.pop(speaker) for number, speaker in who.items() if speaker in self.memory.ears}
-        found = reading.shape.overheard(speech.data, scanned, speakers, micros / 1e6, ears, reading.limits, self._keyring)
+        found, count = reading.shape.overheard(
+            speech.data, scanned, speakers, micros / 1e6, ears, reading.limits, self._keyring, self._options.max_batch_bytes
+        )
         self.memory.ears |= {who[number]: ear for number, ear in ears.items() if not ear.is_idle}
-        return {"heard": found}
+        return found, count
+
+    def _spoil_rows(self, reading: Reading, speech: Speech, scanned: Array, runs: Array) -> None:
+        """Rows of a scanner that are no messages, many at once."""
+        starts, lengths = scanned[:, START], scanned[:, LENGTH]
+        is_short = (lengths > 0) & (lengths <= self._options.max_raw)
+        extent = self._where.extent(speech.pieces, starts, lengths)
+        for code in np.unique(scanned[is_short, FAULT]).tolist():
+            same = is_short & (scanned[:, FAULT] == code)
+            self._books.spread(self._where, "quarantine", reading.room.Fault(code).name, speech.pieces, starts[same], lengths[same])
+        for index, (start, length, code) in enumerate(scanned[:, [START, LENGTH, FAULT]].tolist()):
+            fault, flow, to_server = reading.room.Fault(code), speech.flows[runs[index, RUN_FLOW]], int(runs[index, RUN_TO_SERVER])
+            if is_short[index]:
+                self._keep_raw(flow, to_server, fault, speech, slice(start, start + length), extent, index)
+            else:
+                self._spoil(flow, to_server, fault, speech, start, length)
+
+    def _keep_raw(self, flow: Flow, to_server: int, fault: Any, speech: Speech, place: slice, extent: Extent, index: int) -> None:
+        """One row of `quarantine`; `extent` says of its bytes, at `index`, where they are."""
+        raw = speech.data[place].tobytes()
+        first = int(extent.first[index]) & ~OFFSET_MASK | int(extent.offsets[index])
+        found = (flow.protocol, fault.name, fault.clause, fault.text, raw, first, int(extent.lengths[index]))
+        self._gathering.spoil(rows.spoilt(self._where, flow, to_server, int(extent.ts[index]), *found), len(raw))
 
     def _spoil(self, flow: Flow, to_server: int, fault: Any, speech: Speech, start: int, length: int) -> None:
         """Bytes of a stream that are no message: accounted for, and kept."""
@@ -304,10 +327,7 @@ class Decoder:
         for at in range(start, start + length, self._options.max_raw):
             size = min(self._options.max_raw, start + length - at)
             extent = self._where.extent(speech.pieces, np.array([at]), np.array([size]))
-            raw = speech.data[at : at + size].tobytes()
-            first = int(extent.first[0]) & ~OFFSET_MASK | int(extent.offsets[0])
-            found = (flow.protocol, fault.name, fault.clause, fault.text, raw, first, int(extent.lengths[0]))
-            self._add(quarantine.TABLE.name, rows.quarantined(self._where, flow, to_server, int(extent.ts[0]), *found))
+            self._keep_raw(flow, to_server, fault, speech, slice(at, at + size), extent, 0)
 
     def _note_connections(self, block: Block) -> None:
         noted: list[rows.Noted] = [(block.flows[number], ts, at, "seen", "", "") for number, ts, at in self._first_seen(block)]

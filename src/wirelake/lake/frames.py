@@ -57,6 +57,7 @@ from wirelake.capture.walking import Window
 from wirelake.errors import UsageError
 from wirelake.lake import planning, source_options
 from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.lake.gathering import Overflow
 from wirelake.lake.listing import expand
 from wirelake.lake.pushdown import interest
 from wirelake.lake.schema import TIME, times
@@ -136,15 +137,16 @@ class _Messages(CaptureReader):
         chosen = protocols.named(self.options["protocol"]) if "protocol" in self.options else None
         ports = source_options.ports(self.options)
         for work in partition.works:
-            decoder = Decoder(DecodeOptions())
             ends: dict[bytes, tuple[Any, ...]] = {}
             known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
-            for block in read(work.source, split=work.split, interest=self._interest, **known):  # type: ignore[arg-type]  # the same names
-                yield from self._rows(block.flows, ends, decoder.feed(block).get(messages.TABLE.name, []), chosen)
-            yield from self._rows([], ends, decoder.finish().get(messages.TABLE.name, []), chosen)
+            with Overflow(messages.TABLE.name, messages.TABLE.schema) as overflow:
+                decoder = Decoder(DecodeOptions(), sink=overflow.put)
+                for block in read(work.source, split=work.split, interest=self._interest, **known):  # type: ignore[arg-type]  # the same names
+                    yield from self._rows(block.flows, ends, overflow.take(decoder.feed(block)), chosen)
+                yield from self._rows([], ends, overflow.take(decoder.finish()), chosen)
 
     def _rows(
-        self, flows: list[Flow], ends: dict[bytes, tuple[Any, ...]], found: list[pa.RecordBatch], chosen: str | None
+        self, flows: list[Flow], ends: dict[bytes, tuple[Any, ...]], found: Iterable[pa.RecordBatch], chosen: str | None
     ) -> Iterator[pa.RecordBatch]:
         for flow in flows:
             told = (flow.transport, flow.client.address, flow.client.port, flow.server.address, flow.server.port)

@@ -86,6 +86,8 @@ class IngestResult(msgspec.Struct, frozen=True):
     seconds: float
     unrecognised: int = 0
     """Bytes that no protocol recognised: the table `unrecognised` has them by host and port."""
+    unreadable: tuple[str, ...] = ()
+    """What lies in folders that were named and could not be read: the place, and why."""
 
 
 def ingest(
@@ -113,13 +115,15 @@ def ingest(
     With `again` files are read from their first byte, in place of what the lake has of them: with other options, or other contents.
     """
     root = lake_folder(lake)
-    found = expand(paths)
+    unreadable: list[str] = []
+    found = expand(paths, unreadable)
     place.claim(root)
     journal.initialise(root)
     is_told = not (options is None and ports is None and keyring is None)
     decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_told)
     plan = partial(intake.again if again else intake.new, root, found)
-    return work(spark, root, "ingest", found, plan, decoding, late_seconds=late_seconds, build=build or again, progress=progress)
+    result = work(spark, root, "ingest", found, plan, decoding, late_seconds=late_seconds, build=build or again, progress=progress)
+    return msgspec.structs.replace(result, unreadable=tuple(unreadable))
 
 
 class Decoding(NamedTuple):

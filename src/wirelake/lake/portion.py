@@ -112,7 +112,6 @@ class _Task:
 
     def _decode(self, bucket: int, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Done:
         assembly, memory = self._put_back(bucket)
-        decoder = Decoder(self._options, self._keys, memory, self._keyring)
         sheets = Sheets(self._lake, SILVER, self._batch)
         newest, unknown = 0, []
 
@@ -126,6 +125,7 @@ class _Task:
             sheets.add(decoded)
             return books
 
+        decoder = Decoder(self._options, self._keys, memory, self._keyring, sink=add)
         try:
             for batch in (first, *batches):
                 for item in from_batch(batch):

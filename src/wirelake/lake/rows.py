@@ -18,7 +18,7 @@ from wirelake.lake.schema import times
 from wirelake.lake.tables import connections, quarantine
 from wirelake.protocols.arrow import binary, names
 
-__all__ = ["DIRECTIONS", "Noted", "batch", "connected", "constant", "leading", "quarantined", "sessions"]
+__all__ = ["DIRECTIONS", "Noted", "batch", "connected", "constant", "leading", "quarantined", "sessions", "spoilt"]
 
 Array = np.ndarray[Any, Any]
 
@@ -65,7 +65,7 @@ def _message_ids(sources: list[Source], numbers: Array, places: Array) -> pa.Arr
     return binary(ids.reshape(-1), np.arange(len(places)) * 16, np.full(len(places), 16))
 
 
-def quarantined(
+def spoilt(
     where: Where,
     flow: Flow | None,
     to_server: int | None,
@@ -77,25 +77,34 @@ def quarantined(
     raw: bytes,
     offset: int,
     length: int,
-) -> pa.RecordBatch:
-    """One row of `quarantine`."""
+) -> tuple[Any, ...]:
+    """One row of `quarantine`, its values in the order of the columns."""
     source, there = where.source(offset)
-    row = {
-        "session_id": flow.session_id if flow else None,
-        "connection_id": flow.session_id if flow else None,
-        "ts": None if ts == NO_TIME else ts,
-        "protocol": flow.protocol if flow else None,
-        "direction": None if to_server is None else DIRECTIONS[to_server],
-        "layer": layer,
-        "reason": reason,
-        "clause": clause,
-        "text": text,
-        "raw": raw,
-        "source": source.path,
-        "offset": there,
-        "length": length,
-    }
-    return pa.RecordBatch.from_pylist([row], schema=quarantine.TABLE.schema)
+    session = flow.session_id if flow else None
+    protocol = flow.protocol if flow else None
+    direction = None if to_server is None else DIRECTIONS[to_server]
+    return (
+        session,
+        session,
+        None if ts == NO_TIME else ts,
+        protocol,
+        direction,
+        layer,
+        reason,
+        clause,
+        text,
+        raw,
+        source.path,
+        there,
+        length,
+    )
+
+
+def quarantined(spoilt: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Rows of `quarantine`."""
+    schema = quarantine.TABLE.schema
+    columns = [pa.array(values, one.type) for values, one in zip(zip(*spoilt, strict=True), schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def connected(where: Where, noted: list[Noted]) -> pa.RecordBatch:

@@ -75,8 +75,8 @@ class TableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task: blocks to files that no table counts yet."""
-        decoder = Decoder(self._options, self._keys, keyring=self._keyring)
         sheets = Sheets(self._lake, SILVER, self._batch)
+        decoder = Decoder(self._options, self._keys, keyring=self._keyring, sink=sheets.add)
         assembly = Assembly(self._ports, protocols.sniff, protocols.dialect)
         try:
             for batch in iterator:

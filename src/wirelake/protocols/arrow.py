@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from wirelake.protocols.kernel import compiled, kernel
 
-__all__ = ["Array", "Columns", "binary", "decimals", "field", "hexes", "integers", "names", "nulls", "truths"]
+__all__ = ["UNLIMITED", "Array", "Columns", "binary", "decimals", "field", "hexes", "integers", "names", "nulls", "truths", "within"]
 
 Array = np.ndarray[Any, Any]
 
@@ -28,6 +28,17 @@ class Columns(msgspec.Struct):
     """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
     sessions: pa.Array | None = None
     """16 bytes each: whose session a message belongs to, if the room knows better than the connection; null where it does not."""
+    taken: int | None = None
+    """How many of the rows these are: the first ones, as many as fit into the budget, and at least one; None: all."""
+
+
+UNLIMITED: Final = 1 << 62
+"""A budget that nothing exceeds."""
+
+
+def within(sizes: Array, budget: int) -> int:
+    """How many of the first rows fit into half a budget, if each takes so many bytes; at least one."""
+    return min(len(sizes), int(np.searchsorted(np.cumsum(sizes), budget // 2, side="right")) + 1)
 
 
 def field(name: str, kind: pa.DataType, comment: str, *, nullable: bool = True) -> pa.Field:

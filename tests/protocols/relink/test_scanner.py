@@ -140,6 +140,16 @@ def test_at_the_limits_all_is_well():
         assert agrees_with_twin(data, limits=LITTLE).rows[0][FAULT] == 0
 
 
+@pytest.mark.parametrize("first", [0x13, 0x47, 0x07, 0x0F])
+def test_ids_without_bytes_have_a_limit_of_their_own(first):
+    """RELINK-24: 8 bytes that claim 65,536 ids have no bytes behind the claim; ids of one byte have."""
+    few, many = (bytes((first, 0, 0, 0)) + count.to_bytes(4, "little") + bytes(8) for count in (16, 17))
+    assert agrees_with_twin(few).rows[0][FAULT] == 0
+    assert [(row[FAULT], row[FAULT_AT]) for row in agrees_with_twin(many).rows] == [(Fault.MULTICAST_OVER_LIMIT, 4)]
+    assert agrees_with_twin(many, limits=Limits(max_empty_ids=17)).rows[0][FAULT] == 0
+    assert agrees_with_twin(many + bytes(16), sizes=(1, 1)).rows[0][FAULT] == 0
+
+
 @pytest.mark.parametrize("announced", [2**16, 2**31, 2**32, 2**47, 2**62, 2**63 - 1, 2**63, 2**64 - 8, 2**64 - 1])
 def test_announced_sizes_are_never_believed(announced):
     """RELINK-24: 64 bits of size, 32 bits of parts and channels; nothing is allocated for them."""

@@ -230,6 +230,15 @@ def test_bytes_of_one_direction_are_read_through_the_handshake(cut):
         read(b"", cut, handshake=False)
 
 
+def test_what_is_written_repeats_the_only_channel_as_often_as_a_reader_takes():
+    """RELINK-24."""
+    encode(m.Close((b"",) * 16))
+    encode(m.Close((b"1",) * 17))
+    with pytest.raises(LocalProtocolError) as wrong:
+        encode(m.Close((b"",) * 17))
+    assert wrong.value.fault is Fault.MULTICAST_OVER_LIMIT
+
+
 def test_limits_hold_for_what_is_written():
     """RELINK-24."""
     little = Limits(max_multicast=2, max_parts=2, max_part_size=3, max_message_size=4)

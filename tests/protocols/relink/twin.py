@@ -112,7 +112,7 @@ def packet(cursor: Cursor, limits: Limits, sender: int, receiver: int) -> Read:
         cursor.pad(2)
         count = cursor.number(4)
         odd_form = count == 1
-        if count > limits.max_multicast:
+        if count > (limits.max_multicast if size else min(limits.max_multicast, limits.max_empty_ids)):
             raise Lost(fault or Fault.MULTICAST_OVER_LIMIT, start if fault else start + 4)
     if form == 4:
         return message(cursor, start, first, second, (count, size, odd_form), limits)

@@ -38,7 +38,7 @@ def read(data: bytes, keyring: Keyring | None = None, ears: dict[int, Ear] | Non
     rows = rows[columns.readable(rows)]
     nobody = np.zeros(len(rows), np.int64)
     ears = {} if ears is None else ears
-    heard = columns.overheard(array, rows, nobody, nobody + seconds, ears, DEFAULT_LIMITS, keyring)
+    heard, _ = columns.overheard(array, rows, nobody, nobody + seconds, ears, DEFAULT_LIMITS, keyring)
     made = columns.columns(array, rows, parts, DEFAULT_LIMITS, heard=heard)
     own = pa.table([made.own[field.name].cast(field.type) for field in columns.SCHEMA], schema=columns.SCHEMA).to_pylist()
     shared = [{name: column[index].as_py() for name, column in made.shared.items()} for index in range(len(rows))]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from wirelake.errors import DecodeError
-from wirelake.protocols.arrow import Array, Columns, binary, decimals, field, integers, names, nulls, truths
+from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
 from wirelake.protocols.emp.messages import APPLICATION_FIRST, TYPES, ExtensionId, MessageType, name_of
 from wirelake.protocols.emp.scanner import (
@@ -93,11 +93,16 @@ def readable(rows: Array) -> Array:
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
-def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies: bool = True) -> Columns:
-    """The messages of readable rows; `parts` holds the parts of these rows and no others, in their order."""
+def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies: bool = True, budget: int = UNLIMITED) -> Columns:
+    """The messages of readable rows; `parts` holds the parts of these rows and no others, in their order.
+
+    Only the first rows are taken, if the bodies of all would inflate to more than the budget.
+    """
+    taken, faults, plain_data, plain_starts, plain_lengths = _unpacked(data, rows, parts, limits, budget)
+    parts = parts[: rows[:taken, PARTS].sum()]
+    rows = rows[:taken]
     kind = rows[:, KIND]
     carries = kind >= MessageType.DATA
-    faults, plain_data, plain_starts, plain_lengths = _unpacked(data, rows, parts, limits)
     is_error = kind == MessageType.ERROR
     has_request = rows[:, REQUEST] >= 0
     request_ids = decimals(rows[:, REQUEST_ID], has_request)
@@ -137,7 +142,7 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
         "body_json": _json(plain_data, plain_starts, plain_lengths, has_body) if json_bodies else nulls(pa.string(), len(rows)),
         "verified": nulls(pa.bool_(), len(rows)),
     }
-    return Columns(own, shared)
+    return Columns(own, shared, taken=taken)
 
 
 def _byte(data: Array, rows: Array, where: Array, at: int) -> pa.Array:
@@ -180,17 +185,20 @@ def _extensions(data: Array, rows: Array, parts: Array) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), struct, type=SCHEMA.field("extensions").type)
 
 
-def _unpacked(data: Array, rows: Array, parts: Array, limits: Limits) -> tuple[Array, Array, Array, Array]:
-    """Compression and UTF-8, on the rows that have them: (faults, data, starts, lengths) of plain bodies; length -1 is none."""
+def _unpacked(data: Array, rows: Array, parts: Array, limits: Limits, budget: int) -> tuple[int, Array, Array, Array, Array]:
+    """Compression and UTF-8, on the rows that have them: (rows taken, faults, data, starts, lengths) of plain bodies; length -1 is none.
+
+    A body alone may fill the budget; with several, no more are inflated once half of it is used.
+    """
     faults = rows[:, FAULT].copy()
     starts, lengths = rows[:, BODY].copy(), rows[:, BODY_LENGTH].copy()
     inflated: list[bytes] = []
-    end = len(data)
+    taken, end, full = len(rows), len(data), len(data) + budget // 2
     firsts = np.cumsum(rows[:, PARTS]) - rows[:, PARTS]
     for index in np.flatnonzero((rows[:, SCHEME] >= 0) & (rows[:, KIND] >= MessageType.DATA)):
         row = rows[index].tolist()
         try:
-            body = _plain(data, row, parts[firsts[index] : firsts[index] + row[PARTS]], limits)
+            body = _plain(data, row, parts[firsts[index] : firsts[index] + row[PARTS]], min(limits.max_body_size, budget))
         except DecodeError as reason:
             faults[index] = faults[index] or cast(Fault, reason.fault)
             lengths[index] = -1
@@ -198,24 +206,27 @@ def _unpacked(data: Array, rows: Array, parts: Array, limits: Limits) -> tuple[A
         inflated.append(body)
         starts[index], lengths[index] = end, len(body)
         end += len(body)
-    for index in np.flatnonzero((rows[:, KIND] == MessageType.ERROR) & (faults == 0)):
+        if end > full:
+            taken = int(index) + 1
+            break
+    for index in np.flatnonzero((rows[:taken, KIND] == MessageType.ERROR) & (faults[:taken] == 0)):
         at = rows[index, BODY]
         try:
             data[at + ERROR_TEXT : at + rows[index, BODY_LENGTH]].tobytes().decode()
         except UnicodeDecodeError:
             faults[index] = Fault.ERROR_NOT_UTF8
     if inflated:
-        data = np.concatenate([data, np.frombuffer(b"".join(inflated), np.uint8)])
-    return faults, data, starts, lengths
+        data = np.concatenate([data, *(np.frombuffer(body, np.uint8) for body in inflated)])
+    return taken, faults[:taken], data, starts[:taken], lengths[:taken]
 
 
-def _plain(data: Array, row: list[int], parts: Array, limits: Limits) -> bytes:
-    """The unpacked body of one row."""
+def _plain(data: Array, row: list[int], parts: Array, most: int) -> bytes:
+    """The unpacked body of one row, which may have so many bytes."""
     at = row[BODY]
     body = data[at : at + row[BODY_LENGTH]].tobytes()
     for part in parts[::-1]:
         if part[PART_ID] == ExtensionId.COMPRESSION:
-            body = unpack(int(data[part[PART_START] + HEADER]), body, limits.max_body_size)
+            body = unpack(int(data[part[PART_START] + HEADER]), body, most)
     return body
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from wirelake.errors import DecodeError
-from wirelake.protocols.arrow import Array, Columns, binary, decimals, field, integers, names, nulls, truths
+from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
 from wirelake.protocols.event_mesh.messages import HEADER, LONGEST_FIELD, TYPES, FieldType, Flag, name_of
 from wirelake.protocols.event_mesh.scanner import (
@@ -121,7 +121,14 @@ def readable(rows: Array) -> Array:
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
-def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies: bool = True) -> Columns:  # noqa: ARG001 - as every room's
+def columns(
+    data: Array,
+    rows: Array,
+    parts: Array,
+    limits: Limits,  # noqa: ARG001 - as every room's
+    json_bodies: bool = True,
+    budget: int = UNLIMITED,  # noqa: ARG001 - columns grow with the bytes of the rows
+) -> Columns:
     """The packets of readable rows; `parts` holds the parts of these rows and no others, in their order."""
     kind, flags = rows[:, KIND], rows[:, FLAGS]
     row_of = np.repeat(np.arange(len(rows)), rows[:, PARTS])

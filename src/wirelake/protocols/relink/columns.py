@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.protocols.arrow import Array, Columns, binary, decimals, field, integers, names, nulls, truths
+from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, START
 from wirelake.protocols.relink.faults import UNREADABLE, Fault
 from wirelake.protocols.relink.messages import TYPES, HandshakeFlag, Kind, name_of
@@ -98,7 +98,14 @@ def readable(rows: Array) -> Array:
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
-def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies: bool = True) -> Columns:  # noqa: ARG001 - as in all rooms
+def columns(
+    data: Array,
+    rows: Array,
+    parts: Array,
+    limits: Limits,  # noqa: ARG001 - as every room's
+    json_bodies: bool = True,
+    budget: int = UNLIMITED,  # noqa: ARG001 - columns grow with the bytes of the rows
+) -> Columns:
     """The messages of readable rows; `parts` holds the parts of these rows and no others, in their order."""
     kind, flags = rows[:, KIND], rows[:, FLAGS]
     is_message = kind == Kind.MESSAGE

@@ -33,6 +33,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Bytes of one part."""
     max_message_size: int = 64 * 1024 * 1024
     """Bytes of all parts of a message."""
+    max_empty_ids: int = 16
+    """Channels in a multicast whose ids take no bytes (RELINK-19): the count is a claim without bytes behind it."""
     connector_id_size: int | None = None
     """RELINK-6: for bytes without the connector's handshake: the size of ids of channels the connector sends on."""
     listener_id_size: int | None = None
@@ -47,10 +49,14 @@ class Limits(msgspec.Struct, frozen=True):
 
     def for_scan(
         self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0
-    ) -> tuple[int, int, int, int, int, int, int]:
+    ) -> tuple[int, int, int, int, int, int, int, int]:
         """The same as the scanner wants it, for a stream at this stage. Each size is that of the ids of who sends messages with them."""
         sizes = (min(self.max_part_size, FARTHEST), min(self.max_message_size, FARTHEST))  # so that sums stay in 64 bits
-        return (self.max_multicast, self.max_parts, *sizes, int(stage), sender_id_size, receiver_id_size)
+        return (self.max_multicast, self.max_parts, *sizes, self.most_ids(0), int(stage), sender_id_size, receiver_id_size)
+
+    def most_ids(self, id_size: int) -> int:
+        """How many ids of this size a multicast may have."""
+        return self.max_multicast if id_size else min(self.max_empty_ids, self.max_multicast)
 
 
 DEFAULT_LIMITS: Final = Limits()

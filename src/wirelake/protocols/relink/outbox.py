@@ -16,7 +16,7 @@ from wirelake.protocols.relink.messages import Kind, Message
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.outgoing import Outgoing
 from wirelake.protocols.relink.resuming import Statement
-from wirelake.protocols.relink.wire import check, encode
+from wirelake.protocols.relink.wire import check, check_ids, encode
 
 __all__ = ["Outbox"]
 
@@ -79,8 +79,9 @@ class Outbox:
 
     def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:
         """§2.3: one message for many channels; says its number on each, in their order. All of them take it, or none."""
-        if not ids or len(ids) > self._options.limits.max_multicast:
-            raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, f"{len(ids)} channels")  # RELINK-19: never to nobody
+        if not ids:  # RELINK-19: never to nobody
+            raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, "no channels")
+        check_ids(ids, self._options.limits)
         check(parts, self._options.limits)
         for channel, count in Counter(ids).items():
             outgoing = self.channels.get(channel)

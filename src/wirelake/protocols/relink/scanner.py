@@ -111,7 +111,7 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
     parts are full or a part of the handshake was read: what follows it depends on what it says. A packet whose end cannot be known is the
     last row, and `next` stays at its start.
     """
-    max_ids, max_parts, max_part, max_message, stage, sender_size, receiver_size = limits
+    max_ids, max_parts, max_part, max_message, max_empty_ids, stage, sender_size, receiver_size = limits
     if stage:
         return _scan_handshake(data, start, stop, rows, stage)
     count, used, at = 0, 0, start
@@ -141,7 +141,7 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                 kind += Kind.RECEIVED.value if form & 1 else Kind.COMMIT.value
             if first & MULTICAST:
                 ids, ids_count = at + 8, u32_le(data, at + 4)
-                if ids_count > max_ids:  # RELINK-24
+                if ids_count > (max_ids if id_size else max_empty_ids):  # RELINK-24
                     lost = True
                     if not fault:
                         fault, fault_at = Fault.MULTICAST_OVER_LIMIT.value, at + 4
@@ -316,7 +316,7 @@ def plausible(data: Any, at: int, stop: int, limits: Any) -> int:
     if first & 1 == 0:
         is_known = 0 < kind <= Kind.SHUTDOWN.value and not first & 0x1E
         return UNIT if is_known and not _dirty(data, at + 1, at + UNIT) else 0
-    end = 2 + (limits[6] if form & 1 else limits[5])
+    end = 2 + (limits[7] if form & 1 else limits[6])
     if first & MULTICAST or form > Format.MESSAGE.value:
         return 0
     if form < Format.MESSAGE.value:

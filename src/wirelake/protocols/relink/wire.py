@@ -69,6 +69,7 @@ __all__ = [
     "buffer",
     "channels",
     "check",
+    "check_ids",
     "decode",
     "encode",
     "find",
@@ -180,8 +181,8 @@ def encode(said: Said, limits: Limits = DEFAULT_LIMITS) -> bytes:
         return bytes((kind << 5, 0, 0, 0, 0, 0, 0, 0))
     if isinstance(said, Message):
         check(said.parts, limits)
-    if kind < Kind.VERSION and len(getattr(said, "ids", ())) > limits.max_multicast:
-        raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, f"{len(getattr(said, 'ids', ()))} channels, limit {limits.max_multicast}")
+    if kind < Kind.VERSION:
+        check_ids(getattr(said, "ids", ()), limits)
     try:
         if isinstance(said, Version | Request | Reply):
             data = _encode_handshake(said)
@@ -244,6 +245,13 @@ def _encode_message(said: Message) -> bytes:
     for part in parts:
         pieces += (part, PADDING[len(part) & 7])
     return b"".join(pieces)
+
+
+def check_ids(ids: Sequence[bytes], limits: Limits) -> None:
+    """RELINK-24: raise LocalProtocolError for more channels than a multicast may have."""
+    most = limits.most_ids(len(ids[0]) if ids else 0)
+    if len(ids) > most:
+        raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, f"{len(ids)} channels, limit {most}")
 
 
 def _encode_ids(first: int, second: int, ids: tuple[bytes, ...], multicast: bool) -> bytes:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from wirelake.errors import DecodeError
-from wirelake.protocols.arrow import Array, Columns, binary, field, integers, names, nulls
+from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, field, integers, names, nulls
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH
 from wirelake.protocols.wolpertinger import documents
 from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name
@@ -112,12 +112,21 @@ def readable(rows: Array) -> Array:
 
 
 def overheard(
-    data: Array, rows: Array, speakers: Array, seconds: Array, ears: dict[int, Ear], limits: Limits, keyring: Keyring | None
-) -> dict[int, Heard]:
+    data: Array,
+    rows: Array,
+    speakers: Array,
+    seconds: Array,
+    ears: dict[int, Ear],
+    limits: Limits,
+    keyring: Keyring | None,
+    budget: int = UNLIMITED,
+) -> tuple[dict[int, Heard], int]:
     """What readable rows carry that take other texts, or keys, to be read; by the number of the row, and given to `columns`.
 
-    `ears` has what was heard before of each of the `speakers`, and is kept up to date.
+    `ears` has what was heard before of each of the `speakers`, and is kept up to date. Also how many of the rows were looked at: no more
+    once half of the budget is used.
     """
+    limits, size = _fitting(limits, budget), 0
     is_piece = (rows[:, KIND] == TextKind.FRAGMENT) & (rows[:, FRAGMENT_COUNT] != 1)
     found = {}
     for index in np.flatnonzero(is_piece | ((rows[:, ENCRYPTION] != 0) & (rows[:, KIND] != TextKind.RESULT))).tolist():
@@ -126,8 +135,16 @@ def overheard(
         row[PAYLOAD] = 0
         said = cast(Envelope, message(data[begin:end].tobytes(), row))
         ear = ears.setdefault(int(speakers[index]), Ear())
-        found[index] = ear.hear(said, float(seconds[index]), limits, keyring)
-    return found
+        found[index] = heard = ear.hear(said, float(seconds[index]), limits, keyring)
+        size += len(heard.payload or b"")
+        if size > budget // 2:
+            return found, index + 1
+    return found, len(rows)
+
+
+def _fitting(limits: Limits, budget: int) -> Limits:
+    """The limits, with no payload larger than the budget."""
+    return msgspec.structs.replace(limits, max_inflated_size=min(limits.max_inflated_size, budget))
 
 
 def columns(
@@ -136,10 +153,15 @@ def columns(
     parts: Array,  # noqa: ARG001 - as every room's
     limits: Limits,
     json_bodies: bool = True,
+    budget: int = UNLIMITED,
     heard: Mapping[int, Heard] | None = None,
 ) -> Columns:
-    """The texts of readable rows; `heard` is what `overheard` found out about them."""
-    read = _Reading(data, rows, limits, heard or {})
+    """The texts of readable rows; `heard` is what `overheard` found out about them.
+
+    Only the first rows are taken, if the payloads of all would take more than the budget.
+    """
+    read = _Reading(data, rows, _fitting(limits, budget), heard or {}, budget)
+    rows = rows[: read.taken]
     kind, encryption = rows[:, KIND], rows[:, ENCRYPTION]
     is_result = kind == TextKind.RESULT
     fault = names(read.faults, FAULTS)
@@ -180,7 +202,7 @@ def columns(
         "body_json": pa.array(read.json, pa.string()) if json_bodies else nulls(pa.string(), len(rows)),
         "verified": nulls(pa.bool_(), len(rows)),
     }
-    return Columns(own, shared)
+    return Columns(own, shared, taken=read.taken)
 
 
 def _text(value: str | None) -> str:
@@ -241,10 +263,12 @@ class _Typed:
 class _Reading:
     """What the texts of a block carry, row by row."""
 
-    def __init__(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Heard]) -> None:
-        count = len(rows)
-        self.faults = rows[:, FAULT].copy()
-        self.odd = np.zeros(count, np.int64)
+    def __init__(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Heard], budget: int) -> None:
+        self.odd = np.zeros(len(rows), np.int64)
+        self._found: list[tuple[int, Heard, bool, bool]] = []
+        self.taken = count = self._payloads(data, rows, limits, heard, budget)
+        self.faults = rows[:count, FAULT].copy()
+        self.odd = self.odd[:count]
         self.decrypted = np.zeros(count, bool)
         self.bodies: list[bytes | None] = [None] * count
         self.kinds: list[str] = ["ack"] * count
@@ -256,7 +280,12 @@ class _Reading:
         self.codes: list[int | None] = [None] * count
         self.json: list[str | None] = [None] * count
         self.parameters, self.values = _Typed(count), _Typed(count)
-        view = data.data
+        for index, found, is_encrypted, is_piece in self._found:
+            self._take(index, found, is_encrypted=is_encrypted, is_piece=is_piece)
+
+    def _payloads(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Heard], budget: int) -> int:
+        """Open the payloads of as many rows as fit, and say how many that are."""
+        size, view = 0, data.data
         for index, (kind, at, length, gzip, encryption, pieces) in enumerate(rows[:, _READ].tolist()):
             if kind == TextKind.RESULT:
                 continue
@@ -267,7 +296,11 @@ class _Reading:
                 self._look_for_blanks(index, bytes(payload))
             else:
                 found = self._opened(index, payload, gzip, limits)
-            self._take(index, found, is_encrypted=encryption != 0, is_piece=is_piece)
+            self._found.append((index, found, encryption != 0, is_piece))
+            size += len(found.payload or b"")
+            if size > budget // 2:
+                return index + 1
+        return len(rows)
 
     def _look_for_blanks(self, index: int, payload: bytes) -> None:
         if any(blank in payload for blank in BLANKS):

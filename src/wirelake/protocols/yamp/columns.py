@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.protocols.arrow import Array, Columns, binary, field, hexes, integers, names, nulls, truths
+from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, field, hexes, integers, names, nulls, truths, within
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.formats import installed
@@ -77,6 +77,8 @@ _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 """Checks that bytes are JSON without making anything of it."""
 _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
+_JSON_GROWTH: Final = 4
+"""Bytes of JSON that a byte of a body becomes at most, in bodies as they are; a text may take more, but not more than a batch."""
 _MSGPACK_STARTS: Final = np.array([*range(0x80, 0xA0), *range(0xDC, 0xE0)], np.uint8)
 """What a JSON object or array, and a map or array of msgpack, begins with."""
 
@@ -87,7 +89,7 @@ class Tongues(msgspec.Struct, frozen=True):
     codes: Array
     names: tuple[str, ...]
 
-    def where(self, chosen: Array) -> Tongues:
+    def where(self, chosen: Array | slice) -> Tongues:
         """The same of some of the rows."""
         return Tongues(self.codes[chosen], self.names)
 
@@ -126,14 +128,17 @@ def columns(
     data: Array,
     rows: Array,
     parts: Array,  # noqa: ARG001 - as every room's
-    limits: Limits,  # noqa: ARG001
+    limits: Limits,
     json_bodies: bool = True,
+    budget: int = UNLIMITED,
     tongues: Tongues | None = None,
     serializers: Mapping[str, Serializer] | None = None,
 ) -> Columns:
     """The messages of readable rows; bodies whose serializer is not known are read as what they look like."""
     if tongues is None:
         tongues = Tongues(np.full(len(rows), -1, np.int32), ())
+    taken = within(np.where(rows[:, KIND] >= MessageType.EVENT, rows[:, BODY_LENGTH], 0) * _JSON_GROWTH, budget)
+    rows, tongues = rows[:taken], tongues.where(slice(taken))
     kind, code = rows[:, KIND], rows[:, CODE]
     is_user = kind >= MessageType.EVENT
     is_response = kind == MessageType.RESPONSE
@@ -147,8 +152,8 @@ def columns(
     uids = np.full(len(rows), UID_SIZE)
     texts, refused = nulls(pa.string(), len(rows)), np.zeros(len(rows), bool)
     if json_bodies:
-        known = installed() if serializers is None else serializers
-        texts, refused = _json(data, rows, has_body & (rows[:, BODY_LENGTH] > 0), tongues, known)
+        known = installed(limits.bounds) if serializers is None else serializers
+        texts, refused = _json(data, rows, has_body & (rows[:, BODY_LENGTH] > 0), tongues, known, budget)
     own: dict[str, pa.Array] = {
         "size": integers(rows[:, LENGTH], pa.int64()),
         "type": integers(kind, pa.int16()),
@@ -183,7 +188,7 @@ def columns(
         "body_json": texts,
         "verified": nulls(pa.bool_(), len(rows)),
     }
-    return Columns(own, shared)
+    return Columns(own, shared, taken=taken)
 
 
 def _texts(data: Array, starts: Array, lengths: Array, where: Array) -> pa.Array:
@@ -199,8 +204,13 @@ def _reasons(data: Array, rows: Array, where: Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _json(data: Array, rows: Array, where: Array, tongues: Tongues, serializers: Mapping[str, Serializer]) -> tuple[pa.Array, Array]:
-    """Bodies as JSON text: those that are JSON as they came, others as their serializer reads them; and which ones it refused."""
+def _json(
+    data: Array, rows: Array, where: Array, tongues: Tongues, serializers: Mapping[str, Serializer], most: int
+) -> tuple[pa.Array, Array]:
+    """Bodies as JSON text: those that are JSON as they came, others as their serializer reads them; and which ones it refused.
+
+    A body whose text would take more than `most` bytes counts as refused.
+    """
     texts: list[str | None] = [None] * len(rows)
     refused = np.zeros(len(rows), bool)
     view = data.data
@@ -211,7 +221,7 @@ def _json(data: Array, rows: Array, where: Array, tongues: Tongues, serializers:
             for index, start, length in zip(
                 chosen_now.tolist(), rows[chosen_now, BODY].tolist(), rows[chosen_now, BODY_LENGTH].tolist(), strict=True
             ):
-                texts[index] = text = _text(bytes(view[start : start + length]), serializer)
+                texts[index] = text = _text(bytes(view[start : start + length]), serializer, most)
                 refused[index] = text is None and name != ""
     return pa.array(texts, pa.string()), refused
 
@@ -228,11 +238,12 @@ def _readers(first: Array, chosen: Array, name: str, serializers: Mapping[str, S
     return [(chosen[np.isin(first, _JSON_STARTS)], None), (chosen[np.isin(first, _MSGPACK_STARTS)], STANDARD["msgpack"])]
 
 
-def _text(body: bytes, serializer: Serializer | None) -> str | None:
+def _text(body: bytes, serializer: Serializer | None, most: int) -> str | None:
     try:
         if serializer is None:
             _JSON.decode(body)
             return body.decode()
-        return msgspec.json.encode(serializer.parse(body), enc_hook=str).decode()
+        text = msgspec.json.encode(serializer.parse(body), enc_hook=str)
+        return text.decode() if len(text) <= most else None
     except Exception:  # YAMP-44: whatever a serializer says of a body it cannot read; the bytes are in `body`
         return None

@@ -5,13 +5,16 @@ They are made when they are wanted, and the library is loaded then. It refuses t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
+from xml.parsers import expat
 
 from wirelake.errors import MissingExtra
 from wirelake.extras import library
-from wirelake.protocols.yamp.serializers import STANDARD, Registry, Serializer
+from wirelake.protocols.yamp.bounds import DEFAULT_BOUNDS, Bounds, TooMuch, count_bson, count_cbor
+from wirelake.protocols.yamp.serializers import STANDARD, Json, Msgpack, Registry, Serializer
 
 __all__ = ["Bson", "Cbor", "Protobuf", "Xml", "installed", "named"]
 
@@ -19,26 +22,61 @@ __all__ = ["Bson", "Cbor", "Protobuf", "Xml", "installed", "named"]
 class Bson:
     """BSON through pymongo's `bson`: a body is a document, that is a mapping with strings for keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         bson = library("bson")
         self.serialize = bson.encode
-        self.parse = bson.decode
+        self._parse = bson.decode
+        self._bounds = bounds
+
+    def parse(self, data: bytes, /) -> Any:
+        """The document; raises TooMuch if it goes beyond the bounds."""
+        if len(data) > self._bounds.max_items:
+            self._bounds.check(count_bson(data, self._bounds.max_items))
+        return self._parse(data)
 
 
 class Cbor:
-    """CBOR (RFC 8949) through `cbor2`: one item, nothing after it; duplicate keys are refused."""
+    """CBOR (RFC 8949) through `cbor2`: one item, nothing after it.
 
-    def __init__(self) -> None:
+    Duplicate keys are refused, and so are tags that make much of little: references to other items, regular expressions, MIME messages.
+    """
+
+    def __init__(self, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self._library = library("cbor2")
         self.serialize = self._library.dumps
+        self._bounds = bounds
+        self._tags: dict[int, Callable[[Any, bool], Any]] = dict.fromkeys(_REFUSED_TAGS, _refuse)
+        self._tags |= {2: self._positive, 3: lambda value, _: -1 - self._positive(value)}
+
+    def _positive(self, value: Any, _: bool = False) -> int:
+        """RFC 8949, 3.4.3: bytes as a number."""
+        if not isinstance(value, bytes):
+            raise TypeError("a bignum is bytes")
+        if len(value) * _DIGITS_OF_A_BYTE > self._bounds.max_digits:
+            raise TooMuch(f"a number of {len(value)} bytes: over {self._bounds.max_digits} digits (max_digits)")
+        return int.from_bytes(value)
 
     def parse(self, data: bytes, /) -> Any:
-        """The item."""
+        """The item; raises TooMuch if it goes beyond the bounds."""
+        if len(data) > self._bounds.max_items:
+            self._bounds.check(count_cbor(data, self._bounds.max_items))
         source = _Source(data)
-        item = self._library.CBORDecoder(source, allow_duplicate_keys=False).decode()
+        item = self._library.CBORDecoder(
+            source, allow_duplicate_keys=False, max_depth=self._bounds.max_depth, semantic_decoders=self._tags
+        ).decode()
         if source.at != len(data):
             raise ValueError(f"{len(data) - source.at} bytes after the item")
         return item
+
+
+_REFUSED_TAGS: Final = (25, 28, 29, 35, 36, 256)
+"""String and value references, which repeat an item any number of times; regular expressions; MIME messages; string namespaces."""
+_DIGITS_OF_A_BYTE: Final = 2.41
+"""Decimal digits that a byte is worth."""
+
+
+def _refuse(*_: Any) -> Any:
+    raise TooMuch("a tag that is not read: a reference, a regular expression or a MIME message")
 
 
 class _Source:
@@ -66,8 +104,9 @@ class Xml:
     With a `schema` (XML Schema, its text), documents that do not fit it are refused, both ways; that needs `lxml`. Entities are refused.
     """
 
-    def __init__(self, schema: str | bytes | None = None) -> None:
+    def __init__(self, schema: str | bytes | None = None, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self._library = library("xmltodict")
+        self._bounds = bounds
         self._etree: Any = None
         if schema is not None:
             self._etree = library("lxml.etree")
@@ -81,9 +120,33 @@ class Xml:
         return data
 
     def parse(self, data: bytes, /) -> Any:
-        """The mapping."""
+        """The mapping; raises TooMuch if it goes beyond the bounds."""
+        self._measure(data)
         self._check(data)
         return self._library.parse(data, disable_entities=True)
+
+    def _measure(self, data: bytes) -> None:
+        """Read the elements without keeping any; other faults are left to the reader that does."""
+        count = depth = 0
+
+        def started(*_: Any) -> None:
+            nonlocal count, depth
+            count, depth = count + 1, depth + 1
+            if count > self._bounds.max_elements or depth > self._bounds.max_depth:
+                raise TooMuch(f"element {count}, {depth} inside each other: over max_elements or max_depth")
+
+        def ended(*_: Any) -> None:
+            nonlocal depth
+            depth -= 1
+
+        def entity(*_: Any) -> None:
+            raise TooMuch("entities are refused")
+
+        parser = expat.ParserCreate()
+        parser.EntityDeclHandler = entity
+        parser.StartElementHandler, parser.EndElementHandler = started, ended
+        with contextlib.suppress(expat.ExpatError):
+            parser.Parse(data, True)
 
     def _check(self, data: bytes) -> None:
         if self._etree is not None:
@@ -96,7 +159,8 @@ class Xml:
 class Protobuf:
     """Protocol buffers: bodies are messages of one type, if it is given (a generated class), or without one any JSON-like value.
 
-    A message with nothing but defaults takes no bytes, and no bytes are no body (YAMP-31): it arrives as None.
+    A message with nothing but defaults takes no bytes, and no bytes are no body (YAMP-31): it arrives as None. The library refuses what
+    is nested deeper than 100; what a body costs beyond that grows with its bytes, which `max_body_size` limits.
     """
 
     def __init__(self, of: Any = None) -> None:
@@ -120,17 +184,17 @@ class Protobuf:
         return self._format.MessageToDict(self._value.FromString(data))
 
 
-_EXTRAS: Final[dict[str, Callable[[], Serializer]]] = {"bson": Bson, "cbor": Cbor, "xml": Xml}
+_EXTRAS: Final[dict[str, Callable[[Bounds], Serializer]]] = {"bson": Bson, "cbor": Cbor, "xml": lambda bounds: Xml(bounds=bounds)}
 """What needs no type to be read."""
 
 
 @cache
-def installed() -> Registry:
+def installed(bounds: Bounds = DEFAULT_BOUNDS) -> Registry:
     """The standard serializers, and every other whose library is there and that needs no type."""
-    registry = STANDARD
+    registry = Registry({"json": Json(bounds=bounds), "msgpack": Msgpack(bounds=bounds)})
     for name, make in _EXTRAS.items():
         try:
-            registry = registry.adding(name, make())
+            registry = registry.adding(name, make(bounds))
         except MissingExtra:
             continue
     return registry
@@ -140,4 +204,4 @@ def named(name: str) -> Serializer | None:
     """A serializer by its name, None if there is none of this name; raises MissingExtra if its library is not installed."""
     if name in STANDARD:
         return STANDARD[name]
-    return _EXTRAS[name]() if name in _EXTRAS else None
+    return _EXTRAS[name](DEFAULT_BOUNDS) if name in _EXTRAS else None

@@ -1,17 +1,17 @@
 """YAMP messages as plain objects, as people read and write them: names of the specification, bytes as hex. Both ways.
 
-It refuses to know files, terminals and serializers: a body is hex, and beside it `json` if it is JSON.
+A body is hex, and beside it `json` if it is JSON. What is nested deeper or has more items than the limits has `json_refused` instead.
 """
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Final
 
 import msgspec
 
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
+from wirelake.protocols.yamp.bounds import TooMuch, check_json
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import (
     VERSION,
@@ -60,11 +60,23 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
     if isinstance(said, Response):
         described["response_type"] = _RESPONSES.get(said.response_type, said.response_type)
     if isinstance(said, Event | Request | Response) and said.body:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            described["json"] = msgspec.json.decode(said.body)
+        described |= _json(said.body, limits)
     if row[FAULT]:
         described |= {"breach": Fault(row[FAULT]).name, "clause": Fault(row[FAULT]).clause}
     return described
+
+
+def _json(body: bytes, limits: Limits) -> dict[str, Any]:
+    """A body that is JSON as `json`; one that is too large or too deep to be shown so as `json_refused`, which says why."""
+    try:
+        check_json(body, limits.bounds)
+        return {"json": msgspec.json.decode(body)}
+    except TooMuch as reason:
+        return {"json_refused": str(reason)}
+    except RecursionError:  # only where `max_depth` allows more than the interpreter does
+        return {"json_refused": "nested deeper than can be read here"}
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
 
 
 def parse(given: dict[str, Any]) -> Message:

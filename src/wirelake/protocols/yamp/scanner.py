@@ -13,6 +13,7 @@ import msgspec
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, SHARED, START, kernel, u16, u32, walker
 from wirelake.protocols.utf8 import is_ascii, utf8
 from wirelake.protocols.websocket import inside
+from wirelake.protocols.yamp.bounds import DEFAULT_BOUNDS, Bounds
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import MessageType, ResponseType
 
@@ -84,9 +85,21 @@ class Limits(msgspec.Struct, frozen=True):
     """YAMP-43: bytes in a body, checked before anything is buffered."""
     one_byte_redirect_size: bool = False
     """YAMP-1: for peers whose close-redirect has one byte for the size of the url."""
+    max_items: int = DEFAULT_BOUNDS.max_items
+    """YAMP-44: items of a body that is turned into JSON for a table; a body with more is kept as bytes only."""
+    max_depth: int = DEFAULT_BOUNDS.max_depth
+    """YAMP-44: containers inside each other in such a body."""
 
     DIALECT: ClassVar = ("one_byte_redirect_size",)
     """The flags that say how the peer departs from the text."""
+
+    OFFLINE: ClassVar = ("max_items", "max_depth")
+    """A live peer's serializers have bounds of their own."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """What parsing a body may cost."""
+        return Bounds(max_items=self.max_items, max_elements=min(self.max_items, DEFAULT_BOUNDS.max_elements), max_depth=self.max_depth)
 
     @property
     def max_parts(self) -> int:

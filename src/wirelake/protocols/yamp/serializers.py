@@ -24,8 +24,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from wirelake.errors import UsageError
+from wirelake.protocols.yamp.bounds import DEFAULT_BOUNDS, Bounds, check_json, count_msgpack
 
-__all__ = ["OPAQUE", "STANDARD", "Json", "Msgpack", "Opaque", "Registry", "Serializer"]
+__all__ = ["OPAQUE", "STANDARD", "Bounds", "Json", "Msgpack", "Opaque", "Registry", "Serializer"]
 
 LONGEST_NAME: Final = 255
 """YAMP-6: bytes in the name of a serializer."""
@@ -44,17 +45,31 @@ class Serializer(Protocol):
 class Json:
     """JSON; given a type, bodies that do not fit it are refused (msgspec's types: builtins, structs, dataclasses, …)."""
 
-    def __init__(self, of: Any = Any) -> None:
+    def __init__(self, of: Any = Any, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.serialize = msgspec.json.Encoder().encode
-        self.parse = msgspec.json.Decoder(of).decode
+        self._parse = msgspec.json.Decoder(of).decode
+        self._bounds = bounds
+
+    def parse(self, data: bytes, /) -> Any:
+        """The value; raises TooMuch if it goes beyond the bounds."""
+        if len(data) > self._bounds.max_depth:
+            check_json(data, self._bounds)
+        return self._parse(data)
 
 
 class Msgpack:
-    """MessagePack; given a type, bodies that do not fit it are refused."""
+    """MessagePack; given a type, bodies that do not fit it are refused. How deep they are nested is limited by the interpreter."""
 
-    def __init__(self, of: Any = Any) -> None:
+    def __init__(self, of: Any = Any, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.serialize = msgspec.msgpack.Encoder().encode
-        self.parse = msgspec.msgpack.Decoder(of).decode
+        self._parse = msgspec.msgpack.Decoder(of).decode
+        self._bounds = bounds
+
+    def parse(self, data: bytes, /) -> Any:
+        """The value; raises TooMuch if it goes beyond the bounds."""
+        if len(data) > self._bounds.max_items:
+            self._bounds.check(count_msgpack(data, self._bounds.max_items))
+        return self._parse(data)
 
 
 class Opaque:
