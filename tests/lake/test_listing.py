@@ -78,7 +78,10 @@ def test_a_folder_that_cannot_be_listed_is_an_error_where_nobody_is_told(locked)
 
 
 def test_an_ingest_that_left_something_out_says_so_and_exits_with_1(tmp_path, monkeypatch, capsys):
-    result = IngestResult(1, 1, 100, 2, 0, (), (), (), False, 0.1, ("in/locked: cannot read this folder: Permission denied",))
+    reason = "in/locked: cannot read this folder: Permission denied"
+    counts = {"batch": 1, "files": 1, "bytes": 100, "messages": 2, "quarantined": 0, "resumed": False, "seconds": 0.1}
+    lists = dict.fromkeys(("skipped", "differently", "changed", "removed", "reread", "built"), ())
+    result = IngestResult(**counts, **lists, unreadable=(reason,))
     monkeypatch.setattr(command, "run_ingest", lambda *_, **__: result)
     assert run(["ingest", str(tmp_path / "lake"), str(tmp_path)]) == 1
-    assert capsys.readouterr().err.splitlines()[0] == "left out: in/locked: cannot read this folder: Permission denied"
+    assert capsys.readouterr().err.splitlines()[0] == f"left out: {reason}"
