@@ -27,6 +27,7 @@ __all__ = [
     "SESSION_ID_SIZE",
     "UNDECIDED_BYTES",
     "UNDECIDED_SEGMENTS",
+    "UNDECIDED_SNIFFED",
     "UNDECIDED_TOTAL",
     "UNLIKE",
     "UNRECOGNISED",
@@ -45,6 +46,8 @@ UNDECIDED_BYTES: Final = 16 << 10
 """Bytes held per flow and direction while its protocol is not known."""
 UNDECIDED_SEGMENTS: Final = 64
 """Segments and events held per flow while its protocol is not known."""
+UNDECIDED_SNIFFED: Final = 64 << 10
+"""Bytes of a direction that `sniff` is given in all, for each segment those before it again; then once more, before a flow is given up."""
 UNDECIDED_TOTAL: Final = 64 << 20
 """Bytes held for all such flows together; beyond this, new ones are decided by their first segment."""
 
@@ -314,16 +317,26 @@ class Tracker:
         if bit.what == FRESH:
             half = tracked.halves[item.to_server]
             if bit.missing > 0:
-                half.first_bytes = b""  # what comes after a gap begins anew
+                if half.sniffed > UNDECIDED_SNIFFED and self._is_recognised(tracked, half):
+                    return
+                half.first_bytes = bytearray()  # reading begins again after a gap
             half.first_bytes += bit.chunk[: UNDECIDED_BYTES - len(half.first_bytes)]
-            expected = self._expected(tracked)
-            protocol = expected or self._sniff(half.first_bytes)
-            if protocol and (dialect := self._dialect(protocol, half.first_bytes)) is not None:
-                self._settle(tracked, tracked.is_named(protocol, "port" if expected else "bytes", dialect))
+            if half.sniffed <= UNDECIDED_SNIFFED and self._is_recognised(tracked, half):
                 return
         is_too_much = tracked.held_bytes[item.to_server] > UNDECIDED_BYTES or self._held_total > UNDECIDED_TOTAL
         if is_too_much or len(tracked.held) > UNDECIDED_SEGMENTS:
             self._give_up(tracked)
+
+    def _is_recognised(self, tracked: Tracked, half: Half) -> bool:
+        """Whether the first bytes of a direction tell the protocol and its dialect; if so, hand on what is held."""
+        first = bytes(half.first_bytes)
+        half.sniffed += len(first)
+        expected = self._expected(tracked)
+        protocol = expected or self._sniff(first)
+        if not protocol or (dialect := self._dialect(protocol, first)) is None:
+            return False
+        self._settle(tracked, tracked.is_named(protocol, "port" if expected else "bytes", dialect))
+        return True
 
     def _expected(self, tracked: Tracked) -> str:
         """The protocol of a known port; its dialect may still be unknown."""
@@ -348,16 +361,22 @@ class Tracker:
 
     def _give_up(self, tracked: Tracked) -> None:
         """Decide that nobody here knows this flow's protocol, if nobody does yet; one on a known port is read by the text."""
-        if tracked.flow is None and not tracked.given_up and (expected := self._expected(tracked)):
+        if tracked.flow is not None or tracked.given_up:
+            return
+        if expected := self._expected(tracked):
             self._settle(tracked, tracked.is_named(expected, "port"))
-        if tracked.flow is None and not tracked.given_up:
-            tracked.given_up = True
-            for held in self._release(tracked):
-                self._leave(tracked, len(held.bit.chunk), held.bit.ts, held.bit.offset)
-            for to_server, half in enumerate(tracked.halves):
-                while half.is_waiting:
-                    self._skip(tracked, bool(to_server), half)
-                half.forget()
+            return
+        # 0: the first bytes are of a state that was stored, and were not looked at since.
+        skipped = [half for half in tracked.halves if half.first_bytes and not 0 < half.sniffed <= UNDECIDED_SNIFFED]
+        if any(self._is_recognised(tracked, half) for half in skipped):
+            return
+        tracked.given_up = True
+        for held in self._release(tracked):
+            self._leave(tracked, len(held.bit.chunk), held.bit.ts, held.bit.offset)
+        for to_server, half in enumerate(tracked.halves):
+            while half.is_waiting:
+                self._skip(tracked, bool(to_server), half)
+            half.forget()
 
     def _leave(self, tracked: Tracked, size: int, ts: int, offset: int) -> None:
         """Account for bytes of a flow that nobody recognised."""
@@ -370,5 +389,5 @@ class Tracker:
         held, tracked.held = tracked.held, []
         self._held_total -= sum(tracked.held_bytes)
         for half in tracked.halves:
-            half.first_bytes = b""
+            half.first_bytes = bytearray()
         return held

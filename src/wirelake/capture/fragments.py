@@ -9,7 +9,8 @@ It refuses to know what is inside a datagram, and flows.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from wirelake.capture.records import NO_TIME
@@ -36,6 +37,9 @@ class Part(NamedTuple):
     offset: int
 
 
+_place: Final = attrgetter("place")
+
+
 class _Datagram:
     __slots__ = ("first", "last", "parts", "size", "total")
 
@@ -43,6 +47,7 @@ class _Datagram:
         self.first = first
         """Where the part stands that came first."""
         self.parts: list[Part] = []
+        """In order and without overlap."""
         self.size = 0
         self.total = -1
         """Bytes the datagram has, once its last part has come."""
@@ -103,9 +108,8 @@ class Fragments:
         """Put in what is new of a part."""
         at, end = part.place, part.place + len(part.chunk)
         fresh = []
-        for one in datagram.parts:
-            if at >= end or one.place >= end:
-                break
+        first = max(0, bisect_right(datagram.parts, at, key=_place) - 1)
+        for one in datagram.parts[first : bisect_left(datagram.parts, end, key=_place)]:
             if one.place > at:
                 fresh.append((at, one.place))
             at = max(at, one.place + len(one.chunk))

@@ -10,9 +10,10 @@ Positions are sequence numbers that do not wrap. It refuses to know connections,
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 __all__ = ["DISPUTED", "EARLY", "FRESH", "LATE", "MAX_AHEAD", "REMEMBERED", "REPEATED", "UNKNOWN", "Bit", "Budget", "Half"]
@@ -41,6 +42,8 @@ LATE: Final = "late"
 UNKNOWN: Final = -1
 """Instead of a number of missing bytes: a stream whose beginning was not seen."""
 
+_position: Final = itemgetter(0)
+"""Where a segment that waits or is remembered begins: both lists are sorted by it, so that no segment walks them from the start."""
 _WRAP: Final = 1 << 32
 _MASK: Final = _WRAP - 1
 _BASE: Final = 1 << 40
@@ -84,6 +87,7 @@ class Half:
         "finished",
         "first_bytes",
         "from_start",
+        "sniffed",
     )
 
     def __init__(self, budget: Budget) -> None:
@@ -98,7 +102,9 @@ class Half:
         self._missing = UNKNOWN
         self.from_start = False
         self.finished = False
-        self.first_bytes = b""
+        self.first_bytes = bytearray()
+        self.sniffed = 0
+        """Bytes that were looked at to recognise the protocol, each as often as it was."""
 
     # What is known.
 
@@ -224,12 +230,12 @@ class Half:
         bits = []
         at, end = start, start + len(chunk)
         fresh = []
-        for position, _, _, there in self._ahead:
+        first = max(0, bisect_right(self._ahead, at, key=_position) - 1)
+        last = bisect_left(self._ahead, end, key=_position)
+        for position, _, _, there in self._ahead[first:last]:
             stop = position + len(there)
             if stop <= at:
                 continue
-            if position >= end:
-                break
             if position > at:
                 fresh.append((at, position))
                 at = position
@@ -275,7 +281,9 @@ class Half:
     def _is_disputed(self, at: int, part: bytes) -> bool:
         """Whether bytes differ from what is remembered of the same positions."""
         end = at + len(part)
-        for start, chunk in self._recent:
+        recent = self._recent
+        for number in range(max(0, bisect_right(recent, at, key=_position) - 1), bisect_left(recent, end, key=_position)):
+            start, chunk = recent[number]
             stop = start + len(chunk)
             first, last = max(at, start), min(end, stop)
             if first < last and part[first - at : last - at] != chunk[first - start : last - start]:

@@ -365,15 +365,18 @@ class Decoder:
                 break
             heard -= ear.weight
             ear.forget_pieces()
+        if self.memory.waiting <= limit:
+            return
         self._leave_frames(limit)
         waiting = self.memory.waiting
-        for connection in list(self.memory.unsettled):
+        for connection, held in list(self.memory.unsettled.items()):
             if waiting <= limit:
                 return
-            first = self.memory.unsettled[connection][0]
-            reading = self._reading(first.flow)
+            reading = self._reading(held[0].flow)
+            waiting -= sum(len(one.data) for one in held)
             self._open(reading, [self._prologues.release(reading, connection)])
-            waiting = self.memory.waiting
+            both = [self.memory.directions.get((connection, to_server)) for to_server in (0, 1)]
+            waiting += sum(len(one.data) for one in both if one is not None)
         for speaker, left in list(self.memory.directions.items()):
             if waiting <= limit:
                 return

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import pickle
 from bisect import insort
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -107,7 +108,7 @@ class Memory:
     def renumber(self, block: Block) -> Block:
         """The same block, its places numbered as they are here; its sources and spans are known from now on."""
         sources, spans = block.all_sources(), block.all_spans()
-        if not self.waiting:
+        if not any(len(one.data) for one in self._waiting()):
             self.sources, self.spans = list(sources), list(spans)
             return block
         if len(self.sources) + len(sources) > MAX_SOURCES:
@@ -197,9 +198,10 @@ class Memory:
         memory.__dict__.update(pickle.loads(taken))  # noqa: S301 - see above
         return memory
 
-    def _waiting(self) -> list[Direction | Said]:
-        inside = (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)
-        return [*self.directions.values(), *(one for said in self.unsettled.values() for one in said), *inside]
+    def _waiting(self) -> Iterator[Direction | Said]:
+        yield from self.directions.values()
+        yield from chain.from_iterable(self.unsettled.values())
+        yield from (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)
 
 
 def _moved(pieces: Array, numbers: Array) -> Array:

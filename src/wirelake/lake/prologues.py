@@ -8,6 +8,7 @@ It refuses to know what is agreed on: the room's `Prologue` does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -31,11 +32,51 @@ class Opened(msgspec.Struct):
     rest: list[Said]
 
 
+class _Progress:
+    """How far the prologue of one connection is, so that a new run costs what it brings, and not what waits before it.
+
+    It follows from the runs that wait, and is not stored with them.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self.heard = 0
+        """Runs that were taken."""
+        self._prologue = reading.room.Prologue(reading.limits)
+        self._pending = [(1, reading.room.Speaker.CLIENT), (0, reading.room.Speaker.SERVER)]
+        """Sides that may still say their part, the client first."""
+        self._sizes = [0, 0]
+        """Bytes of each side that were looked at, `LONGEST` at most."""
+        self._heads = (bytearray(), bytearray())
+        """… without those that were followed."""
+        self._has_gap = [False, False]
+
+    def hear(self, one: Said) -> bool:
+        """Take the next run; says whether both sides have said their part now, or cannot any more."""
+        self.heard += 1
+        side, changes = one.to_server, False
+        if one.missing and not self._has_gap[side]:
+            self._has_gap[side] = changes = True
+        elif not self._has_gap[side] and (fresh := one.data[: LONGEST - self._sizes[side]].tobytes()):
+            self._sizes[side] += len(fresh)
+            self._heads[side].extend(fresh)
+            changes = True
+        if changes and self._pending and side == self._pending[0][0]:
+            while self._pending and self._is_done(*self._pending[0]):
+                del self._pending[0]
+        return not self._pending
+
+    def _is_done(self, side: int, speaker: Any) -> bool:
+        followed = max((stop for _, _, stop in _parts(self._prologue, speaker, self._heads[side])), default=0)
+        del self._heads[side][:followed]
+        return self._has_gap[side] or self._prologue.is_over(speaker)
+
+
 class Prologues:
     """Takes what was said on connections of one protocol, gives what can be read."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        self._progress: dict[bytes, _Progress] = {}
 
     def hear(self, reading: Reading, heard: list[Said]) -> tuple[list[Opened], list[Said]]:
         """Connections that have just agreed, and what was said on those that had before."""
@@ -46,19 +87,26 @@ class Prologues:
                 known.append(one)
                 continue
             waiting = self._memory.unsettled.setdefault(connection, [])
+            progress = self._followed(reading, connection, waiting)
             waiting.append(msgspec.structs.replace(one, data=one.data.copy()))
-            if made := self._try(reading, waiting):
-                opened.append(made)
+            if progress.hear(one):
+                opened.append(self.release(reading, connection))
         return opened, known
 
-    def release(self, reading: Reading, connection: bytes) -> Opened:
-        """Read a connection as far as it goes, though its peers may not have agreed."""
-        made = self._try(reading, self._memory.unsettled[connection], is_over=True)
-        assert made is not None  # noqa: S101 - it is over
-        return made
+    def _followed(self, reading: Reading, connection: bytes, waiting: list[Said]) -> _Progress:
+        """How far a connection is: known, or found out from what waits where that was stored, or dropped since."""
+        progress = self._progress.get(connection)
+        if progress is None or progress.heard != len(waiting):
+            progress = self._progress[connection] = _Progress(reading)
+            for one in waiting:
+                progress.hear(one)
+        return progress
 
-    def _try(self, reading: Reading, waiting: list[Said], *, is_over: bool = False) -> Opened | None:
-        prologue = reading.room.Prologue(reading.limits)
+    def release(self, reading: Reading, connection: bytes) -> Opened:
+        """Read a connection as far as it goes, whether or not its peers have agreed."""
+        waiting = self._memory.unsettled.pop(connection)
+        self._progress.pop(connection, None)
+        prologue = self._memory.prologues[connection] = reading.room.Prologue(reading.limits)
         parts: list[tuple[tuple[int, ...], Said]] = []
         read = {}
         for to_server in (1, 0):
@@ -67,11 +115,6 @@ class Prologues:
             speaker = reading.room.Speaker.CLIENT if to_server else reading.room.Speaker.SERVER
             found, read[to_server] = _follow(prologue, speaker, mine[:gap])
             parts += found
-            if not (prologue.is_over(speaker) or gap < len(mine) or is_over):
-                return None
-        connection = waiting[0].flow.session_id
-        self._memory.prologues[connection] = prologue
-        del self._memory.unsettled[connection]
         return Opened(parts, [left for one in waiting if (left := _without(one, read))])
 
 
@@ -86,14 +129,21 @@ def _follow(prologue: Any, speaker: Any, mine: list[Said]) -> tuple[list[tuple[t
         begin += len(one.data)
     pieces = np.concatenate(places)
     parts, at = [], 0
+    for given, start, at in _parts(prologue, speaker, data):
+        parts.append((given, Said(mine[0].flow, mine[0].to_server, 0, data[start:at], clip(pieces, start, at))))
+    return parts, at
+
+
+def _parts(prologue: Any, speaker: Any, data: Any) -> Iterator[tuple[tuple[int, ...], int, int]]:
+    """Follow what one side says first: what the scanner is given for each part of the prologue that is all there, and where it stands."""
+    at = 0
     while at < len(data) and not prologue.is_over(speaker):
         before = prologue.limits(speaker)
         given, start, stop = next(prologue.pieces(speaker, data, at, len(data)))
         if prologue.limits(speaker) == before:
             break  # not all of it is there
-        parts.append((given, Said(mine[0].flow, mine[0].to_server, 0, data[start:stop], clip(pieces, start, stop))))
+        yield given, start, stop
         at = stop
-    return parts, at
 
 
 def _without(one: Said, read: dict[int, int]) -> Said | None:

@@ -9,6 +9,7 @@ It refuses to know what texts say.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final
@@ -16,7 +17,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks import PIECE_COLUMNS, PIECE_OFFSET, PIECE_TS, Endpoint, Flow
+from wirelake.capture.blocks import PIECE_COLUMNS, PIECE_OFFSET, PIECE_START, PIECE_TS, Endpoint, Flow
 from wirelake.capture.tally import HEADERS, OTHER
 from wirelake.lake.memory import Speaker
 from wirelake.lake.streams import Speech, clip
@@ -29,6 +30,8 @@ Array = np.ndarray[Any, Any]
 
 LONGEST: Final = 2 * 1024 * 1024
 """Bytes of a stanza that is kept until it is whole; a longer one is passed over."""
+SPARE: Final = 256
+"""Bytes, and pieces, that the buffer of a direction has place for at least."""
 UNITS: Final = 4096
 """Stanzas that are found in one go."""
 _BESIDE_GAP: Final = "xmpp beside a gap"
@@ -76,6 +79,49 @@ class _Direction:
         """With whom texts were exchanged; whether that was since the last gap."""
 
 
+class _Buffer:
+    """What waits of one direction while a block is read; it grows twofold, so that a run costs what it brings and not what waits.
+
+    Places count from the beginning of the buffer. No piece is written over: accounts refer to them until the block is read.
+    """
+
+    def __init__(self, data: Array, pieces: Array) -> None:
+        self.data, self.pieces = data, pieces
+        self.start, self.stop = 0, len(data)
+        """Where the bytes are that wait."""
+        self.first, self.last = 0, len(pieces)
+        """Which pieces are theirs."""
+
+    def append(self, data: Array, pieces: Array) -> int:
+        """Add a run; gives where it begins."""
+        if self.stop + len(data) > len(self.data) or self.last + len(pieces) > len(self.pieces):
+            self._grow(len(data), len(pieces))
+        at = self.stop
+        self.stop += len(data)
+        self.data[at : self.stop] = data
+        mine = self.pieces[self.last : self.last + len(pieces)]
+        mine[:] = pieces
+        mine[:, PIECE_START] += at
+        self.last += len(pieces)
+        return at
+
+    def drop(self, place: int) -> None:
+        """Bytes before a place wait no more."""
+        self.start = place
+        self.first = max(self.first, bisect_right(self.pieces[:, PIECE_START], place, self.first, self.last) - 1)
+
+    def waiting(self) -> tuple[Array, Array]:
+        """What waits, and its pieces."""
+        return self.data[self.start : self.stop].copy(), clip(self.pieces[self.first : self.last], self.start, self.stop)
+
+    def _grow(self, size: int, count: int) -> None:
+        held, places = self.waiting()
+        self.data = np.zeros(2 * (len(held) + size) + SPARE, np.uint8)
+        self.pieces = np.zeros((2 * (len(places) + count) + SPARE, PIECE_COLUMNS), np.int64)
+        self.data[: len(held)], self.pieces[: len(places)] = held, places
+        self.start, self.stop, self.first, self.last = 0, len(held), 0, len(places)
+
+
 class Stanzas:
     """Takes the runs of streams, block after block; what it knows of them is in `directions`, where None says that one is no XMPP."""
 
@@ -97,8 +143,10 @@ class Stanzas:
                 rest.append(run)
                 continue
             if missing:
+                taken.settle(one)
                 self._leave(one, taken)
             self._read(one, to_server, data[start:stop], clip(pieces, start, stop), taken)
+        taken.settle()
         return taken.finished(np.array(rest, np.int64).reshape(-1, runs.shape[1]))
 
     def end(self, speaker: Speaker) -> Taken:
@@ -119,13 +167,13 @@ class Stanzas:
         one.heard = dict.fromkeys(one.heard, False)
 
     def _read(self, one: _Direction, to_server: int, data: Array, pieces: Array, taken: _Taking) -> None:
-        at = len(one.data)
-        whole = np.concatenate((one.data, data))
-        places = np.concatenate((one.pieces, pieces + np.array([at, 0, 0])))
-        units = np.zeros(UNITS * xmpp.UNIT_COLUMNS, np.int64)
-        one.state[xmpp.DONE] = 0
+        buffer = taken.buffer(one)
+        at = buffer.append(data, pieces)
+        whole, places = buffer.data[: buffer.stop], buffer.pieces[buffer.first : buffer.last]
+        units = taken.units
+        one.state[xmpp.DONE] = buffer.start
         if one.state[xmpp.BEGAN] != xmpp.NOTHING:
-            one.state[xmpp.BEGAN] = 0
+            one.state[xmpp.BEGAN] = buffer.start
         while at < len(whole):
             count, at = compiled(xmpp.stanzas)(whole, at, len(whole), one.state, units)
             for start, stop, what in units[: count * xmpp.UNIT_COLUMNS].reshape(-1, xmpp.UNIT_COLUMNS).tolist():
@@ -139,7 +187,7 @@ class Stanzas:
         if len(whole) - done > LONGEST or one.is_passing:
             taken.account(OTHER, "xmpp", places, done, len(whole) - done)
             one.is_passing, done = True, len(whole)
-        one.data, one.pieces = whole[done:].copy(), clip(places, done, len(whole))
+        buffer.drop(done)
 
     def _open(self, one: _Direction, to_server: int, stanza: bytes, pieces: Array, taken: _Taking) -> None:
         """One stanza: a text, or something else."""
@@ -161,6 +209,8 @@ class _Taking:
 
     def __init__(self, is_text: Callable[[bytes], bool]) -> None:
         self.is_text = is_text
+        self.units = np.zeros(UNITS * xmpp.UNIT_COLUMNS, np.int64)
+        self._buffers: dict[_Direction, _Buffer] = {}
         self.begun: list[Begun] = []
         self._accounts: dict[tuple[str, str, int], tuple[Array, list[tuple[int, int]]]] = {}
         self._flows: dict[Flow, int] = {}
@@ -168,6 +218,18 @@ class _Taking:
         self._pieces: list[Array] = []
         self._runs: list[tuple[int, int, int, int]] = []
         self._size = 0
+
+    def buffer(self, one: _Direction) -> _Buffer:
+        """Where what waits of a direction is put together with what comes."""
+        if one not in self._buffers:
+            self._buffers[one] = _Buffer(one.data, one.pieces)
+        return self._buffers[one]
+
+    def settle(self, *chosen: _Direction) -> None:
+        """Give these directions what waits of them, or all."""
+        for one in chosen or list(self._buffers):
+            if (buffer := self._buffers.pop(one, None)) is not None:
+                one.data, one.pieces = buffer.waiting()
 
     def account(self, category: str, reason: str, pieces: Array, start: int, length: int) -> None:
         """Bytes that are no text."""

@@ -92,6 +92,28 @@ class _Direction:
         self.start = self.start[len(first) :]
 
 
+class _Tail:
+    """Runs of a direction that frames are looked for in, not yet joined to what waits: each byte is copied once, not with each run."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._runs: list[tuple[Array, Array]] = []
+
+    def append(self, data: Array, pieces: Array) -> None:
+        """Add a run."""
+        self._runs.append((data, pieces))
+        self.size += len(data)
+
+    def join(self, one: _Direction) -> None:
+        """Put the runs behind what waits of a direction."""
+        datas, places, at = [one.data], [one.pieces], len(one.data)
+        for data, pieces in self._runs:
+            datas.append(data)
+            places.append(pieces + np.array([at, 0, 0]))
+            at += len(data)
+        one.data, one.pieces = np.concatenate(datas), np.concatenate(places)
+
+
 class Unwrapper:
     """Takes the runs of streams, block after block; what it knows of them is in `directions`, where None says that one is not wrapped."""
 
@@ -106,6 +128,7 @@ class Unwrapper:
     def unwrap(self, data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> Unwrapped:
         """What these runs say, those of wrapped streams taken out of their frames; what cannot be is `UNREADABLE`."""
         out = Unwrapped()
+        tails: dict[Speaker, _Tail] = {}
         for run in runs.tolist():
             start, stop, number, to_server, missing = (run[at] for at in (RUN_START, RUN_STOP, RUN_FLOW, RUN_TO_SERVER, RUN_MISSING))
             speaker = (flows[number].session_id, to_server)
@@ -119,15 +142,22 @@ class Unwrapper:
                 continue
             one.flow, one.to_server = flows[number], to_server
             if missing > 0:
+                if speaker in tails:
+                    tails.pop(speaker).join(one)
                 self._search(one, out, ended=True)
                 if one.skip(missing):
                     out.heard.append(one.said(UNCOUNTED, one.data, one.pieces))  # there is nothing yet, but a gap
             if one.is_searching:
-                one.pieces = np.concatenate((one.pieces, mine + np.array([len(one.data), 0, 0])))
-                one.data = np.concatenate((one.data, data[start:stop]))
+                tail = tails.setdefault(speaker, _Tail())
+                tail.append(data[start:stop], mine)
+                if len(one.data) + tail.size >= LOOKS[one.looked]:
+                    tails.pop(speaker).join(one)
+                    self._search(one, out)
             else:
                 self._unframe(one, data[start:stop].copy(), mine, out)
-            self._search(one, out)
+                self._search(one, out)
+        for speaker, tail in tails.items():
+            tail.join(self._directions[speaker])
         return out
 
     def end(self, speaker: Speaker) -> Unwrapped:

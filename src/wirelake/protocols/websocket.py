@@ -196,7 +196,8 @@ def inside(data: bytes, sniff: Callable[[bytes], bool]) -> bool:
     start = opening(data)
     if not start:
         return False
-    data = data[: start + ENOUGH]
-    whole, state, spans = bytearray(data), [0] * STATE_COLUMNS, [0] * (2 * len(data))
-    count, _ = unframe(whole, 0, len(whole), state, spans)
-    return sniff(b"".join(bytes(whole[spans[2 * one] : spans[2 * one + 1]]) for one in range(count)))
+    frames, state = bytearray(data[start : start + ENOUGH]), [0] * STATE_COLUMNS
+    spans = [0] * (2 * len(frames))
+    state[PHASE] = FRAME  # the opening may be long: it is not walked through again
+    count, _ = unframe(frames, 0, len(frames), state, spans)
+    return sniff(b"".join(bytes(frames[spans[2 * one] : spans[2 * one + 1]]) for one in range(count)))
