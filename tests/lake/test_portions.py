@@ -14,11 +14,12 @@ from wirelake.capture.following import Follower, Limits, Offset, portions
 from wirelake.capture.identity import beginning, identify
 from wirelake.capture.recording import Recorder
 from wirelake.errors import LakeError
-from wirelake.lake import delta, journal, planning, recovery
+from wirelake.lake import delta, intake, journal, planning, recovery, snapshot
 from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.follow_source import FollowReader, Settling
+from wirelake.lake.ingest import remove
 from wirelake.lake.journal import Following
 from wirelake.lake.portion import read_portion
 from wirelake.lake.positions import positions
@@ -267,3 +268,43 @@ def test_every_room_that_remembers_is_dealt_by_connection():
 
     assert {name for name in protocols.ROOMS if remembers(name)} >= {"relink", "yamp"}
     assert not remembers("emp")
+
+
+@pytest.mark.parametrize("kind", ["capture", "recording"])
+def test_a_pause_of_any_length_in_a_record_or_a_message_changes_nothing(tmp_path, kind):
+    """Seconds to settle are 0: each look finds every file quiet."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (whole,) = files(story(7, 1), 1) if kind == "capture" else [recorded(folder, 7)[0]]
+    reader = Reader(lake_at(tmp_path / "lake"), folder, settle=0)
+    for stop in range(0, len(whole) + 7001, 7001):
+        (folder / "a.pcap").write_bytes(whole[:stop])
+        reader.step()
+    Reader(reader.lake, folder, settle=-1).step()
+    assert contents(tmp_path / "lake") == ingested(tmp_path / "other", [folder / "a.pcap"])
+    assert check_ledger(tmp_path / "lake").problems == ()
+
+
+@pytest.mark.parametrize("ended", ["once", "ingest"])
+def test_a_file_that_grows_after_its_last_record_was_cut_is_read_again(tmp_path, ended):
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    path = folder / "a.pcap"
+    (whole,) = files(story(7, 1), 1)
+    path.write_bytes(whole[:9001])
+    if ended == "once":
+        Reader(lake_at(lake), folder, settle=-1).step()
+    else:
+        ingested(lake, [path])
+    cut = delta.dataset(lake, TABLES["quarantine"]).to_table().to_pylist()
+    assert [row["offset"] + row["length"] for row in cut if row["reason"] == "cut short"] == [9001]
+    assert intake.continued(lake, [str(path)]).removal is None  # it has not grown
+    path.write_bytes(whole)
+    assert intake.new(lake, [str(path)]).read == {}
+    plan = intake.continued(lake, [str(path), str(tmp_path / "gone.pcap")])
+    assert plan.continued == [str(path)]
+    snapshot.begin(lake)
+    remove(lake, plan)
+    Reader(lake, folder, settle=-1).step()
+    assert contents(lake) == ingested(tmp_path / "other", [path])
+    assert check_ledger(lake).problems == ()

@@ -59,7 +59,7 @@ __all__ = ["ingest", "run_ingest"]
     type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
-    help="With --follow: seconds without a change after which nothing more is expected of a file.",
+    help="With --follow: seconds without a change after which a packed file, or one without a packet, is read.",
 )
 @click.option(
     "--gold-every",
@@ -169,6 +169,8 @@ def tell(result: IngestResult, lake: Path) -> None:
     """What an ingest did, for the person who ran it."""
     for path in result.changed:
         say(f"changed since it was ingested, left alone: {path}")
+    for path in result.continued:
+        say(f"read from its first byte, because it ended in the middle of a record before: {path}")
     for path in result.reread:
         say(f"read again, too, because it shares connections: {path}")
     if result.differently:

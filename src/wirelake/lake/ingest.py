@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.trust import TrustStore
     from wirelake.protocols.wolpertinger.keyring import Keyring
 
-__all__ = ["Decoding", "IngestResult", "Progress", "ingest", "plainly", "work"]
+__all__ = ["Decoding", "IngestResult", "Progress", "ingest", "plainly", "remove", "work"]
 
 _POLL_SECONDS: Final = 0.25
 
@@ -86,6 +86,8 @@ class IngestResult(msgspec.Struct, frozen=True):
     seconds: float
     unrecognised: int = 0
     """Bytes that no protocol recognised: the table `unrecognised` has them by host and port."""
+    continued: tuple[str, ...] = ()
+    """Files that ended in the middle of a record when they were read before: they have grown, and were read from their first byte."""
 
 
 def ingest(
@@ -180,7 +182,7 @@ def work(
                 session = stack.enter_context(_started(spark))
         if session is not None and (plan.fresh or plan.removal):
             with run.stage("decode"):
-                batch, counts = _run(session, root, plan, decoding, progress) if plan.fresh else _remove(root, plan)
+                batch, counts = _run(session, root, plan, decoding, progress) if plan.fresh else remove(root, plan)
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
             unknown = strangers.bytes_in(delta.files_of(root, unrecognised.TABLE, batch))
@@ -201,6 +203,7 @@ def work(
         changed=tuple(plan.changed),
         removed=tuple(sorted(plan.removal.paths)) if plan.removal else (),
         reread=tuple(plan.reread),
+        continued=tuple(plan.continued),
         built=tuple(run.built),
         resumed=resumed,
         seconds=time.monotonic() - began,
@@ -236,7 +239,7 @@ def _begin(lake: Path, batch: int, plan: Plan, attempt: str = "") -> journal.Pen
     return journal.begin(lake, batch, plan.fresh, plan.read, attempt, removed=removed, kept=kept, following=plan.following)
 
 
-def _remove(lake: Path, plan: Plan) -> tuple[int, dict[str, int]]:
+def remove(lake: Path, plan: Plan) -> tuple[int, dict[str, int]]:
     """One batch that only removes; it needs neither the sources nor Spark."""
     batch = _next(lake)
     try:

@@ -5,23 +5,31 @@ Each function looks at a lake that is held for writing, and changes nothing that
 
 from __future__ import annotations
 
+import logging
 import pickle
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
+import pyarrow.compute as pc
 
 from wirelake.capture.blocks import Source
 from wirelake.capture.identity import Known, identify, mark
+from wirelake.capture.walking import CUT_SHORT
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import journal
+from wirelake.lake import delta, journal
 from wirelake.lake.journal import Following
 from wirelake.lake.memory import Memory
 from wirelake.lake.positions import Positions, positions
 from wirelake.lake.removal import Inventory, Removal
+from wirelake.lake.tables import quarantine
 
-__all__ = ["Plan", "again", "forget", "new"]
+__all__ = ["Plan", "again", "continued", "forget", "new"]
+
+_LOG: Final = logging.getLogger("wirelake.lake")
 
 
 class Plan(msgspec.Struct):
@@ -40,11 +48,52 @@ class Plan(msgspec.Struct):
     """What following goes on with after that; None if nothing was ever followed."""
     reread: list[str] = []
     """Sources that nobody named: they are read again because they were decoded together with one that goes."""
+    continued: list[str] = []
+    """Files that ended in the middle of a record when they were read, and have grown: they are read from their first byte."""
 
 
 def new(lake: Path, paths: Iterable[str]) -> Plan:
     """Read files that the lake does not have, and the rest of those that have grown."""
-    return _sorted(Plan(), positions(lake), map(identify, paths))
+    sources = list(map(identify, paths))
+    return _continued(lake, sources, sources) or _sorted(Plan(), positions(lake), sources)
+
+
+def continued(lake: Path, paths: Iterable[str]) -> Plan:
+    """Remove sources that ended in the middle of a record, and whose files here have grown since: following reads them whole."""
+    sources = []
+    for path in paths:
+        with suppress(CaptureError):  # it is gone again
+            sources.append(identify(path))
+    return _continued(lake, sources, []) or Plan()
+
+
+def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan | None:
+    """Read files from their first byte that have grown since their last record was cut; None if there are none, or it cannot be done.
+
+    Their last bytes are in quarantine, and the record that they belong to is whole now.
+    """
+    columns = {"columns": ["source", "offset", "length"], "filter": pc.field("reason") == CUT_SHORT}
+    cuts = {(row["source"], row["offset"] + row["length"]) for row in delta.dataset(lake, quarantine.TABLE).to_table(**columns).to_pylist()}
+    if not cuts:
+        return None
+    known = positions(lake)
+    paths = {one.source.id: one.source.path for one in known.all}
+    grown: dict[bytes, str] = {}
+    for one in sources:
+        told = known.place(one)
+        if told.is_known and not told.is_other and told.end < one.size and (paths.get(told.source.id), told.end) in cuts:
+            grown[told.source.id] = one.path
+    if not grown:
+        return None
+    try:
+        plan = _without(lake, Inventory(lake), set(grown), found)
+    except LakeError as error:
+        _LOG.warning("%s: read on after its end, which was cut in the middle of a record: %s", ", ".join(grown.values()), error)
+        return None
+    if not found and not set(plan.reread) <= {one.path for one in sources}:
+        return None  # following would not read the others again
+    plan.continued = sorted(grown.values())
+    return plan
 
 
 def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
