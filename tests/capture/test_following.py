@@ -293,3 +293,36 @@ def test_files_that_vanish_or_shrink_are_let_go(tmp_path):
     path.unlink()
     assert reader.step() == 0
     assert reader.offset.files == ()
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+@pytest.mark.parametrize("settle", [0.0, -1.0])
+def test_a_shorter_copy_in_the_same_folder_is_not_read(tmp_path, names, settle):
+    whole = pcap([(TS + n, one) for n, one in enumerate(busy(8))])
+    longer, shorter = (tmp_path / f"{name}.pcap" for name in names)
+    longer.write_bytes(whole[:20_000])
+    shorter.write_bytes(whole[:9000])
+    reader = Reader(lambda: tmp_path.glob("*.pcap"), settle=settle)
+    assert reader.step() == 1
+    reader.again()
+    shorter.write_bytes(whole[:9500])
+    reader.step()
+    longer.write_bytes(whole)
+    reader.step()
+    assert {path for path, _, _ in reader.spans} == {str(longer)}
+    assert sum(length for _, _, length in reader.spans) == len(whole)
+
+
+@pytest.mark.parametrize("at", [2000, 9000, -1])
+def test_files_of_a_folder_that_differ_in_one_byte_are_both_read(tmp_path, at):
+    whole = bytearray(pcap([(TS + n, one) for n, one in enumerate(busy(8))]))
+    (tmp_path / "a.pcap").write_bytes(whole)
+    whole[at] ^= 1
+    (tmp_path / "b.pcap").write_bytes(whole)
+    reader = Reader(lambda: tmp_path.glob("*.pcap"), settle=-1)
+    assert reader.step() == 2
+    assert {path[-6:] for path, _, _ in reader.spans} == {"a.pcap", "b.pcap"}
+    assert len({one.id for one in reader.offset.files}) == 2
+    assert reader.step() == 0
+    reader.again()
+    assert reader.step() == 0

@@ -11,7 +11,7 @@ from tests.lake.following import PORTS, contents, files, story
 
 from wirelake import protocols
 from wirelake.capture.following import Follower, Limits, Offset, portions
-from wirelake.capture.identity import beginning, identify
+from wirelake.capture.identity import beginning, content, identify
 from wirelake.capture.recording import Recorder
 from wirelake.errors import LakeError
 from wirelake.lake import delta, intake, journal, planning, recovery, snapshot
@@ -89,7 +89,9 @@ def ingested(lake: Path, paths: list[Path]) -> dict[str, str]:
             told.append(writer.write(row for row in shipped.rows if row.column("bucket")[0].as_py() == bucket))
     writer.commit(told)
     journal.done(lake)
-    assert all(known.mark for known in positions(lake).all)
+    for known in positions(lake).all:
+        assert known.spans == tuple((at, size, content(known.source, at, size)) for at, size, _ in known.spans)
+        assert sum(size for _, size, _ in known.spans) == known.end
     return contents(lake)
 
 
@@ -308,3 +310,38 @@ def test_a_file_that_grows_after_its_last_record_was_cut_is_read_again(tmp_path,
     Reader(lake, folder, settle=-1).step()
     assert contents(lake) == ingested(tmp_path / "other", [path])
     assert check_ledger(lake).problems == ()
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_capture_and_a_shorter_copy_of_it_are_read_once(tmp_path, names):
+    longer, shorter = (tmp_path / f"{name}.pcap" for name in names)
+    (whole,) = files(story(7, 1), 1)
+    longer.write_bytes(whole)
+    shorter.write_bytes(whole[:9001])
+    both = [str(tmp_path / "a.pcap"), str(tmp_path / "b.pcap")]
+    plan = intake.new(lake_at(tmp_path / "lake"), both)
+    assert [one.path for one in plan.fresh] == [str(longer)]
+    assert plan.likes == {str(shorter): intake.Like(str(longer), is_part=True)}
+    ingested(tmp_path / "lake", [longer])
+    assert check_ledger(tmp_path / "lake").problems == ()
+    plan = intake.new(tmp_path / "lake", both)
+    assert (plan.fresh, plan.changed) == ([], [])
+    assert plan.likes == {str(shorter): intake.Like(str(longer), is_part=True), str(longer): intake.Like(str(longer))}
+    ingested(tmp_path / "other", [shorter])
+    plan = intake.new(tmp_path / "other", both)
+    assert [one.path for one in plan.fresh] == [str(longer)]
+    assert (list(plan.skipped), plan.changed) == ([str(shorter)], [])
+
+
+def test_captures_that_differ_in_one_byte_are_both_read(tmp_path):
+    paths = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
+    (whole,) = files(story(7, 1), 1)
+    paths[0].write_bytes(whole)
+    paths[1].write_bytes(whole[:9001] + bytes([whole[9001] ^ 1]) + whole[9002:])
+    assert len({one.id for one in intake.new(lake_at(tmp_path / "lake"), map(str, paths)).fresh}) == 2
+    ingested(tmp_path / "lake", paths[:1])
+    plan = intake.new(tmp_path / "lake", map(str, paths))
+    assert ([one.path for one in plan.fresh], list(plan.skipped)) == ([str(paths[1])], [str(paths[0])])
+    paths[0].write_bytes(paths[1].read_bytes())
+    assert intake.new(tmp_path / "lake", [str(paths[0])]).changed == [str(paths[0])]
+    assert "other contents" in check_ledger(tmp_path / "lake").problems[0]

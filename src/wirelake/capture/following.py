@@ -45,6 +45,10 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int = 0
     """Bytes in it when it was looked at."""
     mark: bytes = b""
+    """What the last bytes before `at` say."""
+    since: int = 0
+    digest: bytes = b""
+    """The hash of the bytes from `since` to `at`."""
     known: Container | None = None
     """What a reader knows here."""
     warm: tuple[int, Container | None] = (0, None)
@@ -96,17 +100,16 @@ class Follower:
         self._is_last = settle < 0
         """Whether every file ends where it ends now."""
         self._now = now
-        self._looks: dict[str, tuple[_Looks, Position | None]] = {}
-        """Path -> what it looked like, and what it was then."""
+        self._looks: dict[str, tuple[_Looks, Position | None, bytes]] = {}
+        """Path -> what it looked like, what it was then, and what its beginning was called."""
+        self._here: dict[bytes, tuple[Known, Position]] = {}
+        """Files that this look has found so far and of which nothing was read, by id."""
         self._torn: dict[bytes, _Looks] = {}
         """Packed files whose stream was not complete when they looked like this."""
 
     def latest(self, start: Offset, paths: Iterable[str], limits: Limits) -> Offset:
         """How far reading can go from here."""
-        names = list(paths)
-        places = {one.id: one for one in start.files}
-        found = [one for path in names if (one := self._look(path, places)) is not None]
-        found = list({one.id: one for one in found}.values())
+        found = list({one.id: one for one in reversed(self._look_at(paths, start))}.values())
         found.sort(key=lambda one: (one.begins, one.path))
         # The last one first: who writes the next file has finished the one before.
         sizes = {one.id: told for one in reversed(found) if (told := _measure(one.path)) is not None}
@@ -119,7 +122,7 @@ class Follower:
             left -= moved.at - one.at
             count -= moved.at > one.at
             files.append(moved)
-        self._known |= {one.id: _as_known(one) for one in files if one.at}
+        self._known |= {one.id: self._as_known(one) for one in files if one.at}
         is_open = start.is_open or bool(portions(start, Offset(tuple(files))))
         is_over = all(one.is_over and (one.id not in sizes or sizes[one.id].size <= one.at) for one in files)
         if is_open and is_over and self._is_last:
@@ -129,8 +132,7 @@ class Follower:
     def has_more(self, start: Offset, paths: Iterable[str]) -> bool:
         """Whether anything waits, or there is anything to read that was not."""
         places = {one.id: one for one in start.files}
-        found = [one for path in paths if (one := self._look(path, places)) is not None]
-        sizes = [(one, _measure(one.path)) for one in found]
+        sizes = [(one, _measure(one.path)) for one in self._look_at(paths, start)]
         return start.is_open or any((told and told.size > one.at) or (not one.at and one.id not in places) for one, told in sizes)
 
     def unread(self, start: Offset) -> list[tuple[str, int, int]]:
@@ -141,33 +143,53 @@ class Follower:
     def _is_quiet(self, told: _Looks) -> bool:
         return self._now() - told.changed >= self._settle
 
-    def _look(self, path: str, places: dict[bytes, Position]) -> Position | None:
+    def _look_at(self, paths: Iterable[str], start: Offset) -> list[Position]:
+        """What files are, the longest first: a shorter copy of one is the same."""
+        places, self._here = {one.id: one for one in start.files}, {}
+        measured = [(-told.size, path, told) for path in paths if (told := _measure(path)) is not None]
+        return [one for _, path, told in sorted(measured) if (one := self._look(path, told, places)) is not None]
+
+    def _look(self, path: str, told: _Looks, places: dict[bytes, Position]) -> Position | None:
         """What a file is; None while nobody can tell."""
-        told = _measure(path)
-        if told is None:
-            return None
         before = self._looks.get(path)
+        made: Position | None
         if before is not None and before[0] == told and before[1] is not None:
-            return places.get(before[1].id, before[1])
-        try:
-            made = self._identify(path, places, is_quiet=self._is_quiet(told))
-        except CaptureError:  # it is gone again
-            return None
-        self._looks[path] = (told, made)
+            made = places.get(before[1].id, before[1])
+        else:
+            try:
+                source = identity.identify(path)
+                made = self._grown(source, told, places) or self._identify(source, places, is_quiet=self._is_quiet(told))
+            except CaptureError:  # it is gone again
+                return None
+            self._looks[path] = (told, made, source.id)
+        if made is not None and not made.at and made.path == path:
+            self._here.setdefault(made.id, (Known(Source(path, made.id, told.size), told.size, is_here=True), made))
         return made
 
-    def _identify(self, path: str, places: dict[bytes, Position], *, is_quiet: bool) -> Position | None:
-        source = identity.identify(path)
+    def _grown(self, source: Source, told: _Looks, places: dict[bytes, Position]) -> Position | None:
+        """What a file is that has grown since the last look: then its last bytes that were read tell; None if it may be another."""
+        looks, made, began = self._looks.get(source.path, (None, None, b""))
+        one = places.get(made.id) if made else None
+        if looks is None or one is None or not one.at or began != source.id or looks.number != told.number or looks.size > told.size:
+            return None
+        return one if told.size >= one.at and one.path == source.path and identity.mark(source, one.at) == one.mark else None
+
+    def _identify(self, source: Source, places: dict[bytes, Position], *, is_quiet: bool) -> Position | None:
         begins = identity.beginning(source)
-        known = self._known | {one.id: _as_known(one) for one in places.values() if one.at}
+        known = self._known | {one.id: self._as_known(one) for one in places.values() if one.at}
         by_path: dict[str, list[Known]] = {}
         for one in known.values():
             by_path.setdefault(one.source.path, []).append(one)
-        told = identity.place(source, by_path, {id_: [one] for id_, one in known.items()})
+        by_id = {id_: [one] for id_, one in known.items()}
+        for id_, (waiting, _) in self._here.items():
+            by_id[id_] = [*by_id.get(id_, []), waiting]
+        told = identity.place(source, by_path, by_id)
         if begins is None and not is_quiet and not told.end:
             return None  # it is not known yet by what
         if told.source.id in places:
             return msgspec.structs.replace(places[told.source.id], path=source.path)
+        if told.source.id in self._here:
+            return self._here[told.source.id][1]
         here = (told.end, _walked(source, told.end)) if told.end else (0, None)
         mark = identity.mark(source, told.end) if told.end else b""
         return Position(source.path, told.source.id, begins.ts if begins else 0, here, *_at(here, told.end, mark))
@@ -184,17 +206,26 @@ class Follower:
             end, container = self._walk(one, source, told, limit, growing=not is_whole)
             if end == one.at:
                 return one
-            mark = identity.mark(source, end)
+            mark, digest = identity.mark(source, end), identity.content(source, one.at, end - one.at)
         except CaptureError:  # it is gone, or was cut: what it is now is found out by the next look
             return one
         here = (end, container)
         if is_whole and end >= size:
             over = Position(one.path, one.id, one.begins, one.base, *_at(here, size, mark))
-            return msgspec.structs.replace(over, is_over=True, is_quiet=True)
+            return msgspec.structs.replace(over, is_over=True, is_quiet=True, since=one.at, digest=digest)
         warm, near = (one.near, here) if one.near[0] <= end - WARM else (one.warm, one.near)
         starts = (*one.spans, one.at)
         first = max((number for number, at in enumerate(starts) if at <= end - REACH), default=0)
-        return Position(one.path, one.id, one.begins, one.base, end, size, mark, here[1], warm, near, starts[first:], is_quiet=is_whole)
+        told_of = (end, size, mark, one.at, digest, here[1], warm, near, starts[first:])
+        return Position(one.path, one.id, one.begins, one.base, *told_of, is_quiet=is_whole)
+
+    def _as_known(self, one: Position) -> Known:
+        """A position as what was read: with the hashes of all of it that are known."""
+        old = self._known.get(one.id)
+        spans = tuple(span for span in (old.spans if old else ()) if span[0] + span[1] <= (one.since if one.digest else one.at))
+        if one.digest and one.at > one.since:
+            spans = (*spans, (one.since, one.at - one.since, one.digest))
+        return Known(Source(one.path, one.id, one.at), one.at, one.mark, spans)
 
     def _is_complete(self, one: Position, source: Source, told: _Looks) -> bool:
         """Whether a quiet file is read whole, though it may grow: a packed one to the end of its stream, or one that is no capture."""
@@ -229,11 +260,7 @@ class Follower:
 
 def _at(here: tuple[int, Container | None], size: int, mark: bytes) -> tuple[Any, ...]:
     """The rest of a position of which nothing before is needed any more."""
-    return here[0], size, mark, here[1], here, here
-
-
-def _as_known(one: Position) -> Known:
-    return Known(Source(one.path, one.id, one.at), one.at, one.mark)
+    return here[0], size, mark, here[0], b"", here[1], here, here
 
 
 def _measure(path: str) -> _Looks | None:
@@ -265,7 +292,8 @@ def portions(start: Offset, end: Offset) -> list[Work]:
             continue
         starts = [*old.spans, old.at]
         spans = [Span(at, stop - at) for at, stop in zip(starts, [*starts[1:], one.at], strict=True)]
-        spans[-1] = msgspec.structs.replace(spans[-1], mark=one.mark)
+        if one.since == old.at:
+            spans[-1] = msgspec.structs.replace(spans[-1], mark=one.digest)
         split = Split(old.at, EVERYTHING if one.is_over else one.at, old.known, old.warm, growing=not one.is_quiet)
         works.append(Work(Source(one.path, one.id, one.size), split, spans, one.is_over, rank))
     return works

@@ -31,9 +31,8 @@ from wirelake.capture.containers import restore
 from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import Bytes, open_source
 from wirelake.capture.fragments import REACH
-from wirelake.capture.identity import mark
 from wirelake.capture.parcels import Packer, Parcel
-from wirelake.capture.reader import account_packing, account_records, walk_split
+from wirelake.capture.reader import account_packing, account_records, walk_split, walked_mark
 from wirelake.capture.recorded import Recorded
 from wirelake.capture.records import KIND, LINK, RECORD_PACKET
 from wirelake.capture.splits import Split
@@ -75,7 +74,6 @@ def works(source: Source, splits: list[Split], rank: int = 0) -> list[Work]:
     splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
     spans = [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]
-    spans[-1] = msgspec.structs.replace(spans[-1], mark=mark(source, source.size))
     made = []
     for number, split in enumerate(splits):
         near = number
@@ -102,7 +100,7 @@ def ship(
     with open_source(source) as file:
         if split.begin:
             packer.warm(_before(source, file, split, window))
-        walk = walk_split(source, file, split, window)
+        walk = walk_split(source, file, split, window, hashed=not work.spans[-1].mark)
         for step in walk.steps():
             block = None
             if isinstance(step, Spoilt):
@@ -123,7 +121,9 @@ def ship(
             raise CaptureError(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
         packer.finish(walk.at, is_last=work.is_last)
         account_packing(file, tally)
-        yield from _complete(work, None, tally, always=True)
+        span = work.spans[-1]
+        span = span if span.mark else msgspec.structs.replace(span, mark=walked_mark(source, walk, span))
+        yield from _complete(msgspec.structs.replace(work, spans=[*work.spans[:-1], span]), None, tally, always=True)
 
 
 def deal(block: Block, dealt: Collection[str], buckets: int) -> tuple[Block, dict[int, Block]]:

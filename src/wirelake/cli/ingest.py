@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["ingest", "run_ingest"]
+
+_MAX_NAMED: Final = 20
+"""Skipped files that are named; further ones are counted."""
 
 
 @click.command()
@@ -165,6 +168,19 @@ def run_ingest(
         )
 
 
+def _skipped(result: IngestResult) -> list[str]:
+    """One line for each file that was skipped, up to a limit, with the source that it equals."""
+    lines = []
+    for path in result.skipped[:_MAX_NAMED]:
+        like = result.likes.get(path)
+        if like is None or like.path == path:
+            lines.append(f"in the lake already: {path}")
+        else:
+            lines.append(f"in the lake already: {path} {'is the beginning of' if like.is_part else 'has the contents of'} {like.path}")
+    more = len(result.skipped) - len(lines)
+    return [*lines, f"in the lake already: {more:,} more files"] if more else lines
+
+
 def tell(result: IngestResult, lake: Path) -> None:
     """What an ingest did, for the person who ran it."""
     for path in result.changed:
@@ -173,6 +189,8 @@ def tell(result: IngestResult, lake: Path) -> None:
         say(f"read from its first byte, because it ended in the middle of a record before: {path}")
     for path in result.reread:
         say(f"read again, too, because it shares connections: {path}")
+    for line in _skipped(result):
+        say(line)
     if result.differently:
         count = len(result.differently)
         say(f"{count} files were there already, decoded with other ports, limits or session keys: --again reads them with these")

@@ -26,7 +26,7 @@ from wirelake.errors import CaptureError, LakeError, WirelakeError
 from wirelake.lake import decoded, delta, gold, intake, journal, place, planning, running, settings, snapshot, strangers
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.intake import Plan
+from wirelake.lake.intake import Like, Plan
 from wirelake.lake.listing import expand, lake_folder
 from wirelake.lake.recovery import prepare, publish, recover
 from wirelake.lake.removal import Remainder, remainder
@@ -86,6 +86,8 @@ class IngestResult(msgspec.Struct, frozen=True):
     seconds: float
     unrecognised: int = 0
     """Bytes that no protocol recognised: the table `unrecognised` has them by host and port."""
+    likes: dict[str, Like] = {}
+    """What each skipped file equals."""
     continued: tuple[str, ...] = ()
     """Files that ended in the middle of a record when they were read before: they have grown, and were read from their first byte."""
 
@@ -203,6 +205,7 @@ def work(
         changed=tuple(plan.changed),
         removed=tuple(sorted(plan.removal.paths)) if plan.removal else (),
         reread=tuple(plan.reread),
+        likes=plan.likes,
         continued=tuple(plan.continued),
         built=tuple(run.built),
         resumed=resumed,

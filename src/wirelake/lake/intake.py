@@ -17,7 +17,7 @@ import msgspec
 import pyarrow.compute as pc
 
 from wirelake.capture.blocks import Source
-from wirelake.capture.identity import Known, identify, mark
+from wirelake.capture.identity import Known, identify
 from wirelake.capture.walking import CUT_SHORT
 from wirelake.errors import CaptureError, LakeError
 from wirelake.lake import delta, journal
@@ -27,9 +27,17 @@ from wirelake.lake.positions import Positions, positions
 from wirelake.lake.removal import Inventory, Removal
 from wirelake.lake.tables import quarantine
 
-__all__ = ["Plan", "again", "continued", "forget", "new"]
+__all__ = ["Like", "Plan", "again", "continued", "forget", "new"]
 
 _LOG: Final = logging.getLogger("wirelake.lake")
+
+
+class Like(msgspec.Struct, frozen=True):
+    """The source whose contents a file has."""
+
+    path: str
+    is_part: bool = False
+    """Whether the file is but the beginning of it."""
 
 
 class Plan(msgspec.Struct):
@@ -40,7 +48,9 @@ class Plan(msgspec.Struct):
     read: dict[bytes, int] = {}
     """How far those of them were read before that have grown since."""
     skipped: dict[str, bytes] = {}
-    """Files that the lake has already, and which source each is."""
+    """Files that the lake has already, or has with another one of these files, and which source each is."""
+    likes: dict[str, Like] = {}
+    """What each of them equals."""
     changed: list[str] = []
     removal: Removal | None = None
     """Sources whose rows go, whether or not they are read again."""
@@ -97,16 +107,18 @@ def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan |
 
 
 def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
-    for found in sources:
+    # The longest first: a shorter copy of it has nothing new, whatever their names.
+    for found in sorted(sources, key=lambda one: (-one.size, one.path)):
         told = known.place(found)
         if told.is_other:
             plan.changed.append(found.path)
         elif told.is_known and told.end == found.size:
             plan.skipped[found.path] = told.source.id
+            plan.likes[found.path] = Like(told.like, told.is_part)
         else:
             plan.fresh.append(told.source)
             plan.read |= {told.source.id: told.end} if told.end else {}
-            known.add(Known(told.source, found.size, mark(found, found.size)))
+            known.add(Known(told.source, found.size, is_here=True))
     return plan
 
 

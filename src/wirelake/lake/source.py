@@ -103,7 +103,7 @@ class BlockReader(DataSourceReader):
         for block in reader.read(work.source, split=work.split, **known):  # type: ignore[arg-type]  # the same names
             if not all(map(stands_alone, block.flows)):
                 raise LakeError(f"{block.source.path}: {NOT_ALONE}")
-            block.spans = work.spans[-1:]
+            block.spans = [msgspec.structs.replace(work.spans[-1], mark=block.all_spans()[-1].mark)]
             yield block
 
 
