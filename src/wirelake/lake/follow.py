@@ -27,7 +27,8 @@ from wirelake.errors import LakeError
 from wirelake.lake import decoded, delta, gold, intake, journal, place, running, settings, snapshot
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.ingest import plainly, remove
+from wirelake.lake.failures import plainly
+from wirelake.lake.ingest import remove
 from wirelake.lake.journal import Following
 from wirelake.lake.listing import captures, lake_folder
 from wirelake.lake.portion import Portion, read_portion
