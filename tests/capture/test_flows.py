@@ -338,6 +338,21 @@ def test_exported_pdus_of_others_are_known_by_tag_or_port(tmp_path):
     assert [data for *_, data in said(read_checked(path(tagged), protocols={"emp"}))] == []
 
 
+@pytest.mark.parametrize("end", ["source_port", "destination_port"])
+@pytest.mark.parametrize("port", [65536, 5040 | 1 << 31, 0xFFFFFFFF])
+def test_a_record_whose_port_cannot_be_one_is_quarantined_alone(tmp_path, end, port):
+    """One flipped bit in a tag that has four bytes for a port."""
+    ends = {"source": "10.0.0.2", "destination": "10.0.0.1", "port_type": 2, "source_port": 65535, "destination_port": 5040}
+    good = build(Tags(dissector="emp", **ends)) + b"good"
+    bad = build(Tags(dissector="emp", **ends | {end: port})) + b"bad"
+    path = tmp_path / "a.pcapng"
+    path.write_bytes(section() + interface(LINK_EXPORTED) + b"".join(packet_block(TS, one) for one in (good, bad, good, bad)))
+    blocks = read_checked(path)
+    assert [data for *_, data in said(blocks)] == [b"goodgood"]
+    assert accounts(blocks)["quarantine", "port over 65535"] == 2 * len(bad)
+    assert [one.raw for block in blocks for one in block.stretches] == [bad, bad]
+
+
 def test_a_file_may_hold_recordings_and_packets(tmp_path):
     path = tmp_path / "mixed.pcapng"
     record = build(Tags(dissector="emp")) + b"recorded"

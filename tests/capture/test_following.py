@@ -51,6 +51,17 @@ class Reader:
         self.follower = Follower(self.known, settle=self.settle, now=lambda: self.now)
         self.assembly = Assembly.put(self.assembly.take())
 
+    def end(self) -> int:
+        """Read what is there as if nothing more came; says how many portions that was."""
+        self.settle = -1.0
+        self.again()
+        works = 0
+        for _ in range(3000):
+            works += self.step(Limits(bytes=5000))
+            if not self.offset.is_open:
+                break
+        return works
+
     def step(self, limits: Limits = NO_LIMITS) -> int:
         """One look, and all that is read by it; says how many portions that was."""
         paths = sorted(str(path) for path in self.paths() if path.exists())
@@ -96,10 +107,7 @@ def test_a_file_that_grows_is_read_as_if_it_had_been_there_whole(tmp_path, make,
         reader.now += 1
         if dice.random() < 0.2:
             reader.again()
-    for _ in range(3000):
-        reader.now += 1
-        if not reader.step(Limits(bytes=5000)) and reader.offset.settled:
-            break
+    reader.end()
     said, told = one_reading(path)
     assert spoken(reader.blocks) == said
     assert books(reader.blocks) == told
@@ -109,29 +117,76 @@ def test_a_file_that_grows_is_read_as_if_it_had_been_there_whole(tmp_path, make,
     assert ends[-1][1] == len(whole)
 
 
-def test_only_whole_records_are_read_until_a_file_is_quiet(tmp_path):
+@pytest.mark.parametrize("short", [1, 3, 20, 60, 1000, 9000])
+def test_a_file_that_pauses_in_the_middle_of_a_record_for_long_loses_nothing(tmp_path, short):
+    """A writer that buffers, on a quiet line: time alone ends neither a record, nor a message, nor a connection."""
+    path = tmp_path / "a.pcap"
+    whole = pcap([(TS + n, one) for n, one in enumerate(busy(1))])
+    path.write_bytes(whole[:-short])
+    touched(path, 0)
+    reader = Reader(lambda: [path], settle=10)
+    assert reader.step() == 1
+    at = reader.offset.files[0].at
+    assert at <= len(whole) - short
+    for reader.now in (9.0, 10.0, 10.0**6):
+        assert reader.step() == 0
+    assert (reader.offset.files[0].at, reader.offset.files[0].is_over, reader.offset.settled) == (at, False, 0)
+    expected = [] if at == len(whole) - short else [(str(path), at, len(whole) - short)]
+    assert reader.follower.unread(reader.offset) == expected
+    path.write_bytes(whole)
+    touched(path, reader.now)
+    assert reader.step() == 1
+    assert reader.offset.files[0].at == len(whole)
+    reader.end()
+    assert (spoken(reader.blocks), books(reader.blocks)) == one_reading(path)
+
+
+def test_the_user_ends_a_torn_record_and_it_is_cut(tmp_path):
     path = tmp_path / "a.pcap"
     whole = pcap([(TS + n, one) for n, one in enumerate(busy(1))])
     path.write_bytes(whole[:-3])
     touched(path, 0)
     reader = Reader(lambda: [path], settle=10)
     assert reader.step() == 1
-    assert reader.offset.files[0].at < len(whole) - 3
-    reader.now = 9
-    assert reader.step() == 0
-    reader.now = 10
-    assert reader.step() == 1
+    assert reader.end() == 1
     assert (reader.offset.files[0].at, reader.offset.files[0].is_over, reader.offset.settled) == (len(whole) - 3, True, 1)
     assert [one.reason for block in reader.blocks for one in block.stretches] == ["cut short"]
-    with path.open("ab") as file:
-        file.write(whole[-3:] + whole[24:5000])
-    touched(path, 10)
-    reader.now = 11
-    assert reader.step() == 0  # nobody can tell yet where records begin again
-    reader.now = 20
+    assert (spoken(reader.blocks), books(reader.blocks)) == one_reading(path)
+
+
+@pytest.mark.parametrize("short", [0, 10, 23, 24, 30, 60])
+def test_a_file_that_stays_without_a_packet_for_long_is_read_when_one_comes(tmp_path, short):
+    """As tcpdump leaves it on a quiet line: a header, or a part of one."""
+    path = tmp_path / "a.pcap"
+    whole = pcap([(TS + n, one) for n, one in enumerate(busy(1))])
+    path.write_bytes(whole[:short])
+    touched(path, 0)
+    reader = Reader(lambda: [path], settle=10)
+    for reader.now in (0.0, 10.0, 10.0**6):
+        reader.step()
+    path.write_bytes(whole)
+    touched(path, reader.now)
+    reader.step()
+    reader.end()
+    assert spoken(reader.blocks) == one_reading(path)[0]
+    assert [one.reason for block in reader.blocks for one in block.stretches] == []
+    assert sum(length for _, _, length in reader.spans) == len(whole)
+
+
+def test_a_packed_file_waits_until_its_stream_is_complete(tmp_path):
+    path = tmp_path / "a.pcap.gz"
+    whole = gzip.compress(pcap([(TS + n, one) for n, one in enumerate(busy(1))]))
+    path.write_bytes(whole[: len(whole) // 2])
+    touched(path, 0)
+    reader = Reader(lambda: [path], settle=10)
+    for reader.now in (0.0, 10.0, 10.0**6):
+        assert reader.step() == 0
+    path.write_bytes(whole)
+    touched(path, 0)
     assert reader.step() == 1
-    assert (reader.offset.is_open, reader.offset.settled) == (False, 2)
-    assert sum(length for _, _, length in reader.spans) == path.stat().st_size
+    assert reader.step() == 0
+    reader.end()
+    assert (spoken(reader.blocks), books(reader.blocks)) == one_reading(path)
 
 
 def test_files_are_read_in_the_order_of_their_first_packets_and_within_limits(tmp_path):
@@ -214,13 +269,14 @@ def test_packed_and_foreign_files_are_read_when_they_are_quiet(tmp_path):
     touched(tmp_path / "c.pcapng", 0)
     assert reader.step() == 1
     reader.now = 5
-    assert reader.step() == 3
-    assert reader.offset.settled == 1
+    assert reader.step() == 2
+    assert reader.offset.settled == 0
     (tmp_path / "d.pcap").touch()
     touched(tmp_path / "d.pcap", 0)
     assert reader.follower.has_more(reader.offset, [str(tmp_path / "d.pcap")])
-    assert reader.step() == 1
-    assert reader.offset.settled == 2
+    assert reader.step() == 0  # it is not known yet what it will be
+    assert reader.end() == 2
+    assert reader.offset.settled == 1
     assert not reader.follower.has_more(reader.offset, map(str, tmp_path.iterdir()))
     assert {one.reason for block in reader.blocks for one in block.stretches} == {"not a capture"}
     assert reader.step() == 0
@@ -237,3 +293,36 @@ def test_files_that_vanish_or_shrink_are_let_go(tmp_path):
     path.unlink()
     assert reader.step() == 0
     assert reader.offset.files == ()
+
+
+@pytest.mark.parametrize("names", ["ab", "ba"])
+@pytest.mark.parametrize("settle", [0.0, -1.0])
+def test_a_shorter_copy_in_the_same_folder_is_not_read(tmp_path, names, settle):
+    whole = pcap([(TS + n, one) for n, one in enumerate(busy(8))])
+    longer, shorter = (tmp_path / f"{name}.pcap" for name in names)
+    longer.write_bytes(whole[:20_000])
+    shorter.write_bytes(whole[:9000])
+    reader = Reader(lambda: tmp_path.glob("*.pcap"), settle=settle)
+    assert reader.step() == 1
+    reader.again()
+    shorter.write_bytes(whole[:9500])
+    reader.step()
+    longer.write_bytes(whole)
+    reader.step()
+    assert {path for path, _, _ in reader.spans} == {str(longer)}
+    assert sum(length for _, _, length in reader.spans) == len(whole)
+
+
+@pytest.mark.parametrize("at", [2000, 9000, -1])
+def test_files_of_a_folder_that_differ_in_one_byte_are_both_read(tmp_path, at):
+    whole = bytearray(pcap([(TS + n, one) for n, one in enumerate(busy(8))]))
+    (tmp_path / "a.pcap").write_bytes(whole)
+    whole[at] ^= 1
+    (tmp_path / "b.pcap").write_bytes(whole)
+    reader = Reader(lambda: tmp_path.glob("*.pcap"), settle=-1)
+    assert reader.step() == 2
+    assert {path[-6:] for path, _, _ in reader.spans} == {"a.pcap", "b.pcap"}
+    assert len({one.id for one in reader.offset.files}) == 2
+    assert reader.step() == 0
+    reader.again()
+    assert reader.step() == 0

@@ -11,14 +11,15 @@ from tests.lake.following import PORTS, contents, files, story
 
 from wirelake import protocols
 from wirelake.capture.following import Follower, Limits, Offset, portions
-from wirelake.capture.identity import beginning, identify
+from wirelake.capture.identity import beginning, content, identify
 from wirelake.capture.recording import Recorder
 from wirelake.errors import LakeError
-from wirelake.lake import delta, journal, planning, recovery
+from wirelake.lake import delta, intake, journal, planning, recovery, snapshot
 from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import TABLES
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.follow_source import FollowReader, Settling
+from wirelake.lake.ingest import remove
 from wirelake.lake.journal import Following
 from wirelake.lake.portion import read_portion
 from wirelake.lake.positions import positions
@@ -88,7 +89,9 @@ def ingested(lake: Path, paths: list[Path]) -> dict[str, str]:
             told.append(writer.write(row for row in shipped.rows if row.column("bucket")[0].as_py() == bucket))
     writer.commit(told)
     journal.done(lake)
-    assert all(known.mark for known in positions(lake).all)
+    for known in positions(lake).all:
+        assert known.spans == tuple((at, size, content(known.source, at, size)) for at, size, _ in known.spans)
+        assert sum(size for _, size, _ in known.spans) == known.end
     return contents(lake)
 
 
@@ -267,3 +270,78 @@ def test_every_room_that_remembers_is_dealt_by_connection():
 
     assert {name for name in protocols.ROOMS if remembers(name)} >= {"relink", "yamp"}
     assert not remembers("emp")
+
+
+@pytest.mark.parametrize("kind", ["capture", "recording"])
+def test_a_pause_of_any_length_in_a_record_or_a_message_changes_nothing(tmp_path, kind):
+    """Seconds to settle are 0: each look finds every file quiet."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (whole,) = files(story(7, 1), 1) if kind == "capture" else [recorded(folder, 7)[0]]
+    reader = Reader(lake_at(tmp_path / "lake"), folder, settle=0)
+    for stop in range(0, len(whole) + 7001, 7001):
+        (folder / "a.pcap").write_bytes(whole[:stop])
+        reader.step()
+    Reader(reader.lake, folder, settle=-1).step()
+    assert contents(tmp_path / "lake") == ingested(tmp_path / "other", [folder / "a.pcap"])
+    assert check_ledger(tmp_path / "lake").problems == ()
+
+
+@pytest.mark.parametrize("ended", ["once", "ingest"])
+def test_a_file_that_grows_after_its_last_record_was_cut_is_read_again(tmp_path, ended):
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    path = folder / "a.pcap"
+    (whole,) = files(story(7, 1), 1)
+    path.write_bytes(whole[:9001])
+    if ended == "once":
+        Reader(lake_at(lake), folder, settle=-1).step()
+    else:
+        ingested(lake, [path])
+    cut = delta.dataset(lake, TABLES["quarantine"]).to_table().to_pylist()
+    assert [row["offset"] + row["length"] for row in cut if row["reason"] == "cut short"] == [9001]
+    assert intake.continued(lake, [str(path)]).removal is None  # it has not grown
+    path.write_bytes(whole)
+    assert intake.new(lake, [str(path)]).read == {}
+    plan = intake.continued(lake, [str(path), str(tmp_path / "gone.pcap")])
+    assert plan.continued == [str(path)]
+    snapshot.begin(lake)
+    remove(lake, plan)
+    Reader(lake, folder, settle=-1).step()
+    assert contents(lake) == ingested(tmp_path / "other", [path])
+    assert check_ledger(lake).problems == ()
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_a_capture_and_a_shorter_copy_of_it_are_read_once(tmp_path, names):
+    longer, shorter = (tmp_path / f"{name}.pcap" for name in names)
+    (whole,) = files(story(7, 1), 1)
+    longer.write_bytes(whole)
+    shorter.write_bytes(whole[:9001])
+    both = [str(tmp_path / "a.pcap"), str(tmp_path / "b.pcap")]
+    plan = intake.new(lake_at(tmp_path / "lake"), both)
+    assert [one.path for one in plan.fresh] == [str(longer)]
+    assert plan.likes == {str(shorter): intake.Like(str(longer), is_part=True)}
+    ingested(tmp_path / "lake", [longer])
+    assert check_ledger(tmp_path / "lake").problems == ()
+    plan = intake.new(tmp_path / "lake", both)
+    assert (plan.fresh, plan.changed) == ([], [])
+    assert plan.likes == {str(shorter): intake.Like(str(longer), is_part=True), str(longer): intake.Like(str(longer))}
+    ingested(tmp_path / "other", [shorter])
+    plan = intake.new(tmp_path / "other", both)
+    assert [one.path for one in plan.fresh] == [str(longer)]
+    assert (list(plan.skipped), plan.changed) == ([str(shorter)], [])
+
+
+def test_captures_that_differ_in_one_byte_are_both_read(tmp_path):
+    paths = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
+    (whole,) = files(story(7, 1), 1)
+    paths[0].write_bytes(whole)
+    paths[1].write_bytes(whole[:9001] + bytes([whole[9001] ^ 1]) + whole[9002:])
+    assert len({one.id for one in intake.new(lake_at(tmp_path / "lake"), map(str, paths)).fresh}) == 2
+    ingested(tmp_path / "lake", paths[:1])
+    plan = intake.new(tmp_path / "lake", map(str, paths))
+    assert ([one.path for one in plan.fresh], list(plan.skipped)) == ([str(paths[1])], [str(paths[0])])
+    paths[0].write_bytes(paths[1].read_bytes())
+    assert intake.new(tmp_path / "lake", [str(paths[0])]).changed == [str(paths[0])]
+    assert "other contents" in check_ledger(tmp_path / "lake").problems[0]

@@ -97,7 +97,7 @@ class Span(msgspec.Struct, frozen=True):
     """Where it begins; see `place`."""
     length: int
     mark: bytes = b""
-    """What the last bytes before its end say, where somebody may want to know; see `identity.py`."""
+    """The hash of its bytes, once they were read; see `identity.py`."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from wirelake.capture import identity
 from wirelake.capture.blocks import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span
 from wirelake.capture.containers import HEAD_SIZE, Container, recognise, restore
 from wirelake.capture.exported import LINK_EXPORTED
@@ -28,7 +30,7 @@ from wirelake.capture.tally import CONTAINER, Tally
 from wirelake.capture.traffic import Traffic
 from wirelake.capture.walking import WINDOW, Spoilt, Walk, Window
 
-__all__ = ["WINDOW", "account_packing", "account_records", "open_container", "read", "walk_split"]
+__all__ = ["WINDOW", "account_packing", "account_records", "open_container", "read", "walk_split", "walked_mark"]
 
 
 def open_container(source: Source) -> Container:
@@ -47,7 +49,7 @@ def read(
     interest: Interest = EVERYTHING,
     dialect: Dialect = one_dialect,
 ) -> Iterator[Block]:
-    """Read a capture of any content, or one split of it; the last block is marked.
+    """Read a capture of any content, or one split of it; the last block is marked, and of a split has the hash of its bytes.
 
     A flow's protocol is known by the tag of a recording (any, or only those in `protocols`), by `ports` at either end, or by what `sniff`
     says of the first bytes of a direction or datagram (None: not known, or not yet). `dialect` says how a
@@ -55,15 +57,22 @@ def read(
     its time are neither followed nor accounted for.
     """
     with open_source(source) as file:
-        yield from _Reading(source, file, ports, sniff, protocols, walk_split(source, file, split, window), interest, dialect).blocks()
+        walk = walk_split(source, file, split, window, hashed=True)
+        yield from _Reading(source, file, ports, sniff, protocols, walk, interest, dialect, marked=split is not None).blocks()
 
 
-def walk_split(source: Source, file: Bytes, split: Split | None, window: int = WINDOW) -> Walk:
+def walk_split(source: Source, file: Bytes, split: Split | None, window: int = WINDOW, *, hashed: bool = False) -> Walk:
     """A walk over a split, or over everything."""
     if split is None:
         return Walk(source.path, file, window=window)
     container = restore(split.known) if split.known else None
-    return Walk(source.path, file, at=split.begin, stop=split.end, container=container, window=window, growing=split.growing)
+    more = {"growing": split.growing, "hashed": hashed and not isinstance(file, Packed)}
+    return Walk(source.path, file, at=split.begin, stop=split.end, container=container, window=window, **more)
+
+
+def walked_mark(source: Source, walk: Walk, span: Span) -> bytes:
+    """The hash of a span that was walked over to its end. Of a packed source, of its bytes as they lie there."""
+    return walk.digest.digest() if walk.digest else identity.content(source, span.at, span.length)
 
 
 def account_records(step: Window, tally: Tally) -> np.ndarray[Any, Any]:
@@ -106,8 +115,11 @@ class _Reading:
         walk: Walk,
         interest: Interest,
         dialect: Dialect,
+        *,
+        marked: bool,
     ) -> None:
         self._source = source
+        self._marked = marked
         self._file = file
         self._walk = walk
         self._span = Span(walk.at, min(walk.stop, source.size) - walk.at)
@@ -133,6 +145,9 @@ class _Reading:
         if not waiting:
             waiting = [self._empty()]
         waiting[-1].last = True
+        if self._marked:
+            mark = walked_mark(self._source, self._walk, self._span)
+            waiting[-1].spans = [msgspec.structs.replace(self._span, mark=mark)]
         yield from waiting
 
     def _step(self, step: Window | Spoilt) -> list[Block]:

@@ -24,6 +24,8 @@ from wirelake.protocols.kernel import active, array, kernel, u16, u32
 
 __all__ = ["MAX_MEANINGS", "Meaning", "Recorded", "intern"]
 
+MAX_PORT: Final = 0xFFFF
+"""Of a tag that has four bytes for a port."""
 MAX_MEANINGS: Final = 65_536
 """Distinct tags whose meaning is remembered; beyond this, all are forgotten and understood anew."""
 
@@ -108,6 +110,8 @@ class Meaning(msgspec.Struct, frozen=True):
     detail: str = ""
     stranger: Stranger | None = None
     """Who it is when nobody here knows the protocol."""
+    fault: str = ""
+    """Why records with these tags cannot be read; empty if they can."""
 
 
 class Recorded:
@@ -135,6 +139,12 @@ class Recorded:
             records, numbers = records[readable], numbers[readable]
 
         meanings = [self._meaning(window[start : start + size]) for start, size in places[:distinct].tolist()]
+        faulty = np.array([bool(m.fault) for m in meanings], np.bool_)[numbers]
+        if faulty.any():
+            for record, number in zip(records[faulty].tolist(), numbers[faulty].tolist(), strict=True):
+                raw = window[record[DATA] : record[DATA] + record[SIZE]]
+                self._tally.quarantine(base + record[DATA], raw, "exported pdu", meanings[number].fault)
+            records, numbers = records[~faulty], numbers[~faulty]
         flows: dict[Flow, int] = {}
         flow_of = np.array([-1 if m.flow is None else flows.setdefault(m.flow, len(flows)) for m in meanings], np.int64)
         to_server_of = np.array([m.to_server for m in meanings], np.int64)
@@ -182,6 +192,8 @@ class Recorded:
 
     def _understand(self, tags: Tags) -> Meaning:
         words = info_words(tags.info)
+        if max(tags.source_port or 0, tags.destination_port or 0) > MAX_PORT:
+            return Meaning(None, to_server=False, fault="port over 65535")
         source = Endpoint(tags.source or words.get("source", ""), tags.source_port or 0)
         destination = Endpoint(tags.destination or words.get("destination", ""), tags.destination_port or 0)
         role = words.get("role", "")

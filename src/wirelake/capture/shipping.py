@@ -29,11 +29,11 @@ from wirelake.capture.blocks import (
 )
 from wirelake.capture.containers import restore
 from wirelake.capture.exported import LINK_EXPORTED
-from wirelake.capture.files import Bytes, open_source
+from wirelake.capture.files import Bytes, open_plain, open_source
 from wirelake.capture.fragments import REACH
-from wirelake.capture.identity import mark
+from wirelake.capture.identity import content
 from wirelake.capture.parcels import Packer, Parcel
-from wirelake.capture.reader import account_packing, account_records, walk_split
+from wirelake.capture.reader import account_packing, account_records, walk_split, walked_mark
 from wirelake.capture.recorded import Recorded
 from wirelake.capture.records import KIND, LINK, RECORD_PACKET
 from wirelake.capture.splits import Split
@@ -41,7 +41,7 @@ from wirelake.capture.tally import Tally
 from wirelake.capture.walking import EVERYTHING, WINDOW, Spoilt, Walk
 from wirelake.errors import CaptureError
 
-__all__ = ["Dealt", "Work", "deal", "ship", "works"]
+__all__ = ["Dealt", "Work", "deal", "ship", "spoil", "whole", "works"]
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -54,6 +54,8 @@ class Work(msgspec.Struct, frozen=True):
     is_last: bool = True
     rank: int = 0
     """The order of sources in time."""
+    spoilt: str = ""
+    """Why it is not to be read, but to go to quarantine; empty if it is to be read."""
 
     @property
     def size(self) -> int:
@@ -75,7 +77,6 @@ def works(source: Source, splits: list[Split], rank: int = 0) -> list[Work]:
     splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
     spans = [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]
-    spans[-1] = msgspec.structs.replace(spans[-1], mark=mark(source, source.size))
     made = []
     for number, split in enumerate(splits):
         near = number
@@ -83,6 +84,25 @@ def works(source: Source, splits: list[Split], rank: int = 0) -> list[Work]:
             near -= 1
         made.append(Work(source, split, spans[near : number + 1], number == len(splits) - 1, rank))
     return made
+
+
+def whole(source: Source, begin: int, reason: str) -> Work:
+    """A source whose bytes go to quarantine from a place on, because they cannot be decoded."""
+    return Work(source, Split(begin, EVERYTHING, None), [Span(begin, source.size - begin)], spoilt=reason)
+
+
+def spoil(work: Work) -> Iterator[Block]:
+    """The bytes of a work, as they lie in its source, all of them for quarantine."""
+    span, tally = work.spans[-1], Tally([work.spans[-1].at])
+    at, stop = span.at, span.at + span.length
+    with open_plain(work.source) as plain:
+        while at < stop:
+            raw = plain.window(at, min(WINDOW, stop - at))
+            tally.quarantine(at, raw, "decoder", work.spoilt)
+            at += len(raw)
+            yield from _complete(work, None, tally)
+    marked = msgspec.structs.replace(span, mark=content(work.source, span.at, span.length))
+    yield from _complete(msgspec.structs.replace(work, spans=[marked]), None, tally, always=True)
 
 
 def ship(
@@ -102,7 +122,7 @@ def ship(
     with open_source(source) as file:
         if split.begin:
             packer.warm(_before(source, file, split, window))
-        walk = walk_split(source, file, split, window)
+        walk = walk_split(source, file, split, window, hashed=not work.spans[-1].mark)
         for step in walk.steps():
             block = None
             if isinstance(step, Spoilt):
@@ -123,7 +143,9 @@ def ship(
             raise CaptureError(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
         packer.finish(walk.at, is_last=work.is_last)
         account_packing(file, tally)
-        yield from _complete(work, None, tally, always=True)
+        span = work.spans[-1]
+        span = span if span.mark else msgspec.structs.replace(span, mark=walked_mark(source, walk, span))
+        yield from _complete(msgspec.structs.replace(work, spans=[*work.spans[:-1], span]), None, tally, always=True)
 
 
 def deal(block: Block, dealt: Collection[str], buckets: int) -> tuple[Block, dict[int, Block]]:

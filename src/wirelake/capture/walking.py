@@ -10,6 +10,7 @@ It refuses to know containers, packets, and what becomes of records.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from wirelake.capture.records import FAULTS, LOOK_AHEAD, OTHER_CONTAINER, RECORD
 from wirelake.errors import CaptureError
 from wirelake.protocols.kernel import array
 
-__all__ = ["CUT_SHORT", "EVERYTHING", "NOT_A_CAPTURE", "ROWS", "WINDOW", "Spoilt", "Walk", "Window", "begin"]
+__all__ = ["CUT_SHORT", "EVERYTHING", "HASH_SIZE", "NOT_A_CAPTURE", "ROWS", "WINDOW", "Spoilt", "Walk", "Window", "begin", "new_digest"]
 
 WINDOW: Final = 8 << 20
 """Bytes of a file looked at together; a longer record is read whole."""
@@ -28,6 +29,8 @@ ROWS: Final = 1 << 17
 """Records looked at together."""
 EVERYTHING: Final = 1 << 62
 """An end beyond the end of every source."""
+HASH_SIZE: Final = 16
+"""Bytes of the hash of what was walked over."""
 CUT_SHORT: Final = "cut short"
 NOT_A_CAPTURE: Final = "not a capture"
 
@@ -51,8 +54,13 @@ class Spoilt(NamedTuple):
     reason: str
 
 
+def new_digest() -> blake2b:
+    """What hashes the bytes of a source."""
+    return blake2b(digest_size=HASH_SIZE)
+
+
 class Walk:
-    """One walk over one source; `at` is where it is, `container` what it reads."""
+    """One walk over one source; `at` is where it is, `container` what it reads, `digest` of what it went over, if it is asked for."""
 
     def __init__(
         self,
@@ -64,8 +72,10 @@ class Walk:
         container: Container | None = None,
         window: int = WINDOW,
         growing: bool = False,
+        hashed: bool = False,
     ) -> None:
         self.at = at
+        self.digest = new_digest() if hashed else None
         self.container = container
         self._path = path
         self._file = file
@@ -80,6 +90,12 @@ class Walk:
 
     def steps(self) -> Iterator[Window | Spoilt]:
         """Everything from `at` to the end, in order and without holes."""
+        for step in self._steps():
+            if self.digest is not None:
+                self.digest.update(step.raw if isinstance(step, Spoilt) else memoryview(step.data)[: step.used])
+            yield step
+
+    def _steps(self) -> Iterator[Window | Spoilt]:
         if self.container is None and not self._recognise():
             if not self._growing:
                 yield from self._rest()

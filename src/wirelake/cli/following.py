@@ -129,6 +129,8 @@ def run_follow(
         )
     for text in result.lost:
         say(f"not read: {text}")
+    for text in result.unread:
+        say(f"waits for more: {text}")
     say(
         f"{result.messages:,} messages ({result.bytes:,} bytes) in {result.portions} portions and {time.monotonic() - started:.1f} s"
         f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}: {lake}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from wirelake.protocols.wolpertinger.keyring import Keyring
 
 __all__ = ["ingest", "run_ingest"]
+
+_MAX_NAMED: Final = 20
+"""Skipped files that are named; further ones are counted."""
 
 
 @click.command()
@@ -46,6 +49,9 @@ __all__ = ["ingest", "run_ingest"]
     help="Seconds after which an answer counts as late, 30 if not given: settled when the lake is made.",
 )
 @click.option("--again", "again", is_flag=True, help="Read PATHS from their first byte, in place of what the lake has of them.")
+@click.option(
+    "--strict", "strict", is_flag=True, help="Publish nothing if a file cannot be decoded: without it, that file goes to quarantine."
+)
 @click.option("--follow", "folder", type=click.Path(path_type=Path), help="Read the captures of this folder as they grow, until Ctrl-C.")
 @click.option("--once", "once", is_flag=True, help="With --follow: read what is there, as if nothing more came, and stop.")
 @click.option(
@@ -59,7 +65,7 @@ __all__ = ["ingest", "run_ingest"]
     type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
-    help="With --follow: seconds without a change after which nothing more is expected of a file.",
+    help="With --follow: seconds without a change after which a packed file, or one without a packet, is read.",
 )
 @click.option(
     "--gold-every",
@@ -83,6 +89,7 @@ def ingest(
     late: float | None,
     folder: Path | None,
     again: bool,
+    strict: bool,
     **how: float,
 ) -> int:
     """Read captures and recordings into the tables of a lake, with Spark.
@@ -103,6 +110,8 @@ def ingest(
         raise UsageError(f"--{said[0].replace('_', '-')} says how to follow a folder: name it with --follow")
     if again and not paths:
         raise UsageError("--again reads files again: name them")
+    if strict and not paths:
+        raise UsageError("--strict is about files to read: name them")
     if folder is not None and paths:
         raise UsageError("either captures to read or a folder to --follow")
     if folder is not None and not folder.is_dir():
@@ -127,9 +136,9 @@ def ingest(
     if folder is not None:
         run_follow(lake, folder, how, master=master, **told)  # type: ignore[arg-type]  # the same names
         return ExitCode.OK
-    result = run_ingest(lake, list(paths), master=master, again=again, **told)  # type: ignore[arg-type]  # the same names
+    result = run_ingest(lake, list(paths), master=master, again=again, strict=strict, **told)  # type: ignore[arg-type]  # the same names
     tell(result, lake)
-    return ExitCode.FAILED if result.changed or result.unreadable else ExitCode.OK
+    return ExitCode.FAILED if result.changed or result.unreadable or result.failed else ExitCode.OK
 
 
 def run_ingest(
@@ -144,6 +153,7 @@ def run_ingest(
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     again: bool = False,
+    strict: bool = False,
 ) -> IngestResult:
     """Ingest, with progress on the terminal. Spark is started when all is well and there is work for it."""
     from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415 - needs the lake extra
@@ -161,8 +171,22 @@ def run_ingest(
             keys=keys,
             keyring=keyring,
             again=again,
+            strict=strict,
             progress=show,
         )
+
+
+def _skipped(result: IngestResult) -> list[str]:
+    """One line for each file that was skipped, up to a limit, with the source that it equals."""
+    lines = []
+    for path in result.skipped[:_MAX_NAMED]:
+        like = result.likes.get(path)
+        if like is None or like.path == path:
+            lines.append(f"in the lake already: {path}")
+        else:
+            lines.append(f"in the lake already: {path} {'is the beginning of' if like.is_part else 'has the contents of'} {like.path}")
+    more = len(result.skipped) - len(lines)
+    return [*lines, f"in the lake already: {more:,} more files"] if more else lines
 
 
 def tell(result: IngestResult, lake: Path) -> None:
@@ -171,8 +195,14 @@ def tell(result: IngestResult, lake: Path) -> None:
         say(f"left out: {reason}")
     for path in result.changed:
         say(f"changed since it was ingested, left alone: {path}")
+    for path, reason in result.failed.items():
+        say(f"in quarantine, because it cannot be decoded: {path}: {reason}")
+    for path in result.continued:
+        say(f"read from its first byte, because it ended in the middle of a record before: {path}")
     for path in result.reread:
         say(f"read again, too, because it shares connections: {path}")
+    for line in _skipped(result):
+        say(line)
     if result.differently:
         count = len(result.differently)
         say(f"{count} files were there already, decoded with other ports, limits or session keys: --again reads them with these")

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wirelake.capture.blocks import OFFSET_MASK, PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
 from wirelake.capture.shipping import Work
@@ -22,6 +23,8 @@ from wirelake.lake.tables import ledger
 __all__ = ["Books", "Entry", "Extent", "Where", "balance", "merge", "rows", "weigh"]
 
 Array = np.ndarray[Any, Any]
+_MARK: Final = "mark"
+"""The category of an entry that only says what the mark of a span is: for `merge`, never in the ledger."""
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -109,7 +112,8 @@ class Books:
         """There are these spans: they are in the ledger whether or not anything is in them."""
         for span in where.spans:
             source, at = where.source(span.at)
-            self._spans.setdefault((source.id, at), (source, span))
+            if span.mark or (source.id, at) not in self._spans:
+                self._spans[source.id, at] = (source, span)
 
     def add(self, where: Where, at: int, category: str, reason: str, size: int, items: int) -> None:
         """Account for bytes at a place of a block's sources."""
@@ -161,6 +165,11 @@ class Books:
             for (name, at), (source, span) in sorted(self._spans.items(), key=lambda item: item[0])
             if (name, at) not in told and not source.size
         ]
+        entries += [
+            Entry(source, at, span.length, _MARK, "", span.mark, 0, 0)
+            for (name, at), (source, span) in sorted(self._spans.items(), key=lambda item: item[0])
+            if (name, at) not in told and source.size and span.mark
+        ]
         self._sums, self._spans = {}, {}
         return entries
 
@@ -192,9 +201,11 @@ def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
 def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.RecordBatch:
     """The books of many tasks as one, of the batch of this number: rows of the same place and kind become one row."""
     keys = [name for name in ledger.TABLE.grain if name != "batch"]
-    # Of a source that grew, tasks may know different sizes, and only some the mark.
-    told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("mark", "max"), ("bytes", "sum"), ("items", "sum")]
-    books = pa.Table.from_batches(batches, schema=ledger.TABLE.schema).group_by(keys).aggregate(told)
+    # Of a source that grew, tasks may know different sizes, and only the one that read the end of a span knows its mark.
+    told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("bytes", "sum"), ("items", "sum")]
+    every = pa.Table.from_batches(batches, schema=ledger.TABLE.schema)
+    marks = every.group_by(keys[:2]).aggregate([("mark", "max")])
+    books = every.filter(pc.not_equal(every["category"], _MARK)).group_by(keys).aggregate(told).join(marks, keys[:2])
     books = books.rename_columns([name.removesuffix("_sum").removesuffix("_max") for name in books.column_names])
     books = books.append_column("batch", pa.array([number] * len(books), pa.int64()))
     books = books.select(ledger.TABLE.schema.names)

@@ -24,10 +24,11 @@ import msgspec
 from wirelake import protocols
 from wirelake.capture.following import Follower, Offset
 from wirelake.errors import LakeError
-from wirelake.lake import decoded, delta, gold, journal, place, running, settings, snapshot
+from wirelake.lake import decoded, delta, gold, intake, journal, place, running, settings, snapshot
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.ingest import plainly
+from wirelake.lake.failures import plainly
+from wirelake.lake.ingest import remove
 from wirelake.lake.journal import Following
 from wirelake.lake.listing import captures, lake_folder
 from wirelake.lake.portion import Portion, read_portion
@@ -53,7 +54,7 @@ CONF: Final = {
 }
 """What a session for following is started with: building gold must not hold up what is followed."""
 AT_ONCE: Final = -math.inf
-"""In place of seconds to settle: every file is over, however lately it was written."""
+"""In place of seconds to settle: every file ends where it ends now."""
 _POLL_SECONDS: Final = 0.1
 _LOST: Final = re.compile(r"cannot read|is shorter than|is not what it was")
 """What a task says when a file went away, or was cut, after it was looked at."""
@@ -71,7 +72,7 @@ class FollowOptions(msgspec.Struct, frozen=True):
     max_bytes: int = 0
     """Bytes that are read together, about, at most; 0 is no limit."""
     settle: float = 30.0
-    """Seconds without a change after which a file is over, and what waits for more of it is given up."""
+    """Seconds without a change after which a packed file, or one without a packet, is read."""
     gold_every: float = 10.0
     """Seconds between two times that gold tables are brought up to date; 0: not before the end."""
     once: bool = False
@@ -93,6 +94,8 @@ class FollowResult(msgspec.Struct):
     """Whether a portion or batch had to be finished first that was interrupted before."""
     lost: list[str] = []
     """What was said of files that went away before they were read."""
+    unread: list[str] = []
+    """Files whose last bytes wait for more: what is known of each."""
 
 
 class _Run:
@@ -179,6 +182,11 @@ class _Run:
         """Whether there is anything to read, or anything that waits, if nothing more came."""
         return Follower(positions(self.lake).all, settle=AT_ONCE).has_more(self._at.offset, captures(self._folder))
 
+    def unread(self) -> list[str]:
+        """What is known of each file whose last bytes wait for more."""
+        waiting = Follower().unread(self._at.offset)
+        return [f"{path}: {size - at:,} bytes at byte {at:,} are no whole record yet" for path, at, size in waiting]
+
     @property
     def is_settled(self) -> bool:
         """Whether everything was read since it began, and nothing waits."""
@@ -227,6 +235,10 @@ def follow(
         settings.hold(root, late_seconds)
         prepare(root)
         resumed = recover(root)
+        with plainly(root):
+            grown = intake.continued(root, captures(watched))
+        if grown.removal:
+            remove(root, grown)
         snapshot.publish(root, SILVER)
         session: SparkSession = spark() if callable(spark) else spark
         _refuse_connect(session)
@@ -238,6 +250,7 @@ def follow(
                 _watch(run, golden, over, chosen)
         finally:
             golden.close()
+            run.result.unread = run.unread()
             run.close()
             run.write_down(written)
         with written.stage("build"):

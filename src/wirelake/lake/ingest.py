@@ -8,7 +8,6 @@ It refuses to know formats, protocols and tables: it only brings together those 
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 import uuid
@@ -22,18 +21,18 @@ import msgspec
 
 from wirelake import protocols
 from wirelake.capture.splits import Claim
-from wirelake.errors import CaptureError, LakeError, WirelakeError
-from wirelake.lake import decoded, delta, gold, intake, journal, place, planning, running, settings, snapshot, strangers
+from wirelake.errors import LakeError
+from wirelake.lake import decoded, delta, failures, gold, intake, journal, place, planning, running, settings, snapshot, strangers
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.intake import Plan
+from wirelake.lake.failures import plainly
+from wirelake.lake.intake import Like, Plan
 from wirelake.lake.listing import expand, lake_folder
 from wirelake.lake.recovery import prepare, publish, recover
 from wirelake.lake.removal import Remainder, remainder
 from wirelake.lake.spark import activate, is_connect, suited
 from wirelake.lake.tables import unrecognised
 from wirelake.lake.upkeep import publishing
-from wirelake.masking import mask
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.trust import TrustStore
     from wirelake.protocols.wolpertinger.keyring import Keyring
 
-__all__ = ["Decoding", "IngestResult", "Progress", "ingest", "plainly", "work"]
+__all__ = ["Decoding", "IngestResult", "Progress", "ingest", "remove", "work"]
 
 _POLL_SECONDS: Final = 0.25
 
@@ -88,6 +87,12 @@ class IngestResult(msgspec.Struct, frozen=True):
     """Bytes that no protocol recognised: the table `unrecognised` has them by host and port."""
     unreadable: tuple[str, ...] = ()
     """What lies in folders that were named and could not be read: the place, and why."""
+    likes: dict[str, Like] = {}
+    """What each skipped file equals."""
+    failed: dict[str, str] = {}
+    """Files that could not be decoded, and why: they are in quarantine whole."""
+    continued: tuple[str, ...] = ()
+    """Files that ended in the middle of a record when they were read before: they have grown, and were read from their first byte."""
 
 
 def ingest(
@@ -102,6 +107,7 @@ def ingest(
     keyring: Keyring | None = None,
     build: bool = True,
     again: bool = False,
+    strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
     """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
@@ -112,6 +118,7 @@ def ingest(
     `keyring` opens what is encrypted in what is read now.
     Without `build` gold tables stay as they are: the next ingest brings them up to date for all that came meanwhile.
     `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
+    A file whose decoding fails goes to quarantine whole, and the others are published; with `strict`, nothing is.
     With `again` files are read from their first byte, in place of what the lake has of them: with other options, or other contents.
     """
     root = lake_folder(lake)
@@ -122,7 +129,8 @@ def ingest(
     is_told = not (options is None and ports is None and keyring is None)
     decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_told)
     plan = partial(intake.again if again else intake.new, root, found)
-    result = work(spark, root, "ingest", found, plan, decoding, late_seconds=late_seconds, build=build or again, progress=progress)
+    more = {"late_seconds": late_seconds, "build": build or again, "strict": strict}
+    result = work(spark, root, "ingest", found, plan, decoding, progress=progress, **more)  # type: ignore[arg-type]  # the same names
     return msgspec.structs.replace(result, unreadable=tuple(unreadable))
 
 
@@ -152,6 +160,7 @@ def work(
     *,
     late_seconds: float | None = None,
     build: bool = True,
+    strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
     """Do what a plan says to a lake, as one run: finish what is unfinished, plan, decode, build, publish."""
@@ -177,14 +186,17 @@ def work(
         run.files, run.bytes = len(plan.fresh), sum(source.size - plan.read.get(source.id, 0) for source in plan.fresh)
         run.skipped = len(plan.skipped) + len(plan.changed)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
-        unknown = 0
+        unknown, failed = 0, dict[str, str]()
         session = None
         if plan.fresh or plan.removal or (build and gold.stale(root, decoding.keys)):
             with run.stage("start"):
                 session = stack.enter_context(_started(spark))
         if session is not None and (plan.fresh or plan.removal):
             with run.stage("decode"):
-                batch, counts = _run(session, root, plan, decoding, progress) if plan.fresh else _remove(root, plan)
+                if plan.fresh:
+                    batch, counts, failed = _run(session, root, plan, decoding, progress, strict=strict)
+                else:
+                    batch, counts = remove(root, plan)
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
             unknown = strangers.bytes_in(delta.files_of(root, unrecognised.TABLE, batch))
@@ -205,6 +217,9 @@ def work(
         changed=tuple(plan.changed),
         removed=tuple(sorted(plan.removal.paths)) if plan.removal else (),
         reread=tuple(plan.reread),
+        likes=plan.likes,
+        failed=failed,
+        continued=tuple(plan.continued),
         built=tuple(run.built),
         resumed=resumed,
         seconds=time.monotonic() - began,
@@ -240,7 +255,7 @@ def _begin(lake: Path, batch: int, plan: Plan, attempt: str = "") -> journal.Pen
     return journal.begin(lake, batch, plan.fresh, plan.read, attempt, removed=removed, kept=kept, following=plan.following)
 
 
-def _remove(lake: Path, plan: Plan) -> tuple[int, dict[str, int]]:
+def remove(lake: Path, plan: Plan) -> tuple[int, dict[str, int]]:
     """One batch that only removes; it needs neither the sources nor Spark."""
     batch = _next(lake)
     try:
@@ -255,9 +270,9 @@ def _remove(lake: Path, plan: Plan) -> tuple[int, dict[str, int]]:
 
 
 def _run(
-    spark: SparkSession, lake: Path, todo: Plan, decoding: Decoding, progress: Callable[[Progress], None]
-) -> tuple[int, dict[str, int]]:
-    """One batch: begin, read, decode, write, publish, done. Gives its number and how many rows each table got."""
+    spark: SparkSession, lake: Path, todo: Plan, decoding: Decoding, progress: Callable[[Progress], None], *, strict: bool
+) -> tuple[int, dict[str, int], dict[str, str]]:
+    """One batch: begin, read, decode, write, publish, done. Gives its number, how many rows each table got, and files that failed."""
     from wirelake.lake import source, writer  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     batch, options, ports = _next(lake), decoding.options, decoding.ports
@@ -269,62 +284,56 @@ def _run(
             return list(map(planning.claim_here, cuts))
         return context.parallelize(cuts, len(cuts)).map(planning.claim_here).collect()
 
-    def attempt(*, deal_all: bool) -> None:
-        begun = _begin(lake, batch, todo, uuid.uuid4().hex)
+    def attempt(name: str, spoilt: dict[bytes, str], *, deal_all: bool) -> None:
+        _begin(lake, batch, todo, name)
         decoded.note(lake, batch, decoding.fingerprint)
         try:
-            with plainly(lake), _cancelled(spark, begun.attempt), _watched(spark, progress):
-                plan = planning.plan(todo.fresh, claims, context.defaultParallelism if context else 1, read=todo.read, deal_all=deal_all)
-                told = {"lake": str(lake), "batch": str(batch), "attempt": begun.attempt, "decode": _json(options), "ports": _json(ports)}
+            with plainly(lake), _cancelled(spark, name), _watched(spark, progress):
+                cores = context.defaultParallelism if context else 1
+                plan = planning.plan(todo.fresh, claims, cores, read=todo.read, deal_all=deal_all, spoilt=spoilt)
+                told = {"lake": str(lake), "batch": str(batch), "attempt": name, "decode": _json(options), "ports": _json(ports)}
                 activate(spark)  # planning may have gone through a connection that an interrupt closed
-                source.blocks(spark, plan, ports).write.format(writer.FORMAT).options(**told).mode("append").save()
+                place = failures.folder(lake, name)
+                source.blocks(spark, plan, ports, place).write.format(writer.FORMAT).options(**told).mode("append").save()
         except BaseException:
             recover(lake)
             raise
 
-    try:
-        attempt(deal_all=False)
-    except LakeError as error:
-        if source.NOT_ALONE not in str(error):
-            raise
-        attempt(deal_all=True)
+    failed = _repeat(lake, todo, attempt, strict=strict)
     published = journal.pending(lake)
     journal.done(lake)
     files = (published.files if published else None) or {}
-    return batch, {table.name: sum(file.rows for file in files.get(table.name, ())) for table in SILVER}
+    return batch, {table.name: sum(file.rows for file in files.get(table.name, ())) for table in SILVER}, failed
+
+
+def _repeat(lake: Path, todo: Plan, attempt: Callable[..., None], *, strict: bool) -> dict[str, str]:
+    """Attempt a batch until it is published, each time without the files whose decoding failed; gives their paths, and why."""
+    spoilt: dict[bytes, str] = {}
+    paths = {source.id: source.path for source in todo.fresh}
+    deal_all = False
+    while True:
+        name = uuid.uuid4().hex
+        try:
+            attempt(name, spoilt, deal_all=deal_all)
+        except LakeError as error:
+            found = failures.take(lake, name)
+            if not deal_all and any(one.code is failures.Code.NOT_ALONE for one in found):
+                deal_all = True
+                continue
+            fresh = {one.id: failure.reason for failure in found for one in failure.sources if one.id in paths and one.id not in spoilt}
+            if not fresh:
+                raise
+            if strict:
+                raise LakeError(f"{error}; nothing was published") from error
+            spoilt |= fresh
+        else:
+            failures.take(lake, name)
+            return {paths[source_id]: reason for source_id, reason in spoilt.items()}
 
 
 def _json(value: object) -> str:
     """What a data source's option can carry."""
     return msgspec.json.encode(value).decode()
-
-
-_OURS: Final = re.compile(r"^(?:wirelake\.errors\.)(\w+): (.+)$", re.MULTILINE)
-"""How one of our errors, raised in a task or at commit, looks in the text of Spark's."""
-
-_PYTHONS: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
-"""How any other error of a task looks there, for instance of a full disk: the last one is the cause."""
-
-
-@contextmanager
-def plainly(lake: Path) -> Iterator[None]:
-    """Say what went wrong in one line, whatever Spark wrapped around it."""
-    try:
-        yield
-    except CaptureError as error:  # on the driver, while planning
-        raise LakeError(str(error)) from error
-    except WirelakeError:
-        raise
-    except Exception as error:
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-        if not isinstance(error, PySparkException):
-            raise
-        text = str(error)
-        if ours := _OURS.findall(text):
-            raise LakeError(ours[-1][1]) from error
-        blamed = _PYTHONS.findall(text) or text.strip().splitlines()[:1]
-        raise LakeError(mask(f"{lake}: the Spark job failed: {blamed[-1]}")) from error
 
 
 @contextmanager

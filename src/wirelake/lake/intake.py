@@ -5,23 +5,39 @@ Each function looks at a lake that is held for writing, and changes nothing that
 
 from __future__ import annotations
 
+import logging
 import pickle
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import msgspec
+import pyarrow.compute as pc
 
 from wirelake.capture.blocks import Source
-from wirelake.capture.identity import Known, identify, mark
+from wirelake.capture.identity import Known, identify
+from wirelake.capture.walking import CUT_SHORT
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import journal
+from wirelake.lake import delta, journal
 from wirelake.lake.journal import Following
 from wirelake.lake.memory import Memory
 from wirelake.lake.positions import Positions, positions
 from wirelake.lake.removal import Inventory, Removal
+from wirelake.lake.tables import quarantine
 
-__all__ = ["Plan", "again", "forget", "new"]
+__all__ = ["Like", "Plan", "again", "continued", "forget", "new"]
+
+_LOG: Final = logging.getLogger("wirelake.lake")
+
+
+class Like(msgspec.Struct, frozen=True):
+    """The source whose contents a file has."""
+
+    path: str
+    is_part: bool = False
+    """Whether the file is but the beginning of it."""
 
 
 class Plan(msgspec.Struct):
@@ -32,7 +48,9 @@ class Plan(msgspec.Struct):
     read: dict[bytes, int] = {}
     """How far those of them were read before that have grown since."""
     skipped: dict[str, bytes] = {}
-    """Files that the lake has already, and which source each is."""
+    """Files that the lake has already, or has with another one of these files, and which source each is."""
+    likes: dict[str, Like] = {}
+    """What each of them equals."""
     changed: list[str] = []
     removal: Removal | None = None
     """Sources whose rows go, whether or not they are read again."""
@@ -40,24 +58,67 @@ class Plan(msgspec.Struct):
     """What following goes on with after that; None if nothing was ever followed."""
     reread: list[str] = []
     """Sources that nobody named: they are read again because they were decoded together with one that goes."""
+    continued: list[str] = []
+    """Files that ended in the middle of a record when they were read, and have grown: they are read from their first byte."""
 
 
 def new(lake: Path, paths: Iterable[str]) -> Plan:
     """Read files that the lake does not have, and the rest of those that have grown."""
-    return _sorted(Plan(), positions(lake), map(identify, paths))
+    sources = list(map(identify, paths))
+    return _continued(lake, sources, sources) or _sorted(Plan(), positions(lake), sources)
+
+
+def continued(lake: Path, paths: Iterable[str]) -> Plan:
+    """Remove sources that ended in the middle of a record, and whose files here have grown since: following reads them whole."""
+    sources = []
+    for path in paths:
+        with suppress(CaptureError):  # it is gone again
+            sources.append(identify(path))
+    return _continued(lake, sources, []) or Plan()
+
+
+def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan | None:
+    """Read files from their first byte that have grown since their last record was cut; None if there are none, or it cannot be done.
+
+    Their last bytes are in quarantine, and the record that they belong to is whole now.
+    """
+    columns = {"columns": ["source", "offset", "length"], "filter": pc.field("reason") == CUT_SHORT}
+    cuts = {(row["source"], row["offset"] + row["length"]) for row in delta.dataset(lake, quarantine.TABLE).to_table(**columns).to_pylist()}
+    if not cuts:
+        return None
+    known = positions(lake)
+    paths = {one.source.id: one.source.path for one in known.all}
+    grown: dict[bytes, str] = {}
+    for one in sources:
+        told = known.place(one)
+        if told.is_known and not told.is_other and told.end < one.size and (paths.get(told.source.id), told.end) in cuts:
+            grown[told.source.id] = one.path
+    if not grown:
+        return None
+    try:
+        plan = _without(lake, Inventory(lake), set(grown), found)
+    except LakeError as error:
+        _LOG.warning("%s: read on after its end, which was cut in the middle of a record: %s", ", ".join(grown.values()), error)
+        return None
+    if not found and not set(plan.reread) <= {one.path for one in sources}:
+        return None  # following would not read the others again
+    plan.continued = sorted(grown.values())
+    return plan
 
 
 def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
-    for found in sources:
+    # The longest first: a shorter copy of it has nothing new, whatever their names.
+    for found in sorted(sources, key=lambda one: (-one.size, one.path)):
         told = known.place(found)
         if told.is_other:
             plan.changed.append(found.path)
         elif told.is_known and told.end == found.size:
             plan.skipped[found.path] = told.source.id
+            plan.likes[found.path] = Like(told.like, told.is_part)
         else:
             plan.fresh.append(told.source)
             plan.read |= {told.source.id: told.end} if told.end else {}
-            known.add(Known(told.source, found.size, mark(found, found.size)))
+            known.add(Known(told.source, found.size, is_here=True))
     return plan
 
 

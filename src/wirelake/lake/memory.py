@@ -125,7 +125,10 @@ class Memory:
         def moved(at: int) -> int:
             return int(numbers[at >> SOURCE_SHIFT]) << SOURCE_SHIFT | at & OFFSET_MASK
 
-        there = {span.at for span in self.spans}
+        there = {span.at: number for number, span in enumerate(self.spans)}
+        for span in spans:
+            if span.mark and moved(span.at) in there:
+                self.spans[there[moved(span.at)]] = msgspec.structs.replace(span, at=moved(span.at))
         for span in spans:
             if moved(span.at) not in there:
                 insort(self.spans, msgspec.structs.replace(span, at=moved(span.at)), key=lambda one: one.at)

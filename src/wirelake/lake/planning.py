@@ -22,7 +22,7 @@ from wirelake.capture.exported import LINK_EXPORTED
 from wirelake.capture.files import open_source
 from wirelake.capture.recorded import Recorded
 from wirelake.capture.records import KIND, LINK, NO_TIME, RECORD_PACKET, TS
-from wirelake.capture.shipping import Work, works
+from wirelake.capture.shipping import Work, whole, works
 from wirelake.capture.splits import Claim, Split, Stretch, claim, cut, settle
 from wirelake.capture.tally import Tally
 from wirelake.capture.walking import EVERYTHING, Spoilt, Walk, Window
@@ -83,7 +83,10 @@ def _look(source: Source) -> _Look:
 def _stands_alone(source: Source, step: Window, packets: np.ndarray[Any, Any]) -> bool:
     if not (packets[:, LINK] == LINK_EXPORTED).all():
         return False
-    block = Recorded(protocols.ports(), protocols.ROOMS, Tally()).block(source, step.base, step.data, step.used, packets)
+    try:
+        block = Recorded(protocols.ports(), protocols.ROOMS, Tally()).block(source, step.base, step.data, step.used, packets)
+    except Exception:  # the task that reads it will say what it is
+        return False
     return block is None or all(map(stands_alone, block.flows))
 
 
@@ -106,13 +109,16 @@ def plan(
     *,
     read: Mapping[bytes, int] | None = None,
     deal_all: bool = False,
+    spoilt: Mapping[bytes, str] | None = None,
 ) -> Plan:
     """Who reads what; `claims` has stretches walked, wherever that is best done.
 
-    What was `read` of a source before is not read again. With `deal_all`, nothing is decoded where it is read.
+    What was `read` of a source before is not read again. With `deal_all`, nothing is decoded where it is read. Nothing of a source that is
+    `spoilt` is decoded: its bytes go to quarantine, with this reason.
     """
-    before = read or {}
-    looks = sorted(map(_look, sources), key=lambda look: (look.begins, look.source.path))
+    before, failed = read or {}, spoilt or {}
+    every = list(sources)
+    looks = sorted((_look(one) for one in every if one.id not in failed), key=lambda look: (look.begins, look.source.path))
     stretches = [
         Cut(look.source, one)
         for look in looks
@@ -127,7 +133,7 @@ def plan(
     claimed: dict[bytes, list[Claim]] = {}
     for one, told in zip(stretches, claims(stretches) if stretches else [], strict=True):
         claimed.setdefault(one.source.id, []).append(told)
-    direct: list[Work] = []
+    direct = [whole(one, before.get(one.id, 0), failed[one.id]) for one in every if one.id in failed]
     dealt: list[Work] = []
     for rank, look in enumerate(looks):
         claimed_of = claimed.get(look.source.id, [])

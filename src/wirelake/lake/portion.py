@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import pickle
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,12 +22,13 @@ import pyarrow.compute as pc
 
 from wirelake import protocols
 from wirelake.capture.assembly import Assembly
+from wirelake.capture.blocks import Block
 from wirelake.capture.following import Offset, portions
 from wirelake.capture.parcels import Parcel
 from wirelake.capture.shipments import from_batch
 from wirelake.capture.shipping import Work
 from wirelake.errors import LakeError
-from wirelake.lake import journal, strangers
+from wirelake.lake import failures, journal, strangers
 from wirelake.lake.books import merge, rows, weigh
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import Batches, DecodeOptions, Decoder
@@ -112,6 +114,7 @@ class _Task:
 
     def _decode(self, bucket: int, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Done:
         assembly, memory = self._put_back(bucket)
+        fresh_decoder = partial(Decoder, self._options, self._keys, None, self._keyring, sink=lambda _: None)
         sheets = Sheets(self._lake, SILVER, self._batch)
         newest, unknown = 0, []
 
@@ -131,11 +134,11 @@ class _Task:
                 for item in from_batch(batch):
                     if not item.source.path:  # it only says that there is a bucket
                         continue
-                    for block in assembly.feed(item) if isinstance(item, Parcel) else [item]:
-                        add(decoder.feed(block))
-            for block in assembly.finish() if self._settles else assembly.rest():
-                add(decoder.feed(block))
-            books = add(decoder.finish() if self._settles else decoder.rest())
+                    for part in failures.decode(decoder, self._blocks(assembly, item), item.source, fresh_decoder, None):
+                        add(part)
+            for part in failures.decode(decoder, assembly.finish() if self._settles else assembly.rest(), None, fresh_decoder, None):
+                add(part)
+            books = add(failures.finish(decoder, None) if self._settles else decoder.rest())
             if self._settles:
                 fresh = Assembly(self._ports, protocols.sniff, protocols.dialect)
                 assembly, decoder = fresh, Decoder(self._options, memory=decoder.memory)
@@ -144,6 +147,10 @@ class _Task:
         except BaseException:
             sheets.discard()
             raise
+
+    @staticmethod
+    def _blocks(assembly: Assembly, item: Parcel | Block) -> Iterable[Block]:
+        return assembly.feed(item) if isinstance(item, Parcel) else [item]
 
     def _put_back(self, bucket: int) -> tuple[Assembly, Memory]:
         name = self._memories.get(str(bucket))

@@ -52,12 +52,19 @@ def positions(lake: Path) -> Positions:
 def told(books: pa.Table) -> Positions:
     """How far the sources were read that these rows of a ledger are about."""
     rows = books.group_by(_COLUMNS).aggregate([])
-    found = Positions()
     order = [("batch", "ascending"), ("offset", "ascending"), ("length", "ascending")]
-    ends: dict[bytes, int] = {}
+    spans: dict[bytes, dict[tuple[int, int], bytes]] = {}
+    ends: dict[bytes, dict[str, int]] = {}
     for row in rows.sort_by(order).to_pylist():
-        end = row["offset"] + row["length"]
-        if end >= ends.get(row["source_id"], 0):
-            ends[row["source_id"]] = end
-            found.add(Known(Source(row["source"], row["source_id"], end), end, row["mark"] or b""))
+        mine, end = spans.setdefault(row["source_id"], {}), row["offset"] + row["length"]
+        mine[row["offset"], row["length"]] = max(row["mark"] or b"", mine.get((row["offset"], row["length"]), b""))
+        paths = ends.setdefault(row["source_id"], {})
+        if end >= max(paths.values(), default=0):
+            paths.pop(row["source"], None)
+            paths[row["source"]] = end
+    found = Positions()
+    for source_id, paths in ends.items():
+        hashed = [(*span, told) for span, told in sorted(spans[source_id].items())]
+        for path, end in paths.items():
+            found.add(Known(Source(path, source_id, end), end, spans=tuple(one for one in hashed if one[0] + one[1] <= end)))
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -25,8 +26,10 @@ from wirelake.capture import reader
 from wirelake.capture.blocks import Block
 from wirelake.capture.parcels import Parcel
 from wirelake.capture.shipments import SCHEMA, to_batches
-from wirelake.capture.shipping import Dealt, Work, ship
+from wirelake.capture.shipping import Dealt, Work, ship, spoil
 from wirelake.errors import LakeError
+from wirelake.lake import failures
+from wirelake.lake.failures import Code, Failure
 from wirelake.lake.planning import Plan
 from wirelake.lake.reading import stands_alone
 from wirelake.protocols.kernel import use_compiled
@@ -73,10 +76,11 @@ def share(works: Iterable[Work], limit: int = PARTITION_BYTES) -> list[Share]:
 class BlockReader(DataSourceReader):
     """Reads on executors what was planned; with `buckets`, what must be is dealt by connection; else all is decoded there."""
 
-    def __init__(self, works: Sequence[Work], ports: dict[int, str], buckets: int) -> None:
+    def __init__(self, works: Sequence[Work], ports: dict[int, str], buckets: int, failures_at: Path | None = None) -> None:
         self._works = tuple(works)
         self._ports = ports
         self._buckets = buckets
+        self._failures_at = failures_at
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition per share of the works."""
@@ -89,10 +93,13 @@ class BlockReader(DataSourceReader):
         if sum(work.size for work in partition.works) >= COMPILED_BYTES:
             use_compiled()
         for work in partition.works:
-            for batch in to_batches(self._items(work), self._buckets):
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=_PLAIN)
+            with failures.noted(self._failures_at, lambda: [work.source]):  # noqa: B023 - it is called before the next
+                for batch in to_batches(self._items(work), self._buckets):
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=_PLAIN)
 
     def _items(self, work: Work) -> Iterator[Parcel | Dealt | Block]:
+        if work.spoilt:
+            return spoil(work)
         if self._buckets:
             return ship(work, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS, dealt=protocols.ROOMS)
         return self._alone(work)
@@ -102,13 +109,14 @@ class BlockReader(DataSourceReader):
         known = {"ports": self._ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
         for block in reader.read(work.source, split=work.split, **known):  # type: ignore[arg-type]  # the same names
             if not all(map(stands_alone, block.flows)):
+                failures.note(self._failures_at, Failure(Code.NOT_ALONE, [block.source], NOT_ALONE))
                 raise LakeError(f"{block.source.path}: {NOT_ALONE}")
-            block.spans = work.spans[-1:]
+            block.spans = [msgspec.structs.replace(work.spans[-1], mark=block.all_spans()[-1].mark)]
             yield block
 
 
 class BlockSource(DataSource):
-    """`spark.read.format("wirelake.blocks")`; options `works` and `ports` (port -> protocol) as JSON, and `buckets`."""
+    """`spark.read.format("wirelake.blocks")`; options `works` and `ports` as JSON, `buckets`, and a folder `failures`."""
 
     @classmethod
     def name(cls) -> str:
@@ -123,15 +131,18 @@ class BlockSource(DataSource):
         """A reader for exactly the works in the options."""
         works = msgspec.json.decode(self.options["works"], type=list[Work])
         ports = msgspec.json.decode(self.options["ports"], type=dict[int, str])
-        return BlockReader(works, ports, int(self.options["buckets"]))
+        return BlockReader(works, ports, int(self.options["buckets"]), Path(self.options["failures"]))
 
 
-def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str]) -> DataFrame:
-    """All that a plan says is to be read: what is decoded where it is read, and what was dealt, by bucket and in order."""
+def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str], failures_at: Path) -> DataFrame:
+    """All that a plan says is to be read: what is decoded where it is read, and what was dealt, by bucket and in order.
+
+    Tasks write down in a folder what they cannot read.
+    """
     spark.dataSource.register(BlockSource)
 
     def load(works: list[Work], buckets: int) -> DataFrame:
-        told = {"works": _json(works), "ports": _json(ports), "buckets": str(buckets)}
+        told = {"works": _json(works), "ports": _json(ports), "buckets": str(buckets), "failures": str(failures_at)}
         return spark.read.format(FORMAT).options(**told).load()
 
     frames = [load(plan.direct, 0)] if plan.direct else []

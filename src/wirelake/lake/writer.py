@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +25,7 @@ from wirelake.capture.assembly import Assembly
 from wirelake.capture.parcels import Parcel
 from wirelake.capture.shipments import from_batch
 from wirelake.errors import LakeError
-from wirelake.lake import delta, journal, strangers
+from wirelake.lake import delta, failures, journal, strangers
 from wirelake.lake.books import balance, merge
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import DecodeOptions, Decoder
@@ -75,17 +76,20 @@ class TableWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task: blocks to files that no table counts yet."""
+        fresh = partial(Decoder, self._options, self._keys, keyring=self._keyring, sink=lambda _: None)
+        failed = failures.folder(self._lake, self._attempt)
         sheets = Sheets(self._lake, SILVER, self._batch)
         decoder = Decoder(self._options, self._keys, keyring=self._keyring, sink=sheets.add)
         assembly = Assembly(self._ports, protocols.sniff, protocols.dialect)
         try:
             for batch in iterator:
                 for item in from_batch(batch):
-                    for block in assembly.feed(item) if isinstance(item, Parcel) else [item]:
-                        sheets.add(decoder.feed(block))
-            for block in assembly.finish():
-                sheets.add(decoder.feed(block))
-            decoded = decoder.finish()
+                    blocks = assembly.feed(item) if isinstance(item, Parcel) else [item]
+                    for rows in failures.decode(decoder, blocks, item.source, fresh, failed):
+                        sheets.add(rows)
+            for rows in failures.decode(decoder, assembly.finish(), None, fresh, failed):
+                sheets.add(rows)
+            decoded = failures.finish(decoder, failed)
             books, unknown = decoded.pop(ledger.TABLE.name), decoded.pop(unrecognised.TABLE.name)
             sheets.add(decoded)
             return Written(sheets.close(), books, unknown)

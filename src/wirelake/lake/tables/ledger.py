@@ -37,7 +37,8 @@ TABLE: Final = Table(
             column(
                 "mark",
                 pa.binary(),
-                "8 bytes: what the last bytes of the stretch say, to tell later whether the file still has them; or empty.",
+                "16 bytes: a hash (BLAKE2b) of the bytes of the stretch, to tell later whether a file has them. 8 bytes: what an older "
+                "wirelake kept, of its last bytes. Or empty.",
             ),
             column("batch", pa.int64(), "The batch that accounted for it."),
         ]

@@ -1,0 +1,149 @@
+"""Files whose decoding fails, without Spark: they go to quarantine whole and are named, and all others are published."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from tests.capture.build import Talk, pcap
+from tests.lake.test_portions import BUCKETS, Shipments, lake_at
+
+from wirelake.capture.identity import identify
+from wirelake.errors import LakeError
+from wirelake.lake import delta, failures, ingest, journal, planning, snapshot
+from wirelake.lake.audit_ledger import check_ledger
+from wirelake.lake.catalog import TABLES
+from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.lake.intake import Plan
+from wirelake.lake.recovery import recover
+from wirelake.lake.source import BlockReader, share
+from wirelake.lake.writer import TableWriter
+from wirelake.protocols.emp.messages import Data
+from wirelake.protocols.emp.wire import encode
+
+PORTS = {5040: "emp"}
+POISON = b"poison in a message"
+
+
+@pytest.fixture(autouse=True)
+def _fast(_same_kernels, monkeypatch):
+    monkeypatch.setattr("wirelake.protocols.kernel._use_compiled", True)
+
+
+@pytest.fixture(params=["decoder", "reader", "end"])
+def _poisonous(request, monkeypatch):
+    """A bug that some bytes bring about: where they are decoded, where they are read, or when no more come."""
+    feed, ship, finish = Decoder.feed, BlockReader._items, Decoder.finish
+
+    def failing(self, block):
+        if any(POISON in bytes(block.data[start:stop]) for start, stop, *_ in block.runs.tolist()):
+            raise ZeroDivisionError("a bug")
+        return feed(self, block)
+
+    def unreadable(self, work):
+        is_bad = POISON in Path(work.source.path).read_bytes() and not work.spoilt
+        for item in ship(self, work):
+            yield item
+            if is_bad:
+                raise ZeroDivisionError("a bug")
+
+    def never_ending(self):
+        if any(POISON in bytes(one.data) for one in self.memory.directions.values()):
+            raise ZeroDivisionError("a bug")
+        return finish(self)
+
+    if request.param == "decoder":
+        monkeypatch.setattr(Decoder, "feed", failing)
+    elif request.param == "reader":
+        monkeypatch.setattr(BlockReader, "_items", unreadable)
+    else:
+        monkeypatch.setattr(Decoder, "finish", never_ending)
+
+
+def capture(path, port: int, *texts: bytes):
+    talk = Talk(("10.0.0.1", port)).open()
+    for text in texts:
+        talk.say(0, encode(Data(text)))
+    talk.say(0, encode(Data(texts[-1] + b"!"))[:-1])  # it waits for more
+    path.write_bytes(pcap(talk.frames()))
+    return path
+
+
+def ingested(lake, paths, *, strict=False) -> dict[str, str]:
+    """What an ingest does with files, each attempt as Spark would."""
+    todo = Plan(fresh=[identify(path) for path in paths])
+
+    def attempt(name, spoilt, *, deal_all):
+        journal.begin(lake, 1, todo.fresh, {}, name)
+        place = failures.folder(lake, name)
+        plan = planning.plan(todo.fresh, lambda cuts: [], 1, deal_all=deal_all, spoilt=spoilt)
+        writer = TableWriter(lake, 1, DecodeOptions(), None, PORTS, name)
+        told = []
+        try:
+            for works, buckets in ((plan.direct, 0), (plan.dealt, BUCKETS)):
+                reader = BlockReader(works, PORTS, buckets, place)
+                shipped = Shipments(batch for one in share(works) for batch in reader.read(one)).sortWithinPartitions("rank", "place")
+                for bucket in range(max(buckets, 1)):
+                    told.append(writer.write(row for row in shipped.rows if row.column("bucket")[0].as_py() == bucket))
+            writer.commit(told)
+        except BaseException:
+            writer.abort(told)
+            recover(lake)
+            raise
+
+    failed = ingest._repeat(lake, todo, attempt, strict=strict)
+    journal.done(lake)
+    return failed
+
+
+@pytest.mark.usefixtures("_poisonous")
+def test_a_file_that_cannot_be_decoded_goes_to_quarantine_and_the_others_are_published(tmp_path):
+    good = [capture(tmp_path / f"{name}.pcap", 40_000 + ord(name), b"one", b"two") for name in "ac"]
+    bad = capture(tmp_path / "b.pcap", 50_000, b"one", POISON)
+    lake = lake_at(tmp_path / "lake")
+    snapshot.begin(lake)
+    with pytest.raises(LakeError, match=r"b\.pcap: decoder failed: ZeroDivisionError: a bug; nothing was published"):
+        ingested(lake, [*good, bad], strict=True)
+    assert delta.batch(lake, TABLES["ledger"]) is None
+    assert ingested(lake, [*good, bad]) == {str(bad): "decoder failed: ZeroDivisionError"}
+    rows = delta.dataset(lake, TABLES["quarantine"]).to_table().to_pylist()
+    spoilt = [row for row in rows if row["source"] == str(bad)]
+    assert b"".join(row["raw"] for row in spoilt) == bad.read_bytes()
+    assert {(row["layer"], row["reason"]) for row in spoilt} == {("decoder", "decoder failed: ZeroDivisionError")}
+    messages = delta.dataset(lake, TABLES["messages"]).to_table().to_pylist()
+    assert sorted(row["source"] for row in messages) == sorted(map(str, good * 2))
+    snapshot.publish(lake)
+    assert check_ledger(lake).problems == ()
+    assert not (lake / journal.FOLDER / "failures").exists()
+
+
+def test_a_packed_file_that_cannot_be_decoded_is_accounted_for_as_it_lies(tmp_path, monkeypatch):
+    path = tmp_path / "a.pcap.gz"
+    path.write_bytes(gzip.compress(capture(tmp_path / "a.pcap", 40_000, b"one").read_bytes()))
+    lake = lake_at(tmp_path / "lake")
+    feed = Decoder.feed
+
+    def failing(self, block):
+        if len(block.runs):
+            raise MemoryError
+        return feed(self, block)
+
+    monkeypatch.setattr(Decoder, "feed", failing)
+    assert ingested(lake, [path]) == {str(path): "decoder failed: MemoryError"}
+    (row,) = delta.dataset(lake, TABLES["quarantine"]).to_table().to_pylist()
+    assert row["raw"] == path.read_bytes()
+
+
+def test_a_full_disk_is_nobody_s_fault(tmp_path, monkeypatch):
+    path = capture(tmp_path / "a.pcap", 40_000, b"one")
+    lake = lake_at(tmp_path / "lake")
+    snapshot.begin(lake)
+
+    def full(_self, _block):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Decoder, "feed", full)
+    with pytest.raises(OSError, match="No space left"):
+        ingested(lake, [path])
+    assert delta.batch(lake, TABLES["ledger"]) is None
