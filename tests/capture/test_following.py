@@ -49,7 +49,7 @@ class Reader:
 
     def again(self) -> None:
         self.follower = Follower(self.known, settle=self.settle, now=lambda: self.now)
-        self.assembly = Assembly.put(self.assembly.take())
+        self.assembly = Assembly.put(self.assembly.take(), PORTS, nobody)
 
     def step(self, limits: Limits = NO_LIMITS) -> int:
         """One look, and all that is read by it; says how many portions that was."""

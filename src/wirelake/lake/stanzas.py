@@ -23,7 +23,7 @@ from wirelake.lake.streams import Speech, clip
 from wirelake.protocols import xmpp
 from wirelake.protocols.kernel import compiled
 
-__all__ = ["LONGEST", "Begun", "Stanzas", "Taken", "conversation"]
+__all__ = ["LONGEST", "Begun", "Stanzas", "Stream", "Taken", "conversation"]
 
 Array = np.ndarray[Any, Any]
 
@@ -59,7 +59,7 @@ class Taken(msgspec.Struct):
     """Runs that are no XMPP."""
 
 
-class _Direction:
+class Stream:
     """One direction of a stream. What waits is in `data`, and `pieces` lead back to it, as in `memory.Direction`."""
 
     def __init__(self, flow: Flow) -> None:
@@ -91,7 +91,7 @@ class Stanzas:
             speaker = (flows[number].session_id, to_server)
             if speaker not in self._directions:
                 is_xmpp = missing == 0 and data[start] == _FIRST
-                self._directions[speaker] = _Direction(flows[number]) if is_xmpp else None
+                self._directions[speaker] = Stream(flows[number]) if is_xmpp else None
             one = self._directions[speaker]
             if one is None:
                 rest.append(run)
@@ -108,7 +108,7 @@ class Stanzas:
             self._leave(one, taken, "xmpp that is not finished")
         return taken.finished(np.zeros((0, 0), np.int64))
 
-    def _leave(self, one: _Direction, taken: _Taking, why: str = _BESIDE_GAP) -> None:
+    def _leave(self, one: Stream, taken: _Taking, why: str = _BESIDE_GAP) -> None:
         """Bytes are missing: what is not finished never will be."""
         taken.account(OTHER, why, one.pieces, 0, len(one.data))
         if one.state[xmpp.PHASE] != xmpp.LOST:
@@ -118,7 +118,7 @@ class Stanzas:
         one.is_passing, one.has_gap = False, True
         one.heard = dict.fromkeys(one.heard, False)
 
-    def _read(self, one: _Direction, to_server: int, data: Array, pieces: Array, taken: _Taking) -> None:
+    def _read(self, one: Stream, to_server: int, data: Array, pieces: Array, taken: _Taking) -> None:
         at = len(one.data)
         whole = np.concatenate((one.data, data))
         places = np.concatenate((one.pieces, pieces + np.array([at, 0, 0])))
@@ -141,7 +141,7 @@ class Stanzas:
             one.is_passing, done = True, len(whole)
         one.data, one.pieces = whole[done:].copy(), clip(places, done, len(whole))
 
-    def _open(self, one: _Direction, to_server: int, stanza: bytes, pieces: Array, taken: _Taking) -> None:
+    def _open(self, one: Stream, to_server: int, stanza: bytes, pieces: Array, taken: _Taking) -> None:
         """One stanza: a text, or something else."""
         one.is_securing = xmpp.secures(stanza)
         found = xmpp.body(stanza, by_client=bool(to_server))
