@@ -20,7 +20,8 @@ WirelakeError
 │   ├── CapturesMissing        … there are no captures to ingest; a LakeError, too
 │   └── LakeMissing            … there is no lake in the folder; a LakeError, too
 ├── LakeError                  a lake cannot be read, written or started
-│   └── QueryError             … SQL that cannot be answered
+│   ├── QueryError             … SQL that cannot be answered
+│   └── StateError             … stored decoder state is damaged: carries `reason`
 └── UsageError                 a command was called the wrong way
     └── MissingExtra           … a library is not installed: carries `library` and `extra`
 ```
@@ -54,6 +55,7 @@ __all__ = [
     "RequestFailed",
     "RequestTimeout",
     "SessionClosed",
+    "StateError",
     "UsageError",
     "WirelakeError",
 ]
@@ -199,6 +201,14 @@ class LakeMissing(LakeError, InputMissing):
 
 class QueryError(LakeError):
     """SQL that cannot be answered: it is wrong, does not only read, or fails on a row."""
+
+
+class StateError(LakeError):
+    """Decoder state that was stored in a lake is damaged, or is none; `reason` says what is wrong with it."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
 
 
 class UsageError(WirelakeError):

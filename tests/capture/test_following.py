@@ -49,7 +49,7 @@ class Reader:
 
     def again(self) -> None:
         self.follower = Follower(self.known, settle=self.settle, now=lambda: self.now)
-        self.assembly = Assembly.put(self.assembly.take())
+        self.assembly = Assembly.put(self.assembly.take(), PORTS, nobody)
 
     def end(self) -> int:
         """Read what is there as if nothing more came; says how many portions that was."""

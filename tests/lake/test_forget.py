@@ -1,7 +1,5 @@
 """Sources that leave a lake, or are read again: the lake is what it would be if it had only ever been so."""
 
-import pickle
-
 import pytest
 from tests.capture.build import Talk, pcap
 from tests.lake.conftest import CASES, record
@@ -16,7 +14,7 @@ from wirelake.capture.blocks import Source
 from wirelake.capture.following import Offset, Position
 from wirelake.capture.identity import identify
 from wirelake.errors import LakeError
-from wirelake.lake import delta, intake, journal, recovery, snapshot
+from wirelake.lake import delta, intake, journal, recovery, snapshot, state_file
 from wirelake.lake.audit_lake import CHECKS, check_lake
 from wirelake.lake.audit_ledger import check_ledger
 from wirelake.lake.catalog import SILVER, table
@@ -29,6 +27,7 @@ from wirelake.lake.removal import Inventory, Removal, remainder
 from wirelake.lake.writer import TableWriter
 from wirelake.protocols.emp.messages import Data
 from wirelake.protocols.emp.wire import encode
+from wirelake.protocols.relink.prologue import Prologue
 
 BATCH = frozenset({"batch"})
 """What says when something was read: again is later."""
@@ -158,12 +157,11 @@ def followed(lake, path, *, is_open=False, waiting=()):
     gone = delta.dataset(lake, table("connections")).to_table().to_pylist()
     mine, others = ({row["connection_id"] for row in gone if (row["source"] == str(path)) is own} for own in (True, False))
     for one in mine | others:
-        memory.prologues[one] = memory.agreed[one, 1] = memory.seen[one, source.id] = "known"
-    journal.memories(lake).mkdir(exist_ok=True)
-    (journal.memories(lake) / "00000001-0-x").write_bytes(pickle.dumps((b"assembly", memory.take())))
+        memory.prologues[one], memory.agreed[one, 1], memory.seen[one, source.id] = Prologue(), "known", None
+    name = state_file.write(lake, "00000001-0", b"assembly", memory.take())
     position = Position(str(path), source.id, 0, at=source.size, size=source.size, is_over=True)
     stays = Position("/elsewhere", b"12345678", 0)
-    journal.remember(lake, Following(Offset((position, stays), 1, is_open), 1, {"0": "00000001-0-x"}, list(waiting)))
+    journal.remember(lake, Following(Offset((position, stays), 1, is_open), 1, {"0": name}, list(waiting)))
     return mine, others, stays
 
 
@@ -171,7 +169,7 @@ def test_following_forgets_positions_and_connections_of_what_goes(two, tmp_path)
     mine, others, stays = followed(two, tmp_path / "a.pcapng")
     now = intake.forget(two, ["a.pcapng"]).following
     assert now.offset.files == (stays,)
-    assembly, taken = pickle.loads((journal.memories(two) / now.memories["0"]).read_bytes())  # noqa: S301 - written above
+    assembly, taken = state_file.read(two, now.memories["0"])
     memory = Memory.put(taken)
     assert assembly == b"assembly"
     assert mine
@@ -186,6 +184,24 @@ def test_nothing_is_removed_while_a_followed_folder_waits_for_more(two, tmp_path
     followed(two, tmp_path / "a.pcapng", **how)
     with pytest.raises(LakeError, match=r"waits for more .*--follow FOLDER --once"):
         intake.forget(two, ["a.pcapng"])
+
+
+@pytest.mark.parametrize("waits", [(), ("a",)])
+def test_reading_all_followed_files_again_needs_no_state(two, tmp_path, waits):
+    """The way out when a state cannot be read, even while bytes wait."""
+    source = identify(tmp_path / "a.pcapng")
+    journal.memories(two).mkdir()
+    (journal.memories(two) / "00000001-0-x").write_bytes(b"\x80\x05older")
+    position = Position(source.path, source.id, 0, at=source.size, size=source.size)
+    waiting = [Waiting(identify(tmp_path / f"{name}.pcapng"), 0, 9, 9) for name in waits]
+    journal.remember(two, Following(Offset((position,), 4, is_open=True), 3, {"0": "00000001-0-x"}, waiting))
+    assert intake.again(two, [source.path]).following == Following(Offset(settled=4), 3)
+    with pytest.raises(LakeError, match="waits for more"):
+        intake.again(two, [str(tmp_path / "c.pcapng")])
+    settled = Following(Offset((position,), 4), 3, {"0": "00000001-0-x"})
+    journal.remember(two, settled)
+    with pytest.raises(LakeError, match=r"_wirelake/memory/00000001-0-x was written by an older wirelake, as code: .*FOLDER --again`"):
+        intake.again(two, [str(tmp_path / "c.pcapng")])
 
 
 @pytest.fixture(scope="module")

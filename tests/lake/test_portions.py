@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.lake.following import PORTS, contents, files, story
+from tests.lake.following import PORTS, Bomb, contents, files, story
 
 from wirelake import protocols
 from wirelake.capture.following import Follower, Limits, Offset, portions
@@ -232,17 +233,23 @@ def test_a_portion_that_is_interrupted_anywhere_is_there_once(tmp_path, monkeypa
     assert kept == set(journal.following(tmp_path / "lake").memories.values())
 
 
-def test_a_memory_that_is_gone_is_told(tmp_path):
+def test_a_state_that_is_gone_or_code_is_refused(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     parts = files(story(4), 2)
     (folder / "0.pcap").write_bytes(parts[0])
     reader = Reader(lake_at(tmp_path / "lake"), folder)
     assert reader.step()
-    for path in journal.memories(tmp_path / "lake").iterdir():
-        path.unlink()
+    stored = list(journal.memories(tmp_path / "lake").iterdir())
     (folder / "1.pcap").write_bytes(parts[1])
-    with pytest.raises(LakeError, match=r"is damaged: .* of its memories cannot be read"):
+    for path in stored:
+        path.write_bytes(pickle.dumps((Bomb(tmp_path / "ran"), b"")))
+    with pytest.raises(LakeError, match=r"_wirelake/memory/\S+ was written by an older wirelake, as code: it is not read; .*--again`"):
+        reader.step()
+    assert not (tmp_path / "ran").exists(), "nothing in a lake is run"
+    for path in stored:
+        path.unlink()
+    with pytest.raises(LakeError, match=r"_wirelake/memory/\S+ is damaged: it cannot be read: No such file .*--again`"):
         reader.step()
     assert journal.pending(tmp_path / "lake") is None
 

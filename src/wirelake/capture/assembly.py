@@ -5,7 +5,6 @@ It refuses to know where parcels come from, and what is done with blocks.
 
 from __future__ import annotations
 
-import pickle
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -32,8 +31,6 @@ MAX_SOURCES: Final = 1 << 14
 class Assembly:
     """Everything that one task knows of the connections of its bucket."""
 
-    _dialect: Dialect = staticmethod(one_dialect)  # for those that were taken out before there were dialects
-
     def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect = one_dialect) -> None:
         self._ports = ports
         self._sniff = sniff
@@ -49,14 +46,19 @@ class Assembly:
         self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._tally, dialect=self._dialect)
 
     def take(self) -> bytes:
-        """All that is known of connections, as bytes: for whoever goes on. Blocks must have been asked for before."""
+        """The state of all connections as bytes, to go on from later. Blocks must have been asked for before."""
+        from wirelake.capture import assembly_state  # noqa: PLC0415 - it imports this module
+
         self._narrow()
-        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+        return assembly_state.encoded(self)
 
     @staticmethod
-    def put(taken: bytes) -> Assembly:
-        """An assembly that was taken out: by this program."""
-        assembly: Assembly = pickle.loads(taken)  # noqa: S301 - see above
+    def put(taken: bytes, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect = one_dialect) -> Assembly:
+        """An assembly that goes on from a state; raises StateError for one that cannot be."""
+        from wirelake.capture import assembly_state  # noqa: PLC0415 - it imports this module
+
+        assembly = Assembly(ports, sniff, dialect)
+        assembly_state.restore(assembly, taken)
         return assembly
 
     def _narrow(self) -> None:

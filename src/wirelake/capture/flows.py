@@ -126,8 +126,6 @@ class Tracked:
 class Tracker:
     """All flows of one packet capture; segments go to a gathering, everything else to a tally."""
 
-    _dialect: Dialect = staticmethod(one_dialect)  # for trackers that were taken out before there were dialects
-
     def __init__(
         self,
         ports: Mapping[int, str],

@@ -86,6 +86,8 @@ class Decoder:
         self._books = Books()
         self._strangers = Strangers()
         self._gathering = Gathering(options.max_batch_bytes // 2, sink)
+        for one in self.memory.directions.values():  # kernels size their arrays by limits: never by stored ones
+            one.given = self._reading(one.flow).resumed(one.given)
 
     def feed(self, block: Block) -> Batches:
         """The rows of one block, without those that the sink got."""
@@ -146,7 +148,7 @@ class Decoder:
                 if not reading.has_prologue:
                     return reading.given
                 who = reading.room.Speaker.CLIENT if speaker[1] else reading.room.Speaker.SERVER
-                known: tuple[int, ...] | None = self.memory.prologues[speaker[0]].limits(who)
+                known: tuple[int, ...] | None = self.memory.prologues[speaker[0]].limits(who, reading.limits)
                 return known
 
             why = reading.room.Fault.ID_SIZES_UNKNOWN if reading.has_prologue else None

@@ -24,7 +24,7 @@ import msgspec
 from wirelake import protocols
 from wirelake.capture.following import Follower, Offset
 from wirelake.errors import LakeError
-from wirelake.lake import decoded, delta, gold, intake, journal, place, running, settings, snapshot
+from wirelake.lake import decoded, delta, gold, intake, journal, place, running, settings, snapshot, state_file
 from wirelake.lake.catalog import GOLD, SILVER
 from wirelake.lake.decode import DecodeOptions
 from wirelake.lake.failures import plainly
@@ -240,6 +240,8 @@ def follow(
         if grown.removal:
             remove(root, grown)
         snapshot.publish(root, SILVER)
+        if (before := journal.following(root)) is not None:
+            state_file.check(root, before.memories.values())
         session: SparkSession = spark() if callable(spark) else spark
         _refuse_connect(session)
         run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, tell)

@@ -6,8 +6,6 @@ Each function looks at a lake that is held for writing, and changes nothing that
 from __future__ import annotations
 
 import logging
-import pickle
-import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -17,12 +15,12 @@ import msgspec
 import pyarrow.compute as pc
 
 from wirelake.capture.blocks import Source
+from wirelake.capture.following import Offset
 from wirelake.capture.identity import Known, identify
 from wirelake.capture.walking import CUT_SHORT
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import delta, journal
+from wirelake.lake import delta, journal, state_file
 from wirelake.lake.journal import Following
-from wirelake.lake.memory import Memory
 from wirelake.lake.positions import Positions, positions
 from wirelake.lake.removal import Inventory, Removal
 from wirelake.lake.tables import quarantine
@@ -178,17 +176,18 @@ def _following(lake: Path, inventory: Inventory, removal: Removal) -> Following 
     now = journal.following(lake)
     if now is None:
         return None
+    files = tuple(one for one in now.offset.files if one.id not in removal.ids)
+    if not files and all(one.source.id in removal.ids for one in now.waiting):
+        return Following(Offset(settled=now.offset.settled), now.buckets)  # nothing is left to go on with: no state is read
     if now.offset.is_open or now.waiting:
         raise LakeError(
             f"{lake} waits for more of a folder that was followed: end that first with `wirelake ingest LAKE --follow FOLDER --once`"
         )
     gone = inventory.connections(removal)
-    folder, memories = journal.memories(lake), {}
+    memories = {}
     for bucket, name in now.memories.items():
-        assembly, taken = pickle.loads((folder / name).read_bytes())  # noqa: S301 - this program wrote it, beside the tables it writes
-        memory = Memory.put(taken)
+        assembly, taken = state_file.read(lake, name)
+        memory = state_file.memory(lake, name, taken)
         memory.drop(gone)
-        memories[bucket] = f"{name.rsplit('-', 1)[0]}-{uuid.uuid4().hex}"
-        (folder / memories[bucket]).write_bytes(pickle.dumps((assembly, memory.take()), pickle.HIGHEST_PROTOCOL))
-    files = tuple(one for one in now.offset.files if one.id not in removal.ids)
+        memories[bucket] = state_file.write(lake, name.rsplit("-", 1)[0], assembly, memory.take())
     return Following(msgspec.structs.replace(now.offset, files=files), now.buckets, memories)

@@ -8,7 +8,6 @@ It refuses to know what it is needed for.
 
 from __future__ import annotations
 
-import pickle
 from bisect import insort
 from collections.abc import Collection, Iterator
 from itertools import chain
@@ -191,14 +190,18 @@ class Memory:
 
     def take(self) -> bytes:
         """All of it as bytes."""
+        from wirelake.lake import memory_state  # noqa: PLC0415 - it imports modules that import this one
+
         self.narrow()
-        return pickle.dumps(self.__dict__, pickle.HIGHEST_PROTOCOL)
+        return memory_state.encoded(self)
 
     @classmethod
     def put(cls, taken: bytes) -> Memory:
-        """A memory that was taken out: by this program, from a lake that it wrote."""
+        """A memory that goes on from a state; raises StateError for one that cannot be."""
+        from wirelake.lake import memory_state  # noqa: PLC0415 - it imports modules that import this one
+
         memory = cls()
-        memory.__dict__.update(pickle.loads(taken))  # noqa: S301 - see above
+        memory_state.restore(memory, taken)
         return memory
 
     def _waiting(self) -> Iterator[Direction | Said]:

@@ -9,8 +9,6 @@ It refuses to know how files grow, and when to read.
 
 from __future__ import annotations
 
-import pickle
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,7 +26,7 @@ from wirelake.capture.parcels import Parcel
 from wirelake.capture.shipments import from_batch
 from wirelake.capture.shipping import Work
 from wirelake.errors import LakeError
-from wirelake.lake import failures, journal, strangers
+from wirelake.lake import failures, journal, state_file, strangers
 from wirelake.lake.books import merge, rows, weigh
 from wirelake.lake.catalog import SILVER
 from wirelake.lake.decode import Batches, DecodeOptions, Decoder
@@ -156,19 +154,10 @@ class _Task:
         name = self._memories.get(str(bucket))
         if name is None:
             return Assembly(self._ports, protocols.sniff, protocols.dialect), Memory()
-        path = journal.memories(self._lake) / name
-        try:
-            assembly, memory = pickle.loads(path.read_bytes())  # noqa: S301 - this program wrote it, beside the tables it writes
-        except OSError as error:
-            raise LakeError(f"{self._lake} is damaged: {path.name} of its memories cannot be read: {error.strerror}") from error
-        return Assembly.put(assembly), Memory.put(memory)
+        return state_file.restored(self._lake, name, self._ports, protocols.sniff, protocols.dialect)
 
     def _take_out(self, bucket: int, assembly: Assembly, memory: Memory) -> str:
-        folder = journal.memories(self._lake)
-        folder.mkdir(exist_ok=True)
-        name = f"{self._batch:08d}-{bucket}-{uuid.uuid4().hex}"
-        (folder / name).write_bytes(pickle.dumps((assembly.take(), memory.take()), pickle.HIGHEST_PROTOCOL))
-        return name
+        return state_file.write(self._lake, f"{self._batch:08d}-{bucket}", assembly.take(), memory.take())
 
 
 def _packed(books: list[pa.RecordBatch]) -> bytes:

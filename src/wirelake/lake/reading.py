@@ -62,6 +62,14 @@ class Reading:
         self._parts = np.zeros((ROWS + limits.max_parts) * self.shape.PART_COLUMNS, np.int64)
         self._run_of = np.zeros(ROWS, np.int64)
 
+    def resumed(self, given: tuple[int, ...]) -> tuple[int, ...]:
+        """What the scanner is given for a direction whose state was stored: what its peers agreed on, by the limits that hold now."""
+        if not self.has_prologue:
+            return self.given
+        prologue = self.room.Prologue
+        again: tuple[int, ...] = prologue.given(prologue.agreed(given), self.limits)
+        return again
+
     def cut(self, flow: Flow) -> Any:
         """The fault of bytes that end inside a message; rooms that may travel in datagrams tell those apart."""
         faults = self.room.Fault.__members__

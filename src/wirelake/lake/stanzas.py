@@ -24,7 +24,7 @@ from wirelake.lake.streams import Speech, clip
 from wirelake.protocols import xmpp
 from wirelake.protocols.kernel import compiled
 
-__all__ = ["LONGEST", "Begun", "Stanzas", "Taken", "conversation"]
+__all__ = ["LONGEST", "Begun", "Stanzas", "Stream", "Taken", "conversation"]
 
 Array = np.ndarray[Any, Any]
 
@@ -62,7 +62,7 @@ class Taken(msgspec.Struct):
     """Runs that are no XMPP."""
 
 
-class _Direction:
+class Stream:
     """One direction of a stream. What waits is in `data`, and `pieces` lead back to it, as in `memory.Direction`."""
 
     def __init__(self, flow: Flow) -> None:
@@ -137,7 +137,7 @@ class Stanzas:
             speaker = (flows[number].session_id, to_server)
             if speaker not in self._directions:
                 is_xmpp = missing == 0 and data[start] == _FIRST
-                self._directions[speaker] = _Direction(flows[number]) if is_xmpp else None
+                self._directions[speaker] = Stream(flows[number]) if is_xmpp else None
             one = self._directions[speaker]
             if one is None:
                 rest.append(run)
@@ -156,7 +156,7 @@ class Stanzas:
             self._leave(one, taken, "xmpp that is not finished")
         return taken.finished(np.zeros((0, 0), np.int64))
 
-    def _leave(self, one: _Direction, taken: _Taking, why: str = _BESIDE_GAP) -> None:
+    def _leave(self, one: Stream, taken: _Taking, why: str = _BESIDE_GAP) -> None:
         """Bytes are missing: what is not finished never will be."""
         taken.account(OTHER, why, one.pieces, 0, len(one.data))
         if one.state[xmpp.PHASE] != xmpp.LOST:
@@ -166,7 +166,7 @@ class Stanzas:
         one.is_passing, one.has_gap = False, True
         one.heard = dict.fromkeys(one.heard, False)
 
-    def _read(self, one: _Direction, to_server: int, data: Array, pieces: Array, taken: _Taking) -> None:
+    def _read(self, one: Stream, to_server: int, data: Array, pieces: Array, taken: _Taking) -> None:
         buffer = taken.buffer(one)
         at = buffer.append(data, pieces)
         whole, places = buffer.data[: buffer.stop], buffer.pieces[buffer.first : buffer.last]
@@ -189,7 +189,7 @@ class Stanzas:
             one.is_passing, done = True, len(whole)
         buffer.drop(done)
 
-    def _open(self, one: _Direction, to_server: int, stanza: bytes, pieces: Array, taken: _Taking) -> None:
+    def _open(self, one: Stream, to_server: int, stanza: bytes, pieces: Array, taken: _Taking) -> None:
         """One stanza: a text, or something else."""
         one.is_securing = xmpp.secures(stanza)
         found = xmpp.body(stanza, by_client=bool(to_server))
@@ -210,7 +210,7 @@ class _Taking:
     def __init__(self, is_text: Callable[[bytes], bool]) -> None:
         self.is_text = is_text
         self.units = np.zeros(UNITS * xmpp.UNIT_COLUMNS, np.int64)
-        self._buffers: dict[_Direction, _Buffer] = {}
+        self._buffers: dict[Stream, _Buffer] = {}
         self.begun: list[Begun] = []
         self._accounts: dict[tuple[str, str, int], tuple[Array, list[tuple[int, int]]]] = {}
         self._flows: dict[Flow, int] = {}
@@ -219,13 +219,13 @@ class _Taking:
         self._runs: list[tuple[int, int, int, int]] = []
         self._size = 0
 
-    def buffer(self, one: _Direction) -> _Buffer:
+    def buffer(self, one: Stream) -> _Buffer:
         """Where what waits of a direction is put together with what comes."""
         if one not in self._buffers:
             self._buffers[one] = _Buffer(one.data, one.pieces)
         return self._buffers[one]
 
-    def settle(self, *chosen: _Direction) -> None:
+    def settle(self, *chosen: Stream) -> None:
         """Give these directions what waits of them, or all."""
         for one in chosen or list(self._buffers):
             if (buffer := self._buffers.pop(one, None)) is not None:

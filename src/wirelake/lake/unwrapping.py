@@ -18,12 +18,12 @@ from wirelake.lake.streams import LOOKS, STEP, UNCOUNTED, UNREADABLE, Gap, clip
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.websocket import CONTROL, FRAME, GOT, LEFT, LOST, PAYLOAD, PHASE, STATE_COLUMNS, TURN, find, unframe
 
-__all__ = ["ALIEN", "Unwrapped", "Unwrapper"]
+__all__ = ["ALIEN", "STARTS", "Unwrapped", "Unwrapper", "Wrapped"]
 
 Array = np.ndarray[Any, Any]
 
 ALIEN: Final = Gap("WEBSOCKET_FRAME", None, "a WebSocket frame that is text, compressed, or none that is known")
-_STARTS: Final = {b"G"[0]: b"GET ", b"H"[0]: b"HTTP"}
+STARTS: Final = {b"G"[0]: b"GET ", b"H"[0]: b"HTTP"}
 """What either side of an opening handshake begins with, by its first byte: nothing that may be inside begins with one of these."""
 
 
@@ -38,18 +38,8 @@ class Unwrapped(msgspec.Struct):
     """Bytes beside a gap that nobody can read."""
 
 
-class _Direction:
+class Wrapped:
     """One direction of a wrapped connection. Bytes that wait are in `data`, and `pieces` lead back to them, as in `memory.Direction`."""
-
-    # Defaults of the class: what another version of wirelake remembered of a direction has no such attributes.
-    data = np.zeros(0, np.uint8)
-    pieces = np.zeros((0, PIECE_COLUMNS), np.int64)
-    is_searching = False
-    """Whether nobody knows where frames begin."""
-    looked = 0
-    """How many looks found nothing."""
-    has_gap = False
-    """Whether frames were ever looked for: then one that is none was perhaps no frame at all."""
 
     def __init__(self, flow: Flow, to_server: int, start: bytes) -> None:
         self.flow = flow
@@ -60,6 +50,14 @@ class _Direction:
         self.missing = 0
         """Bytes of payload that are missing before the next that is there."""
         self.why = ALIEN
+        self.data = np.zeros(0, np.uint8)
+        self.pieces = np.zeros((0, PIECE_COLUMNS), np.int64)
+        self.is_searching = False
+        """Whether nobody knows where frames begin."""
+        self.looked = 0
+        """How many looks found nothing."""
+        self.has_gap = False
+        """Whether frames were ever looked for: then one that is none was perhaps no frame at all."""
 
     def said(self, missing: int, data: Array, pieces: Array) -> Said:
         """Bytes of this direction."""
@@ -104,7 +102,7 @@ class _Tail:
         self._runs.append((data, pieces))
         self.size += len(data)
 
-    def join(self, one: _Direction) -> None:
+    def join(self, one: Wrapped) -> None:
         """Put the runs behind what waits of a direction."""
         datas, places, at = [one.data], [one.pieces], len(one.data)
         for data, pieces in self._runs:
@@ -133,8 +131,8 @@ class Unwrapper:
             start, stop, number, to_server, missing = (run[at] for at in (RUN_START, RUN_STOP, RUN_FLOW, RUN_TO_SERVER, RUN_MISSING))
             speaker = (flows[number].session_id, to_server)
             if speaker not in self._directions:
-                opening = _STARTS.get(int(data[start])) if missing == 0 else None
-                self._directions[speaker] = _Direction(flows[number], to_server, opening) if opening else None
+                opening = STARTS.get(int(data[start])) if missing == 0 else None
+                self._directions[speaker] = Wrapped(flows[number], to_server, opening) if opening else None
             one = self._directions[speaker]
             mine = clip(pieces, start, stop)
             if one is None:
@@ -166,7 +164,7 @@ class Unwrapper:
         self._search(self._directions[speaker], out, ended=True)
         return out
 
-    def _search(self, one: _Direction, out: Unwrapped, *, ended: bool = False) -> None:
+    def _search(self, one: Wrapped, out: Unwrapped, *, ended: bool = False) -> None:
         """Look for frames in what waits, and read on from there; with `ended`, no more of it will come before a gap."""
         while len(one.data):
             there, size = len(one.data), LOOKS[one.looked]
@@ -185,14 +183,14 @@ class Unwrapper:
                 self._pass(one, there if there < size else STEP, out)
                 one.looked = 0
 
-    def _pass(self, one: _Direction, place: int, out: Unwrapped) -> None:
+    def _pass(self, one: Wrapped, place: int, out: Unwrapped) -> None:
         """Set aside what waits before a place."""
         if place:
             out.lost.append(one.said(0, one.data[:place], clip(one.pieces, 0, place)))
             one.pieces = clip(one.pieces, place, len(one.data))
             one.data = one.data[place:].copy()
 
-    def _unframe(self, one: _Direction, data: Array, pieces: Array, out: Unwrapped) -> None:
+    def _unframe(self, one: Wrapped, data: Array, pieces: Array, out: Unwrapped) -> None:
         """Take payload out of what comes next; `data` is written to."""
         if one.start:
             one.greet(data[: len(one.start)].tobytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeVar
 
 __all__ = ["Expiries"]
@@ -42,6 +43,10 @@ class Expiries(Generic[K]):
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
+
+    def items(self) -> Iterable[tuple[K, float]]:
+        """Every key and when it is due, in the order they were first set."""
+        return self._due.items()
 
     def take(self, now: float) -> list[K]:
         """What is due, the earliest first; it is dropped."""

@@ -6,7 +6,7 @@ still does. Live connections do not need this: a library speaks for them. It ref
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from wirelake.protocols.kernel import kernel
@@ -25,6 +25,7 @@ __all__ = [
     "TURN",
     "find",
     "inside",
+    "is_state",
     "opening",
     "unframe",
 ]
@@ -126,6 +127,24 @@ def unframe(data: Any, start: int, stop: int, state: Any, spans: Any) -> tuple[i
             if state[LEFT] == 0:
                 state[PHASE] = FRAME
     return count, at
+
+
+def is_state(state: Sequence[int]) -> bool:
+    """Whether a row can be the state of a direction: `unframe` believes it, and finds its way in arrays by it."""
+    if len(state) != STATE_COLUMNS or not all(0 <= byte <= 0xFF for byte in state[HEADER:]):
+        return False
+    phase, left, masked, turn, got = state[:HEADER]
+    if phase == LOST:  # perhaps by a length that nothing has; none of this is read again
+        return True
+    if not (0 <= left < FARTHEST and masked in (0, 1) and 0 <= turn <= 3):
+        return False
+    if phase == OPENING:
+        return 0 <= got <= 3
+    if phase == FRAME:
+        size = state[HEADER + 1] & 0x7F
+        wide = 2 if size == 126 else 8 if size == 127 else 0
+        return 0 <= got < 2 or 2 <= got < 2 + wide + 4 * (state[HEADER + 1] >> 7)
+    return phase in (PAYLOAD, CONTROL) and left > 0 and got == 0
 
 
 @kernel

@@ -7,7 +7,7 @@ capture still does. Live connections do not need this: a library speaks for them
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from xml.parsers import expat
 
@@ -30,6 +30,7 @@ __all__ = [
     "Body",
     "body",
     "inside",
+    "is_state",
     "secures",
     "stanzas",
 ]
@@ -87,6 +88,8 @@ _STREAM: Final = b"stream:stream"
 _MESSAGE: Final = b"<message"
 _LT, _GT, _SLASH, _BANG, _QUESTION, _DASH, _OPENING, _CLOSING = b"<>/!?-[]"
 _QUOTES: Final = 34, 39
+_FARTHEST: Final = 1 << 47
+"""No depth and no name is longer: a stream of so many bytes is none."""
 
 
 @kernel
@@ -194,6 +197,22 @@ def stanzas(data: Any, at: int, stop: int, state: Any, units: Any) -> tuple[int,
             place = stop if state[BEGAN] == NOTHING else state[BEGAN]
             count = _emit(units, count, state, place, GAP if state[PHASE] == SEARCH else WRAPPING)
     return count, at
+
+
+def is_state(state: Sequence[int]) -> bool:
+    """Whether a row can be the state of a direction, between two calls: `stanzas` believes it, and finds its way in arrays by it."""
+    if len(state) != STATE_COLUMNS:
+        return False
+    phase, depth, quote, matched, named, began, done = state
+    return (
+        TEXT <= phase <= SEARCH
+        and 0 <= depth < _FARTHEST
+        and quote in (0, *_QUOTES)
+        and 0 <= matched <= len(_STREAM)
+        and 0 <= named < _FARTHEST
+        and began in (NOTHING, 0)
+        and done == 0
+    )
 
 
 @kernel

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.buffer import Buffer, Frames
@@ -19,7 +21,7 @@ from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import LAST_LINK_ID, Format, Kind
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, plausible, scan
 
-__all__ = ["Following", "Prologue", "sniff"]
+__all__ = ["Agreed", "Following", "Prologue", "PrologueState", "sniff"]
 
 LONGEST_PART: Final = 280
 """§1: a request with the longest name is not longer."""
@@ -33,6 +35,20 @@ _NEXT: Final = {
     (Speaker.CONNECTOR, Kind.REQUEST): Stage.PACKETS,
     (Speaker.LISTENER, Kind.REPLY): Stage.PACKETS,
 }
+
+
+Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
+Number = Annotated[int, msgspec.Meta(ge=0)]
+Agreed = tuple[Stage, Byte, Byte]
+"""The end of what the scanner is given: what peers agreed on. What comes before it is up to the reader's limits."""
+
+
+class PrologueState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A `Prologue` as it is stored."""
+
+    stages: tuple[Stage, Stage]
+    id_sizes: tuple[Byte, Byte] | None
+    link: tuple[Number, Number] | None
 
 
 class Prologue:
@@ -58,14 +74,39 @@ class Prologue:
         """Whether this one has said its part of the handshake."""
         return self._stages[speaker] is Stage.PACKETS
 
-    def limits(self, speaker: Speaker) -> tuple[int, ...] | None:
-        """What the scanner is to be given for what this one says next; None: that cannot be read yet."""
+    def limits(self, speaker: Speaker, accepted: Limits | None = None) -> tuple[int, ...] | None:
+        """What the scanner is to be given for what this one says next; None: that cannot be read yet.
+
+        A prologue that was stored does not know its reader's limits: `accepted` takes their place.
+        """
+        limits = accepted or self._limits
         stage = self._stages[speaker]
         if stage is not Stage.PACKETS:
-            return self._limits.for_scan(stage)
+            return limits.for_scan(stage)
         if self.id_sizes is None:
             return None
-        return self._limits.for_scan(stage, self.id_sizes[speaker], self.id_sizes[speaker.other])
+        return limits.for_scan(stage, self.id_sizes[speaker], self.id_sizes[speaker.other])
+
+    def state(self) -> PrologueState:
+        """What is to be stored."""
+        return PrologueState((self._stages[0], self._stages[1]), self.id_sizes, self.link)
+
+    @classmethod
+    def restored(cls, state: PrologueState) -> Prologue:
+        """A prologue that goes on from a state."""
+        prologue = cls()
+        prologue._stages, prologue.id_sizes, prologue.link = list(state.stages), state.id_sizes, state.link
+        return prologue
+
+    @staticmethod
+    def agreed(given: tuple[int, ...]) -> Agreed | None:
+        """What peers agreed on, of what the scanner is given; None: nothing is read."""
+        return (Stage(given[-3]), given[-2], given[-1]) if given else None
+
+    @staticmethod
+    def given(agreed: Agreed | None, limits: Limits = DEFAULT_LIMITS) -> tuple[int, ...]:
+        """What the scanner is given by a reader with these limits for what peers agreed on."""
+        return limits.for_scan(*agreed) if agreed else ()
 
     def follow(self, speaker: Speaker, data: bytes, row: Sequence[int]) -> bool:
         """A row of what this one said was read; says whether other limits hold from now on."""

@@ -6,6 +6,7 @@ sessions and what payloads mean.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,7 +17,7 @@ from wirelake.protocols.expiries import Expiries
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import Encryption, Envelope
 
-__all__ = ["Assembly", "join", "split"]
+__all__ = ["Assembly", "SetState", "join", "split"]
 
 OVERHEAD: Final = 128
 """What keeping a piece costs beside its bytes, about: pieces may be empty."""
@@ -68,12 +69,36 @@ class _Set(msgspec.Struct):
     """Its sender was told; what else comes of it is ignored until it is sent anew."""
 
 
+class SetState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The pieces of one message, as they are stored."""
+
+    message_id: int
+    due: float
+    """When it is given up."""
+    pieces: list[Envelope]
+    refused: list[int]
+    """Indices of the pieces that came, if it was refused."""
+
+    def is_valid(self) -> bool:
+        """Whether these can be pieces of one message that is not complete."""
+        if not math.isfinite(self.due) or bool(self.pieces) == bool(self.refused):
+            return False
+        return all(
+            piece.message_id == self.message_id
+            and agree(self.pieces[0], piece)
+            and len(self.pieces) < (piece.fragment_count or 1)
+            and piece.fragment_index is not None
+            for piece in self.pieces
+        )
+
+
 class Assembly:
     """The pieces of one peer that wait for others."""
 
     def __init__(self, timeout: float, max_weight: int, max_sets: int) -> None:
         self._timeout = timeout
-        self._max_weight = max_weight
+        self.max_weight = max_weight
+        """Bytes that are kept at most, about."""
         self._max_sets = max_sets
         self._sets: dict[int, _Set] = {}
         self._due: Expiries[int] = Expiries()
@@ -113,7 +138,7 @@ class Assembly:
                 return None
             return self.refuse(piece, Fault.FRAGMENT_CONFLICT, now)
         weight = len(piece.payload) + OVERHEAD
-        if self.weight + weight > self._max_weight:
+        if self.weight + weight > self.max_weight:
             return self.refuse(piece, Fault.FRAGMENTS_OVER_LIMIT, now)
         known.pieces[index] = piece
         known.weight += weight
@@ -153,6 +178,26 @@ class Assembly:
         self._sets.clear()
         self._due.clear()
         self.weight = 0
+
+    def state(self) -> list[SetState]:
+        """What is to be stored."""
+        due = dict(self._due.items())
+        return [
+            SetState(message_id, due[message_id], [] if one.refused else list(one.pieces.values()), list(one.pieces) if one.refused else [])
+            for message_id, one in self._sets.items()
+        ]
+
+    def restore(self, state: list[SetState]) -> bool:
+        """Go on from a state; False if this cannot be one."""
+        for stored in state:
+            pieces = {piece.fragment_index or 0: piece for piece in stored.pieces} or dict.fromkeys(stored.refused, _GONE)
+            known = _Set(pieces, sum(len(piece.payload) + OVERHEAD for piece in stored.pieces), bool(stored.refused))
+            if not stored.is_valid() or len(pieces) != len(stored.pieces) + len(stored.refused) or stored.message_id in self._sets:
+                return False
+            self._sets[stored.message_id] = known
+            self._due.set(stored.message_id, stored.due)
+            self.weight += known.weight
+        return True
 
     def _drop(self, message_id: int) -> None:
         self.weight -= self._sets.pop(message_id).weight

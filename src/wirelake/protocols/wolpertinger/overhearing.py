@@ -12,14 +12,14 @@ import msgspec
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.fragments import Assembly
+from wirelake.protocols.wolpertinger.fragments import Assembly, SetState
 from wirelake.protocols.wolpertinger.keyring import Keyring
 from wirelake.protocols.wolpertinger.messages import Encryption, Envelope
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
 from wirelake.protocols.wolpertinger.scanner import Limits
 from wirelake.protocols.wolpertinger.wire import opened
 
-__all__ = ["Ear", "Heard"]
+__all__ = ["Ear", "EarState", "Heard"]
 
 _NO_KEYS: Final = Keyring()
 
@@ -33,6 +33,18 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 _WAITS: Final = Heard()
+
+
+class EarState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An `Ear` as it is stored."""
+
+    key: bytes | None
+    """The name of the key that opened the last text; it says nothing about the key."""
+    sets: list[SetState] | None
+
+
+def _assembly() -> Assembly:
+    return Assembly(DEFAULT_OPTIONS.fragment_timeout, 0, DEFAULT_OPTIONS.max_incomplete)
 
 
 class Ear:
@@ -56,6 +68,21 @@ class Ear:
         """Do without the pieces that wait."""
         self._assembly = None
 
+    def state(self) -> EarState:
+        """What is to be stored."""
+        return EarState(self._key, None if self._assembly is None else self._assembly.state())
+
+    @classmethod
+    def restored(cls, state: EarState) -> Ear | None:
+        """An ear that goes on from a state; None if this cannot be one."""
+        ear = cls()
+        ear._key = state.key
+        if state.sets is not None:
+            ear._assembly = _assembly()
+            if not state.sets or not ear._assembly.restore(state.sets):
+                return None
+        return ear
+
     def hear(self, said: Envelope, now: float, limits: Limits, keyring: Keyring | None) -> Heard:
         """One text that is a piece of a message, or encrypted."""
         if said.fragment_count not in (None, 1):
@@ -76,8 +103,8 @@ class Ear:
 
     def _join(self, said: Envelope, now: float, limits: Limits) -> Envelope | Fault | None:
         if self._assembly is None:
-            characters = -(-limits.max_reassembled_size // 3) * 4
-            self._assembly = Assembly(DEFAULT_OPTIONS.fragment_timeout, characters, DEFAULT_OPTIONS.max_incomplete)
+            self._assembly = _assembly()
+        self._assembly.max_weight = -(-limits.max_reassembled_size // 3) * 4
         self._assembly.expire(now)
         joined = self._assembly.add(said, now)
         if self._assembly.deadline is None:
