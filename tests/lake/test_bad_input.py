@@ -62,7 +62,7 @@ def unchanged(lake, before):
 def test_a_folder_without_captures_is_named_and_no_lake_is_made(wirelake, tmp_path):
     (tmp_path / "empty").mkdir()
     outcome = wirelake("ingest", tmp_path / "lake", tmp_path / "empty")
-    assert outcome == (1, b"", f"wirelake: {tmp_path}/empty: no captures (.pcap, .pcapng, .cap) in this folder or below\n")
+    assert outcome == (66, b"", f"wirelake: {tmp_path}/empty: no captures (.pcap, .pcapng, .cap) in this folder or below\n")
     assert not (tmp_path / "lake").exists()
 
 
