@@ -334,6 +334,7 @@ def test_a_capture_and_a_shorter_copy_of_it_are_read_once(tmp_path, names):
     plan = intake.new(tmp_path / "lake", both)
     assert (plan.fresh, plan.changed) == ([], [])
     assert plan.likes == {str(shorter): intake.Like(str(longer), is_part=True), str(longer): intake.Like(str(longer))}
+    assert intake.again(tmp_path / "lake", [str(shorter)]).removal is None  # else the rest of the longer one would be gone
     ingested(tmp_path / "other", [shorter])
     plan = intake.new(tmp_path / "other", both)
     assert [one.path for one in plan.fresh] == [str(longer)]

@@ -85,9 +85,11 @@ def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan |
     if not cuts:
         return None
     known = positions(lake)
-    paths = {one.source.id: one.source.path for one in known.all}
+    paths = {one.source.id: one.source.path for one in known.all if (one.source.path, one.end) in cuts}
     grown: dict[bytes, str] = {}
     for one in sources:
+        if one.id not in paths and one.path not in paths.values():
+            continue  # comparing contents costs a read
         told = known.place(one)
         if told.is_known and not told.is_other and told.end < one.size and (paths.get(told.source.id), told.end) in cuts:
             grown[told.source.id] = one.path
@@ -127,6 +129,8 @@ def again(lake: Path, paths: Iterable[str]) -> Plan:
     asked: set[bytes] = set()
     for one in found:
         told = known.place(one)
+        if told.is_part and one.path != told.like:
+            continue  # the source is longer than this file: without it, bytes would be gone
         asked |= inventory.at(one.path) if told.is_other else {told.source.id} if told.is_known else set()
     return _without(lake, inventory, asked, found)
 
