@@ -53,6 +53,12 @@ class Drivable(Protocol):
     def events(self) -> list[Any]: ...
     def pause(self) -> None: ...
     def resume(self, now: float) -> None: ...
+    @property
+    def asked(self) -> int:
+        """A number that changes whenever the session said something that the peer must answer in time, such as a ping."""
+
+    def drained(self, count: int, now: float) -> None:
+        """So many bytes have left that were given to the stream up to the last such question: its time may begin later."""
 
 
 class Driver:
@@ -95,6 +101,11 @@ class Driver:
         self._readable.set()
         self._waits: set[asyncio.Timeout] = set()
         self._given = 0
+        self._asked = session.asked
+        self._question = 0
+        """How much was given to the stream up to the last question of the session."""
+        self._told = 0
+        """How much of that the session knows to have left."""
         self.first_bytes = b""
         """What the peer sent first, up to `FIRST_BYTES`."""
 
@@ -229,6 +240,8 @@ class Driver:
         else:
             return
         self._given += len(data)
+        if (asked := self._session.asked) != self._asked:
+            self._asked, self._question, self._told = asked, self._given, self._gone
         if self._record is not None:
             self._record.sent(data, lambda: sizes)
 
@@ -243,6 +256,9 @@ class Driver:
 
     def _tick(self) -> None:
         self._timer = None
+        if self._told < self._question and (count := min(self._gone, self._question) - self._told) > 0:
+            self._told += count
+            self._session.drained(count, self.now)
         self._session.tick(self.now)
         self._settle()
 
@@ -274,8 +290,8 @@ class Driver:
 
     @property
     def _gone(self) -> int:
-        """Bytes that were given to the stream and have left it."""
-        return self._given - self._stream.unsent
+        """Bytes that were given to the stream and have left this machine, as far as it knows."""
+        return self._given - self._stream.unsent - self._stream.unacknowledged
 
     async def _part(self) -> None:
         """Send the last word so that it arrives: flush, finish, and discard what still comes for a moment."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import re
 import socket
 import ssl
+import struct
+import termios
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +29,7 @@ ACCEPT_PAUSE: Final = 1.0
 """Seconds without accepting when the system has no descriptor left."""
 TLS_TIMEOUT: Final = 10.0
 """Seconds a client may take for the handshake of TLS."""
+_INT: Final = struct.Struct("@i")
 
 
 class TcpStream:
@@ -58,6 +62,16 @@ class TcpStream:
     def unsent(self) -> int:
         """See Stream."""
         return self._writer.transport.get_write_buffer_size()
+
+    @property
+    def unacknowledged(self) -> int:
+        """See Stream: known on Linux."""
+        sock = self._writer.get_extra_info("socket")
+        try:
+            size: int = _INT.unpack(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(_INT.size)))[0]
+        except (AttributeError, OSError, ValueError):  # another system, or closed
+            return 0
+        return size
 
     async def drain(self) -> None:
         """See Stream."""

@@ -33,6 +33,7 @@ class DatagramStream:
     kind = "udp"
     congested = False
     unsent = 0
+    unacknowledged = 0
 
     def __init__(self, endpoint: udp.UdpEndpoint, remote: Address) -> None:
         self.local = endpoint.local

@@ -110,6 +110,11 @@ class WebSocketStream:
         """See Stream."""
         return self._inner.unsent
 
+    @property
+    def unacknowledged(self) -> int:
+        """See Stream."""
+        return self._inner.unacknowledged
+
     async def drain(self) -> None:
         """See Stream."""
         await self._inner.drain()

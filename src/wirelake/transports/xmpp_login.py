@@ -130,6 +130,11 @@ class XmppStream:
         """See Stream: of the login, whoever it talks with."""
         return self._owner.unsent
 
+    @property
+    def unacknowledged(self) -> int:
+        """See Stream: the login does not tell."""
+        return 0
+
     async def drain(self) -> None:
         """See Stream."""
         await self._owner.drain()
