@@ -13,6 +13,7 @@ from tests.peers.world import ANY, HELLO, log_of, quick, raw_client, raw_server,
 from tests.transports.certificates import Authority, self_signed
 
 from wirelake.errors import ConnectFailed, UsageError
+from wirelake.peers.admission import ServerLimits
 from wirelake.peers.emp import Live, connect, serve
 from wirelake.protocols.emp.options import Options
 from wirelake.transports import tcp
@@ -144,7 +145,7 @@ def test_who_does_not_finish_the_tls_handshake_is_dropped_and_counts_as_a_connec
 
     async def main():
         with log_of("wirelake.server") as lines:
-            async with serve(TLS, tls=trusted, max_connections=2) as server, contextlib.AsyncExitStack() as stack:
+            async with serve(TLS, tls=trusted, limits=ServerLimits(max_connections=2)) as server, contextlib.AsyncExitStack() as stack:
                 silent = [await stack.enter_async_context(raw_client(server.address)) for _ in range(3)]
                 await asyncio.gather(*(ended(raw) for raw in silent))
                 assert server.accepted == 2

@@ -52,6 +52,9 @@ class Runnable(Protocol):
     def close(self, reason: str = "") -> None:
         """Part."""
 
+    def hurry(self, seconds: float) -> None:
+        """Be closed in so many seconds, whether the peer reads or not."""
+
 
 P = TypeVar("P", bound=Runnable)
 

@@ -44,6 +44,17 @@ class Drivable(Protocol):
     def frame_sizes(self) -> Sequence[int]: ...
     @property
     def rest(self) -> bytes: ...
+    @property
+    def held(self) -> int:
+        """Bytes of unfinished messages."""
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the peer has sent a valid message."""
+
+    def release(self) -> None:
+        """Give memory back: the conversation is over, and nothing will be received or said."""
+
     def start(self, now: float) -> None: ...
     def receive(self, data: bytes, now: float) -> None: ...
     def receive_eof(self, now: float) -> None: ...
@@ -100,6 +111,9 @@ class Driver:
         self._readable = asyncio.Event()
         self._readable.set()
         self._waits: set[asyncio.Timeout] = set()
+        self._hurry: float | None = None
+        self.since = self.active_at = self._loop.time()
+        """When it began, and when bytes came or were sent last."""
         self._given = 0
         self._asked = session.asked
         self._question = 0
@@ -151,6 +165,15 @@ class Driver:
         if self._stream.congested:
             await self._drain()
 
+    @property
+    def held(self) -> int:
+        """Bytes of unfinished messages and of output that the peer does not read."""
+        return self._session.held + self._stream.unsent
+
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than this for the peer to read what is left."""
+        self._hurry = min(self.now + seconds, self._hurry if self._hurry is not None else float("inf"))
+
     def hold(self) -> None:
         """Back-pressure for the peer: stop reading."""
         if self._readable.is_set():
@@ -186,6 +209,7 @@ class Driver:
             except OSError:
                 data = b""
             if data:
+                self.active_at = self.now
                 if len(self.first_bytes) < FIRST_BYTES:
                     self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
                 self._session.receive(data, self.now)
@@ -240,6 +264,7 @@ class Driver:
         else:
             return
         self._given += len(data)
+        self.active_at = self.now
         if (asked := self._session.asked) != self._asked:
             self._asked, self._question, self._told = asked, self._given, self._gone
         if self._record is not None:
@@ -299,6 +324,9 @@ class Driver:
         try:
             # After a bye of ours, what was sent before it is still owed; in all other cases the peer is not worth a long wait.
             await self._flush(self._stall_timeout if ended.here and ended.fault is None else self._linger)
+            if self._hurry is not None and self._stream.unsent:
+                self._stream.abort()  # nobody reads it
+                return
             self._stream.finish()
             if ended.here:
                 async with asyncio.timeout(self._linger):
@@ -309,9 +337,9 @@ class Driver:
             self._stream.abort()
 
     async def _flush(self, patience: float) -> None:
-        """Wait until everything queued is on its way; give up when none of it moved for so long."""
+        """Wait until everything queued is on its way; give up when none of it moved for so long, or when somebody is in a hurry."""
         before, since = self._stream.unsent, self.now
-        while (unsent := self._stream.unsent) and self.now - since < patience:
+        while (unsent := self._stream.unsent) and self.now - since < patience and (self._hurry is None or self.now < self._hurry):
             if unsent < before:
                 before, since = unsent, self.now
             await asyncio.sleep(FLUSH_POLL)

@@ -34,6 +34,9 @@ class Listener(Protocol):
 class Arrival(Protocol):
     """Somebody who connected, and with whom nobody has talked yet."""
 
+    host: str
+    """Where they come from."""
+
     async def stream(self) -> Stream:
         """The stream, once the transport's own handshake is done; raises OSError if it fails."""
 
@@ -45,6 +48,7 @@ class SocketArrival:
     """A socket that was accepted."""
 
     def __init__(self, sock: socket.socket, scheme: str, tls: ssl.SSLContext | None) -> None:
+        self.host = tcp.remote_host(sock)
         self._sock = sock
         self._scheme = scheme
         self._tls = tls
@@ -63,6 +67,7 @@ class DatagramArrival:
     """An address that somebody spoke from."""
 
     def __init__(self, stream: udp_stream.DatagramStream) -> None:
+        self.host = stream.remote[0]
         self._stream = stream
 
     async def stream(self) -> Stream:

@@ -17,7 +17,7 @@ from typing import Final
 
 from wirelake.transports.stream import CHUNK, Address
 
-__all__ = ["Listener", "TcpStream", "accept", "connect", "listen", "plain"]
+__all__ = ["Listener", "TcpStream", "accept", "connect", "listen", "plain", "remote_host"]
 
 log = logging.getLogger("wirelake.tcp")
 
@@ -180,6 +180,14 @@ async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]
             sock.close()
         raise
     return Listener(sockets, accepted)
+
+
+def remote_host(sock: socket.socket) -> str:
+    """Where an accepted socket comes from; empty if it is gone already, and for a Unix socket."""
+    try:
+        return _address(sock.getpeername())[0]
+    except OSError:
+        return ""
 
 
 def plain(reason: OSError) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 
 from wirelake.errors import SessionClosed, UsageError, WirelakeError
+from wirelake.peers.admission import ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.driver import Driver
@@ -84,6 +85,40 @@ class Connection:
     def first_bytes(self) -> bytes:
         """What the peer sent first, a few bytes of it."""
         return self.driver.first_bytes
+
+    @property
+    def host(self) -> str:
+        """See Guest."""
+        return self.stream.remote[0]
+
+    @property
+    def since(self) -> float:
+        """See Guest."""
+        return self.driver.since
+
+    @property
+    def active_at(self) -> float:
+        """See Guest."""
+        return self.driver.active_at
+
+    @property
+    def is_proven(self) -> bool:
+        """See Guest."""
+        return self.session.is_proven
+
+    @property
+    def held(self) -> int:
+        """See Guest."""
+        return self.driver.held + (0 if self._link is None else self._link.held)
+
+    @property
+    def is_busy(self) -> bool:
+        """Relink has no requests."""
+        return False
+
+    def hurry(self, seconds: float) -> None:
+        """See Runnable."""
+        self.driver.hurry(seconds)
 
     async def opened(self) -> Opened:
         """Wait for the handshake; raises what ended the connection instead."""
@@ -184,7 +219,7 @@ class Listener:
     """Endpoints at one address, from `async with` on; at its end all links are shut down."""
 
     def __init__(
-        self, target: Target, endpoints: Mapping[Endpoint, LinkHandler], live: Live, *, tls: ssl.SSLContext | None, max_connections: int
+        self, target: Target, endpoints: Mapping[Endpoint, LinkHandler], live: Live, *, tls: ssl.SSLContext | None, limits: ServerLimits
     ) -> None:
         self._live = live
         self._handlers = dict(endpoints)
@@ -192,7 +227,7 @@ class Listener:
         self.registry = Registry(endpoints, epoch, lambda: secrets.randbits(63), live.session)
         self.links: dict[Core, Link] = {}
         """Every link there is, with a connection or without."""
-        self._server = Server(target, self._make, tls=tls, max_connections=max_connections)
+        self._server = Server(target, self._make, tls=tls, limits=limits)
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None

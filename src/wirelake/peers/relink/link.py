@@ -265,6 +265,11 @@ class Link:
 
     # For connections.
 
+    @property
+    def held(self) -> int:
+        """Bytes of messages that wait to be read."""
+        return self._held
+
     def attach(self, carrier: Carrier) -> None:
         """A handshake agreed on this link; the last one wins (RELINK-11)."""
         if self._carrier is not None:

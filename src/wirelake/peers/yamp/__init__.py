@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from wirelake.errors import UsageError
+from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.server import Server
@@ -33,7 +34,21 @@ from wirelake.protocols.yamp.redirect import follow
 from wirelake.transports.address import ENCRYPTED, Target, parse
 from wirelake.transports.reach import SCHEMES
 
-__all__ = ["DEFAULT_LIVE", "Ask", "Call", "Group", "Heard", "Live", "Peer", "Service", "YampServer", "connect", "fan_out", "serve"]
+__all__ = [
+    "DEFAULT_LIVE",
+    "Ask",
+    "Call",
+    "Group",
+    "Heard",
+    "Live",
+    "Peer",
+    "ServerLimits",
+    "Service",
+    "YampServer",
+    "connect",
+    "fan_out",
+    "serve",
+]
 
 _FOLLOWED: Final = ("tcp", "tls", "ws", "wss")
 
@@ -80,14 +95,14 @@ def serve(
     *,
     live: Live = DEFAULT_LIVE,
     tls: ssl.SSLContext | None = None,
-    max_connections: int = 10_000,
+    limits: ServerLimits = DEFAULT_SERVER_LIMITS,
 ) -> YampServer:
     """A server at tcp://, tls://, ws://, wss:// or udp://host:port (port 0: any free one), or unix:///path; use it with `async with`."""
     target = parse(address, DEFAULT_PORT, SCHEMES)
     if (target.scheme in ENCRYPTED) != (tls is not None):
         raise UsageError(f"{target}: give a TLS context with tls:// and wss://, and with no other")
     live = live if service is None else msgspec.structs.replace(live, service=service)
-    return YampServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, max_connections=max_connections)
+    return YampServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, limits=limits)
 
 
 def _follow(url: str, target: Target, hops: int) -> Target:

@@ -107,6 +107,11 @@ class Session(Framed):
         return min((timer for timer in timers if timer is not None), default=None)
 
     @property
+    def is_proven(self) -> bool:
+        """See Drivable: the peer said hello."""
+        return self.state is State.OPEN
+
+    @property
     def pending(self) -> int:
         """Requests of ours without an answer."""
         return len(self._asked)

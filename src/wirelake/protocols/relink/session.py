@@ -204,6 +204,11 @@ class Session(Framed):
             self._liveness.watch_packet(self._buffer.size, 0, now)
 
     @property
+    def is_proven(self) -> bool:
+        """See Drivable: the handshake is done."""
+        return self._is_open
+
+    @property
     def asked(self) -> int:
         """See Drivable."""
         return self._liveness.pinged

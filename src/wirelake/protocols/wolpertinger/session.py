@@ -56,6 +56,8 @@ class Session(Speech):
         super().__init__(speaker, options, draw=draw, standing=standing)
         self._directory = Directory(options.components)
         self._paused = False
+        self.is_proven = False
+        """See Drivable: a valid text came."""
         self._moving_until = float("-inf")
         """Until when bytes that arrived or left speak for the peer."""
         self._takers: dict[type[Any], Callable[[Any, float], None]] = {
@@ -159,6 +161,7 @@ class Session(Speech):
     def _hear(self, data: bytes, row: list[int], now: float) -> None:
         self.available = True
         self._link.receive(data, row, now)
+        self.is_proven = self.is_proven or self._link.has_understood
         self._settle(now)
 
     def _settle(self, now: float) -> None:

@@ -97,6 +97,11 @@ class Link(Framed):
         return self._datagram if self.options.datagrams else self._buffer.taken
 
     @property
+    def is_proven(self) -> bool:
+        """See Drivable: the handshake is done."""
+        return self._agreed is not None
+
+    @property
     def serializer(self) -> str:
         """What bodies are in: the name that was agreed on, or this side's own before that."""
         return (self._agreed.serializer if self._agreed else "") or self.options.serializer
