@@ -143,7 +143,11 @@ class Driver:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            await self._close()
+                self._timer = None
+            try:
+                await self._close()
+            finally:
+                self._release()
 
     def wake(self, size: int = 0) -> None:
         """The session was told something, of about this size: send what it has to say, once for all that happens in this turn."""
@@ -188,6 +192,11 @@ class Driver:
             self._arm()
 
     # Inside.
+
+    def _release(self) -> None:
+        """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
+        self._session.release()
+        self._handle, self._messages = _ignore, None
 
     async def _listen(self) -> None:
         """Read until the session ends."""
@@ -355,3 +364,7 @@ class Driver:
         except BaseException:
             self._stream.abort()
             raise
+
+
+def _ignore(_: object) -> None:
+    """Nobody handles events after the end."""

@@ -206,6 +206,7 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         finally:
             if self._record is not None and self.ended is not None:
                 self._record.closed(self.ended.how.value)
+            self._handlers = {}  # they refer to this object
 
     def _handle(self, event: Any) -> None:
         self._handlers[type(event)](event)

@@ -59,6 +59,7 @@ class Buffer:
         """Forget what is buffered: nothing more will be read."""
         self._chunks, self._last, self._end, self._size = [], b"", 0, 0
         self._rows = self._parts = None
+        self.lost = True
 
     @property
     def taken(self) -> bytes:

@@ -151,6 +151,11 @@ class Session(Speech):
         """As EMP-32: bytes that were sent before the last message have left."""
         self._moved(count, now)
 
+    def release(self) -> None:
+        """See Drivable."""
+        super().release()
+        self._takers = {}  # they refer to this object
+
     # Inside: hearing.
 
     def _moved(self, count: int, now: float) -> None:

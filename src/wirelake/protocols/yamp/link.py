@@ -203,6 +203,11 @@ class Link(Framed):
         """As EMP-32: bytes that were sent before the last ping have left."""
         self._pong.drained(count, now)
 
+    def release(self) -> None:
+        """See Drivable."""
+        super().release()
+        self._takers = {}  # they refer to this object
+
     # Inside.
 
     def _advance(self, speaker: Speaker, said: type[Message]) -> bool:
