@@ -90,11 +90,16 @@ async def connect(target: Target, tls: ssl.SSLContext | None = None) -> Stream:
     return await websocket.connect(stream, target) if target.scheme in ("ws", "wss") else stream
 
 
-async def listen(target: Target, tls: ssl.SSLContext | None, accepted: Callable[[Arrival], None]) -> Listener:
-    """Accept connections until the listener is closed; raises OSError, and MissingExtra before anything listens."""
+async def listen(
+    target: Target, tls: ssl.SSLContext | None, accepted: Callable[[Arrival], None], screen: udp_stream.Screen | None = None
+) -> Listener:
+    """Accept connections until the listener is closed; raises OSError, and MissingExtra before anything listens.
+
+    With `screen`, addresses that send datagrams get no stream before they have shown that they hear the answers.
+    """
     need_for_address(f"{target.scheme}://")
     if target.scheme == "udp":
-        return await udp_stream.listen(target.host, target.port, lambda stream: accepted(DatagramArrival(stream)))
+        return await udp_stream.listen(target.host, target.port, lambda stream: accepted(DatagramArrival(stream)), screen)
 
     def take(sock: socket.socket) -> None:
         accepted(SocketArrival(sock, target.scheme, tls))

@@ -27,10 +27,12 @@ from wirelake.peers.yamp.asking import Ask
 from wirelake.peers.yamp.group import Group, fan_out
 from wirelake.peers.yamp.live import DEFAULT_LIVE, Live
 from wirelake.peers.yamp.peer import Peer
+from wirelake.peers.yamp.screening import screen
 from wirelake.peers.yamp.service import Call, Heard, Service
 from wirelake.protocols.yamp.conversation import Speaker
 from wirelake.protocols.yamp.messages import DEFAULT_PORT
 from wirelake.protocols.yamp.redirect import follow
+from wirelake.transports import reach
 from wirelake.transports.address import ENCRYPTED, Target, parse
 from wirelake.transports.reach import SCHEMES
 
@@ -102,7 +104,11 @@ def serve(
     if (target.scheme in ENCRYPTED) != (tls is not None):
         raise UsageError(f"{target}: give a TLS context with tls:// and wss://, and with no other")
     live = live if service is None else msgspec.structs.replace(live, service=service)
-    return YampServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, limits=limits)
+
+    async def listen(target: Target, context: ssl.SSLContext | None, accepted: Callable[[reach.Arrival], None]) -> reach.Listener:
+        return await reach.listen(target, context, accepted, lambda data: screen(live.session, data))
+
+    return YampServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, limits=limits, listen=listen)
 
 
 def _follow(url: str, target: Target, hops: int) -> Target:
