@@ -175,7 +175,9 @@ class Driver:
         return self._session.held + self._stream.unsent
 
     def hurry(self, seconds: float) -> None:
-        """Wait no longer than this for the peer to read what is left."""
+        """Wait no longer than this for the peer to read what is left; what was recorded is written first."""
+        if self._record is not None:
+            self._record.flush()
         self._hurry = min(self.now + seconds, self._hurry if self._hurry is not None else float("inf"))
 
     def hold(self) -> None:

@@ -221,6 +221,8 @@ async def _show_all(link: Link, count: int | None) -> None:
         seen += 1
         if seen == count:
             link.consume(message)
+            if link.unread:  # nobody will consume it: the peer would wait for that
+                await link.leave()
             return
 
 

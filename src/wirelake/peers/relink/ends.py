@@ -247,7 +247,7 @@ class Listener:
         try:
             links = list(self.links.values())
             if error is None:
-                await asyncio.gather(*(link.close() for link in links if not link.is_over))
+                await asyncio.gather(*(self._shut(link) for link in links if not link.is_over))
             for link in links:
                 link.abandon()
         finally:
@@ -260,6 +260,10 @@ class Listener:
                     for task in list(self._tasks):
                         task.cancel()
                     await group.__aexit__(None, None, None)
+
+    async def _shut(self, link: Link) -> None:
+        """Shut a link down; one without a connection gets only the time of a quick reconnection."""
+        await link.close(None if link.is_connected else min(self._live.linger, self._live.close_timeout))
 
     def _make(self, stream: Stream) -> Connection:
         session = Session(Speaker.LISTENER, self._live.session, registry=self.registry, remote=stream.remote[0])
