@@ -385,7 +385,12 @@ def test_a_link_that_is_given_up_does_not_wait_for_a_peer_that_does_not_read():
         async with serve(ANY, {DEMO: never}, live=small) as listener:
             connector = connect(listener.address, DEMO, live=live(close_timeout=0.1, linger=0.05))
             link = await connector.__aenter__()
-            posting = asyncio.ensure_future(link.channel(b"chan").post(bytes(15_000_000)))
+
+            async def fill():
+                while True:
+                    await link.channel(b"chan").post(bytes(60_000))
+
+            posting = asyncio.ensure_future(fill())
             await until(lambda: link._carrier is not None and link._carrier.driver.held > 1_000_000)
             with quick(10):  # and not the stall timeout of 30 s
                 await connector.__aexit__(None, None, None)
