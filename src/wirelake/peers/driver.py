@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from wirelake.capture.recording import Connection
 from wirelake.transports.stream import MessageStream, Stream
+from wirelake.transports.tcp import plain
 
 __all__ = ["Drivable", "Driver"]
 
@@ -111,6 +113,8 @@ class Driver:
         self._readable = asyncio.Event()
         self._readable.set()
         self._waits: set[asyncio.Timeout] = set()
+        self.trouble = ""
+        """What TLS said when it ended the connection, for instance that it wants a certificate of ours."""
         self._hurry: float | None = None
         self.since = self.active_at = self._loop.time()
         """When it began, and when bytes came or were sent last."""
@@ -217,8 +221,10 @@ class Driver:
             await self._readable.wait()
             try:
                 data = await self._stream.receive()
-            except OSError:
+            except OSError as reason:
                 data = b""
+                if isinstance(reason, ssl.SSLError):
+                    self.trouble = plain(reason)
             if data:
                 self.active_at = self.now
                 if len(self.first_bytes) < FIRST_BYTES:

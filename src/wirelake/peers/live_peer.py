@@ -179,6 +179,11 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         self._driver.hurry(seconds)
 
     @property
+    def trouble(self) -> str:
+        """See Runnable."""
+        return self._driver.trouble
+
+    @property
     def first_bytes(self) -> bytes:
         """What the peer sent first, a few bytes of it."""
         return self._driver.first_bytes

@@ -29,6 +29,8 @@ ACCEPT_PAUSE: Final = 1.0
 """Seconds without accepting when the system has no descriptor left."""
 TLS_TIMEOUT: Final = 10.0
 """Seconds a client may take for the handshake of TLS."""
+_CLIENT_CERTIFICATE: Final = ("alert certificate required", "alert unknown ca", "alert bad certificate", "alert certificate expired")
+"""Alerts with which a server refuses the certificate of a client; with TLS 1.3 they come after the client's handshake."""
 _INT: Final = struct.Struct("@i")
 
 
@@ -196,6 +198,8 @@ def plain(reason: OSError) -> str:
         return f"its certificate is not trusted ({reason.verify_message})"
     if isinstance(reason, ssl.SSLError):
         words = str(getattr(reason, "reason", None) or reason).replace("_", " ").lower()
+        if any(alert in words for alert in _CLIENT_CERTIFICATE):
+            return f"the server wants a certificate from us that it trusts ({words})"
         return f"no TLS there, or none that we accept ({words})"
     if isinstance(reason, socket.gaierror):
         return f"unknown host ({reason.strerror})"

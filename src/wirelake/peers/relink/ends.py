@@ -82,6 +82,11 @@ class Connection:
         return self.session.link is not None and self.session.link.line.has_progressed
 
     @property
+    def trouble(self) -> str:
+        """See Runnable."""
+        return self.driver.trouble
+
+    @property
     def first_bytes(self) -> bytes:
         """What the peer sent first, a few bytes of it."""
         return self.driver.first_bytes

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from wirelake.errors import UsageError
+from wirelake.errors import RemoteProtocolError, UsageError
 from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
@@ -30,6 +31,7 @@ from wirelake.peers.yamp.peer import Peer
 from wirelake.peers.yamp.screening import screen
 from wirelake.peers.yamp.service import Call, Heard, Service
 from wirelake.protocols.yamp.conversation import Speaker
+from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import DEFAULT_PORT
 from wirelake.protocols.yamp.redirect import follow
 from wirelake.transports import reach
@@ -71,11 +73,13 @@ def connect(
     tls: ssl.SSLContext | None = None,
     reconnect: Backoff | None = None,
     follow_redirects: bool = False,
+    may_follow: Callable[[Target], bool] | None = None,
     connect_timeout: float = 10.0,
 ) -> Client[Peer]:
     """A client of the server at tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path; use it with `async with`.
 
     Redirects are followed only if that is wanted, and within the limits of YAMP-22; else the url is in the error.
+    `may_follow` is asked before each: return False to refuse a target, for instance one inside your network.
     """
     target = parse(address, DEFAULT_PORT, SCHEMES)
     if tls is not None and target.scheme not in ENCRYPTED and not follow_redirects:
@@ -87,7 +91,7 @@ def connect(
         tls=tls,
         reconnect=reconnect,
         connect_timeout=connect_timeout,
-        follow=_follow if follow_redirects else None,
+        follow=partial(_follow, may_follow) if follow_redirects else None,
     )
 
 
@@ -111,6 +115,9 @@ def serve(
     return YampServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, limits=limits, listen=listen)
 
 
-def _follow(url: str, target: Target, hops: int) -> Target:
+def _follow(may_follow: Callable[[Target], bool] | None, url: str, target: Target, hops: int) -> Target:
     """YAMP-22: where a redirect leads, if it may be followed."""
-    return parse(follow(url, target.scheme, hops), DEFAULT_PORT, _FOLLOWED)
+    found = parse(follow(url, target.scheme, hops), DEFAULT_PORT, _FOLLOWED)
+    if may_follow is not None and not may_follow(found):
+        raise RemoteProtocolError(Fault.REDIRECT_REFUSED, f"{url!r}: the application does not want to go there")
+    return found
