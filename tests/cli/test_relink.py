@@ -10,7 +10,7 @@ import threading
 
 import pytest
 from click.testing import CliRunner
-from tests.peers.world import run
+from tests.peers.world import quick, run
 
 from wirelake.cli.rooms import relink as commands
 from wirelake.errors import ConnectFailed, UsageError
@@ -49,7 +49,7 @@ def test_what_is_sent_is_printed_and_consumed(server, tmp_path):
     assert talk.splitlines()[-1] == "closing"
 
 
-def test_listen_prints_what_the_listener_sends():
+def test_listen_prints_what_the_listener_sends_and_does_not_wait_for_the_rest():
     async def sending(link):
         for body in (b"one", b"two\0", b"three"):
             await link.channel().post(body)
@@ -70,7 +70,8 @@ def test_listen_prints_what_the_listener_sends():
                 await asyncio.sleep(0.01)
             return heard[0]
 
-    done = run(main)
+    with quick(8):  # of a close timeout of 10 s
+        done = run(main)
     assert done.exception is None
     shown = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [one.get("texts", one.get("parts")) for one in shown] == [["one"], ["74776f00"]]

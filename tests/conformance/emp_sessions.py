@@ -129,7 +129,7 @@ class Play:
         if asked:
             self.session._asked._last_id = asked[0] - 1  # they count as they like
             self.session.request(plain(said), self.now)
-        elif isinstance(said, m.Ping) and not self.session._ping_pending:
+        elif isinstance(said, m.Ping) and not self.session._pong.waits:
             self.session.ping(self.now)
         elif isinstance(said, m.Bye):
             self.session.bye()

@@ -92,6 +92,7 @@ def test_a_response_nobody_waits_for_is_a_violation_and_an_exchange_without_requ
         ("cut", [("MESSAGE_CUT", "to_server"), ("CLOSED_INSIDE_MESSAGE", None)]),
         ("cut by the other", [("MESSAGE_CUT", "to_server"), ("CLOSED_WITHOUT_PARTING", "to_client")]),
         ("cut by itself", [("MESSAGE_CUT", "to_client"), ("CLOSED_INSIDE_MESSAGE", "to_client")]),
+        ("pong behind a large message", []),
         ("late pong", [("PONG_TIMEOUT", "to_client")]),
         ("no pong", [("PING_OVERLAPPING", "to_client"), ("PONG_TIMEOUT", "to_server")]),
         ("gone before the pong", []),

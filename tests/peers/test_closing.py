@@ -7,9 +7,11 @@ import contextlib
 
 import pytest
 from tests.peers.raw import place
-from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, quick, raw_client, raw_server, run, until
+from tests.peers.world import ANY, BYE, HELLO, PATIENCE, QUIET, Raw, quick, raw_client, raw_server, run, until
 
+from wirelake.capture.recording import Recorder
 from wirelake.errors import SessionClosed
+from wirelake.peers.admission import ServerLimits
 from wirelake.peers.emp import Live, Peer, connect, serve
 from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import Ending
@@ -19,6 +21,7 @@ from wirelake.transports import tcp
 from wirelake.transports.memory import pair
 
 LIVE = Live(session=QUIET)
+MEGABYTE = bytes(1_000_000)
 
 
 async def never(_peer, _request):
@@ -287,5 +290,58 @@ def test_closing_twice_does_nothing():
                 pass
             await client.__aexit__(None, None, None)
         await server.__aexit__(None, None, None)
+
+    run(main)
+
+
+# Shutdown.
+
+
+def test_a_peer_that_does_not_read_does_not_hold_up_the_end_of_a_server(tmp_path):
+    async def main():
+        recorder = Recorder(tmp_path / "closing.pcapng", protocol="emp", flush_seconds=600.0)
+        live = Live(session=QUIET, recorder=recorder, on_request=lambda _, request: request.body)  # and a stall timeout of 60 s
+        server = serve(ANY, live=live, limits=ServerLimits(linger=0.05))
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(server)
+            reader, writer = await asyncio.open_connection(*place(server.address))
+            writer.write(HELLO + b"".join(encode(Data(MEGABYTE, (RequestResponse(True, number),))) for number in range(1, 9)))
+            await until(lambda: any(peer.stream.unsent > 1_000_000 for peer in server.peers))
+            del reader
+            with quick(10):
+                await stack.aclose()
+            assert (tmp_path / "closing.pcapng").stat().st_size > 8_000_000, "what was recorded is written before the wait"
+            writer.transport.abort()
+        recorder.close()
+
+    run(main)
+
+
+def test_a_server_waits_for_open_requests_as_long_as_it_is_told():
+    async def main():
+        finish, answers = asyncio.Event(), []
+
+        async def slow(_peer, request):
+            await finish.wait()
+            return request.body
+
+        server = serve(ANY, live=Live(session=QUIET, on_request=slow), limits=ServerLimits(drain=PATIENCE))
+        async with asyncio.TaskGroup() as group:
+            await server.__aenter__()
+            client = connect(server.address, live=LIVE)
+            peer = await client.__aenter__()
+
+            async def ask():
+                answers.append(await peer.request(b"last"))
+
+            group.create_task(ask())
+            await until(lambda: any(one.is_busy for one in server.peers))
+            ending = group.create_task(server.__aexit__(None, None, None))
+            await asyncio.sleep(0)
+            assert not ending.done()
+            finish.set()
+            await ending
+            await client.__aexit__(None, None, None)
+        assert answers == [b"last"]
 
     run(main)

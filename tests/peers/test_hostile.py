@@ -16,6 +16,7 @@ from tests.peers.raw import place
 from tests.peers.world import ANY, HELLO, PING, QUIET, Raw, error_of, log_of, quick, raw_client, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, PeerError, RemoteProtocolError
+from wirelake.peers.admission import ServerLimits
 from wirelake.peers.emp import Live, connect, serve
 from wirelake.protocols.emp.messages import Compression, Data, Hello, OtherExtension, RequestResponse
 from wirelake.protocols.emp.options import Limits, Options
@@ -214,7 +215,7 @@ def test_who_dribbles_for_ever_is_left(greeted):  # EMP-29, EMP-32
 def test_a_flood_of_connections_stops_at_the_limit_and_leaves_room_afterwards():
     async def main():
         with log_of("wirelake.server") as lines:
-            async with serve(ANY, live=LIVE, max_connections=20) as server:
+            async with serve(ANY, live=LIVE, limits=ServerLimits(max_connections=20)) as server:
                 async with contextlib.AsyncExitStack() as stack:
                     good = [await stack.enter_async_context(raw_client(server.address)) for _ in range(20)]
                     for raw in good:
@@ -237,7 +238,7 @@ def test_a_flood_of_connections_stops_at_the_limit_and_leaves_room_afterwards():
 
 def test_connections_that_come_all_at_once_count_from_the_first_moment():
     async def main():
-        async with serve(ANY, live=LIVE, max_connections=5) as server, contextlib.AsyncExitStack() as stack:
+        async with serve(ANY, live=LIVE, limits=ServerLimits(max_connections=5)) as server, contextlib.AsyncExitStack() as stack:
             for _ in range(50):
                 stack.enter_context(socket.create_connection(place(server.address)))
             await until(lambda: server.accepted)

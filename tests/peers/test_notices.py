@@ -10,6 +10,7 @@ from tests.transports.certificates import Authority
 
 from wirelake.errors import WirelakeError
 from wirelake.peers import emp, event_mesh, relink, wolpertinger, yamp
+from wirelake.peers.admission import ServerLimits
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.wolpertinger.showcase import Demo
 from wirelake.transports.tls import server_context
@@ -86,7 +87,7 @@ async def ask_relink_for_an_unknown_endpoint():
 
 
 async def be_one_too_many():
-    async with emp.serve(ANY, max_connections=0) as server:
+    async with emp.serve(ANY, limits=ServerLimits(max_connections=0)) as server:
         await say(server.address, b"")
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.peers.relink_world import ANY, DEMO, PROMPT, QUICK, Heard, live
-from tests.peers.world import run, until
+from tests.peers.world import PATIENCE, quick, run, until
 from tests.transports.certificates import self_signed
 
 from wirelake.errors import ConnectFailed, DeliveryFailed, LocalProtocolError, SessionClosed, UsageError
@@ -374,3 +374,48 @@ def test_addresses_that_cannot_be(address):
 def test_two_endpoints_of_one_name_cannot_be_told_apart():
     with pytest.raises(UsageError, match="one name"):
         serve(ANY, {Endpoint("a", 1): Taker(), Endpoint("a", 2): Taker()})
+
+
+def test_a_link_that_is_given_up_does_not_wait_for_a_peer_that_does_not_read():
+    async def main():
+        async def never(_link):
+            await asyncio.Event().wait()
+
+        small = live(max_held=100_000, close_timeout=0.2)
+        async with serve(ANY, {DEMO: never}, live=small) as listener:
+            connector = connect(listener.address, DEMO, live=live(close_timeout=0.1, linger=0.05))
+            link = await connector.__aenter__()
+
+            async def fill():
+                while True:
+                    await link.channel(b"chan").post(bytes(60_000))
+
+            posting = asyncio.ensure_future(fill())
+            await until(lambda: link._carrier is not None and link._carrier.driver.held > 1_000_000)
+            with quick(10):  # and not the stall timeout of 30 s
+                await connector.__aexit__(None, None, None)
+            posting.cancel()
+            await asyncio.gather(posting, return_exceptions=True)
+
+    run(main)
+
+
+def test_leaving_acknowledges_what_was_consumed_and_waits_for_nothing():
+    async def main():
+        outcomes = []
+
+        async def sending(link):
+            receipts = [await link.channel(b"chan").post(b"%d" % number) for number in range(5)]
+            outcomes.append(await receipts[0])
+
+        async with serve(ANY, {DEMO: sending}, live=live(close_timeout=0.2)) as listener:
+            async with connect(listener.address, DEMO, live=live(close_timeout=PATIENCE)) as link:
+                message = await anext(aiter(link))
+                await until(lambda: link.unread == 4)
+                link.consume(message)
+                with quick(10):
+                    await link.leave()
+            assert link.is_over
+            await until(lambda: outcomes == [Outcome.CONSUMED])
+
+    run(main)

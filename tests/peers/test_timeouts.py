@@ -185,7 +185,7 @@ def test_traffic_does_not_replace_the_pong():  # EMP-32
     async def main():
         async with facing(Live(session=options)) as (peer, other):
             other.send(HELLO)
-            await until(lambda: peer._session._ping_pending)
+            await until(lambda: peer._session._pong.waits)
             while peer.ended is None:
                 other.send(encode(Data(b"traffic")))
                 await asyncio.sleep(0.02)
@@ -245,12 +245,12 @@ def test_paused_reading_is_no_silent_peer():
             other.send(HELLO)
             await peer.opened()
             other.send(encode(Data(b"1")) + encode(Data(b"2")))
-            await until(lambda: peer._session._ping_pending)
+            await until(lambda: peer._session._pong.waits)
             other.send(PONG)
             await asyncio.sleep(0.4)
             assert peer.is_open
             assert [(await anext(peer)).body for _ in range(2)] == [b"1", b"2"]
-            await until(lambda: not peer._session._ping_pending)
+            await until(lambda: not peer._session._pong.waits)
             assert peer.is_open
 
     run(main)
@@ -262,7 +262,7 @@ def test_after_a_pause_the_peer_has_the_whole_pong_time_again_and_no_more():
     async def main():
         async with facing(Live(session=options, max_inbox=1)) as (peer, other):
             other.send(HELLO + encode(Data(b"1")))
-            await until(lambda: peer._session._ping_pending)
+            await until(lambda: peer._session._pong.waits)
             await asyncio.sleep(0.2)
             assert peer.is_open
             await anext(peer)

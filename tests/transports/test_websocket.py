@@ -14,7 +14,7 @@ from websockets.frames import Frame, Opcode, apply_mask
 from wirelake.errors import UsageError
 from wirelake.transports import frames, websocket
 from wirelake.transports.address import Target
-from wirelake.transports.memory import pair
+from wirelake.transports.memory import HIGH, pair
 from wirelake.transports.stream import MessageStream
 
 TARGET = Target("ws", "example.org", 80, "/path?x=1")
@@ -298,5 +298,43 @@ def test_without_the_library(monkeypatch):
         one, _ = pair()
         with pytest.raises(UsageError, match=r"pip install 'wirelake\[websocket\]'"):
             await websocket.connect(one, TARGET)
+
+    run(main)
+
+
+# Pings.
+
+
+def pings(first, count, size=125):
+    return b"".join(Frame(Opcode.PING, b"%0*d" % (size, number)).serialize(mask=True) for number in range(first, first + count))
+
+
+def test_a_peer_that_sends_pings_and_does_not_read_fills_no_memory():
+    async def main():
+        _, server, one, _ = await both(cut=131)  # each ping arrives alone
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(server.receive())
+            for round_ in range(40):
+                one.send(pings(round_ * 250, 250))
+                while one.unsent:
+                    await asyncio.sleep(0)
+            unread = len(one._incoming)
+            one._incoming.clear()  # now the peer reads
+            while not one._incoming:
+                await asyncio.sleep(0.005)
+            newest = bytes(one._incoming)
+            reading.cancel()
+        assert HIGH < unread <= HIGH + 2 * 127  # of 1.3 MB
+        assert newest == Frame(Opcode.PONG, b"%0125d" % 9999).serialize(mask=False)
+
+    run(main)
+
+
+def test_of_pings_that_arrive_together_the_newest_is_answered():
+    async def main():
+        _, server, one, _ = await both()
+        one.send(pings(0, 100, size=3) + Frame(Opcode.BINARY, b"x").serialize(mask=True))
+        assert await server.receive() == b"x"
+        assert bytes(one._incoming) == Frame(Opcode.PONG, b"099").serialize(mask=False)
 
     run(main)

@@ -254,3 +254,29 @@ except Exception as reason:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "MissingExtra slixmpp is not installed: run `pip install 'wirelake[wolpertinger]'`\n"
+
+
+def test_a_server_without_tls_is_not_blamed_on_the_password():
+    features = (
+        b"<?xml version='1.0'?><stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' id='1' "
+        b"from='localhost' version='1.0'><stream:features><mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>"
+        b"<mechanism>PLAIN</mechanism></mechanisms></stream:features>"
+    )
+
+    async def main():
+        said = []
+
+        async def greet(reader, writer):
+            said.append(await reader.read(4096))
+            writer.write(features)
+            while data := await reader.read(4096):
+                said.append(data)
+            writer.close()
+
+        async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+            options = Xmpp(password=PASSWORD, server=server.sockets[0].getsockname())
+            with pytest.raises(OSError, match="the server offers no TLS"):
+                await login(target("xmpp://alice@localhost"), options, client_context())
+        assert b"<auth" not in b"".join(said)
+
+    run(main)

@@ -69,6 +69,11 @@ class Connection:
         """Record that the connection is over, and how: `bye`, `eof`, `timeout`, …"""
         self._event(SENT, event="closed", how=how[:LONGEST_WORD])
 
+    def flush(self) -> None:
+        """Hand what was recorded so far to the operating system; the recorder tells of a failure when it is closed."""
+        with self._recorder._lock:
+            self._recorder._drain()
+
     def _begin(self, direction: int) -> bytes:
         """The tags of a direction's runs; they hold for all runs that follow, unless the dialect is still unknown."""
         tags = self._tags(direction)

@@ -12,6 +12,7 @@ import click
 from wirelake.cli.live import LiveOptions, live_output
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER
 from wirelake.extras import need_for_address
+from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 
 __all__ = ["Size", "connection_flags", "live_flags", "server_flags"]
 
@@ -79,15 +80,48 @@ def live_flags(command: F) -> F:
 
 
 def server_flags(command: F) -> F:
-    """What a server that shows what it hears may be told."""
-    command = live_flags(command)
+    """What a server that shows what it hears may be told; its limits come as `server`."""
+
+    @wraps(command)
+    def run(*arguments: Any, max_connections: int, max_connections_per_host: int, idle_timeout: float, **named: Any) -> Any:
+        server = ServerLimits(
+            max_connections=max_connections, max_connections_per_host=max_connections_per_host, idle_timeout=idle_timeout or None
+        )
+        return command(*arguments, server=server, **named)
+
+    wrapped: Any = live_flags(cast(F, run))
     for option in (
+        click.option(
+            "--idle-timeout",
+            "idle_timeout",
+            type=click.FloatRange(min=0),
+            default=DEFAULT_SERVER_LIMITS.idle_timeout,
+            show_default=True,
+            metavar="SECONDS",
+            help="Close a connection that carries nothing for this long; 0: never.",
+        ),
+        click.option(
+            "--max-connections-per-host",
+            "max_connections_per_host",
+            type=click.IntRange(min=1),
+            default=DEFAULT_SERVER_LIMITS.max_connections_per_host,
+            show_default=True,
+            help="Connections of one host; a further one takes the place of its longest idle one.",
+        ),
+        click.option(
+            "--max-connections",
+            "max_connections",
+            type=click.IntRange(min=1),
+            default=DEFAULT_SERVER_LIMITS.max_connections,
+            show_default=True,
+            help="Connections in all; a further one takes the place of the longest idle one of the host with the most.",
+        ),
         click.option("--key", "key", type=click.Path(path_type=Path), help="Its key, if it is not in the same file."),
         click.option("--cert", "cert", type=click.Path(path_type=Path), help="The server's certificate, for tls://."),
         click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives."),
     ):
-        command = option(command)
-    return command
+        wrapped = option(wrapped)
+    return cast(F, wrapped)
 
 
 def connection_flags(command: F) -> F:

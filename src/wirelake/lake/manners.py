@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wirelake.errors import FaultLike
 from wirelake.lake.audit import FINDING
+from wirelake.protocols.reply_clock import MIN_RATE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["WENT_BY", "Manners", "in_time", "omissions", "omitted", "went_by"]
+__all__ = ["CARRIED", "WENT_BY", "Manners", "in_time", "omissions", "omitted", "went_by"]
 
 WENT_BY: Final = ("last_seen", "closed", "parting")
 """The columns of `facts` that `went_by` looks at."""
+
+
+_LARGE: Final = f"sum(IF(length >= {MIN_RATE}, length, 0)) OVER (PARTITION BY session_id"
+CARRIED: Final = (f"{_LARGE} ORDER BY ts, message_id) AS carried", f"{_LARGE}) AS carried_in_all")
+"""EMP-32: bytes of large messages, both ways, up to each message and in all. An observer does not see what still drained, so that
+all of it counts as before the answer, at the slowest line that live sessions accept."""
 
 
 class Manners(NamedTuple):
@@ -68,11 +75,15 @@ def omissions(facts: DataFrame, manners: Manners) -> DataFrame:
     )
 
 
-def in_time(since: Column, seconds: float | None) -> Column:
-    """When the time is up that begins at `since`; null, so that it never is, without a number of seconds."""
+def in_time(since: Column, seconds: float | None, until_carried: str = "") -> Column:
+    """When the time is up that begins at `since`; null, so that it never is, without a number of seconds.
+
+    With the name of a column that holds `CARRIED` at the answer, the time is longer by what was carried since (EMP-32).
+    """
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    return since + sql.make_dt_interval(secs=sql.lit(seconds))
+    more = sql.expr(f"(coalesce({until_carried}, carried_in_all) - carried) / {MIN_RATE}") if until_carried else sql.lit(0)
+    return since + sql.make_dt_interval(secs=(sql.lit(seconds) + more).cast("decimal(18,6)"))
 
 
 def went_by(due: Column, done: Column) -> Column:

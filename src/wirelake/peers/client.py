@@ -40,6 +40,10 @@ class Runnable(Protocol):
     def first_bytes(self) -> bytes:
         """What the peer sent first, a few bytes of it."""
 
+    @property
+    def trouble(self) -> str:
+        """What TLS said when it ended the connection; empty otherwise."""
+
     async def run(self) -> None:
         """Live until the connection is closed."""
 
@@ -51,6 +55,9 @@ class Runnable(Protocol):
 
     def close(self, reason: str = "") -> None:
         """Part."""
+
+    def hurry(self, seconds: float) -> None:
+        """Be closed in so many seconds, whether the peer reads or not."""
 
 
 P = TypeVar("P", bound=Runnable)
@@ -194,9 +201,8 @@ class Client(Generic[P]):
                 try:
                     await peer.opened()
                 except WirelakeError as reason:
-                    may_want_tls = self.target.scheme == "tcp" and _may_want_tls(peer.first_bytes, reason)
-                    hint = " (does it want tls://?)" if may_want_tls else ""
-                    failed = ConnectFailed(f"no handshake with {self.target}: {reason}{hint}")
+                    hint = "" if peer.trouble else _hint(self.target.scheme, peer.first_bytes, reason)
+                    failed = ConnectFailed(f"no handshake with {self.target}: {peer.trouble or reason}{hint}")
                     failed.__cause__ = reason
                     return failed
                 self.connections += 1
@@ -217,6 +223,13 @@ class Client(Generic[P]):
         if self._current is not None and not self._current.done():
             self._current.set_exception(reason)
             self._current.exception()  # whoever asks for the peer learns it; if nobody does, nobody is warned
+
+
+def _hint(scheme: str, first: bytes, reason: WirelakeError) -> str:
+    """What the server may have wanted; with TLS 1.3 it refuses a client's certificate only after the client's handshake."""
+    if scheme == "tcp" and _may_want_tls(first, reason):
+        return " (does it want tls://?)"
+    return " (does it want a certificate from us?)" if scheme in ENCRYPTED and not first and isinstance(reason, ConnectionLost) else ""
 
 
 def _may_want_tls(first: bytes, reason: WirelakeError) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from wirelake.capture.recording import Connection
 from wirelake.transports.stream import MessageStream, Stream
+from wirelake.transports.tcp import plain
 
 __all__ = ["Drivable", "Driver"]
 
@@ -44,6 +46,17 @@ class Drivable(Protocol):
     def frame_sizes(self) -> Sequence[int]: ...
     @property
     def rest(self) -> bytes: ...
+    @property
+    def held(self) -> int:
+        """Bytes of unfinished messages."""
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the peer has sent a valid message."""
+
+    def release(self) -> None:
+        """Give memory back: the conversation is over, and nothing will be received or said."""
+
     def start(self, now: float) -> None: ...
     def receive(self, data: bytes, now: float) -> None: ...
     def receive_eof(self, now: float) -> None: ...
@@ -53,6 +66,12 @@ class Drivable(Protocol):
     def events(self) -> list[Any]: ...
     def pause(self) -> None: ...
     def resume(self, now: float) -> None: ...
+    @property
+    def asked(self) -> int:
+        """A number that changes whenever the session said something that the peer must answer in time, such as a ping."""
+
+    def drained(self, count: int, now: float) -> None:
+        """So many bytes have left that were given to the stream up to the last such question: its time may begin later."""
 
 
 class Driver:
@@ -94,7 +113,17 @@ class Driver:
         self._readable = asyncio.Event()
         self._readable.set()
         self._waits: set[asyncio.Timeout] = set()
+        self.trouble = ""
+        """What TLS said when it ended the connection, for instance that it wants a certificate of ours."""
+        self._hurry: float | None = None
+        self.since = self.active_at = self._loop.time()
+        """When it began, and when bytes came or were sent last."""
         self._given = 0
+        self._asked = session.asked
+        self._question = 0
+        """How much was given to the stream up to the last question of the session."""
+        self._told = 0
+        """How much of that the session knows to have left."""
         self.first_bytes = b""
         """What the peer sent first, up to `FIRST_BYTES`."""
 
@@ -118,7 +147,11 @@ class Driver:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            await self._close()
+                self._timer = None
+            try:
+                await self._close()
+            finally:
+                self._release()
 
     def wake(self, size: int = 0) -> None:
         """The session was told something, of about this size: send what it has to say, once for all that happens in this turn."""
@@ -140,6 +173,17 @@ class Driver:
         if self._stream.congested:
             await self._drain()
 
+    @property
+    def held(self) -> int:
+        """Bytes of unfinished messages and of output that the peer does not read."""
+        return self._session.held + self._stream.unsent
+
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than this for the peer to read what is left; what was recorded is written first."""
+        if self._record is not None:
+            self._record.flush()
+        self._hurry = min(self.now + seconds, self._hurry if self._hurry is not None else float("inf"))
+
     def hold(self) -> None:
         """Back-pressure for the peer: stop reading."""
         if self._readable.is_set():
@@ -154,6 +198,11 @@ class Driver:
             self._arm()
 
     # Inside.
+
+    def _release(self) -> None:
+        """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
+        self._session.release()
+        self._handle, self._messages = _ignore, None
 
     async def _listen(self) -> None:
         """Read until the session ends."""
@@ -172,9 +221,12 @@ class Driver:
             await self._readable.wait()
             try:
                 data = await self._stream.receive()
-            except OSError:
+            except OSError as reason:
                 data = b""
+                if isinstance(reason, ssl.SSLError):
+                    self.trouble = plain(reason)
             if data:
+                self.active_at = self.now
                 if len(self.first_bytes) < FIRST_BYTES:
                     self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
                 self._session.receive(data, self.now)
@@ -229,6 +281,9 @@ class Driver:
         else:
             return
         self._given += len(data)
+        self.active_at = self.now
+        if (asked := self._session.asked) != self._asked:
+            self._asked, self._question, self._told = asked, self._given, self._gone
         if self._record is not None:
             self._record.sent(data, lambda: sizes)
 
@@ -243,6 +298,9 @@ class Driver:
 
     def _tick(self) -> None:
         self._timer = None
+        if self._told < self._question and (count := min(self._gone, self._question) - self._told) > 0:
+            self._told += count
+            self._session.drained(count, self.now)
         self._session.tick(self.now)
         self._settle()
 
@@ -274,8 +332,8 @@ class Driver:
 
     @property
     def _gone(self) -> int:
-        """Bytes that were given to the stream and have left it."""
-        return self._given - self._stream.unsent
+        """Bytes that were given to the stream and have left this machine, as far as it knows."""
+        return self._given - self._stream.unsent - self._stream.unacknowledged
 
     async def _part(self) -> None:
         """Send the last word so that it arrives: flush, finish, and discard what still comes for a moment."""
@@ -283,6 +341,9 @@ class Driver:
         try:
             # After a bye of ours, what was sent before it is still owed; in all other cases the peer is not worth a long wait.
             await self._flush(self._stall_timeout if ended.here and ended.fault is None else self._linger)
+            if self._hurry is not None and self._stream.unsent:
+                self._stream.abort()  # nobody reads it
+                return
             self._stream.finish()
             if ended.here:
                 async with asyncio.timeout(self._linger):
@@ -293,9 +354,9 @@ class Driver:
             self._stream.abort()
 
     async def _flush(self, patience: float) -> None:
-        """Wait until everything queued is on its way; give up when none of it moved for so long."""
+        """Wait until everything queued is on its way; give up when none of it moved for so long, or when somebody is in a hurry."""
         before, since = self._stream.unsent, self.now
-        while (unsent := self._stream.unsent) and self.now - since < patience:
+        while (unsent := self._stream.unsent) and self.now - since < patience and (self._hurry is None or self.now < self._hurry):
             if unsent < before:
                 before, since = unsent, self.now
             await asyncio.sleep(FLUSH_POLL)
@@ -311,3 +372,7 @@ class Driver:
         except BaseException:
             self._stream.abort()
             raise
+
+
+def _ignore(_: object) -> None:
+    """Nobody handles events after the end."""

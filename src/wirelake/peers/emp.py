@@ -24,6 +24,7 @@ import msgspec
 
 from wirelake.capture.recording import Recorder
 from wirelake.errors import RequestTimeout, UsageError, WirelakeError
+from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.live_peer import LivePeer
@@ -47,7 +48,7 @@ from wirelake.transports.address import parse
 from wirelake.transports.stream import Stream
 from wirelake.transports.tls import client_context
 
-__all__ = ["DEFAULT_LIVE", "Live", "Peer", "RequestHandler", "connect", "serve"]
+__all__ = ["DEFAULT_LIVE", "Live", "Peer", "RequestHandler", "ServerLimits", "connect", "serve"]
 
 log = logging.getLogger("wirelake.emp")
 
@@ -285,7 +286,7 @@ def serve(
     live: Live = DEFAULT_LIVE,
     tls: ssl.SSLContext | None = None,
     on_request: RequestHandler | None = None,
-    max_connections: int = 10_000,
+    limits: ServerLimits = DEFAULT_SERVER_LIMITS,
 ) -> Server[Peer]:
     """A server at `tcp://host:port` or `tls://host:port` (port 0: any that is free); use it with `async with`."""
     target = parse(address, DEFAULT_PORT)
@@ -293,4 +294,4 @@ def serve(
         raise UsageError(f"{target}: give a TLS context with tls:// and none with tcp://")
     if on_request is not None:
         live = replace(live, on_request=on_request)
-    return Server(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, max_connections=max_connections)
+    return Server(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, limits=limits)

@@ -145,6 +145,45 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
     # For clients, servers and groups.
 
     @property
+    def host(self) -> str:
+        """See Guest."""
+        return self.stream.remote[0]
+
+    @property
+    def since(self) -> float:
+        """See Guest."""
+        return self._driver.since
+
+    @property
+    def active_at(self) -> float:
+        """See Guest."""
+        return self._driver.active_at
+
+    @property
+    def is_proven(self) -> bool:
+        """See Guest."""
+        return self._session.is_proven
+
+    @property
+    def held(self) -> int:
+        """See Guest."""
+        return self._driver.held + self._work.held
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request of the peer is being worked on."""
+        return self._work.is_answering
+
+    def hurry(self, seconds: float) -> None:
+        """See Runnable."""
+        self._driver.hurry(seconds)
+
+    @property
+    def trouble(self) -> str:
+        """See Runnable."""
+        return self._driver.trouble
+
+    @property
     def first_bytes(self) -> bytes:
         """What the peer sent first, a few bytes of it."""
         return self._driver.first_bytes
@@ -172,6 +211,7 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         finally:
             if self._record is not None and self.ended is not None:
                 self._record.closed(self.ended.how.value)
+            self._handlers = {}  # they refer to this object
 
     def _handle(self, event: Any) -> None:
         self._handlers[type(event)](event)

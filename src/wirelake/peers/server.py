@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from wirelake.errors import ConnectFailed, UsageError
+from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, Guest, ServerLimits, evictable, over_bytes, over_time
 from wirelake.peers.client import Runnable
 from wirelake.peers.notices import NOTICE
 from wirelake.transports import reach
@@ -24,7 +26,19 @@ __all__ = ["Listen", "Server"]
 
 log = logging.getLogger("wirelake.server")
 
-P = TypeVar("P", bound=Runnable)
+DRAIN_POLL: Final = 0.05
+"""Seconds between two looks at whether requests are still being worked on, at shutdown."""
+
+
+class Served(Runnable, Guest, Protocol):
+    """What a peer offers to a server."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request of the peer is being worked on."""
+
+
+P = TypeVar("P", bound=Served)
 
 Listen = Callable[[Target, ssl.SSLContext | None, Callable[[reach.Arrival], None]], Awaitable[reach.Listener]]
 """Accepts connections until the listener is closed; raises OSError."""
@@ -39,7 +53,7 @@ class Server(Generic[P]):
         make: Callable[[Stream], P],
         *,
         tls: ssl.SSLContext | None = None,
-        max_connections: int = 10_000,
+        limits: ServerLimits = DEFAULT_SERVER_LIMITS,
         listen: Listen = reach.listen,
     ) -> None:
         self.target = target
@@ -49,10 +63,16 @@ class Server(Generic[P]):
         """Connections taken so far."""
         self._make = make
         self._tls = tls
-        self._max_connections = max_connections
+        self.limits = limits
+        self._max_connections = limits.connections
+        self._sweeper: asyncio.Task[None] | None = None
         self._listen = listen
         self._listener: reach.Listener | None = None
         self._group: asyncio.TaskGroup | None = None
+        self._hosts: Counter[str] = Counter()
+        """Connections by the host they come from, those that arrive or leave included."""
+        self._leaving: set[P] = set()
+        """Closed here, and not gone yet."""
         self._fresh: set[reach.Arrival] = set()
         """Accepted, and nobody has looked at it yet."""
         self._arriving: set[asyncio.Task[None]] = set()
@@ -73,6 +93,7 @@ class Server(Generic[P]):
         self.target = self.target._replace(port=self._listener.port)
         self._group = await asyncio.TaskGroup().__aenter__()
         self._group.create_task(self._listener.run())
+        self._sweeper = self._group.create_task(self._sweep())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -80,8 +101,12 @@ class Server(Generic[P]):
             self._listener.close()
         for task in self._arriving:
             task.cancel()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        await self._drain()
         for peer in list(self.peers):
             peer.close("the server is shutting down")
+            peer.hurry(self.limits.linger)
         group, self._group = self._group, None
         try:
             if group is not None:
@@ -92,15 +117,62 @@ class Server(Generic[P]):
             self._fresh.clear()
 
     def _accept(self, arrival: reach.Arrival) -> None:
-        if self._group is None or len(self.peers) + len(self._arriving) >= self._max_connections:
-            log.warning("refused a connection at %s: %d are the limit", self.target, self._max_connections)
+        if self._group is None or not self._make_room(arrival.host):
+            log.warning("refused a connection at %s from %s: the server is full", self.target, arrival.host)
             arrival.close()
             return
         self.accepted += 1
         self._fresh.add(arrival)
         task = self._group.create_task(self._live(arrival))
         self._arriving.add(task)
-        task.add_done_callback(self._arriving.discard)
+        self._hosts[arrival.host] += 1
+        task.add_done_callback(lambda task: self._gone(task, arrival.host))
+
+    def _gone(self, task: asyncio.Task[None], host: str) -> None:
+        self._arriving.discard(task)
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
+
+    def _make_room(self, host: str) -> bool:
+        """Whether there is space for one more connection of a host, perhaps because another one was closed for it."""
+        limits, now = self.limits, asyncio.get_running_loop().time()
+        count = len(self.peers) + len(self._arriving) - len(self._leaving)
+        of_host = self._hosts[host] - sum(one.host == host for one in self._leaving)
+        is_full = of_host >= limits.max_connections_per_host
+        if not is_full and count < self._max_connections:
+            return True
+        victim = evictable((one for one in self.peers if one not in self._leaving), limits, now, host if is_full else None)
+        if victim is None:
+            return False
+        self._close(victim, "the server is full")
+        return True
+
+    def _close(self, peer: P, reason: str) -> None:
+        log.log(NOTICE, "closed the connection of %s at %s: %s", peer.host, self.target, reason)
+        self._leaving.add(peer)
+        peer.close(reason)
+        peer.hurry(self.limits.linger)
+
+    async def _sweep(self) -> None:
+        """Close what is idle, silent or too large."""
+        while True:
+            await asyncio.sleep(self.limits.sweep_interval)
+            self._sweep_once(asyncio.get_running_loop().time())
+
+    def _sweep_once(self, now: float) -> None:
+        present = [one for one in self.peers if one not in self._leaving]
+        for peer, reason in over_time(present, self.limits, now):
+            self._close(peer, reason)
+        for peer in over_bytes([one for one in present if one not in self._leaving], self.limits):
+            self._close(peer, f"it holds {peer.held:,} bytes, and connections hold too much together")
+
+    async def _drain(self) -> None:
+        """Wait for requests that are being worked on."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + self.limits.drain
+        while clock() < until and any(peer.is_busy for peer in self.peers):
+            await asyncio.sleep(min(DRAIN_POLL, self.limits.drain))
 
     async def _live(self, arrival: reach.Arrival) -> None:
         self._fresh.discard(arrival)
@@ -122,3 +194,4 @@ class Server(Generic[P]):
             log.exception("the peer at %s broke down", stream.remote)  # one bad connection must not end the others
         finally:
             self.peers.discard(peer)
+            self._leaving.discard(peer)

@@ -27,6 +27,16 @@ class Workload:
         self._waiting = 0
         self._bytes = 0
 
+    @property
+    def held(self) -> int:
+        """Bytes of messages that wait or are worked on."""
+        return self._bytes
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether somebody waits for an outcome."""
+        return bool(self._answering)
+
     def answer(self, work: Coroutine[Any, Any, None], size: int) -> None:
         """Start to work on a message whose sender waits for the outcome."""
         self._start(work, self._answering, size)

@@ -55,6 +55,12 @@ class Buffer:
         """How many bytes that is."""
         return self._size
 
+    def clear(self) -> None:
+        """Forget what is buffered: nothing more will be read."""
+        self._chunks, self._last, self._end, self._size = [], b"", 0, 0
+        self._rows = self._parts = None
+        self.lost = True
+
     @property
     def taken(self) -> bytes:
         """The bytes of the whole frames that the last `feed` gave."""
@@ -133,6 +139,15 @@ class Framed:
     def rest(self) -> bytes:
         """Bytes received that are no whole frame."""
         return self._buffer.rest
+
+    @property
+    def held(self) -> int:
+        """How many bytes that is."""
+        return self._buffer.size
+
+    def release(self) -> None:
+        """Give memory back: the conversation is over, and nothing will be received."""
+        self._buffer.clear()
 
     def _join(self, frames: Sequence[bytes]) -> bytes:
         """Frames as one piece to send."""

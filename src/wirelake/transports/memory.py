@@ -19,6 +19,8 @@ HIGH: Final = 256 * 1024
 class MemoryStream:
     """One end of a pair."""
 
+    unacknowledged = 0
+
     def __init__(self, port: int, cut: int | None = None) -> None:
         self.kind = "memory"
         self.local: Address = ("memory", port)

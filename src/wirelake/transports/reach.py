@@ -34,6 +34,9 @@ class Listener(Protocol):
 class Arrival(Protocol):
     """Somebody who connected, and with whom nobody has talked yet."""
 
+    host: str
+    """Where they come from."""
+
     async def stream(self) -> Stream:
         """The stream, once the transport's own handshake is done; raises OSError if it fails."""
 
@@ -45,6 +48,7 @@ class SocketArrival:
     """A socket that was accepted."""
 
     def __init__(self, sock: socket.socket, scheme: str, tls: ssl.SSLContext | None) -> None:
+        self.host = tcp.remote_host(sock)
         self._sock = sock
         self._scheme = scheme
         self._tls = tls
@@ -63,6 +67,7 @@ class DatagramArrival:
     """An address that somebody spoke from."""
 
     def __init__(self, stream: udp_stream.DatagramStream) -> None:
+        self.host = stream.remote[0]
         self._stream = stream
 
     async def stream(self) -> Stream:
@@ -85,11 +90,16 @@ async def connect(target: Target, tls: ssl.SSLContext | None = None) -> Stream:
     return await websocket.connect(stream, target) if target.scheme in ("ws", "wss") else stream
 
 
-async def listen(target: Target, tls: ssl.SSLContext | None, accepted: Callable[[Arrival], None]) -> Listener:
-    """Accept connections until the listener is closed; raises OSError, and MissingExtra before anything listens."""
+async def listen(
+    target: Target, tls: ssl.SSLContext | None, accepted: Callable[[Arrival], None], screen: udp_stream.Screen | None = None
+) -> Listener:
+    """Accept connections until the listener is closed; raises OSError, and MissingExtra before anything listens.
+
+    With `screen`, addresses that send datagrams get no stream before they have shown that they hear the answers.
+    """
     need_for_address(f"{target.scheme}://")
     if target.scheme == "udp":
-        return await udp_stream.listen(target.host, target.port, lambda stream: accepted(DatagramArrival(stream)))
+        return await udp_stream.listen(target.host, target.port, lambda stream: accepted(DatagramArrival(stream)), screen)
 
     def take(sock: socket.socket) -> None:
         accepted(SocketArrival(sock, target.scheme, tls))

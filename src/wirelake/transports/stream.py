@@ -35,6 +35,10 @@ class Stream(Protocol):
     def unsent(self) -> int:
         """Bytes that are queued here and not on their way yet."""
 
+    @property
+    def unacknowledged(self) -> int:
+        """Bytes that the system still has to send or to see acknowledged; 0 where it does not tell."""
+
     async def drain(self) -> None:
         """Wait until what is queued is below the mark. Raises OSError if the connection broke."""
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import re
 import socket
 import ssl
+import struct
+import termios
 from collections.abc import Callable
 from typing import Final
 
 from wirelake.transports.stream import CHUNK, Address
 
-__all__ = ["Listener", "TcpStream", "accept", "connect", "listen", "plain"]
+__all__ = ["Listener", "TcpStream", "accept", "connect", "listen", "plain", "remote_host"]
 
 log = logging.getLogger("wirelake.tcp")
 
@@ -26,6 +29,9 @@ ACCEPT_PAUSE: Final = 1.0
 """Seconds without accepting when the system has no descriptor left."""
 TLS_TIMEOUT: Final = 10.0
 """Seconds a client may take for the handshake of TLS."""
+_CLIENT_CERTIFICATE: Final = ("alert certificate required", "alert unknown ca", "alert bad certificate", "alert certificate expired")
+"""Alerts with which a server refuses the certificate of a client; with TLS 1.3 they come after the client's handshake."""
+_INT: Final = struct.Struct("@i")
 
 
 class TcpStream:
@@ -58,6 +64,16 @@ class TcpStream:
     def unsent(self) -> int:
         """See Stream."""
         return self._writer.transport.get_write_buffer_size()
+
+    @property
+    def unacknowledged(self) -> int:
+        """See Stream: known on Linux."""
+        sock = self._writer.get_extra_info("socket")
+        try:
+            size: int = _INT.unpack(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(_INT.size)))[0]
+        except (AttributeError, OSError, ValueError):  # another system, or closed
+            return 0
+        return size
 
     async def drain(self) -> None:
         """See Stream."""
@@ -168,12 +184,22 @@ async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]
     return Listener(sockets, accepted)
 
 
+def remote_host(sock: socket.socket) -> str:
+    """Where an accepted socket comes from; empty if it is gone already, and for a Unix socket."""
+    try:
+        return _address(sock.getpeername())[0]
+    except OSError:
+        return ""
+
+
 def plain(reason: OSError) -> str:
     """What went wrong, in words for people."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({reason.verify_message})"
     if isinstance(reason, ssl.SSLError):
         words = str(getattr(reason, "reason", None) or reason).replace("_", " ").lower()
+        if any(alert in words for alert in _CLIENT_CERTIFICATE):
+            return f"the server wants a certificate from us that it trusts ({words})"
         return f"no TLS there, or none that we accept ({words})"
     if isinstance(reason, socket.gaierror):
         return f"unknown host ({reason.strerror})"

@@ -7,15 +7,18 @@ address that somebody spoke from.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from wirelake.transports import udp
 from wirelake.transports.stream import Address
 
-__all__ = ["DatagramListener", "DatagramStream", "connect", "listen"]
+__all__ = ["DatagramListener", "DatagramStream", "Screen", "Screened", "connect", "listen"]
+
+log = logging.getLogger("wirelake.udp")
 
 MAX_WAITING: Final = 1024
 """Datagrams of one peer that wait to be received; more are dropped, and counted."""
@@ -25,6 +28,30 @@ GRACE: Final = 2.0
 
 MAX_PAST: Final = 4096
 """Addresses remembered so at most: who floods from many fills no memory."""
+MAX_UNPROVEN: Final = 4096
+"""Addresses at most that were answered and have not shown that they hear us; the oldest is forgotten first."""
+PROBE_DELAY: Final = 0.05
+"""Seconds after the answer until a probe is sent to an address that has not spoken again."""
+
+
+class Screened(NamedTuple):
+    """What the first datagram of an address is answered with before there is a stream for it."""
+
+    answers: tuple[bytes, ...]
+    probe: bytes = b""
+    """Asks the address to show that it hears us; empty if it gets no stream."""
+    proof: bytes = b""
+    """What a probe is answered with; it is not handed on."""
+    farewell: bytes = b""
+    """Sent to an address that is still without a stream when the listener is closed."""
+
+
+Screen = Callable[[bytes], Screened]
+
+
+class _Unproven(NamedTuple):
+    opening: bytes
+    screened: Screened
 
 
 class DatagramStream:
@@ -33,6 +60,7 @@ class DatagramStream:
     kind = "udp"
     congested = False
     unsent = 0
+    unacknowledged = 0
 
     def __init__(self, endpoint: udp.UdpEndpoint, remote: Address) -> None:
         self.local = endpoint.local
@@ -111,6 +139,15 @@ class AcceptedStream(DatagramStream):
     def __init__(self, endpoint: udp.UdpEndpoint, remote: Address, gone: Callable[[Address], None]) -> None:
         super().__init__(endpoint, remote)
         self._gone = gone
+        self.answered: tuple[bytes, ...] = ()
+        """Datagrams that were sent before the stream was made; the session says them once more."""
+
+    def send(self, data: bytes) -> None:
+        """See Stream."""
+        if self.answered and data == self.answered[0]:
+            self.answered = self.answered[1:]
+        else:
+            super().send(data)
 
     def abort(self) -> None:
         """See Stream."""
@@ -121,12 +158,15 @@ class AcceptedStream(DatagramStream):
 class DatagramListener:
     """An endpoint whose datagrams are dealt to one stream for each remote address."""
 
-    def __init__(self, endpoint: udp.UdpEndpoint, accepted: Callable[[DatagramStream], None]) -> None:
+    def __init__(self, endpoint: udp.UdpEndpoint, accepted: Callable[[DatagramStream], None], screen: Screen | None = None) -> None:
+        """With `screen`, an address gets a stream only when it speaks again after it was answered: it may be forged."""
         self.port = endpoint.local[1]
         self._endpoint = endpoint
         self._accepted = accepted
         self._streams: dict[Address, AcceptedStream] = {}
         self._past: set[Address] = set()
+        self._screen = screen
+        self._unproven: dict[Address, _Unproven] = {}
         self._listening = True
         self._loop = asyncio.get_running_loop()
 
@@ -139,6 +179,10 @@ class DatagramListener:
 
     def close(self) -> None:
         """See Listener: take no new conversations; the socket is closed with the last stream."""
+        if self._listening:
+            for source, known in self._unproven.items():
+                self._endpoint.send(known.screened.farewell, source)
+            self._unproven.clear()
         self._listening = False
         self._end_if_idle()
 
@@ -149,9 +193,38 @@ class DatagramListener:
         if stream is None:
             if not self._listening or source in self._past:
                 return
+            first = None if self._screen is None else self._screened(data, source, self._screen)
+            if self._screen is not None and first is None:
+                return
             stream = self._streams[source] = AcceptedStream(self._endpoint, source, self._gone)
             self._accepted(stream)
+            if first is not None:
+                stream.answered = first.screened.answers
+                stream.put(first.opening)
+                if data == first.screened.proof:
+                    return
         stream.put(data)
+
+    def _screened(self, data: bytes, source: Address, screen: Screen) -> _Unproven | None:
+        """Answer an address that has no stream; gives its opening once it has shown that it hears us."""
+        known = self._unproven.get(source)
+        if known is not None and data != known.opening:
+            return self._unproven.pop(source)
+        screened = screen(data)
+        for answer in screened.answers:
+            self._endpoint.send(answer, source)
+        if screened.probe and known is None:
+            while len(self._unproven) >= MAX_UNPROVEN:
+                del self._unproven[next(iter(self._unproven))]
+            self._unproven[source] = _Unproven(data, screened)
+            self._loop.call_later(PROBE_DELAY, self._probe, source)
+        elif not screened.probe:
+            log.info("answered %s:%d, which gets no stream", *source)
+        return None
+
+    def _probe(self, source: Address) -> None:
+        if self._listening and (known := self._unproven.get(source)) is not None:
+            self._endpoint.send(known.screened.probe, source)
 
     def _gone(self, remote: Address) -> None:
         if self._streams.pop(remote, None) is not None and self._listening and len(self._past) < MAX_PAST:
@@ -171,6 +244,6 @@ async def connect(host: str, port: int) -> DatagramStream:
     return DialledStream(await udp.listen(local, 0), remote)
 
 
-async def listen(host: str, port: int, accepted: Callable[[DatagramStream], None]) -> DatagramListener:
+async def listen(host: str, port: int, accepted: Callable[[DatagramStream], None], screen: Screen | None = None) -> DatagramListener:
     """Deal datagrams that come to a host and port (0: any that is free) to streams until the listener is closed; raises OSError."""
-    return DatagramListener(await udp.listen(host, port), accepted)
+    return DatagramListener(await udp.listen(host, port), accepted, screen)

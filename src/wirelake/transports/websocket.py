@@ -34,6 +34,10 @@ NORMAL: Final = 1000
 """The code of a close after which nothing is wrong."""
 NOT_TEXT: Final = 1003
 """The code of a close because of a text message."""
+PONG_RETRY: Final = 0.05
+"""Seconds between two attempts to send a pong that waits because the peer does not read."""
+_PONG: Final = b"\x8a"
+"""The first byte of a pong frame."""
 
 
 class WebSocketStream:
@@ -51,6 +55,8 @@ class WebSocketStream:
         self._is_server = protocol.side is _library("protocol").Side.SERVER
         self._tail = b""
         """The beginning of a frame that is not all there yet."""
+        self._pong = b""
+        """The pong to the newest ping, if it is not sent yet."""
         self._over = False
         """The peer sends no more, or nothing that we read."""
         self._early = self._payload()
@@ -60,7 +66,16 @@ class WebSocketStream:
         """See Stream; empty messages are ignored, a text message ends the connection (YAMP-14)."""
         data, self._early = self._early, b""
         while not data and not self._over:
-            if arrived := await self._inner.receive():
+            if self._pong:  # the peer sends pings and does not read
+                try:
+                    async with asyncio.timeout(PONG_RETRY):
+                        arrived = await self._inner.receive()
+                except TimeoutError:
+                    self._push()
+                    continue
+            else:
+                arrived = await self._inner.receive()
+            if arrived:
                 data = self._take(arrived)
                 self._push()
             else:
@@ -94,6 +109,11 @@ class WebSocketStream:
     def unsent(self) -> int:
         """See Stream."""
         return self._inner.unsent
+
+    @property
+    def unacknowledged(self) -> int:
+        """See Stream."""
+        return self._inner.unacknowledged
 
     async def drain(self) -> None:
         """See Stream."""
@@ -155,8 +175,20 @@ class WebSocketStream:
         return b"".join(pieces)
 
     def _push(self) -> None:
-        """Give the stream below what the protocol has to say; an empty piece is the end of it."""
-        pieces: Sequence[bytes] = self._protocol.data_to_send()
+        """Give the stream below what the protocol has to say; an empty piece is the end of it.
+
+        RFC 6455, section 5.5.3: of several pings only the newest needs an answer. While the peer does not read, that answer waits here, so
+        that a flood of pings fills no memory.
+        """
+        pieces: list[bytes] = []
+        for piece in self._protocol.data_to_send():
+            if piece.startswith(_PONG):
+                self._pong = piece
+            else:
+                pieces.append(piece)
+        if self._pong and not self._inner.congested:
+            pieces.insert(0, self._pong)
+            self._pong = b""
         if pieces:
             if data := b"".join(pieces):
                 self._inner.send(data)

@@ -130,6 +130,11 @@ class XmppStream:
         """See Stream: of the login, whoever it talks with."""
         return self._owner.unsent
 
+    @property
+    def unacknowledged(self) -> int:
+        """See Stream: the login does not tell."""
+        return 0
+
     async def drain(self) -> None:
         """See Stream."""
         await self._owner.drain()
@@ -180,7 +185,7 @@ class Login:
             "message": self._on_message,
             "message_error": self._on_bounce,
             "connection_failed": lambda reason: self.lose(_told(reason)),
-            "failed_all_auth": lambda _: self.lose("the server refuses the account or its password"),
+            "failed_all_auth": lambda _: self.lose(self._refusal()),
             "ssl_invalid_chain": lambda reason: self.lose(_told(reason)),
             "disconnected": lambda reason: self.lose(str(reason or "the server closed the connection")),
         }.items():
@@ -291,6 +296,13 @@ class Login:
             if (task := client._run_out_filters) is not None:
                 task.cancel()
                 await asyncio.wait([task])
+
+    def _refusal(self) -> str:
+        """Why no way to log in was left; without TLS the library sends no password, and tries none."""
+        transport = None if self._client is None else self._client.transport
+        if transport is not None and transport.get_extra_info("ssl_object") is None:
+            return "the server offers no TLS, and the password is not sent without it: enable TLS there, or use its port for direct TLS"
+        return "the server refuses the account or its password"
 
     def _on_start(self, _: Any) -> None:
         self._client.send_presence()  # RFC 6121, 4.2: without it, what is sent to the bare address goes elsewhere

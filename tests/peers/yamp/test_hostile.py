@@ -262,7 +262,8 @@ def test_datagrams_from_nowhere():
 
         class Ear(asyncio.DatagramProtocol):
             def datagram_received(self, data, source):
-                heard.put_nowait(data)
+                if data[0] != 1:  # a probe, if we are silent for a moment
+                    heard.put_nowait(data)
 
         async with serve("udp://127.0.0.1:0", demo(), live=Live(session=QUICK)) as server, connect(server.address) as friend:
             host, _, port = server.address.removeprefix("udp://").rpartition(":")
@@ -289,5 +290,48 @@ def test_datagrams_from_nowhere():
             other.close()
             assert await friend.request("sum", [1, 2]) == 3
         assert OTHER != UID
+
+    run(main)
+
+
+def test_handshakes_over_udp_make_no_peer_before_their_sender_hears_us():
+    """YAMP-15: their addresses may be forged."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        heard = asyncio.Queue()
+
+        class Ear(asyncio.DatagramProtocol):
+            def datagram_received(self, data, source):
+                heard.put_nowait(data)
+
+        async with serve("udp://127.0.0.1:0", demo()) as server:
+            host, _, port = server.address.removeprefix("udp://").rpartition(":")
+            ears = [(await loop.create_datagram_endpoint(Ear, remote_addr=(host, int(port))))[0] for _ in range(20)]
+            for ear in ears:
+                ear.sendto(speech.handshake())
+                ear.sendto(speech.handshake())
+            answers = [await heard.get() for _ in range(3 * len(ears))]
+            assert answers.count(speech.handshake()) == 2 * len(ears)
+            probes = [one for one in answers if one[0] == 1]
+            assert len(set(probes)) == len(ears)
+            assert (len(server.peers), server.accepted) == (0, 0)
+            ears[0].sendto(speech.pong(b"no proof, but it speaks"))
+            await until(lambda: len(server.peers) == 1)
+            for ear in ears:
+                ear.close()
+
+    run(main)
+
+
+def test_a_silent_client_over_udp_is_a_peer_that_gets_events():
+    async def main():
+        async with serve("udp://127.0.0.1:0", demo()) as server, connect(server.address) as client:
+            events = client.subscribe("news")
+            await until(lambda: len(server.peers) == 1)
+            server.broadcast("news", 1)
+            assert (await anext(events)).body == 1
+            assert not client.noticed
+            assert not any(peer.noticed for peer in server.peers)
 
     run(main)

@@ -193,3 +193,23 @@ def test_a_refused_handshake_is_a_connect_error_with_the_server_s_words():
         assert HANDSHAKE == b"\x00\x00\x01\x04json"
 
     run(main)
+
+
+def test_an_application_may_refuse_where_a_redirect_leads():
+    async def main():
+        async with serve(ANY, demo()) as there, serve(ANY, live=redirecting(there.address)) as here:
+            asked = []
+
+            def may_follow(target):
+                asked.append(str(target))
+                return len(asked) > 1
+
+            with pytest.raises(RemoteProtocolError, match="does not want to go there") as caught:
+                async with connect(here.address, follow_redirects=True, may_follow=may_follow):
+                    pass
+            assert caught.value.fault is Fault.REDIRECT_REFUSED
+            async with connect(here.address, follow_redirects=True, may_follow=may_follow) as peer:
+                assert await peer.request("echo", 1) == 1
+            assert asked == [there.address] * 2
+
+    run(main)

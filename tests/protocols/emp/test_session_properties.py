@@ -74,7 +74,7 @@ def test_two_right_peers_never_fault_each_other(steps, cut, in_order, says_bye):
                 session.respond(chosen, b"answer")
         elif step.what == "abandon":
             session.abandon(step.size)
-        elif step.what == "ping" and not session._ping_pending:
+        elif step.what == "ping" and not session._pong.waits:
             session.ping(side.now)
         elif step.what == "wait":
             pair.wait(step.size)

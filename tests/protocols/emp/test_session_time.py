@@ -135,3 +135,65 @@ def test_pausing_does_not_stop_requests_from_expiring():
     side.pause()
     side.wait(3)
     assert side.heard[-1] == RequestExpired(1)
+
+
+# EMP-32: large messages on slow lines.
+
+
+def test_a_pong_behind_a_large_message_of_the_peer_is_not_late():
+    side = established(cut=65_536)
+    side.wait(10)
+    assert side.messages == [Ping()]
+    large = speech.data(bytes(8_000_000))
+    for at in range(0, len(large), 200_000):  # 200 KB/s: 40 s
+        side.receive(large[at : at + 200_000])
+        side.wait(1)
+    side.receive(speech.pong)
+    assert side.session.ended is None
+
+
+def test_the_clock_of_a_pong_runs_again_when_the_message_is_whole():
+    side = established()
+    side.wait(15)
+    side.receive(speech.data(bytes(20_000))[:-1])
+    assert side.session.deadline == 25.0
+    side.receive(b"\0")
+    side.wait(9.9)
+    side.receive(speech.data(b"whole messages are no pong"))
+    side.wait(0.1)
+    assert side.ended.fault is Fault.PONG_TIMEOUT
+
+
+def test_a_trickle_of_bytes_does_not_stop_the_clock_of_a_pong():
+    side = established()
+    side.wait(10)
+    side.receive(speech.data(bytes(8_000_000))[:12])
+    for _ in range(9):
+        side.wait(1)
+        side.receive(b"\0")
+    side.wait(1.5)
+    assert side.ended.fault is Fault.PONG_TIMEOUT
+
+
+def test_the_clock_of_a_pong_does_not_run_while_our_output_drains():
+    side = established()
+    side.wait(10)
+    for seconds in (9, 18, 36):
+        side.now = 10.0 + seconds
+        side.session.drained(1_500_000, side.now)
+        side.tick()
+    assert side.session.ended is None
+    assert side.session.deadline == 46 + 10 + 36  # buffers on the way may hold as much again
+    side.session.drained(8, side.now)
+    side.wait(46.1)
+    assert side.ended.fault is Fault.PONG_TIMEOUT
+
+
+def test_how_slow_a_line_may_be_is_an_option():
+    side = established(options(min_rate=10.0))
+    side.wait(10)
+    side.session.drained(50, 15.0)
+    assert side.session.deadline == 25.0
+    side.session.drained(1000, 15.0)
+    assert side.session.deadline == 30.0
+    assert established(options(pong_timeout=None)).session.asked == 0

@@ -182,3 +182,46 @@ def test_every_id_size_and_message_form_goes_through(size):
         expected = [(False, False), (False, False), (False, False), (False, True), (False, False), (True, False), (False, False)]
         assert forms == [(*one, False) for one in expected]
         pair.consume_all(speaker.other)
+
+
+# RELINK-25 on slow lines, as EMP-32.
+
+
+def test_a_large_packet_may_take_as_long_as_a_slow_line_needs():
+    pair = Pair(options=Options())
+    end = pair.ends[L]
+    end.ping(0.0)
+    large, now = encode(Message((A,), (bytes(8_000_000),))), 0.0
+    for at in range(0, len(large) - 1, 200_000):  # 200 KB/s: 40 s
+        end.receive(large[at : at + 200_000], now)
+        now += 1.0
+        end.tick(now)
+    end.receive(encode(Pong()), now)
+    assert end.ended is None
+
+
+def test_a_packet_that_trickles_is_late_all_the_same():
+    pair = Pair()
+    end = pair.ends[L]
+    large = encode(Message((A,), (bytes(8_000_000),)))
+    end.receive(large[:20], 0.0)
+    for second in range(1, 30):
+        end.receive(b"\0", float(second))
+        end.tick(float(second))
+        assert end.ended is None
+    end.tick(30.1)
+    assert end.ended.fault is Fault.PACKET_TIMEOUT
+
+
+def test_a_ping_behind_our_own_output_has_its_time_when_that_has_left():
+    pair = Pair(options=Options())
+    end = pair.ends[C]
+    end.ping(0.0)
+    for second in (6.0, 18.0, 42.0):
+        end.drained(1_000_000, second)
+        end.tick(second)
+    assert end.ended is None
+    end.tick(42.0 + 7.0 + 41.9)
+    assert end.ended is None
+    end.tick(42.0 + 7.0 + 42.0)
+    assert end.ended.fault is Fault.PONG_TIMEOUT

@@ -301,3 +301,27 @@ def test_wolp_10_a_message_of_many_pieces_has_so_many_times_the_time():
     assert one.deadline == 20.0 * len(texts)
     one.tick(20.0 * len(texts))
     assert one.messages() == texts
+
+
+def test_wolp_10_nothing_is_sent_again_while_our_output_drains_or_a_text_arrives():
+    for moves in (lambda one, now: one.drained(1_000_000, now), lambda one, now: one.receive(b"message_id:1;" + b"A" * 60_000, now)):
+        one = session()
+        before = one.asked
+        one.call("Sample", "Echo", ("hi",), 0.0)
+        assert one.asked != before
+        one.messages()
+        moves(one, 19.0)
+        one.tick(20.0)
+        assert one.messages() == []
+        one.tick(40.0)
+        assert len(one.messages()) == 1
+
+
+def test_wolp_10_a_trickle_does_not_put_off_the_resending():
+    one = session()
+    one.call("Sample", "Echo", ("hi",), 0.0)
+    one.messages()
+    one.receive(b"m", 19.9)
+    one.drained(5, 19.9)
+    one.tick(20.0)
+    assert len(one.messages()) == 1

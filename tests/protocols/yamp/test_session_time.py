@@ -229,3 +229,23 @@ def test_a_side_that_was_closed_is_over_on_a_lossy_link_too():
     pair.server.session.bye("done")
     pair.settle()
     assert pair.client.ended.by is SERVER
+
+
+def test_a_pong_behind_a_large_message_is_not_late_and_a_trickle_does_not_help():
+    for step, ended in ((200_000, None), (1, Fault.PING_TIMEOUT)):
+        side = established(options(ping_interval=30.0, ping_timeout=10.0), cut=65_536)
+        side.wait(30)
+        large = speech.event(b"large", body=bytes(3_000_000))
+        side.receive(large[:100])
+        for second in range(14):
+            side.receive(large[100 + second * step : 100 + second * step + step])
+            side.wait(1)
+        assert (side.session.ended and side.ended.fault) == ended
+
+
+def test_a_ping_behind_our_own_output_has_its_time_when_that_has_left():
+    side = established(options(ping_interval=30.0, ping_timeout=10.0))
+    side.wait(30)
+    assert side.session.asked == 1
+    side.session.drained(1_000_000, 39.0)
+    assert side.session.deadline == 39.0 + 10.0 + 9.0

@@ -21,6 +21,7 @@ from wirelake.protocols import PORTS
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
+    from wirelake.peers.admission import ServerLimits
     from wirelake.peers.emp import Peer
     from wirelake.protocols.emp.events import DataReceived, RequestReceived
     from wirelake.protocols.emp.options import Limits
@@ -33,7 +34,16 @@ __all__ = ["call", "send", "serve"]
 @click.option("--answer", "answer", help="Answer every request with this text instead of its own body.")
 @limits_flag("emp")
 @server_flags
-def serve(address: str, answer: str | None, limits: Limits, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> int:
+def serve(
+    address: str,
+    answer: str | None,
+    limits: Limits,
+    quiet: bool,
+    record: Path | None,
+    server: ServerLimits,
+    cert: Path | None,
+    key: Path | None,
+) -> int:
     """Answer requests with an echo, or with a fixed text, and print each message that arrives as one JSON object. Ctrl-C ends it.
 
     \b
@@ -42,12 +52,19 @@ def serve(address: str, answer: str | None, limits: Limits, quiet: bool, record:
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
     compile_scanner("emp")
-    asyncio.run(_serve(address, answer, limits, quiet, record, cert, key))
+    asyncio.run(_serve(address, answer, limits, quiet, record, server, cert, key))
     return ExitCode.OK
 
 
 async def _serve(
-    address: str, answer: str | None, limits: Limits, quiet: bool, record: Path | None, cert: Path | None, key: Path | None
+    address: str,
+    answer: str | None,
+    limits: Limits,
+    quiet: bool,
+    record: Path | None,
+    limited: ServerLimits,
+    cert: Path | None,
+    key: Path | None,
 ) -> None:
     from wirelake.peers import emp  # noqa: PLC0415 - only who talks pays for it
     from wirelake.protocols.emp import Options  # noqa: PLC0415
@@ -68,7 +85,7 @@ async def _serve(
     options = Options(limits, application_types=frozenset(range(128, 256)))
     with recording(record, "emp", address) as recorder:
         live = emp.Live(session=options, on_request=on_request, on_data=on_data, recorder=recorder)
-        async with emp.serve(address, live=live, tls=None if cert is None else server_context(cert, key)) as server:
+        async with emp.serve(address, live=live, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
             await until_told()
             say("closing")

@@ -19,6 +19,7 @@ from wirelake.protocols import PORTS
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
+    from wirelake.peers.admission import ServerLimits
     from wirelake.peers.relink import Endpoint, Link
     from wirelake.protocols.relink.events import Event, MessageReceived
     from wirelake.protocols.relink.options import Limits
@@ -78,6 +79,7 @@ def serve(
     limits: Limits,
     quiet: bool,
     record: Path | None,
+    server: ServerLimits,
     cert: Path | None,
     key: Path | None,
 ) -> int:
@@ -89,12 +91,19 @@ def serve(
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
     compile_scanner("relink")
-    asyncio.run(_serve(address, _endpoint(endpoint, id_sizes, transactions), limits, quiet, record, cert, key))
+    asyncio.run(_serve(address, _endpoint(endpoint, id_sizes, transactions), limits, quiet, record, server, cert, key))
     return ExitCode.OK
 
 
 async def _serve(
-    address: str, endpoint: Endpoint, limits: Limits, quiet: bool, record: Path | None, cert: Path | None, key: Path | None
+    address: str,
+    endpoint: Endpoint,
+    limits: Limits,
+    quiet: bool,
+    record: Path | None,
+    limited: ServerLimits,
+    cert: Path | None,
+    key: Path | None,
 ) -> None:
     from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
     from wirelake.protocols.relink.options import Options  # noqa: PLC0415
@@ -106,7 +115,8 @@ async def _serve(
 
     with recording(record, "relink", address) as recorder:
         live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
-        async with relink.serve(address, {endpoint: take}, live=live, tls=None if cert is None else server_context(cert, key)) as listener:
+        tls = None if cert is None else server_context(cert, key)
+        async with relink.serve(address, {endpoint: take}, live=live, limits=limited, tls=tls) as listener:
             say(f"listening at {listener.address}; Ctrl-C ends it")
             await until_told()
             say("closing")
@@ -211,6 +221,8 @@ async def _show_all(link: Link, count: int | None) -> None:
         seen += 1
         if seen == count:
             link.consume(message)
+            if link.unread:  # nobody will consume it: the peer would wait for that
+                await link.leave()
             return
 
 

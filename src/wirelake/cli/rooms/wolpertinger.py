@@ -26,6 +26,7 @@ from wirelake.transports.address import ENCRYPTED, XMPP
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
+    from wirelake.peers.admission import ServerLimits
     from wirelake.peers.wolpertinger import Live, Peer
     from wirelake.protocols.wolpertinger.options import Limits, Options
     from wirelake.transports.xmpp import Xmpp
@@ -94,6 +95,7 @@ def serve(
     limits: Limits,
     quiet: bool,
     record: Path | None,
+    server: ServerLimits,
     cert: Path | None,
     key: Path | None,
 ) -> int:
@@ -122,8 +124,9 @@ def serve(
             shown = None if quiet else _show_event
             live = wolpertinger.Live(session=options, recorder=recorder, key_log=key_log, on_call=told, on_event=shown)
             tls = server_context(cert, key) if cert is not None else client_context(ca_file=ca_file) if is_login else None
-            async with wolpertinger.serve(address, Demo, live=live, tls=tls, login=_login(xmpp_password, xmpp_server)) as server:
-                say(f"listening at {server.address}; Ctrl-C ends it")
+            login = _login(xmpp_password, xmpp_server)
+            async with wolpertinger.serve(address, Demo, live=live, tls=tls, limits=server, login=login) as serving:
+                say(f"listening at {serving.address}; Ctrl-C ends it")
                 await until_told()
                 say("closing")
 

@@ -24,6 +24,7 @@ from wirelake.transports.address import ENCRYPTED
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
+    from wirelake.peers.admission import ServerLimits
     from wirelake.peers.yamp import Call, Heard, Live, Peer, Service
     from wirelake.protocols.yamp.options import Limits, Options
 
@@ -45,7 +46,9 @@ def _session_flags(command: F) -> F:
 @click.option("--echo", "echo", is_flag=True, help="Answer every request with its own body.")
 @_session_flags
 @server_flags
-def serve(address: str, echo: bool, quiet: bool, record: Path | None, cert: Path | None, key: Path | None, **session: Any) -> int:
+def serve(
+    address: str, echo: bool, quiet: bool, record: Path | None, server: ServerLimits, cert: Path | None, key: Path | None, **session: Any
+) -> int:
     """Offer a service to try clients with, and print each event and request that arrives as one JSON object. Ctrl-C ends it.
 
     It answers requests of echo, sum ([1, 2]), count ({"to": 3, "seconds": 1}, with progress), fail and sleep (seconds).
@@ -56,11 +59,13 @@ def serve(address: str, echo: bool, quiet: bool, record: Path | None, cert: Path
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// and wss:// need --cert")
     compile_scanner("yamp")
-    asyncio.run(_serve(address, echo, _options(**session), quiet, record, cert, key))
+    asyncio.run(_serve(address, echo, _options(**session), quiet, record, server, cert, key))
     return ExitCode.OK
 
 
-async def _serve(address: str, echo: bool, options: Options, quiet: bool, record: Path | None, cert: Path | None, key: Path | None) -> None:
+async def _serve(
+    address: str, echo: bool, options: Options, quiet: bool, record: Path | None, limited: ServerLimits, cert: Path | None, key: Path | None
+) -> None:
     from wirelake.peers import yamp  # noqa: PLC0415 - only who talks pays for it
     from wirelake.peers.yamp.showcase import showcase  # noqa: PLC0415
 
@@ -72,7 +77,7 @@ async def _serve(address: str, echo: bool, options: Options, quiet: bool, record
         service.on(">", _show_event)
     with recording(record, "yamp", address) as recorder:
         live = yamp.Live(session=options, service=service, recorder=recorder, on_request=told)
-        async with yamp.serve(address, live=live, tls=None if cert is None else server_context(cert, key)) as server:
+        async with yamp.serve(address, live=live, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
             await until_told()
             say("closing")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import FINDING, breaches, odd
-from wirelake.lake.manners import WENT_BY, Manners, in_time, omissions, omitted, went_by
+from wirelake.lake.manners import CARRIED, WENT_BY, Manners, in_time, omissions, omitted, went_by
 from wirelake.lake.pairing import REPEATS, UNMATCHED
 from wirelake.lake.threats import Threat
 from wirelake.protocols.emp.faults import Fault
@@ -55,7 +55,7 @@ UNSEEN: Final[dict[Fault, str]] = {
 """What history cannot tell, and why."""
 
 _PONG_SECONDS: Final = DEFAULT_OPTIONS.pong_timeout
-_NEXT_PONG: Final = "lead(IF(name = 'pong', ts, NULL)) IGNORE NULLS OVER (PARTITION BY session_id, pinged_by ORDER BY ts, message_id)"
+_NEXT_PONG: Final = "lead(IF(name = 'pong', {}, NULL)) IGNORE NULLS OVER (PARTITION BY session_id, pinged_by ORDER BY ts, message_id)"
 
 
 def by_fields(emp: DataFrame) -> DataFrame:
@@ -94,12 +94,14 @@ def out_of_step(messages: DataFrame, facts: DataFrame) -> DataFrame:
         sql.coalesce(sql.min("balance").over(before), sql.lit(0)), sql.lit(0)
     )
     stepped = (
-        messages.where(sql.col("name").isin("ping", "pong") & sql.col("fault").isNull())
+        messages.where("fault IS NULL")
+        .selectExpr("*", *CARRIED)
+        .where(sql.col("name").isin("ping", "pong"))
         .withColumn("pinged_by", sql.when(is_ping == said_by_client, "client").otherwise("server"))
         .withColumn("balance", sql.sum(step).over(so_far))
-        .withColumns({"waiting": waiting, "pong": sql.expr(_NEXT_PONG)})
+        .withColumns({"waiting": waiting, "pong": sql.expr(_NEXT_PONG.format("ts")), "ponged": sql.expr(_NEXT_PONG.format("carried"))})
     )
-    due = in_time(sql.col("ts"), _PONG_SECONDS)
+    due = in_time(sql.col("ts"), _PONG_SECONDS, "ponged")
     rule = (
         sql.when(is_ping & (sql.col("waiting") > 0), Fault.PING_OVERLAPPING.name)
         .when(~is_ping & (sql.col("waiting") <= 0), Fault.PONG_UNSOLICITED.name)

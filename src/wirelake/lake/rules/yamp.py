@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.audit import FINDING, breaches, odd
-from wirelake.lake.manners import WENT_BY, Manners, in_time, omissions, omitted, went_by
+from wirelake.lake.manners import CARRIED, WENT_BY, Manners, in_time, omissions, omitted, went_by
 from wirelake.lake.pairing import REPEATS, UNMATCHED
 from wirelake.lake.threats import Threat
 from wirelake.protocols.yamp.faults import Fault
@@ -146,13 +146,19 @@ def out_of_step(yamp: DataFrame, facts: DataFrame) -> DataFrame:
     hand, ping, pong = (int(kind) for kind in (MessageType.HANDSHAKE, MessageType.PING, MessageType.PONG))
     side = f"(type = {pong}) = (direction = 'to_client')"
     in_order = f"OVER (PARTITION BY session_id, type = {hand}, {side}, payload ORDER BY ts, message_id)"
-    due = in_time(sql.col("ts"), _SECONDS)
+    due = in_time(sql.col("ts"), _SECONDS, "ponged")
+    next_pong = "lead(IF(type = {0}, {1}, NULL)) IGNORE NULLS {2} AS {3}"
     rule = sql.when((sql.col("type") == hand) & (sql.col("place") > 1), Fault.HANDSHAKE_REPEATED.name).when(
         (sql.col("type") == ping) & went_by(due, sql.col("pong")), Fault.PING_TIMEOUT.name
     )
     found = (
-        yamp.where(f"type IN ({hand}, {ping}, {pong}) AND fault IS NULL")
-        .selectExpr("*", f"row_number() {in_order} AS place", f"lead(IF(type = {pong}, ts, NULL)) IGNORE NULLS {in_order} AS pong")
+        yamp.where("fault IS NULL")
+        .selectExpr("*", *CARRIED)
+        .where(f"type IN ({hand}, {ping}, {pong})")
+        .selectExpr(
+            *("*", f"row_number() {in_order} AS place"),
+            *(next_pong.format(pong, of, in_order, name) for of, name in (("ts", "pong"), ("carried", "ponged"))),
+        )
         .join(facts.where("transport != 'udp'").select("session_id", "protocol", *WENT_BY), "session_id")
         .withColumn("rule", rule)
         .where("rule IS NOT NULL")

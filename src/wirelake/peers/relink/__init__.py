@@ -24,6 +24,7 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import UsageError
+from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.relink.channels import Channel, Inbound, Receipt, Transaction
 from wirelake.peers.relink.ends import Connection, Connector, LinkHandler, Listener
@@ -46,6 +47,7 @@ __all__ = [
     "Listener",
     "Live",
     "Receipt",
+    "ServerLimits",
     "Transaction",
     "connect",
     "serve",
@@ -79,7 +81,7 @@ def serve(
     *,
     live: Live = DEFAULT_LIVE,
     tls: ssl.SSLContext | None = None,
-    max_connections: int = 10_000,
+    limits: ServerLimits = DEFAULT_SERVER_LIMITS,
 ) -> Listener:
     """A listener at `tcp://host:port`, `tls://host:port` or `unix:/path` (port 0: any that is free); use it with `async with`."""
     target = parse(address, DEFAULT_PORT, SCHEMES)
@@ -87,7 +89,7 @@ def serve(
         raise UsageError(f"{target}: give a TLS context with tls:// and none otherwise")
     if len({one.name for one in endpoints}) != len(endpoints):
         raise UsageError("two endpoints of one name")
-    return Listener(target, endpoints, _lively(live), tls=tls, max_connections=max_connections)
+    return Listener(target, endpoints, _lively(live), tls=tls, limits=limits)
 
 
 def _lively(live: Live) -> Live:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 
 from wirelake.errors import SessionClosed, UsageError, WirelakeError
+from wirelake.peers.admission import ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.driver import Driver
@@ -81,9 +82,48 @@ class Connection:
         return self.session.link is not None and self.session.link.line.has_progressed
 
     @property
+    def trouble(self) -> str:
+        """See Runnable."""
+        return self.driver.trouble
+
+    @property
     def first_bytes(self) -> bytes:
         """What the peer sent first, a few bytes of it."""
         return self.driver.first_bytes
+
+    @property
+    def host(self) -> str:
+        """See Guest."""
+        return self.stream.remote[0]
+
+    @property
+    def since(self) -> float:
+        """See Guest."""
+        return self.driver.since
+
+    @property
+    def active_at(self) -> float:
+        """See Guest."""
+        return self.driver.active_at
+
+    @property
+    def is_proven(self) -> bool:
+        """See Guest."""
+        return self.session.is_proven
+
+    @property
+    def held(self) -> int:
+        """See Guest."""
+        return self.driver.held + (0 if self._link is None else self._link.held)
+
+    @property
+    def is_busy(self) -> bool:
+        """Relink has no requests."""
+        return False
+
+    def hurry(self, seconds: float) -> None:
+        """See Runnable."""
+        self.driver.hurry(seconds)
 
     async def opened(self) -> Opened:
         """Wait for the handshake; raises what ended the connection instead."""
@@ -184,7 +224,7 @@ class Listener:
     """Endpoints at one address, from `async with` on; at its end all links are shut down."""
 
     def __init__(
-        self, target: Target, endpoints: Mapping[Endpoint, LinkHandler], live: Live, *, tls: ssl.SSLContext | None, max_connections: int
+        self, target: Target, endpoints: Mapping[Endpoint, LinkHandler], live: Live, *, tls: ssl.SSLContext | None, limits: ServerLimits
     ) -> None:
         self._live = live
         self._handlers = dict(endpoints)
@@ -192,7 +232,7 @@ class Listener:
         self.registry = Registry(endpoints, epoch, lambda: secrets.randbits(63), live.session)
         self.links: dict[Core, Link] = {}
         """Every link there is, with a connection or without."""
-        self._server = Server(target, self._make, tls=tls, max_connections=max_connections)
+        self._server = Server(target, self._make, tls=tls, limits=limits)
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -212,7 +252,7 @@ class Listener:
         try:
             links = list(self.links.values())
             if error is None:
-                await asyncio.gather(*(link.close() for link in links if not link.is_over))
+                await asyncio.gather(*(self._shut(link) for link in links if not link.is_over))
             for link in links:
                 link.abandon()
         finally:
@@ -225,6 +265,10 @@ class Listener:
                     for task in list(self._tasks):
                         task.cancel()
                     await group.__aexit__(None, None, None)
+
+    async def _shut(self, link: Link) -> None:
+        """Shut a link down; one without a connection gets only the time of a quick reconnection."""
+        await link.close(None if link.is_connected else min(self._live.linger, self._live.close_timeout))
 
     def _make(self, stream: Stream) -> Connection:
         session = Session(Speaker.LISTENER, self._live.session, registry=self.registry, remote=stream.remote[0])

@@ -193,7 +193,16 @@ class Link:
             self.drain()
         if self._carrier is not None:
             self._carrier.session.bye("the link was given up")
+            self._carrier.driver.hurry(self.live.linger)
             self.wake()
+
+    async def leave(self) -> None:
+        """Acknowledge what was consumed, and give the link up without waiting for what the peer still sends."""
+        self.core.inbox.acknowledge()
+        self.core.shutdown()
+        self.wake()
+        await asyncio.sleep(0)  # what was acknowledged is sent
+        self.abandon()
 
     async def over(self) -> None:
         """Wait for the end of the link; raises if it was lost."""
@@ -263,7 +272,17 @@ class Link:
         if self.is_over and self.lost is not None and not self.lost.replaced:
             raise ConnectionLost(f"the link was lost: {self.lost.fault.text}")
 
+    @property
+    def unread(self) -> int:
+        """Messages that arrived and were not read."""
+        return self._waiting
+
     # For connections.
+
+    @property
+    def held(self) -> int:
+        """Bytes of messages that wait to be read."""
+        return self._held
 
     def attach(self, carrier: Carrier) -> None:
         """A handshake agreed on this link; the last one wins (RELINK-11)."""

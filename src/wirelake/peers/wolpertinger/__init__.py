@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import ConnectFailed, UsageError
+from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.server import Server
@@ -43,6 +44,7 @@ __all__ = [
     "Offer",
     "Peer",
     "Remote",
+    "ServerLimits",
     "WolpertingerServer",
     "Xmpp",
     "connect",
@@ -77,6 +79,7 @@ class XmppArrival:
     """An address that somebody wrote from."""
 
     def __init__(self, stream: xmpp.XmppStream) -> None:
+        self.host = stream.remote[0]
         self._stream = stream
 
     async def stream(self) -> Stream:
@@ -123,7 +126,7 @@ def serve(
     live: Live = DEFAULT_LIVE,
     tls: ssl.SSLContext | None = None,
     login: Xmpp = DEFAULT_XMPP,
-    max_connections: int = 10_000,
+    limits: ServerLimits = DEFAULT_SERVER_LIMITS,
 ) -> WolpertingerServer:
     """A server at tcp:// or tls://host:port (port 0: any free one), unix:///path, or xmpp://me@domain; use it with `async with`."""
     target = parse(address, None, SCHEMES)
@@ -140,9 +143,7 @@ def serve(
     live = _offering(live, components)
     if live.attempts is None:
         live = msgspec.structs.replace(live, attempts=Buckets(*ATTEMPTS))
-    return WolpertingerServer(
-        target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, max_connections=max_connections, listen=listen
-    )
+    return WolpertingerServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, limits=limits, listen=listen)
 
 
 def _offering(live: Live, components: tuple[type | Offer, ...]) -> Live:

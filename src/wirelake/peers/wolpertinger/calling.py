@@ -22,10 +22,9 @@ __all__ = ["Calling"]
 class Calling:
     """The calls of one peer."""
 
-    def __init__(self, session: Session, driver: Driver, ended: Callable[[], WirelakeError], most: int) -> None:
+    def __init__(self, session: Session, driver: Driver, most: int) -> None:
         self._session = session
         self._driver = driver
-        self._ended = ended
         self._room = asyncio.Semaphore(most)
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, tuple[str, asyncio.Future[Any]]] = {}
@@ -36,7 +35,7 @@ class Calling:
             if self._driver.busy:
                 await self._driver.ready()
             if self._session.ended is not None:
-                raise self._ended()
+                raise self._session.ended.reason()
             call_id = self._session.call(component, name, parameters, self._driver.now, returns=returns, timeout=timeout)
             outcome: asyncio.Future[Any] = self._loop.create_future()
             self._waiting[call_id] = f"{component}.{name}", outcome
@@ -63,7 +62,9 @@ class Calling:
         found = self._waiting.pop(event.call_id, None)
         if found is not None and not found[1].done():
             name, outcome = found
-            outcome.set_exception(self._ended() if event.why is Failure.ENDED else _ENDINGS[event.why](name, event))
+            outcome.set_exception(
+                self._session.ended.reason() if event.why is Failure.ENDED and self._session.ended else _ENDINGS[event.why](name, event)
+            )
             outcome.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
 
 

@@ -88,7 +88,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         super().__init__("wolpertinger", session, stream, live, is_client=speaker is Speaker.CLIENT, gather=True)
         self.speaker = speaker
         self.live = live
-        self._calling = Calling(self._session, self._driver, self._reason, live.max_calls)
+        self._calling = Calling(self._session, self._driver, live.max_calls)
         self._answering = Answering(self, self._session, self._driver, self._work, offered)
         self._subscriptions: Subscriptions[Happened] = Subscriptions(live.max_inbox)
         self._authenticating: asyncio.Future[int] | None = None
@@ -178,6 +178,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
                 opening.cancel()
                 idle.cancel()
             self._work.cancel_answering()
+        del self._answering  # it refers to this object
 
     # Inside.
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from wirelake.errors import UsageError
+from wirelake.errors import RemoteProtocolError, UsageError
+from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.server import Server
@@ -26,14 +28,31 @@ from wirelake.peers.yamp.asking import Ask
 from wirelake.peers.yamp.group import Group, fan_out
 from wirelake.peers.yamp.live import DEFAULT_LIVE, Live
 from wirelake.peers.yamp.peer import Peer
+from wirelake.peers.yamp.screening import screen
 from wirelake.peers.yamp.service import Call, Heard, Service
 from wirelake.protocols.yamp.conversation import Speaker
+from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import DEFAULT_PORT
 from wirelake.protocols.yamp.redirect import follow
+from wirelake.transports import reach
 from wirelake.transports.address import ENCRYPTED, Target, parse
 from wirelake.transports.reach import SCHEMES
 
-__all__ = ["DEFAULT_LIVE", "Ask", "Call", "Group", "Heard", "Live", "Peer", "Service", "YampServer", "connect", "fan_out", "serve"]
+__all__ = [
+    "DEFAULT_LIVE",
+    "Ask",
+    "Call",
+    "Group",
+    "Heard",
+    "Live",
+    "Peer",
+    "ServerLimits",
+    "Service",
+    "YampServer",
+    "connect",
+    "fan_out",
+    "serve",
+]
 
 _FOLLOWED: Final = ("tcp", "tls", "ws", "wss")
 
@@ -54,11 +73,13 @@ def connect(
     tls: ssl.SSLContext | None = None,
     reconnect: Backoff | None = None,
     follow_redirects: bool = False,
+    may_follow: Callable[[Target], bool] | None = None,
     connect_timeout: float = 10.0,
 ) -> Client[Peer]:
     """A client of the server at tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path; use it with `async with`.
 
     Redirects are followed only if that is wanted, and within the limits of YAMP-22; else the url is in the error.
+    `may_follow` is asked before each: return False to refuse a target, for instance one inside your network.
     """
     target = parse(address, DEFAULT_PORT, SCHEMES)
     if tls is not None and target.scheme not in ENCRYPTED and not follow_redirects:
@@ -70,7 +91,7 @@ def connect(
         tls=tls,
         reconnect=reconnect,
         connect_timeout=connect_timeout,
-        follow=_follow if follow_redirects else None,
+        follow=partial(_follow, may_follow) if follow_redirects else None,
     )
 
 
@@ -80,16 +101,23 @@ def serve(
     *,
     live: Live = DEFAULT_LIVE,
     tls: ssl.SSLContext | None = None,
-    max_connections: int = 10_000,
+    limits: ServerLimits = DEFAULT_SERVER_LIMITS,
 ) -> YampServer:
     """A server at tcp://, tls://, ws://, wss:// or udp://host:port (port 0: any free one), or unix:///path; use it with `async with`."""
     target = parse(address, DEFAULT_PORT, SCHEMES)
     if (target.scheme in ENCRYPTED) != (tls is not None):
         raise UsageError(f"{target}: give a TLS context with tls:// and wss://, and with no other")
     live = live if service is None else msgspec.structs.replace(live, service=service)
-    return YampServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, max_connections=max_connections)
+
+    async def listen(target: Target, context: ssl.SSLContext | None, accepted: Callable[[reach.Arrival], None]) -> reach.Listener:
+        return await reach.listen(target, context, accepted, lambda data: screen(live.session, data))
+
+    return YampServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, limits=limits, listen=listen)
 
 
-def _follow(url: str, target: Target, hops: int) -> Target:
+def _follow(may_follow: Callable[[Target], bool] | None, url: str, target: Target, hops: int) -> Target:
     """YAMP-22: where a redirect leads, if it may be followed."""
-    return parse(follow(url, target.scheme, hops), DEFAULT_PORT, _FOLLOWED)
+    found = parse(follow(url, target.scheme, hops), DEFAULT_PORT, _FOLLOWED)
+    if may_follow is not None and not may_follow(found):
+        raise RemoteProtocolError(Fault.REDIRECT_REFUSED, f"{url!r}: the application does not want to go there")
+    return found

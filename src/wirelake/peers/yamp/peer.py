@@ -145,6 +145,13 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         self._session.redirect(url)
         self._driver.wake()
 
+    async def run(self) -> None:
+        """Live until the connection is closed; see LivePeer."""
+        try:
+            await super().run()
+        finally:
+            del self._answering, self._attendance  # they refer to this object
+
     # For groups.
 
     def send_packed(self, uri: str, body: Any, packed: dict[str, bytes]) -> bool:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import msgspec
 
 from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.reply_clock import MIN_RATE
 
 __all__ = ["DEFAULT_OPTIONS", "Codec", "Limits", "Options", "Refused"]
 
@@ -38,7 +39,9 @@ class Options(msgspec.Struct, frozen=True):
     ping_interval: float | None = 10.0
     """EMP-32: how long after the last pong the next ping is sent."""
     pong_timeout: float | None = 10.0
-    """EMP-32: how long to wait for a pong."""
+    """EMP-32: how long to wait for a pong; an unfinished message that arrives, and our own output that drains, postpone the deadline."""
+    min_rate: float = MIN_RATE
+    """EMP-32: bytes a second below which a line counts as silent: only faster ones postpone the deadline of a pong."""
     request_timeout: float | None = 30.0
     """EMP-16: how long a request waits, unless it says otherwise."""
     max_abandoned: int = 65_536

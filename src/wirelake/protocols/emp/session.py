@@ -60,6 +60,7 @@ from wirelake.protocols.emp.scanner import (
 )
 from wirelake.protocols.emp.wire import blocks, buffer, encode
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
+from wirelake.protocols.reply_clock import ReplyClock
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 
@@ -82,9 +83,7 @@ class Session(Framed):
         self._hello_due: float | None = None
         """EMP-1: when to say hello if the peer has not shown its dialect by then."""
         self._next_ping: float | None = None
-        self._pong_deadline: float | None = None
-        self._ping_pending = False
-        self._paused = False
+        self._pong = ReplyClock(options.pong_timeout, options.min_rate)
 
     # What comes out.
 
@@ -104,8 +103,13 @@ class Session(Framed):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = (self._handshake_deadline, self._hello_due, self._next_ping, self._pong_deadline, self._asked.deadline)
+        timers = (self._handshake_deadline, self._hello_due, self._next_ping, self._pong.deadline, self._asked.deadline)
         return min((timer for timer in timers if timer is not None), default=None)
+
+    @property
+    def is_proven(self) -> bool:
+        """See Drivable: the peer said hello."""
+        return self.state is State.OPEN
 
     @property
     def pending(self) -> int:
@@ -174,13 +178,11 @@ class Session(Framed):
     def ping(self, now: float) -> None:
         """Ping-pong: ask for a pong; never before the last one came (EMP-31)."""
         self._require_open()
-        if self._ping_pending:
+        if self._pong.waits:
             raise LocalProtocolError(Fault.PING_OVERLAPPING)
         self._say(Ping())
-        self._ping_pending = True
         self._next_ping = None
-        if self.options.pong_timeout is not None and not self._paused:
-            self._pong_deadline = now + self.options.pong_timeout
+        self._pong.ask(now)
 
     def bye(self, detail: str = "") -> None:
         """Termination: say bye; the session is over here."""
@@ -218,6 +220,8 @@ class Session(Framed):
                 if self.ended is not None:
                     return
                 self._take(taken, row, parts, now)
+        if self._buffer.size:  # EMP-32
+            self._pong.moved(len(data), now)
         if self.ended is None and self.state is not State.OPEN and (other := hint(self._buffer.rest, self.options.limits)):
             self.fail(Fault.HELLO_SIZE, other)  # it would wait for bytes that never come
 
@@ -231,7 +235,7 @@ class Session(Framed):
         """Time passed: timers that are due fire."""
         if self._handshake_deadline is not None and now >= self._handshake_deadline:  # EMP-29
             self.fail(Fault.HANDSHAKE_TIMEOUT)
-        if self._pong_deadline is not None and now >= self._pong_deadline:  # EMP-32
+        if self._pong.is_over(now):  # EMP-32
             self.fail(Fault.PONG_TIMEOUT)
         if self.ended is None:
             self._events += [RequestExpired(request_id) for request_id in self._asked.expire(now)]
@@ -242,14 +246,20 @@ class Session(Framed):
 
     def pause(self) -> None:
         """The owner stops reading for a while: a pong that waits unread is not a silent peer."""
-        self._paused = True
-        self._pong_deadline = None
+        self._pong.pause()
 
     def resume(self, now: float) -> None:
         """The owner reads again."""
-        self._paused = False
-        if self._ping_pending and self.ended is None and self.options.pong_timeout is not None:
-            self._pong_deadline = now + self.options.pong_timeout
+        self._pong.resume(now)
+
+    @property
+    def asked(self) -> int:
+        """See Drivable."""
+        return self._pong.asked
+
+    def drained(self, count: int, now: float) -> None:
+        """EMP-32: bytes that were sent before the last ping have left."""
+        self._pong.drained(count, now)
 
     # Inside.
 
@@ -282,7 +292,8 @@ class Session(Framed):
 
     def _end(self, ended: Ended) -> None:
         self.ended = ended
-        self._handshake_deadline = self._hello_due = self._next_ping = self._pong_deadline = None
+        self._handshake_deadline = self._hello_due = self._next_ping = None
+        self._pong.stop()
         self._asked.clear()
         self._served.clear()
         self._events.append(ended)
@@ -330,11 +341,10 @@ class Session(Framed):
         self._events.append(Opened(version))
 
     def _take_pong(self, now: float) -> None:
-        if not self._ping_pending:  # EMP-30
+        if not self._pong.waits:  # EMP-30
             self._events.append(Noticed(Fault.PONG_UNSOLICITED))
             return
-        self._ping_pending = False
-        self._pong_deadline = None
+        self._pong.stop()
         self._plan_ping(now)
 
     def _plan_ping(self, now: float) -> None:

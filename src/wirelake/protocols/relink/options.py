@@ -10,6 +10,7 @@ import msgspec
 from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.messages import HandshakeFlag
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.reply_clock import MIN_RATE
 
 __all__ = ["DEFAULT_OPTIONS", "Endpoint", "Limits", "Options"]
 
@@ -58,7 +59,9 @@ class Options(msgspec.Struct, frozen=True):
     pong_timeout: float | None = 7.0
     """RELINK-25: how long to wait for a pong."""
     packet_timeout: float | None = 30.0
-    """RELINK-25: how long a packet may take to arrive."""
+    """RELINK-25: how long a packet may take to arrive, beyond what its size needs at `min_rate`."""
+    min_rate: float = MIN_RATE
+    """RELINK-25: bytes a second below which a line counts as silent: only faster ones postpone the deadline of a pong or of a packet."""
     jitter: float = 0.25
     """RELINK-25: by how much of itself each of these timers is prolonged at most."""
     random: Callable[[], float] = _never

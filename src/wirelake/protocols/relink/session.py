@@ -6,7 +6,6 @@ know sockets and clocks: `now` is any steadily growing number of seconds.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError
@@ -17,6 +16,7 @@ from wirelake.protocols.relink.events import Ended, Ending, Event, Noticed, Open
 from wirelake.protocols.relink.faults import Breach, Fault
 from wirelake.protocols.relink.inbox import Inbox
 from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.liveness import Liveness
 from wirelake.protocols.relink.messages import TYPES, VERSION, HandshakeFlag, Kind, Ping, Pong, Reply, Request, Said, Shutdown, Version
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.relink.prologue import Prologue
@@ -79,13 +79,7 @@ class Session(Framed):
         """RELINK-10: our request said that only the old link will do."""
         self._now = 0.0
         self._handshake_deadline: float | None = None
-        self._heard = 0.0
-        self._ping_after: float | None = None
-        self._pings: deque[float] = deque()
-        """When each outstanding ping has to be answered."""
-        self._pinged = 0
-        self._partial_deadline: float | None = None
-        self._paused = False
+        self._liveness = Liveness(options)
 
     # What comes out.
 
@@ -109,13 +103,9 @@ class Session(Framed):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = [self._handshake_deadline, self._partial_deadline]
+        timers = [self._handshake_deadline, self._liveness.deadline]
         if self._is_open and self.link is not None:
             timers += (self.link.inbox.deadline, self.link.inbox.barrier_deadline)
-            if self._pings:
-                timers.append(None if self._paused else self._pings[0])
-            elif self._ping_after is not None:
-                timers.append(self._heard + self._ping_after)
         return min((timer for timer in timers if timer is not None), default=None)
 
     # What the caller does.
@@ -134,11 +124,9 @@ class Session(Framed):
             raise LocalProtocolError(Fault.NOT_OPEN)
         self._output_link()
         self._output.append(_PING)
-        self._pinged += 1
-        timeout = self._later(self.options.pong_timeout)
-        self._pings.append(float("inf") if timeout is None else now + timeout)
-        self.link.inbox.pinged(self._pinged)
-        return self._pinged
+        number = self._liveness.ping(now)
+        self.link.inbox.pinged(number)
+        return number
 
     def bye(self, detail: str = "") -> None:
         """Close the connection; the link stays."""
@@ -165,7 +153,8 @@ class Session(Framed):
 
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the peer. Whatever they are, this does not raise."""
-        self._now = self._heard = now
+        self._now = now
+        self._liveness.heard(now)
         if self.link is not None and self._is_open:
             self.link.line.now = now
         for taken, rows, parts in self._buffer.feed(data):
@@ -176,8 +165,8 @@ class Session(Framed):
                     self._take_message(taken, row, parts)
                 else:
                     self._take(taken, row, parts, now)
-        if self.ended is None:
-            self._watch_partial(now)
+        if self.ended is None and self._is_open:
+            self._liveness.watch_packet(self._buffer.size, len(data), now)
 
     def receive_eof(self, now: float) -> None:
         """The peer closed the connection, or the network did."""
@@ -193,31 +182,40 @@ class Session(Framed):
         self._now = now
         if self._handshake_deadline is not None and now >= self._handshake_deadline:  # RELINK-4
             self.fail(Fault.HANDSHAKE_TIMEOUT)
-        elif self._partial_deadline is not None and now >= self._partial_deadline:  # RELINK-25
+        elif self._liveness.is_packet_late(now):  # RELINK-25
             self.fail(Fault.PACKET_TIMEOUT)
-        elif self._pings and not self._paused and now >= self._pings[0]:  # RELINK-25
+        elif self._liveness.is_pong_late(now):  # RELINK-25
             self.fail(Fault.PONG_TIMEOUT)
         elif self._is_open and self.link is not None:
             self.link.line.now = now
             inbox = self.link.inbox
             inbox.tick()
-            is_idle = self._ping_after is not None and not self._pings and now >= self._heard + self._ping_after
-            if is_idle or (inbox.barrier_deadline is not None and now >= inbox.barrier_deadline):
+            if self._liveness.wants_ping(now) or (inbox.barrier_deadline is not None and now >= inbox.barrier_deadline):
                 self.ping(now)
 
     def pause(self) -> None:
         """The owner stops reading for a while: what waits unread is not a silent peer."""
-        self._paused = True
-        self._partial_deadline = None
+        self._liveness.pause()
 
     def resume(self, now: float) -> None:
         """The owner reads again."""
-        self._paused = False
-        self._heard = now
-        timeout = self._later(self.options.pong_timeout)
-        if timeout is not None:
-            self._pings = deque(now + timeout for _ in self._pings)
-        self._watch_partial(now)
+        self._liveness.resume(now)
+        if self._is_open:
+            self._liveness.watch_packet(self._buffer.size, 0, now)
+
+    @property
+    def is_proven(self) -> bool:
+        """See Drivable: the handshake is done."""
+        return self._is_open
+
+    @property
+    def asked(self) -> int:
+        """See Drivable."""
+        return self._liveness.pinged
+
+    def drained(self, count: int, now: float) -> None:
+        """RELINK-25: bytes that were sent before the last ping have left."""
+        self._liveness.drained(count, now)
 
     def supersede(self, now: float) -> None:
         """RELINK-11: another connection took the link over; the last one wins."""
@@ -225,10 +223,6 @@ class Session(Framed):
         self.bye("another connection took the link over")
 
     # Inside.
-
-    def _later(self, seconds: float | None) -> float | None:
-        """RELINK-25: a timer, with jitter."""
-        return None if seconds is None else seconds * (1 + self.options.jitter * self.options.random())
 
     def _say(self, said: Said) -> None:
         self.state = TRANSITIONS[self.state, self.speaker, type(said)]
@@ -244,13 +238,6 @@ class Session(Framed):
                 line.output.clear()
                 if self.link.has_said_shutdown:
                     self.state = _ALLOWED[self.state, self.speaker][TYPES[Shutdown]]
-
-    def _watch_partial(self, now: float) -> None:
-        if not self._buffer.size or not self._is_open:
-            self._partial_deadline = None
-        elif self._partial_deadline is None and not self._paused:
-            timeout = self._later(self.options.packet_timeout)
-            self._partial_deadline = None if timeout is None else now + timeout
 
     def _take_message(self, data: bytes, row: list[int], parts: list[int]) -> None:
         """The commonest of all, which no open state forbids: see `_take`."""
@@ -295,11 +282,10 @@ class Session(Framed):
             self._output_link()
             self._output.append(_PONG)
         elif kind == Kind.PONG:
-            if not self._pings:
+            answered = self._liveness.pong()
+            if answered is None:
                 self._events.append(Noticed(Fault.PONG_UNSOLICITED))
                 return
-            self._pings.popleft()
-            answered = self._pinged - len(self._pings)
             cast(Link, self.link).inbox.ponged(answered)
             self._events.append(Ponged(answered))
 
@@ -359,7 +345,7 @@ class Session(Framed):
     def _open(self, link: Link, epoch: int, link_id: int, now: float, *, resumed: bool) -> None:
         self._is_open = True
         self._handshake_deadline = None
-        self._ping_after = self._later(self.options.ping_interval)
+        self._liveness.open()
         self._events.append(Opened(epoch, link_id, resumed))
         link.attach(self, epoch, link_id, now, resumed=resumed)
         self._inbox = link.inbox
@@ -381,8 +367,8 @@ class Session(Framed):
 
     def _end(self, ended: Ended) -> None:
         self.ended = ended
-        self._handshake_deadline = self._partial_deadline = None
-        self._pings.clear()
+        self._handshake_deadline = None
+        self._liveness.close()
         link = self.link
         if link is not None and self._is_open:
             self._is_open = False

@@ -43,6 +43,11 @@ class Unconfirmed:
         """When the next message is sent again, or given up."""
         return self._due.first
 
+    @property
+    def last_id(self) -> int:
+        """The id that was given last."""
+        return self._last_id
+
     def next_id(self) -> int:
         """WOLP-3: 1 to 2147483647, then 1 again; never that of a message that is still unconfirmed."""
         while True:

@@ -88,6 +88,16 @@ class Link:
         return incomplete if unconfirmed is None else unconfirmed if incomplete is None else min(unconfirmed, incomplete)
 
     @property
+    def has_understood(self) -> bool:
+        """Whether something came of the last text beside what was noticed."""
+        return any(not isinstance(outcome, Noticed) for outcome in self._outcomes)
+
+    @property
+    def last_id(self) -> int:
+        """The id of the message that was sent last."""
+        return self._unconfirmed.last_id
+
+    @property
     def unconfirmed(self) -> int:
         """Messages of ours without a result."""
         return len(self._unconfirmed)

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from wirelake.protocols.rates import Buckets
+from wirelake.protocols.reply_clock import MIN_RATE
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.wolpertinger.tree import DocumentLimits
 
@@ -45,6 +46,8 @@ class Options(msgspec.Struct, frozen=True):
     """WOLP-10: how long to wait for a result, for each fragment."""
     retries: int = 2
     """WOLP-10: how often a message is sent again before its receiver counts as unavailable."""
+    min_rate: float = MIN_RATE
+    """WOLP-10: bytes a second below which a line counts as silent; while a text arrives or our output drains faster, nobody is late."""
     remember_time: float = 300.0
     """WOLP-10: how long a delivered message is known again."""
     max_remembered: int = 65_536

@@ -56,6 +56,10 @@ class Session(Speech):
         super().__init__(speaker, options, draw=draw, standing=standing)
         self._directory = Directory(options.components)
         self._paused = False
+        self.is_proven = False
+        """See Drivable: a valid text came."""
+        self._moving_until = float("-inf")
+        """Until when bytes that arrived or left speak for the peer."""
         self._takers: dict[type[Any], Callable[[Any, float], None]] = {
             Delivered: self._take,
             Piece: lambda _, now: self._asked.alive(now),
@@ -96,6 +100,8 @@ class Session(Speech):
                 if self.ended is not None:
                     return
                 self._hear(taken, row, now)
+        if self._buffer.size:
+            self._moved(len(data), now)
         if self._buffer.lost and self.ended is None:  # WOLP-29
             self._end(Ended(Ending.CLOSED, self.speaker, True, Fault.TEXT_OVER_LIMIT))
 
@@ -115,9 +121,10 @@ class Session(Speech):
         """Time passed: timers that are due fire."""
         if self.ended is not None:
             return
-        if self._paused:
+        listening = not self._paused and now >= self._moving_until
+        if not listening:
             self._asked.alive(now)
-        self._link.tick(now, listening=not self._paused)
+        self._link.tick(now, listening=listening)
         self._settle(now)
         for pending in self._asked.expire(now):
             self._failed(pending, CallFailed(pending.call_id, Failure.TIMEOUT), now)
@@ -135,11 +142,31 @@ class Session(Speech):
         self._paused = False
         self._asked.alive(now)
 
+    @property
+    def asked(self) -> int:
+        """See Drivable: every message asks for its result."""
+        return self._link.last_id
+
+    def drained(self, count: int, now: float) -> None:
+        """As EMP-32: bytes that were sent before the last message have left."""
+        self._moved(count, now)
+
+    def release(self) -> None:
+        """See Drivable."""
+        super().release()
+        self._takers = {}  # they refer to this object
+
     # Inside: hearing.
+
+    def _moved(self, count: int, now: float) -> None:
+        """A text still arrives, or our own output still drains: the peer cannot have answered yet."""
+        until = max(self._moving_until, now) + count / self.options.min_rate
+        self._moving_until = min(until, now + self.options.confirm_timeout)
 
     def _hear(self, data: bytes, row: list[int], now: float) -> None:
         self.available = True
         self._link.receive(data, row, now)
+        self.is_proven = self.is_proven or self._link.has_understood
         self._settle(now)
 
     def _settle(self, now: float) -> None:

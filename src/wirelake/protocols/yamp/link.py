@@ -11,6 +11,7 @@ from typing import Any, Final
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
 from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, KIND, START
+from wirelake.protocols.reply_clock import ReplyClock
 from wirelake.protocols.yamp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened, PongReceived, SessionEvent
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
@@ -55,12 +56,11 @@ class Link(Framed):
         self._handshake_deadline: float | None = None
         self._next_handshake: float | None = None
         self._next_ping: float | None = None
-        self._ping_deadline: float | None = None
+        self._pong = ReplyClock(options.ping_timeout, options.min_rate)
         self._ping_payload: bytes | None = None
         """The keep-alive ping that waits for its pong."""
         self._manual_payload: bytes | None = None
         """The same of a ping that the owner sent."""
-        self._paused = False
         self._takers: dict[type[Message], Callable[[Any, float], None]] = {
             Handshake: self._take_handshake,
             Ping: lambda said, _: self._say(Pong(said.payload)),  # YAMP-17: verbatim
@@ -88,13 +88,18 @@ class Link(Framed):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = (self._handshake_deadline, self._next_handshake, self._next_ping, self._ping_deadline)
+        timers = (self._handshake_deadline, self._next_handshake, self._next_ping, self._pong.deadline)
         return min((timer for timer in timers if timer is not None), default=None)
 
     @property
     def frames(self) -> bytes:
         """The whole messages that the last `receive` took, or the datagram; `rest` is what it could not take."""
         return self._datagram if self.options.datagrams else self._buffer.taken
+
+    @property
+    def is_proven(self) -> bool:
+        """See Drivable: the handshake is done."""
+        return self._agreed is not None
 
     @property
     def serializer(self) -> str:
@@ -159,6 +164,8 @@ class Link(Framed):
                 if self.ended is not None:
                     return
                 self._take(taken, row, now)
+        if self._buffer.size:  # as EMP-32
+            self._pong.moved(len(data), now)
 
     def receive_eof(self, now: float) -> None:  # noqa: ARG002 - every input of a session carries the time
         """YAMP-20: the peer closed the connection."""
@@ -170,7 +177,7 @@ class Link(Framed):
         """Time passed: timers that are due fire."""
         if self._handshake_deadline is not None and now >= self._handshake_deadline:  # YAMP-12
             self.fail(Fault.HANDSHAKE_TIMEOUT)
-        if self._ping_deadline is not None and now >= self._ping_deadline:  # YAMP-18
+        if self._pong.is_over(now):  # YAMP-18
             self.fail(Fault.PING_TIMEOUT)
         if self.ended is not None:
             return
@@ -181,14 +188,25 @@ class Link(Framed):
 
     def pause(self) -> None:
         """The owner stops reading for a while: a pong that waits unread is not a silent peer."""
-        self._paused = True
-        self._ping_deadline = None
+        self._pong.pause()
 
     def resume(self, now: float) -> None:
         """The owner reads again."""
-        self._paused = False
-        if self._ping_payload is not None and self.ended is None and self.options.ping_timeout is not None:
-            self._ping_deadline = now + self.options.ping_timeout
+        self._pong.resume(now)
+
+    @property
+    def asked(self) -> int:
+        """See Drivable."""
+        return self._pong.asked
+
+    def drained(self, count: int, now: float) -> None:
+        """As EMP-32: bytes that were sent before the last ping have left."""
+        self._pong.drained(count, now)
+
+    def release(self) -> None:
+        """See Drivable."""
+        super().release()
+        self._takers = {}  # they refer to this object
 
     # Inside.
 
@@ -227,7 +245,8 @@ class Link(Framed):
 
     def _end(self, ended: Ended) -> None:
         self.ended = ended
-        self._handshake_deadline = self._next_handshake = self._next_ping = self._ping_deadline = None
+        self._handshake_deadline = self._next_handshake = self._next_ping = None
+        self._pong.stop()
         self._events.append(ended)
 
     def _notice(self, fault: Fault, detail: str = "") -> None:
@@ -298,8 +317,7 @@ class Link(Framed):
     def _keep_alive(self, now: float) -> None:
         self._ping_payload = self._send_ping()
         self._next_ping = None
-        if self.options.ping_timeout is not None and not self._paused:
-            self._ping_deadline = now + self.options.ping_timeout
+        self._pong.ask(now)
 
     def _send_ping(self) -> bytes:
         """YAMP-17: the payload is ASCII text, because a peer may hold it as a string."""
@@ -311,7 +329,8 @@ class Link(Framed):
         if said.payload == self._manual_payload:
             self._manual_payload = None
         elif said.payload == self._ping_payload:
-            self._ping_payload = self._ping_deadline = None
+            self._ping_payload = None
+            self._pong.stop()
             self._plan_ping(now)
         else:  # YAMP-19
             self._notice(Fault.PONG_UNSOLICITED)

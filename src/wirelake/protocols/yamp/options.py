@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from wirelake.protocols.reply_clock import MIN_RATE
 from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.yamp.serializers import STANDARD, Registry, Serializer
 
@@ -29,6 +30,8 @@ class Options(msgspec.Struct, frozen=True):
     """YAMP-18: how long after the last pong the next ping is sent; off, because known peers do not answer."""
     ping_timeout: float | None = 10.0
     """YAMP-18: how long to wait for a pong. Silence after a keep-alive ping ends the session; after a ping by hand only that ping."""
+    min_rate: float = MIN_RATE
+    """YAMP-18: bytes a second below which a line counts as silent: only faster ones postpone the deadline of a pong."""
     request_timeout: float | None = 30.0
     """YAMP-41: how long a request waits, from its sending or its last progress, unless it says otherwise."""
     kill_on_timeout: bool = False

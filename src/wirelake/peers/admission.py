@@ -1,0 +1,120 @@
+"""Which connections a server keeps: limits per host and in total, on connections, bytes and time.
+
+It does not import protocols or sockets: a peer says how long it is idle, how much it holds, and whether it has spoken.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+__all__ = ["DEFAULT_SERVER_LIMITS", "Guest", "ServerLimits", "evictable", "over_bytes", "over_time"]
+
+RESERVED_DESCRIPTORS: Final = 64
+"""Descriptors that are left to files, logs and the rest of the process."""
+
+
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server takes from others, alike for every protocol. Times are seconds; None switches one off."""
+
+    max_connections: int = 10_000
+    """Connections in all; never more than the process may have descriptors, less 64."""
+    max_connections_per_host: int = 1000
+    """Connections of one remote host."""
+    evict_after: float = 1.0
+    """A server that is full closes the longest idle connection for a new one, if it was idle for this long; else it refuses the new one."""
+    max_buffered: int = 1024 * 1024 * 1024
+    """Bytes that all connections hold: unfinished messages, messages that wait, output. Above that the largest holder is closed."""
+    max_buffered_per_host: int = 256 * 1024 * 1024
+    """The same for the connections of one remote host."""
+    idle_timeout: float | None = 3600.0
+    """How long a connection may carry nothing, in either direction."""
+    handshake_timeout: float | None = 60.0
+    """How long a peer may take until its first valid message. The handshake timeouts of the protocols are shorter where they have one."""
+    linger: float = 1.0
+    """At shutdown: how long to wait for peers to read what was sent to them."""
+    drain: float = 0.0
+    """At shutdown: how long to wait first for requests that are being worked on."""
+    sweep_interval: float = 1.0
+    """How often times and bytes are checked."""
+
+    @property
+    def connections(self) -> int:
+        """`max_connections`, or less if the process may not open as many."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if most == resource.RLIM_INFINITY:
+            return self.max_connections
+        return min(self.max_connections, max(most - RESERVED_DESCRIPTORS, most // 2))
+
+
+DEFAULT_SERVER_LIMITS: Final = ServerLimits()
+
+
+class Guest(Protocol):
+    """What a server must know of a connection."""
+
+    @property
+    def host(self) -> str:
+        """Where it comes from."""
+
+    @property
+    def since(self) -> float:
+        """When it began."""
+
+    @property
+    def active_at(self) -> float:
+        """When it carried something last."""
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the peer has sent a valid message."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that are held for it."""
+
+
+G = TypeVar("G", bound=Guest)
+
+
+def evictable(guests: Iterable[G], limits: ServerLimits, now: float, host: str | None = None) -> G | None:
+    """The connection to close for a new one: of `host`, or of the host with the most; silent ones first, then the longest idle."""
+    guests = list(guests)
+    if host is None and guests:
+        host = Counter(one.host for one in guests).most_common(1)[0][0]
+    idle = [one for one in guests if one.host == host and now - one.active_at >= limits.evict_after]
+    return min(idle, key=lambda one: (one.is_proven, one.active_at), default=None)
+
+
+def over_time(guests: Iterable[G], limits: ServerLimits, now: float) -> list[tuple[G, str]]:
+    """Connections whose time is up, and why."""
+    late = []
+    for one in guests:
+        quiet = now - one.active_at
+        if not one.is_proven and limits.handshake_timeout is not None and now - one.since >= limits.handshake_timeout:
+            late.append((one, f"no valid message in {limits.handshake_timeout:g} s"))
+        elif limits.idle_timeout is not None and quiet >= limits.idle_timeout:
+            late.append((one, f"idle for {limits.idle_timeout:g} s"))
+    return late
+
+
+def over_bytes(guests: Iterable[G], limits: ServerLimits) -> list[G]:
+    """Connections to close until what is held is below the limits, the largest holders first."""
+    sizes = [(held, one) for one in guests if (held := one.held)]
+    by_host: Counter[str] = Counter()
+    for held, one in sizes:
+        by_host[one.host] += held
+    closed: list[G] = []
+    total = sum(by_host.values())
+    if total <= limits.max_buffered and all(held <= limits.max_buffered_per_host for held in by_host.values()):
+        return closed
+    for held, one in sorted(sizes, key=lambda size: size[0], reverse=True):
+        if by_host[one.host] > limits.max_buffered_per_host or total > limits.max_buffered:
+            by_host[one.host] -= held
+            total -= held
+            closed.append(one)
+    return closed

@@ -1,0 +1,76 @@
+"""What the driver tells a session of its output: how much of what came before a question has left."""
+
+from __future__ import annotations
+
+from tests.peers.world import run
+
+from wirelake.peers.driver import Driver
+from wirelake.transports import tcp
+from wirelake.transports.memory import pair
+
+
+class Asking:
+    """A session that says what it is told to, and keeps what it learns."""
+
+    ended = None
+    deadline = None
+    rest = frames = b""
+    sent_sizes = frame_sizes = ()
+
+    def __init__(self):
+        self.asked = 0
+        self.said = b""
+        self.learnt = []
+
+    def output(self):
+        said, self.said = self.said, b""
+        return said
+
+    def events(self):
+        return []
+
+    def drained(self, count, _):
+        self.learnt.append(count)
+
+    def tick(self, _):
+        pass
+
+
+def test_only_what_was_sent_up_to_the_question_counts():
+    async def main():
+        one, two = pair()
+        session = Asking()
+        driver = Driver(session, one, lambda _: None, linger=1, stall_timeout=1, max_unsent=1)
+        session.said = b"x" * 100
+        driver._settle()
+        session.said, session.asked = b"?", 1
+        driver._settle()
+        session.said = b"y" * 50
+        driver._settle()
+        for size in (0, 60, 41, 50):
+            del two._incoming[:size]
+            driver._tick()
+        assert session.learnt == [60, 41]
+
+    run(main)
+
+
+def test_bytes_that_the_system_holds_have_not_left():
+    async def main():
+        arrived = []
+        listener = await tcp.listen("127.0.0.1", 0, arrived.append)
+        stream = await tcp.connect("127.0.0.1", listener.port)
+        try:
+            stream.send(bytes(16_000_000))
+            assert stream.unsent > 0
+            assert stream.unacknowledged > 0
+            assert stream.unsent + stream.unacknowledged <= 16_000_000
+        finally:
+            stream.abort()
+            await stream.close()
+            listener.close()
+            for sock in arrived:
+                sock.close()
+        assert stream.unacknowledged == 0
+
+    run(main)
