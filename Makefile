@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 FILES  := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak oracles lint docs bench wheel tools clean
+.PHONY: help setup demo test soak fuzz oracles lint docs bench wheel tools clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -42,10 +42,14 @@ demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this mach
 test: $(VENV)/.test  ## Run all tests, in two processes (WORKERS), file by file in their order: those that start Spark come first
 	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder
 
-soak: $(VENV)/.test  ## Run the long proofs, 20 schedules of kills (SCHEDULES), and 20,000 seeds of two Relink links (SEEDS, FIRST)
+soak: $(VENV)/.test  ## Run the long proofs, 20 schedules of kills (SCHEDULES), 20,000 seeds of two Relink links (SEEDS, FIRST), and fuzzing for five minutes
 	@$(BIN)/python -m pytest -m long
 	@$(BIN)/python -m tests.lake.kills $(or $(SCHEDULES),20) --first $(or $(FIRST),0)
 	@$(BIN)/python -m tests.protocols.relink.simulation $(or $(FIRST),0) --seeds $(or $(SEEDS),20000)
+	@$(MAKE) --no-print-directory fuzz SECONDS=300
+
+fuzz: $(VENV)/.test  ## Fuzz readers, sessions, serializers and servers for 60 s (SECONDS) or by number of inputs (COUNT), with a seed (SEED)
+	@$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0) $(if $(COUNT),--count $(COUNT),--seconds $(or $(SECONDS),60)) $(addprefix --only ,$(ONLY)) $(FLAGS)
 
 oracles: $(VENV)/.test  ## Hold the reader to what capinfos and tshark say of 984 captures, and to 10,000 mutations of them
 	@$(BIN)/python tests/oracles/fetch.py .oracles $(PACKAGES)
@@ -76,4 +80,4 @@ tools:  ## Install the programs some tests ask for a second opinion (Debian, as 
 	@command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq prosody >/dev/null && { service prosody stop >/dev/null 2>&1 || true; }; }  # tests start one of their own
 
 clean:  ## Remove what was made
-	@rm -rf $(VENV) $(VENV)-wheel dist build demo-lake .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-wheel dist build demo-lake .fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.capture.build import check
+from tests.fuzz.mutating import cut_and_splice
 from tests.oracles.verdicts import AnyPort
 
 from wirelake.capture.blocks import Block
@@ -44,27 +45,7 @@ def mutant(number: int, paths: list[Path]) -> bytes:
     """The capture of a number."""
     dice = random.Random(number)
     data = bytearray(dice.choice(paths).read_bytes()[:SMALL])
-    for _ in range(dice.choice([1, 1, 1, 2, 5])):
-        at = dice.randrange(len(data))
-        size = dice.choice([1, 4, 16, dice.randint(1, 300), dice.randint(1, 20_000)])
-        match dice.randrange(6):
-            case 0:
-                del data[at:]
-            case 1:
-                del data[at : at + size]
-            case 2:
-                for _ in range(dice.choice([1, 8, 64])):
-                    data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
-            case 3:
-                other = dice.choice(paths).read_bytes()
-                start = dice.randrange(len(other) or 1)
-                data[at:at] = other[start : start + size]
-            case 4:
-                data[at:at] = data[at : at + size] * dice.randint(1, 5)
-            case _:
-                data[at : at + 4] = dice.choice([b"\xff\xff\xff\xff", bytes(4), b"\x80\0\0\0", b"\0\0\0\x80", b"\x0a\x0d\x0d\x0a"])
-        data = data or bytearray(1)
-    return bytes(data)
+    return bytes(cut_and_splice(dice, data, lambda: dice.choice(paths).read_bytes()))
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
