@@ -90,9 +90,9 @@ def test_a_file_that_goes_while_it_is_read_is_named_with_the_place(
     module, name = (journal, "begin") if when == "before planning" else (source, "blocks")
     real = getattr(module, name)
 
-    def first(*words):
+    def first(*words, **more):
         happens(path)
-        return real(*words)
+        return real(*words, **more)
 
     monkeypatch.setattr(module, name, first)
     outcome = wirelake("ingest", lake, path)
