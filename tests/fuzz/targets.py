@@ -241,7 +241,7 @@ BOUNDS = {
     "peers": Bounds(48 * MIB, 20),
     "selftest": Bounds(512 * MIB, 1),
 }
-"""What one input may take; inputs are under 1.5 MB, most of them under 20 KB."""
+"""What one input may take. Random inputs are under 200 KB, most of them under 20 KB."""
 
 
 def run(case: Case) -> None:

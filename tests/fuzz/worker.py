@@ -71,7 +71,9 @@ class Worker:
         self._bounds = bounds
         self._process: multiprocessing.process.BaseProcess | None = None
         self._pipe: Connection
-        self._stacks = Path(tempfile.mkstemp(prefix="wirelake-fuzz-stack-")[1])
+        self._folder = tempfile.TemporaryDirectory(prefix="wirelake-fuzz-")
+        """Where workers write; it is of this process, because a worker that is killed removes nothing."""
+        self._stacks = Path(self._folder.name) / "stack"
 
     def run(self, case: Case) -> Verdict:
         """The verdict on one input; a worker that died of it is replaced before the next."""
@@ -103,7 +105,7 @@ class Worker:
             self._process.join(10)
             if self._process.is_alive():
                 self._process.kill()
-        self._stacks.unlink(missing_ok=True)
+        self._folder.cleanup()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("fork")
@@ -119,10 +121,10 @@ class Worker:
 def _serve(pipe: Connection, parents: Connection, run: Run, bounds: Callable[[Case], Bounds], stacks: Path) -> None:
     parents.close()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with stacks.open("w") as file, tempfile.TemporaryDirectory(prefix="wirelake-fuzz-") as folder:
+    with stacks.open("w") as file:
         faulthandler.enable(file)
         faulthandler.register(signal.SIGXCPU, file, chain=True)
-        os.chdir(folder)
+        os.chdir(stacks.parent)
         with contextlib.suppress(EOFError, KeyboardInterrupt):
             while True:
                 case: Case = pipe.recv()
