@@ -91,7 +91,7 @@ FINGERPRINTS = {
     "metrics": "029d7be82bdc067d",
     "topology": "6fe2d9356ad97aa0",
 }
-"""What gold tables of EDITION 2 say of that lake."""
+"""What gold tables of EDITION 3 say of that lake."""
 
 
 def test_tables_that_say_something_else_are_of_another_edition(told):
@@ -106,4 +106,4 @@ def test_tables_that_say_something_else_are_of_another_edition(told):
         columns = [field.name for field in each.schema if not (pa.types.is_binary(field.type) and field.name.endswith("_id"))]
         rows = delta.dataset(lake, each).to_table(columns=[name for name in columns if name not in ("source", "client")]).to_pylist()
         found[each.name] = sha256("\n".join(sorted(repr(row) for row in rows)).encode()).hexdigest()[:16]
-    assert (EDITION, found) == (2, FINGERPRINTS)
+    assert (EDITION, found) == (3, FINGERPRINTS)

@@ -33,7 +33,7 @@ SILVER: Final = (messages.TABLE, *rooms.TABLES, connections.TABLE, quarantine.TA
 GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE, metrics.TABLE, topology.TABLE)
 """Built by Spark SQL from the others, in this order."""
 
-EDITION: Final = 2
+EDITION: Final = 3
 """Which edition of their builders and of all rules gold tables are of. Raise it when they would say something else of the same messages:
 then every lake has them built anew by its next ingest, so that what a table says does not depend on who added what, and when."""
 
