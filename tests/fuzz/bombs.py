@@ -19,30 +19,7 @@ from tests.protocols.yamp import speech as yamp
 from wirelake.protocols.emp.messages import Compression, Data, Hello, Ping
 from wirelake.protocols.emp.wire import encode
 
-OPEN = {
-    "recordings": {
-        "relink multicast without ids": "issue B 8",
-        "emp gzip in one block": "issue B 8",
-        "wolpertinger gzip in one block": "issue B 8",
-        "quarantine of single bytes": "issue B 8",
-        "relink one side only": "issue B 9",
-        "port over 65535": "issue B 4",
-        "recordings.any.74c2a32e98a6": "issue B 4",
-    },
-    "captures": {
-        "every packet twice": "issue B 9",
-        "small fragments": "issue B 9",
-        "long openings of WebSockets": "issue B 9",
-    },
-    "serializers cbor": {
-        "shared references": "issue B 8",
-        "more shared references": "issue B 8",
-        "decimal of a bignum": "issue B 8",
-    },
-    "decode relink json": {"multicast without ids": "issue B 8"},
-    "peers yamp wsopen mute": {"flood of pings": "issue B 5"},
-    "peers yamp udp many": {"handshakes from many ports": "issue B 7"},
-}
+OPEN: dict[str, dict[str, str]] = {}
 """Target and what it has to know -> name or file of an input -> the issue that is open for it.
 
 Such an input may fail, and no campaign fails because of it.

@@ -234,14 +234,17 @@ TARGETS: dict[str, Callable[[Case], None]] = {
 
 BOUNDS = {
     "captures": Bounds(),
-    "recordings": Bounds(),
+    "recordings": Bounds(768 * MIB),
     "sessions": Bounds(128 * MIB, 5),
     "serializers": Bounds(128 * MIB, 5),
     "decode": Bounds(256 * MIB, 10),
     "peers": Bounds(48 * MIB, 20),
     "selftest": Bounds(512 * MIB, 1),
 }
-"""What one input may take. Random inputs are under 200 KB, most of them under 20 KB."""
+"""What one input may take. Random inputs are under 200 KB, most of them under 20 KB.
+
+For recordings it is the memory budget of a task (docs/lake.md), and what the interpreter needs beside it.
+"""
 
 
 def run(case: Case) -> None:
