@@ -197,7 +197,7 @@ def test_a_run_wrote_down_what_it_did(lake):
     assert (run["kind"], run["outcome"], run["batch"], run["skipped"]) == ("ingest", "done", 1, 0)
     got = {row["table"]: row["rows"] for row in run["rows"]}
     assert got["messages"] == delta.dataset(lake, table("messages")).count_rows()
-    assert [stage["stage"] for stage in run["stages"]] == ["recover", "plan", "decode", "build"]
+    assert [stage["stage"] for stage in run["stages"]] == ["recover", "plan", "start", "decode", "build"]
     assert run["files"] == len(run["inputs"]) > 4
 
 

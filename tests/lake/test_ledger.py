@@ -124,5 +124,5 @@ def test_tables_and_ledger_must_agree(lake, tmp_path, table, change, complaint):
 
 @pytest.mark.parametrize("words", [(), ("--ledger",)])
 def test_no_lake_is_an_error(tmp_path, capsys, words):
-    assert run(["check", str(tmp_path), *words]) == 1
+    assert run(["check", str(tmp_path), *words]) == 66
     assert "is not a lake" in capsys.readouterr().err

@@ -107,8 +107,9 @@ def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan |
 
 
 def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
+    named = list(sources)
     # The longest first: a shorter copy of it has nothing new, whatever their names.
-    for found in sorted(sources, key=lambda one: (-one.size, one.path)):
+    for found in sorted(named, key=lambda one: (-one.size, one.path)):
         told = known.place(found)
         if told.is_other:
             plan.changed.append(found.path)
@@ -119,6 +120,7 @@ def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
             plan.fresh.append(told.source)
             plan.read |= {told.source.id: told.end} if told.end else {}
             known.add(Known(told.source, found.size, is_here=True))
+    plan.skipped = {one.path: plan.skipped[one.path] for one in named if one.path in plan.skipped}  # in the order of the arguments
     return plan
 
 
