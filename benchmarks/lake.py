@@ -32,7 +32,7 @@ from ingest import CACHE, FILES, RUN, SIZE, copy, cpu, frames, record, timed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from wirelake.lake.ingest import IngestResult, Progress
+    from wirelake.lake.jobs.ingest import IngestResult, Progress
 
 WARM_UP = 20_000
 HEADER = ">IBBH"
@@ -76,7 +76,7 @@ class Stages:
 
 def fill(spark: SparkSession, lake: Path, paths: list[Path]) -> tuple[IngestResult, dict[str, tuple[float, float]]]:
     """One ingest, and what each of its stages took."""
-    from wirelake.lake.ingest import ingest
+    from wirelake.lake.jobs.ingest import ingest
 
     stages = Stages()
     result = ingest(spark, lake, paths, progress=stages)
@@ -192,7 +192,7 @@ def main() -> None:
     options.add_argument("--master", default="local[*]")
     chosen = options.parse_args()
 
-    from wirelake.lake.spark import session
+    from wirelake.lake.session.start import session
 
     CACHE.mkdir(exist_ok=True)
     spark = session(chosen.master)

@@ -15,9 +15,9 @@ import numpy as np
 from figures import show, verdict
 from wirelake.protocols.kernel import FAULT, compiled, use_compiled
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Options
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Stage, scan
 from wirelake.protocols.relink.session import Session, Speaker
 from wirelake.protocols.relink.wire import encode

@@ -15,18 +15,18 @@ from pathlib import Path
 
 from figures import show, verdict
 from wirelake import protocols
-from wirelake.capture.blocks import Block
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.recording import Recorder
-from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.capture.blocks.block import Block
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.record.recorder import Recorder
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.protocols.kernel import use_compiled
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.fragments import split
-from wirelake.protocols.wolpertinger.keyring import Keyring
+from wirelake.protocols.wolpertinger.layer1.fragments import split
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.layer2.values import Int32
 from wirelake.protocols.wolpertinger.messages import Envelope, Result
-from wirelake.protocols.wolpertinger.values import Int32
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import Keys, encode, sealed
 
 GOAL = 60_000

@@ -35,7 +35,7 @@ WARM = 200
 
 async def wolpertinger_server() -> None:
     from wirelake.peers.wolpertinger import serve
-    from wirelake.peers.wolpertinger.showcase import Demo
+    from wirelake.peers.wolpertinger.demo_component import Demo
     from wirelake.protocols.kernel import use_compiled
 
     use_compiled()

@@ -14,8 +14,8 @@ import numpy as np
 
 from figures import show, verdict
 from wirelake.protocols.kernel import compiled
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call
 from wirelake.protocols.wolpertinger.messages import Envelope, Message, Result
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, scan
 from wirelake.protocols.wolpertinger.wire import Keys, encode, sealed

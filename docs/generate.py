@@ -19,11 +19,13 @@ import click
 import msgspec
 
 from wirelake import protocols
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.main import COMMANDS, app
-from wirelake.lake import rulebook, scratch, tuning
-from wirelake.lake.catalog import GOLD, SILVER
-from wirelake.lake.schema import Table, comment
+from wirelake.lake.gold.rules import registry
+from wirelake.lake.session import scratch
+from wirelake.lake.session import settings as session_settings
+from wirelake.lake.tables.catalog import GOLD, SILVER
+from wirelake.lake.tables.schema import Table, comment
 from wirelake.protocols.faults import Origin
 
 DOCS = Path(__file__).parent
@@ -107,11 +109,11 @@ def spark() -> str:
         "virtual machine runs already, so `spark.driver.memory` and its like are for `spark-submit` to say.\n"
     )
     groups = (
-        ("In every session, also in one of a Spark Connect server", tuning.SESSION),
-        ("In every Spark that is started here", tuning.EVERYWHERE),
-        ("On this machine (`local…`)", tuning.LOCAL),
-        ("On a cluster", tuning.CLUSTER),
-        ("On this machine, and on a cluster whose master is on loopback", tuning.LOOPBACK),
+        ("In every session, also in one of a Spark Connect server", session_settings.SESSION),
+        ("In every Spark that is started here", session_settings.EVERYWHERE),
+        ("On this machine (`local…`)", session_settings.LOCAL),
+        ("On a cluster", session_settings.CLUSTER),
+        ("On this machine, and on a cluster whose master is on loopback", session_settings.LOOPBACK),
     )
     for title, group in groups:
         parts += [f"## {title}\n", "| setting | value | why |", "|---|---|---|"]
@@ -125,18 +127,18 @@ def spark() -> str:
         f"away with the process; what a killed one left goes when the next one starts, after {scratch.IDLE_SECONDS / 60:g} minutes.\n",
     ]
     parts += [
-        "`wirelake ingest` and `wirelake demo` start a local Spark in haste (`wirelake.lake.spark.BRISK`) if there is little to do:",
-        f"captures and messages in the lake of up to {tuning.BRISK_BYTES // 2**20} MiB. Then the virtual machine compiles less. What you",
-        "say with `--conf` of the same setting goes before it:\n",
+        "`wirelake ingest` and `wirelake demo` start a local Spark in haste (`BRISK`) if there is little to do:",
+        f"captures and messages in the lake of up to {session_settings.BRISK_BYTES // 2**20} MiB. Then the virtual machine compiles less.",
+        "What you say with `--conf` of the same setting goes before it:\n",
     ]
-    parts += [f"`{name}={value}`" for name, value in tuning.BRISK.items()]
+    parts += [f"`{name}={value}`" for name, value in session_settings.BRISK.items()]
     return "\n".join(parts) + "\n"
 
 
 def page(protocol: str) -> str:
     """One protocol: its conversation as a picture, what may be set, and its faults as a table."""
     room = protocols.room(protocol)
-    conversation, faults = (import_module(f"{room.__name__}.{name}") for name in ("conversation", "faults"))
+    conversation, faults = (import_module(f"{room.__name__}.{name}") for name in ("state_machine", "faults"))
     parts = [f"# {TITLES[protocol]}: the conversation and its rules\n", NOTE, "## Who may say what when\n", "```mermaid", "stateDiagram-v2"]
     parts.append(f"    [*] --> {conversation.INITIAL.name}")
     arrows: dict[tuple[str, str], list[str]] = {}
@@ -166,7 +168,7 @@ def page(protocol: str) -> str:
 
 def _told(protocol: str, fault: Any) -> str:
     """Where the lake tells of a broken rule; or why it does not."""
-    room = rulebook.ROOMS[protocol]
+    room = registry.ROOMS[protocol]
     if fault in room.unseen:
         return f"not told: {room.unseen[fault]}"
     return "`security`" if fault in room.by_keys else f"`violations`, {fault.severity.name.lower()}"

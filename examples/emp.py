@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestTimeout
 from wirelake.lake import build_table, decode_table, inputs_of, session
 from wirelake.peers.emp import Live, Peer, connect, serve

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.lake import build_table, decode_table, inputs_of, read_messages, session
-from wirelake.peers.event_mesh import Live, node
+from wirelake.peers.event_mesh.node import Live, node
 from wirelake.protocols.event_mesh import Credentials, Key, TrustStore
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.lake import ingest_captures, read_table, session
 from wirelake.peers.relink import Endpoint, Live, connect, serve
 

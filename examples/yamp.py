@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.lake import build_table, decode_table, inputs_of, read_messages, read_table, session, write_table
 from wirelake.peers.yamp import Call, Live, Service, connect, serve
 

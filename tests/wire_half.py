@@ -9,7 +9,7 @@ import tempfile
 from missing_extras import CASES, complaint
 from wirelake.cli.main import run
 from wirelake.peers.emp import connect, serve
-from wirelake.peers.event_mesh import node
+from wirelake.peers.event_mesh.node import node
 
 for absent in ("pyspark", "pyarrow", "numba", "numpy", "deltalake", "websockets", "cbor2", "aioquic", "slixmpp"):
     if importlib.util.find_spec(absent) is not None:

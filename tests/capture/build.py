@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
-from wirelake.capture.blocks import Block, from_batch, to_batch
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
+from wirelake.capture.blocks.block import Block, from_batch, to_batch
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 CLIENT, SERVER = ("10.0.0.1", 40000), ("10.0.0.2", 5040)

@@ -29,15 +29,15 @@ from tests.capture.build import (
 )
 from tests.capture.test_recording import record
 
-from wirelake.capture import pcap as pcap_room
-from wirelake.capture import pcapng as pcapng_room
-from wirelake.capture.exported import Tags, build
-from wirelake.capture.identity import identify
-from wirelake.capture.packets import PACKET_COLUMNS, dissect
-from wirelake.capture.reader import open_container, read
-from wirelake.capture.recorded import intern
-from wirelake.capture.records import LAST_MOMENT, MAX_RECORD, NO_TIME, RECORD_COLUMNS
-from wirelake.capture.tally import MAX_STRETCH
+from wirelake.capture.blocks.accounting import MAX_STRETCH
+from wirelake.capture.blocks.from_recording import intern
+from wirelake.capture.blocks.read_file import open_container, read
+from wirelake.capture.containers import pcap as pcap_room
+from wirelake.capture.containers import pcapng as pcapng_room
+from wirelake.capture.containers.records import LAST_MOMENT, MAX_RECORD, NO_TIME, RECORD_COLUMNS
+from wirelake.capture.files.identity import identify
+from wirelake.capture.packets.dissect import PACKET_COLUMNS, dissect
+from wirelake.capture.record.exported_pdu import Tags, build
 from wirelake.errors import CaptureError
 from wirelake.protocols.kernel import compiled
 

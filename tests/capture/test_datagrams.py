@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.capture.build import accounts, ethernet, events, ipv4, ipv6, pcap, read_checked, udp
 
-from wirelake.capture import datagrams
-from wirelake.capture.blocks import Endpoint
+from wirelake.capture.blocks.block import Endpoint
+from wirelake.capture.packets import udp_flows
 
 TS = 1_700_000_000_000_000
 ONE, TWO = ("10.0.0.1", 40000), ("10.0.0.2", 5040)
@@ -94,7 +94,7 @@ def test_a_protocol_is_known_from_the_datagram_on_that_tells_it(tmp_path):
 
 
 def test_a_pair_nobody_knows_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(datagrams, "UNDECIDED_DATAGRAMS", 3)
+    monkeypatch.setattr(udp_flows, "UNDECIDED_DATAGRAMS", 3)
     asked = []
     blocks = read_packets(tmp_path, *[sent(ONE, TWO, b"what")] * 5, ports={}, sniff=asked.append)
     assert len(asked) == 3
@@ -102,7 +102,7 @@ def test_a_pair_nobody_knows_is_given_up(tmp_path, monkeypatch):
 
 
 def test_pairs_beyond_the_limit_are_forgotten_and_met_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(datagrams, "MAX_PAIRS", 4)
+    monkeypatch.setattr(udp_flows, "MAX_PAIRS", 4)
     packets = [sent(("10.0.0.1", port), TWO, b"x") for port in range(100, 140)]
     blocks = read_packets(tmp_path, *packets, *packets)
     assert len(runs(blocks)) == 80

@@ -8,7 +8,7 @@ from tests.line_count import lines_run
 from tests.protocols.test_websocket import REQUEST, frame
 
 from wirelake import protocols
-from wirelake.capture import flows, fragments, stream
+from wirelake.capture.packets import ip_fragments, tcp_flows, tcp_stream
 from wirelake.protocols import websocket
 
 ABOUT_TWICE = 2.3
@@ -45,7 +45,7 @@ def test_twice_the_segments_take_twice_the_work(tmp_path, made):
     def work(count: int) -> int:
         path = tmp_path / f"{count}.pcap"
         path.write_bytes(pcap(made(count)))
-        return lines_run(lambda: read_checked(path), stream, flows)
+        return lines_run(lambda: read_checked(path), tcp_stream, tcp_flows)
 
     assert work(600) < ABOUT_TWICE * work(300)
 
@@ -57,7 +57,7 @@ def test_twice_the_fragments_take_twice_the_work(tmp_path, step):
         parts = fragment_v4(packet, list(range(8, 8 * count + 8, 8)))[::step]
         path = tmp_path / f"{count}.pcap"
         path.write_bytes(pcap([(number, part) for number, part in enumerate(parts)], link=101))
-        return lines_run(lambda: read_checked(path), fragments)
+        return lines_run(lambda: read_checked(path), ip_fragments)
 
     assert work(600) < ABOUT_TWICE * work(300)
 
@@ -115,7 +115,7 @@ def test_a_stream_behind_a_long_opening_in_many_segments_is_still_recognised(tmp
 
 
 def test_what_was_said_before_a_gap_is_looked_at_once_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(flows, "UNDECIDED_SNIFFED", 3_000)
+    monkeypatch.setattr(tcp_flows, "UNDECIDED_SNIFFED", 3_000)
     talk, said = Talk(server=(SERVER[0], 8080)).open(), opening(2_000) + frame(b"\x00\x00\x01\x00", mask=True)
     for at in range(0, len(said), 500):
         talk.say(0, said[at : at + 500])

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from tests.capture.build import Talk, accounts, ethernet, interface, packet_block, pcap, read_checked, said, section, talk_of
 
-from wirelake.capture.files import open_source
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.records import LOOK_AHEAD
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.containers.records import LOOK_AHEAD
+from wirelake.capture.files.identity import identify
+from wirelake.capture.files.source_file import open_source
 from wirelake.errors import CaptureError
 
 TS = 1_700_000_000_000_000

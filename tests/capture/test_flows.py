@@ -29,10 +29,10 @@ from tests.capture.build import (
     tcp,
 )
 
-from wirelake.capture import flows
-from wirelake.capture.blocks import Endpoint
-from wirelake.capture.exported import LINK_EXPORTED, Tags, build
-from wirelake.capture.flows import UNDECIDED_BYTES
+from wirelake.capture.blocks.block import Endpoint
+from wirelake.capture.packets import tcp_flows
+from wirelake.capture.packets.tcp_flows import UNDECIDED_BYTES
+from wirelake.capture.record.exported_pdu import LINK_EXPORTED, Tags, build
 
 TS = 1_700_000_000_000_000
 SEGMENT = tcp(40000, 5040, 77, 0, ACK, b"data", options=b"\1\1\1\1")
@@ -310,10 +310,10 @@ def test_no_more_than_the_limit_is_held_of_a_flow_nobody_knows(tmp_path):
 
 
 def test_forgotten_flows_are_accounted_for_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(flows, "MAX_FLOWS", 4)
+    monkeypatch.setattr(tcp_flows, "MAX_FLOWS", 4)
     talks = [Talk(("10.0.0.1", port), ("10.0.0.2", 2)).open().say(0, b"what") for port in range(100, 140)]
     assert accounts(read_talk(tmp_path, *talks))["other", "unrecognised"] == 4 * 40
-    monkeypatch.setattr(flows, "UNDECIDED_TOTAL", 10)
+    monkeypatch.setattr(tcp_flows, "UNDECIDED_TOTAL", 10)
     assert accounts(read_talk(tmp_path, *talks))["other", "unrecognised"] == 4 * 40
 
 
@@ -379,7 +379,7 @@ def test_ports_used_again_by_a_flow_nobody_knows_lose_no_byte(tmp_path):
 
 
 def test_when_too_much_is_held_of_all_flows_new_ones_are_decided_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(flows, "UNDECIDED_TOTAL", 10)
+    monkeypatch.setattr(tcp_flows, "UNDECIDED_TOTAL", 10)
     talks = [Talk(("10.0.0.1", port), ("10.0.0.2", 2)).open().say(0, b"what").say(0, b"else") for port in (7, 8, 9)]
     asked = []
     read_talk(tmp_path, *talks, sniff=asked.append)

@@ -12,13 +12,13 @@ import pytest
 from tests.capture.build import PORTS, interface, packet_block, pcap, section
 from tests.capture.test_shipping import as_pcapng, books, busy, spoken
 
-from wirelake.capture.assembly import Assembly
-from wirelake.capture.blocks import Block
-from wirelake.capture.following import Follower, Limits, Offset, portions
-from wirelake.capture.identity import Known, identify, mark
-from wirelake.capture.reader import read
-from wirelake.capture.shipments import from_batch, to_batches
-from wirelake.capture.shipping import Parcel, ship
+from wirelake.capture.blocks.assemble import Assembly
+from wirelake.capture.blocks.block import Block
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.blocks.read_split import Parcel, ship
+from wirelake.capture.blocks.transfer import from_batch, to_batches
+from wirelake.capture.files.growing import Follower, Limits, Offset, portions
+from wirelake.capture.files.identity import Known, identify, mark
 
 TS = 1_700_000_000_000_000
 NO_LIMITS = Limits()

@@ -10,7 +10,7 @@ from tests.capture.build import ACK, CLIENT, SERVER, Talk, accounts, events, fra
 from tests.capture.test_datagrams import runs
 from tests.capture.test_flows import TS, read_packets
 
-from wirelake.capture import fragments
+from wirelake.capture.packets import ip_fragments
 
 BODY = bytes(range(100))
 V4 = ipv4(CLIENT[0], SERVER[0], udp(40000, 5040, BODY), protocol=17)
@@ -82,13 +82,13 @@ def test_a_datagram_that_stays_incomplete_is_accounted_for(tmp_path, lost):
 
 def test_parts_that_are_too_far_apart_in_time_are_two_datagrams(tmp_path):
     first, second, third = PARTS["ipv4"]
-    blocks = read_parts(tmp_path, [first, second, third], step=fragments.MAX_AGE + 1)
+    blocks = read_parts(tmp_path, [first, second, third], step=ip_fragments.MAX_AGE + 1)
     assert runs(blocks) == []
     assert accounts(blocks)["other", "incomplete datagram"] == 108
 
 
 def test_parts_that_are_too_far_apart_in_their_file_are_two_datagrams(tmp_path, monkeypatch):
-    monkeypatch.setattr(fragments, "REACH", 500)
+    monkeypatch.setattr(ip_fragments, "REACH", 500)
     first, second, third = PARTS["ipv4"]
     other = ipv4("10.0.0.8", "10.0.0.9", bytes(30), protocol=1)
     assert [data for *_, data in runs(read_parts(tmp_path, [first, second, *[other] * 4, third]))] == [BODY]
@@ -104,7 +104,7 @@ def test_parts_of_two_datagrams_do_not_mix(tmp_path):
 
 
 def test_only_so_many_datagrams_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr(fragments, "MAX_WAITING", 3)
+    monkeypatch.setattr(ip_fragments, "MAX_WAITING", 3)
     started = [fragment_v4(V4, [24], number)[0] for number in range(10)]
     ended = [fragment_v4(V4, [24], number)[1] for number in range(10)]
     assert len(runs(read_parts(tmp_path, started + ended[7:]))) == 3

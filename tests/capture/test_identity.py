@@ -7,7 +7,7 @@ import gzip
 import pytest
 from tests.capture.build import Talk, interface, packet_block, pcap, section
 
-from wirelake.capture.identity import Known, content, identify, mark, namesake, place
+from wirelake.capture.files.identity import Known, content, identify, mark, namesake, place
 from wirelake.errors import CaptureError
 
 

@@ -11,8 +11,8 @@ from tests.capture.build import ACK, accounts, ether_type, ethernet, ipv4, ipv6,
 from tests.capture.test_containers import both
 from tests.capture.test_flows import SEGMENT, TS, V4, V6, read_packets, runs_of
 
-from wirelake.capture.packets import PACKET_COLUMNS, dissect
-from wirelake.capture.records import DATA, LINK, RECORD_COLUMNS, SIZE, WIRE_SIZE
+from wirelake.capture.containers.records import DATA, LINK, RECORD_COLUMNS, SIZE, WIRE_SIZE
+from wirelake.capture.packets.dissect import PACKET_COLUMNS, dissect
 
 
 def ppp_type(packet: bytes) -> int:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.capture.build import ACK, FIN, PSH, SYN, Talk, accounts, events, said, talk_of
 from tests.capture.test_flows import items, read_packets, read_talk, runs_of
 
-from wirelake.capture import flows, stream
-from wirelake.capture.stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, UNKNOWN, Budget, Half
+from wirelake.capture.packets import tcp_flows, tcp_stream
+from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, UNKNOWN, Budget, Half
 
 
 def place(half: Half, sequence: int, chunk: bytes, ts: int = 0, offset: int = 0) -> list[tuple[str, bytes, int]]:
@@ -95,12 +95,12 @@ def test_a_gap_is_declared_when_asked_for_and_what_fills_it_then_is_late():
 
 
 def test_a_gap_is_declared_when_too_much_waits(monkeypatch):
-    monkeypatch.setattr(stream, "MAX_AHEAD", 10)
+    monkeypatch.setattr(tcp_stream, "MAX_AHEAD", 10)
     half = opened()
     assert place(half, 1005, b"12345") == []
     assert place(half, 1020, b"67890") == []
     assert place(half, 1030, b"x") == [(FRESH, b"12345", 5)]
-    monkeypatch.setattr(stream, "MAX_AHEAD_SEGMENTS", 1)
+    monkeypatch.setattr(tcp_stream, "MAX_AHEAD_SEGMENTS", 1)
     assert place(half, 1040, b"y") == [(FRESH, b"67890", 10), (FRESH, b"x", 5)]
 
 
@@ -125,7 +125,7 @@ def test_a_retransmission_that_says_something_else_is_disputed(first):
 
 
 def test_only_so_much_is_remembered_for_disputes(monkeypatch):
-    monkeypatch.setattr(stream, "REMEMBERED", 8)
+    monkeypatch.setattr(tcp_stream, "REMEMBERED", 8)
     budget = Budget()
     half = Half(budget)
     half.opens_at(0)
@@ -285,7 +285,7 @@ def test_after_a_close_numbers_far_away_are_another_connection(tmp_path):
 
 
 def test_what_waits_in_all_flows_together_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(flows, "HELD_TOTAL", 1000)
+    monkeypatch.setattr(tcp_flows, "HELD_TOTAL", 1000)
     talks = []
     for port in range(100):
         talk = Talk(("10.0.0.1", 1000 + port)).open()
@@ -313,7 +313,7 @@ def test_a_protocol_may_be_known_by_what_comes_after_a_gap(tmp_path):
 
 
 def test_forgotten_flows_give_out_what_waits(tmp_path, monkeypatch):
-    monkeypatch.setattr(flows, "MAX_FLOWS", 4)
+    monkeypatch.setattr(tcp_flows, "MAX_FLOWS", 4)
     talks = []
     for port in range(20):
         talk = Talk(("10.0.0.1", 1000 + port)).open()

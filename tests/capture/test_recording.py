@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from tests.capture.build import accounts, events, payloads, read_checked, said, talk_of
 
-from wirelake.capture.exported import RECEIVED, SENT, Tags, build, info_text, info_words, parse, recorded_session_id
-from wirelake.capture.recording import FLUSH_SECONDS, PRIVATE_TRANSPORTS, SHOWN_BY_WIRESHARK, Recorder
+from wirelake.capture.record.exported_pdu import RECEIVED, SENT, Tags, build, info_text, info_words, parse, recorded_session_id
+from wirelake.capture.record.recorder import FLUSH_SECONDS, PRIVATE_TRANSPORTS, SHOWN_BY_WIRESHARK, Recorder
 from wirelake.errors import CaptureError, UsageError
 
 LOCAL, REMOTE = ("127.0.0.1", 5000), ("127.0.0.1", 5040)
@@ -369,7 +369,7 @@ def test_a_failed_recording_does_not_hide_the_error_of_its_block(tmp_path):
 
 
 def test_a_run_too_long_for_a_record_stops_the_recording_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("wirelake.capture.recording.MAX_RECORD", 1000)
+    monkeypatch.setattr("wirelake.capture.record.recorder.MAX_RECORD", 1000)
     recorder = Recorder(tmp_path / "talk.pcapng")
     recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE).sent(bytes(1000))
     with pytest.raises(CaptureError, match="1000 bytes"):
@@ -377,7 +377,7 @@ def test_a_run_too_long_for_a_record_stops_the_recording_and_says_so(tmp_path, m
 
 
 def test_recording_needs_no_array_library():
-    code = "import sys; import wirelake.capture.recording; print([m for m in ('numpy', 'pyarrow', 'numba') if m in sys.modules])"
+    code = "import sys; import wirelake.capture.record.recorder; print([m for m in ('numpy', 'pyarrow', 'numba') if m in sys.modules])"
     assert run(sys.executable, "-c", code).strip() == "[]"
 
 

@@ -26,15 +26,15 @@ from tests.capture.build import (
     udp,
 )
 
-from wirelake.capture.assembly import Assembly
-from wirelake.capture.blocks import Block, Source, source_of
-from wirelake.capture.exported import Tags, build
-from wirelake.capture.identity import identify
-from wirelake.capture.parcels import Parcel, pack, route
-from wirelake.capture.reader import read
-from wirelake.capture.shipments import from_batch, to_batches
-from wirelake.capture.shipping import ship, works
-from wirelake.capture.splits import Split, Stretch, claim, settle
+from wirelake.capture.blocks.assemble import Assembly
+from wirelake.capture.blocks.block import Block, Source, source_of
+from wirelake.capture.blocks.packet_batch import Parcel, pack, route
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.blocks.read_split import ship, works
+from wirelake.capture.blocks.transfer import from_batch, to_batches
+from wirelake.capture.files.identity import identify
+from wirelake.capture.files.split import Split, Stretch, claim, settle
+from wirelake.capture.record.exported_pdu import Tags, build
 from wirelake.protocols.kernel import compiled
 
 TS = 1_700_000_000_000_000
@@ -214,7 +214,7 @@ def test_splits_and_buckets_give_what_one_reader_gives(tmp_path, kind, seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_looked_for_before_a_split_is_neither_lost_nor_counted_twice(tmp_path, monkeypatch, seed):
     """The same with datagrams that are given up within a few packets, so that splits begin after and between."""
-    for name, value in (("fragments.REACH", 1500), ("shipping.REACH", 1500), ("splits.WARM", 12_000)):
+    for name, value in (("packets.ip_fragments.REACH", 1500), ("blocks.read_split.REACH", 1500), ("files.split.WARM", 12_000)):
         monkeypatch.setattr(f"wirelake.capture.{name}", value)
     dice = random.Random(seed)
     path = tmp_path / "file"

@@ -23,14 +23,14 @@ from tests.capture.build import (
     simple_packet_block,
 )
 
-from wirelake.capture import pcap as pcap_room
-from wirelake.capture.blocks import Source
-from wirelake.capture.files import open_source
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read, walk_split
-from wirelake.capture.records import NO_TIME
-from wirelake.capture.splits import Claim, Split, Stretch, claim, cut, settle
-from wirelake.capture.walking import Spoilt, Walk
+from wirelake.capture.blocks.block import Source
+from wirelake.capture.blocks.read_file import read, walk_split
+from wirelake.capture.containers import pcap as pcap_room
+from wirelake.capture.containers.records import NO_TIME
+from wirelake.capture.containers.walk import Spoilt, Walk
+from wirelake.capture.files.identity import identify
+from wirelake.capture.files.source_file import open_source
+from wirelake.capture.files.split import Claim, Split, Stretch, claim, cut, settle
 
 TS = 1_700_000_000_000_000
 CUTS = 1000

@@ -7,12 +7,12 @@ from tests.lake.conftest import record
 from tests.lake.test_ingest import TALK, blocks, fresh_lake
 
 from wirelake import protocols
-from wirelake.capture.identity import identify
+from wirelake.capture.files.identity import identify
 from wirelake.explore.query import query
-from wirelake.lake import decoded, delta, journal, snapshot
-from wirelake.lake.catalog import EDITION, GOLD, SILVER
-from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.writer import TableWriter
+from wirelake.lake.decode.decoder import DecodeOptions
+from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.store import decode_settings, delta, journal, snapshot
+from wirelake.lake.tables.catalog import EDITION, GOLD, SILVER
 
 
 def tree(folder):
@@ -59,18 +59,18 @@ def test_options_that_cannot_take_effect_are_refused_with_the_way_out(wirelake, 
 
 def test_options_that_took_effect_are_not_refused(wirelake, no_spark, lake, tmp_path):
     words = ("ingest", lake, tmp_path / "a.pcapng", "--port", "emp=6000")
-    decoded.note(lake, 1, decoded.fingerprint(DecodeOptions(), protocols.ports() | {6000: "emp"}, None))
+    decode_settings.note(lake, 1, decode_settings.fingerprint(DecodeOptions(), protocols.ports() | {6000: "emp"}, None))
     assert wirelake(*words).code == 0
     assert wirelake(*words[:-1], "emp=6001").code == 1
 
 
 def test_how_batches_were_decoded_is_known_from_the_first_of_them_on(lake, tmp_path):
     source = {"a": identify(tmp_path / "a.pcapng").id}
-    assert decoded.differently(lake, source, "one") == ["a"]
-    assert decoded.differently(lake, source, "one", certain=True) == []
+    assert decode_settings.differently(lake, source, "one") == ["a"]
+    assert decode_settings.differently(lake, source, "one", certain=True) == []
     for batch, how, expected in ((1, "one", []), (2, "two", []), (1, "two", ["a"]), (1, "one", [])):
-        decoded.note(lake, batch, how)
-        assert decoded.differently(lake, source, "one") == expected
+        decode_settings.note(lake, batch, how)
+        assert decode_settings.differently(lake, source, "one") == expected
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from tests.protocols.wolpertinger.pair import KEYS
 
 from wirelake.protocols.emp.messages import Application, Compression, Data, Error, Hello, OtherExtension, Ping, RequestResponse
 from wirelake.protocols.emp.wire import encode, pack
-from wirelake.protocols.wolpertinger.keyring import log_line
-from wirelake.protocols.wolpertinger.values import Int32
+from wirelake.protocols.wolpertinger.layer2.values import Int32
+from wirelake.protocols.wolpertinger.trust.keyring import log_line
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "emp.json").read_text())
 HELLO = encode(Hello())

@@ -14,11 +14,11 @@ from tests.lake.wolpertinger_talk import asked, line, pieces, result
 from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, SECRET, maced
 from tests.protocols.wolpertinger.pair import KEYS
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.emp.messages import Data, Error, Hello, RequestResponse
 from wirelake.protocols.emp.wire import encode
-from wirelake.protocols.wolpertinger.keyring import log_line
-from wirelake.protocols.wolpertinger.values import Int32
+from wirelake.protocols.wolpertinger.layer2.values import Int32
+from wirelake.protocols.wolpertinger.trust.keyring import log_line
 
 ASKED = encode(Data(b"tea?", (RequestResponse(True, 7),)))
 ANSWERED = encode(Data(b"yes", (RequestResponse(False, 7),)))

@@ -6,9 +6,10 @@ import pytest
 from wirelake.cli.demo_folder import MARKER, DemoFolder
 from wirelake.errors import LakeError, UsageError
 from wirelake.explore.report import is_report
-from wirelake.lake import delta, journal, place
-from wirelake.lake.catalog import TABLES, table
-from wirelake.lake.parquet import Sheet
+from wirelake.lake.store import delta, journal
+from wirelake.lake.store import folder as store_folder
+from wirelake.lake.store.parquet import Sheet
+from wirelake.lake.tables.catalog import TABLES, table
 
 
 def tree(folder):
@@ -125,19 +126,19 @@ def test_a_folder_of_others_does_not_become_a_lake(wirelake, no_spark, tmp_path)
 
 
 def test_a_lake_may_be_made_where_nothing_is_or_where_making_one_was_interrupted(tmp_path):
-    place.claim(tmp_path / "new" / "lake")
-    place.claim(tmp_path)
+    store_folder.claim(tmp_path / "new" / "lake")
+    store_folder.claim(tmp_path)
     (tmp_path / "lost+found").mkdir()
     (tmp_path / journal.FOLDER).mkdir()
     (tmp_path / journal.FOLDER / journal.DRAFT).touch()
-    place.claim(tmp_path)
+    store_folder.claim(tmp_path)
     journal.initialise(tmp_path)
     (tmp_path / "notes.txt").touch()
-    place.claim(tmp_path)
-    assert place.foreign(tmp_path) == [tmp_path / "notes.txt"]
+    store_folder.claim(tmp_path)
+    assert store_folder.foreign(tmp_path) == [tmp_path / "notes.txt"]
     (tmp_path / journal.FOLDER / "format.json").rename(tmp_path / journal.FOLDER / "strange")
     with pytest.raises(LakeError, match=r"is no lake, and not empty"):
-        place.claim(tmp_path)
+        store_folder.claim(tmp_path)
 
 
 def test_a_report_replaces_a_report_and_nothing_else(wirelake, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.errors import LakeError
-from wirelake.lake.tuning import BRISK
+from wirelake.lake.session.settings import BRISK
 
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
 ROOT = Path(__file__).parents[2]
@@ -161,7 +161,7 @@ def test_a_small_ingest_starts_a_local_spark_in_haste_unless_told_otherwise(wire
         started.append((conf or {}).get("spark.driver.extraJavaOptions"))
         raise LakeError("far enough")
 
-    monkeypatch.setattr("wirelake.lake.spark.session", session)
+    monkeypatch.setattr("wirelake.lake.session.start.session", session)
     (tmp_path / "small.pcap").write_bytes(b"small")
     outcome = wirelake("ingest", tmp_path / "lake", tmp_path / "small.pcap", *words)
     assert (outcome.code, started) == (1, [options])

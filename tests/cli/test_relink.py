@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from tests.peers.world import quick, run
 
-from wirelake.cli.rooms import relink as commands
+from wirelake.cli.protocols import relink as commands
 from wirelake.errors import ConnectFailed, UsageError
 from wirelake.peers.relink import Endpoint, serve
 
 SECONDS = 60
-SERVE = "import sys; from wirelake.cli.rooms.relink import serve; serve.main(sys.argv[1:], standalone_mode=False)"
+SERVE = "import sys; from wirelake.cli.protocols.relink import serve; serve.main(sys.argv[1:], standalone_mode=False)"
 
 
 @pytest.fixture

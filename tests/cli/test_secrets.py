@@ -10,7 +10,7 @@ from wirelake.cli.flags import spark_settings
 from wirelake.cli.logs import logging_to_stderr
 from wirelake.errors import LakeError, UsageError
 from wirelake.explore.query import query
-from wirelake.lake import spark
+from wirelake.lake.session import start
 from wirelake.masking import mask
 
 SECRET = "hunter2hunter2"  # noqa: S105 - of nobody
@@ -85,9 +85,9 @@ def test_master_and_token_come_from_the_environment(wirelake, tmp_path, nobody, 
 
 def test_a_token_is_added_once_and_as_spark_reads_it(monkeypatch):
     monkeypatch.setenv("WIRELAKE_TOKEN", "a;b")
-    assert spark._with_token("sc://h:1") == "sc://h:1/;token=a%3Bb"
-    assert spark._with_token("sc://h:1/;user_id=me;") == "sc://h:1/;user_id=me;token=a%3Bb"
-    assert spark._with_token("sc://h:1/;token=mine") == "sc://h:1/;token=mine"
+    assert start._with_token("sc://h:1") == "sc://h:1/;token=a%3Bb"
+    assert start._with_token("sc://h:1/;user_id=me;") == "sc://h:1/;user_id=me;token=a%3Bb"
+    assert start._with_token("sc://h:1/;token=mine") == "sc://h:1/;token=mine"
 
 
 def test_settings_come_from_the_environment_and_their_secrets_are_masked(monkeypatch):

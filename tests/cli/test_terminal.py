@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 
 from wirelake import protocols
 from wirelake.cli import main
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.terminal import json_text, spreadsheet_cell
 from wirelake.errors import (
     CaptureError,

@@ -21,9 +21,9 @@ from tests.lake.hashing import hashes
 from tests.lake.kills import kill_session
 from tests.lake.test_captures import talks
 
-from wirelake.lake import java
-from wirelake.lake.ingest import ingest
-from wirelake.lake.tuning import BRISK
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.session import java
+from wirelake.lake.session.settings import BRISK
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0

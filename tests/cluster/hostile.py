@@ -11,17 +11,17 @@ import sys
 import time
 from pathlib import Path
 
-from wirelake.lake import writer
-from wirelake.lake.ingest import ingest
-from wirelake.lake.spark import session
+from wirelake.lake.jobs import sink as jobs_sink
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.session.start import session
 
 PATIENCE = 240.0
 
 
-def hostile(gate: Path, misfortunes: list[str]) -> type[writer.TableSink]:
+def hostile(gate: Path, misfortunes: list[str]) -> type[jobs_sink.TableSink]:
     """A sink that hands out misfortunes, one for each attempt; sent to the executors by value, as it is no part of the package."""
 
-    class Hostile(writer.TableWriter):
+    class Hostile(jobs_sink.TableWriter):
         def write(self, iterator):
             for misfortune in misfortunes:
                 try:
@@ -41,7 +41,7 @@ def hostile(gate: Path, misfortunes: list[str]) -> type[writer.TableSink]:
                 (gate / "go").touch()
             return super().write(iterator)
 
-    class Sink(writer.TableSink):
+    class Sink(jobs_sink.TableSink):
         def writer(self, schema, overwrite):
             made = super().writer(schema, overwrite)
             made.__class__ = Hostile
@@ -54,7 +54,7 @@ def main() -> None:
     """Ingest, with misfortunes."""
     master, lake, captures, gate, *misfortunes = sys.argv[1:]
     sink = hostile(Path(gate), misfortunes)
-    writer.sink_with = lambda *_: sink
+    jobs_sink.sink_with = lambda *_: sink
     conf = {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "2"}
     if "twin" in misfortunes:
         conf |= {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1s", "spark.speculation.minTaskRuntime": "1s"}

@@ -13,7 +13,7 @@ from tests.cluster.conftest import PATIENCE, driver, environment, finish
 from tests.lake.hashing import hashes
 from tests.lake.kills import kill_session
 
-from wirelake.lake import java
+from wirelake.lake.session import java
 
 pytest.importorskip("grpc")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

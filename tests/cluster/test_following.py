@@ -10,9 +10,9 @@ from tests.cluster.conftest import SECONDS, SMALL, driver, finish
 from tests.lake.following import contents
 from tests.lake.hashing import hashes
 
-from wirelake.lake import delta, journal
-from wirelake.lake.audit_ledger import check_ledger
-from wirelake.lake.catalog import GOLD, table
+from wirelake.lake.store import delta, journal
+from wirelake.lake.store.check_ledger import check_ledger
+from wirelake.lake.tables.catalog import GOLD, table
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 

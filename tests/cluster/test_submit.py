@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.conftest import ROOT, SMALL, driver, finish, started
 from tests.lake.hashing import hashes
 
-from wirelake.lake import java
+from wirelake.lake.session import java
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -14,11 +14,11 @@ from tests.conformance.emp import cuts, through_buffer
 from tests.conformance.reading import LABELS, Unmapped, keys, octets
 
 from wirelake.protocols.emp import messages as m
-from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker
 from wirelake.protocols.emp.events import DataReceived, Ended, Ending, Event, Noticed, RequestReceived, ResponseReceived
 from wirelake.protocols.emp.faults import TOLERATED, Fault
 from wirelake.protocols.emp.options import Options
 from wirelake.protocols.emp.session import Session
+from wirelake.protocols.emp.state_machine import INITIAL, TRANSITIONS, Speaker
 from wirelake.protocols.emp.wire import buffer, decode, encode, message, plain
 
 DIRECTIONS = {"C>S": Speaker.CLIENT, "S>C": Speaker.SERVER}

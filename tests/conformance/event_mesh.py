@@ -12,13 +12,14 @@ from tests.conformance.reading import LABELS, Unmapped, keys, octets, same
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols import kernel
-from wirelake.protocols.event_mesh import builder, sealing, values
-from wirelake.protocols.event_mesh.canonical import canonical
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
 from wirelake.protocols.event_mesh.messages import Field, FieldType, Flag, SubType
+from wirelake.protocols.event_mesh.packet import builder, values
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan, walk
-from wirelake.protocols.event_mesh.trust import Key, Policy, Trust, TrustStore
-from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Verified
+from wirelake.protocols.event_mesh.security import encryption
+from wirelake.protocols.event_mesh.security.canonical import canonical
+from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
+from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected, Verified
 from wirelake.protocols.event_mesh.wire import encode, message
 from wirelake.protocols.kernel import FAULT, compiled
 
@@ -163,25 +164,25 @@ def check_sealed(said: Verified, vector: dict[str, Any]) -> None:
             raise Unmapped(f"profile {fields['profile']!r}")
         assert found.flags & (Flag.ENCRYPTED | Flag.COMPRESSED) == PROFILES[fields["profile"]]
     if "aad" in fields:
-        assert sealing.aad(values.event_type(found), found.message_id, found.timestamp, found.flags).hex() == fields["aad"]
+        assert encryption.aad(values.event_type(found), found.message_id, found.timestamp, found.flags).hex() == fields["aad"]
     if "plaintext_tlvs" in fields:
         secrets = {octets("key_id", one["key_id"]): octets("key", one["key"]) for one in vector["keys"]["enc"]}
-        hidden = sealing.unseal(found, secrets)
-        assert sealing.encode_fields(hidden).hex() == fields["plaintext_tlvs"]
+        hidden = encryption.unseal(found, secrets)
+        assert encryption.encode_fields(hidden).hex() == fields["plaintext_tlvs"]
         carried = values.first(found.fields, FieldType.BINARY)
         if found.flags & Flag.ENCRYPTED:
             assert carried is not None
             assert again(said, hidden, secrets, carried)
         else:
-            assert values.first(sealing.compress(hidden).fields, FieldType.BINARY) == carried
+            assert values.first(encryption.compress(hidden).fields, FieldType.BINARY) == carried
 
 
 def again(said: Verified, hidden: tuple[Field, ...], secrets: dict[bytes, bytes], carried: bytes) -> bool:
     """The same fields sealed by us, with the same key and nonce: the same ciphertext; compressed, what we seal opens to the same."""
     found = said.message
-    inside = dict(sealing._pairs(values.first(found.fields, FieldType.ENCRYPTION) or b""))
+    inside = dict(encryption._pairs(values.first(found.fields, FieldType.ENCRYPTION) or b""))
     named = inside.get(SubType.KEY_ID) or values.first(found.fields, FieldType.KEY_ID) or said.identity.node_id or b""
-    sealer = sealing.Sealer(secrets[named], inside[SubType.ALGORITHM][0], inside.get(SubType.KEY_ID))
+    sealer = encryption.Sealer(secrets[named], inside[SubType.ALGORITHM][0], inside.get(SubType.KEY_ID))
     kind, nonce = values.event_type(found), inside.get(SubType.IV) or inside[SubType.NONCE]
     places = {"event_type": kind, "message_id": found.message_id, "timestamp": found.timestamp}
     is_compressed = bool(found.flags & 4)
@@ -190,7 +191,7 @@ def again(said: Verified, hidden: tuple[Field, ...], secrets: dict[bytes, bytes]
     if is_compressed or list(hidden) != builder.ordered(hidden):
         kept = [field for field in found.fields if field.type not in (FieldType.BINARY, FieldType.ENCRYPTION)]
         changed = msgspec.structs.replace(found, fields=(*sealed.fields, *kept))
-        return set(sealing.unseal(changed, secrets)) == set(hidden)
+        return set(encryption.unseal(changed, secrets)) == set(hidden)
     return values.first(sealed.fields, FieldType.BINARY) == carried
 
 

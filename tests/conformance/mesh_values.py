@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from tests.conformance.reading import Unmapped, same
 
-from wirelake.protocols.event_mesh import values
 from wirelake.protocols.event_mesh.messages import LONGEST_FIELD, Field, FieldType
+from wirelake.protocols.event_mesh.packet import values
 
 NAMES: Final = {
     **{kind.name.lower().replace("_", ""): kind for kind in FieldType},

@@ -10,13 +10,13 @@ from tests.conformance.reading import LABELS, Unmapped, keys, octets, same
 from wirelake.errors import DecodeError
 from wirelake.protocols import kernel
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Options
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Stage
 from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.relink.wire import buffer, decode, encode, message
 
 STAGES = {"version": Stage.VERSION, "open": Stage.REQUEST, "request": Stage.REQUEST, "reply": Stage.REPLY}

@@ -11,15 +11,15 @@ from tests.conformance.relink import EPOCH, LINK_ID, QUIET
 from tests.conformance.relink_states import check, cursor, is_waiting
 
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.events import ChannelClosed, Event, LinkLost, MessagesResolved, Outcome
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.outgoing_channel import Outgoing
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint
-from wirelake.protocols.relink.outgoing import Outgoing
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Stage
 from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.relink.wire import buffer, encode, message
 
 

@@ -11,15 +11,15 @@ from tests.conformance.relink import QUIET
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.conversation import INITIAL, TRANSITIONS, Speaker
 from wirelake.protocols.relink.events import Event, LinkLost, LinkShutdown, MessageReceived, MessagesResolved, Noticed, Opened, Outcome
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.handshake import Prologue
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint
-from wirelake.protocols.relink.prologue import Prologue
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import INITIAL, TRANSITIONS, Speaker
 from wirelake.protocols.relink.wire import buffer, decode, encode, message
 
 SPEAKERS = {"connector": Speaker.CONNECTOR, "listener": Speaker.LISTENER}

@@ -12,8 +12,8 @@ from tests.conformance.reading import Unmapped, number, same
 
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.events import ChannelClosed, Event, LinkLost, LinkShutdown, MessagesResolved, Outcome
-from wirelake.protocols.relink.link import Link
-from wirelake.protocols.relink.outgoing import Outgoing
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.outgoing_channel import Outgoing
 from wirelake.protocols.relink.session import Session
 
 CURSORS: Final = {

@@ -14,18 +14,19 @@ from tests.conformance.wolpertinger_auth import SOME_KEYS, check_encoding, run_a
 from tests.conformance.wolpertinger_values import is_value, types_of
 
 from wirelake.protocols.kernel import LENGTH, compiled
-from wirelake.protocols.wolpertinger import documents, schemas
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name
-from wirelake.protocols.wolpertinger.conversation import Speaker
-from wirelake.protocols.wolpertinger.documents import Rejected
+from wirelake.protocols.wolpertinger import schemas
 from wirelake.protocols.wolpertinger.events import CallReceived, WasReset
-from wirelake.protocols.wolpertinger.lines import measure
-from wirelake.protocols.wolpertinger.link import Confirmed, Delivered, Link, Undelivered
+from wirelake.protocols.wolpertinger.layer1.endpoint import Confirmed, Delivered, Link, Undelivered
+from wirelake.protocols.wolpertinger.layer1.lines import measure
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, error_name
+from wirelake.protocols.wolpertinger.layer2.documents import Rejected
 from wirelake.protocols.wolpertinger.messages import Envelope, Result
 from wirelake.protocols.wolpertinger.options import Method, Options
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, FAULT, PAYLOAD_LENGTH, ROW_COLUMNS, scan
 from wirelake.protocols.wolpertinger.session import Session
-from wirelake.protocols.wolpertinger.standing import Standing
+from wirelake.protocols.wolpertinger.state_machine import Speaker
+from wirelake.protocols.wolpertinger.trust.state import Standing
 from wirelake.protocols.wolpertinger.wire import Keys, buffer, decode, encode, opened, sealed
 
 GENERATED = re.compile(r"<generate: ([0-9]+) zero bytes, base64 ([0-9]+) chars, split at ([0-9]+)>")

@@ -7,14 +7,15 @@ from typing import Any
 
 from tests.conformance.reading import LABELS, Unmapped, keys, octets
 
-from wirelake.protocols.wolpertinger import agreement, documents
-from wirelake.protocols.wolpertinger.agreement import Curve
-from wirelake.protocols.wolpertinger.calls import Call
-from wirelake.protocols.wolpertinger.conversation import Speaker
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call
 from wirelake.protocols.wolpertinger.messages import Envelope
 from wirelake.protocols.wolpertinger.options import Options
 from wirelake.protocols.wolpertinger.session import Session
-from wirelake.protocols.wolpertinger.standing import Standing
+from wirelake.protocols.wolpertinger.state_machine import Speaker
+from wirelake.protocols.wolpertinger.trust import key_agreement
+from wirelake.protocols.wolpertinger.trust.key_agreement import Curve
+from wirelake.protocols.wolpertinger.trust.state import Standing
 from wirelake.protocols.wolpertinger.wire import Keys, decode, encode, opened, sealed
 
 SOME_KEYS = Keys(bytes(range(32)), bytes(range(16)))
@@ -46,12 +47,12 @@ def check_exchange(given: Any, fields: Any) -> None:
     keys("keys", given, {"caller_private_hex", "callee_private_hex", "iv_b64"})
     known = {"caller_blob_b64", "callee_blob_b64", "shared_secret_hex", "aes_key_hex"}
     keys("fields", fields, known, {"first_encrypted_message", "first_plaintext"})
-    iv = agreement.read_iv(given["iv_b64"])
-    blobs = {side: agreement.read_text(fields[f"{side}_blob_b64"]) for side in ("caller", "callee")}
+    iv = key_agreement.read_iv(given["iv_b64"])
+    blobs = {side: key_agreement.read_text(fields[f"{side}_blob_b64"]) for side in ("caller", "callee")}
     for side, other in (("caller", "callee"), ("callee", "caller")):
-        own = agreement.private_key(Curve(blobs[side][:4]), octets("private", given[f"{side}_private_hex"]))
-        assert agreement.public_blob(own) == blobs[side]
-        assert agreement.session_key(own, agreement.read_blob(blobs[other])).hex() == fields["aes_key_hex"]
+        own = key_agreement.private_key(Curve(blobs[side][:4]), octets("private", given[f"{side}_private_hex"]))
+        assert key_agreement.public_blob(own) == blobs[side]
+        assert key_agreement.session_key(own, key_agreement.read_blob(blobs[other])).hex() == fields["aes_key_hex"]
     assert hashlib.sha256(octets("shared_secret_hex", fields["shared_secret_hex"])).hexdigest() == fields["aes_key_hex"]
     agreed = Keys(octets("aes_key_hex", fields["aes_key_hex"]), iv)
     if "first_encrypted_message" in fields:
@@ -67,20 +68,20 @@ def check_proof(given: Any, fields: Any) -> None:
     tokens = [part["token_b64"] for part in (given, fields) if "token_b64" in part]
     if not tokens or len(set(tokens)) > 1:
         raise Unmapped("a proof has one token")
-    token, proofs = agreement.read_text(tokens[0]), {}
+    token, proofs = key_agreement.read_text(tokens[0]), {}
     password = given.get("user_password", given.get("password"))
     if "cluster_key_hex" in given:
-        proofs["verification_key_b64"] = agreement.cluster_proof(octets("cluster_key_hex", given["cluster_key_hex"]), token)
+        proofs["verification_key_b64"] = key_agreement.cluster_proof(octets("cluster_key_hex", given["cluster_key_hex"]), token)
     if password is not None:
-        proofs["user_auth_key_b64"] = agreement.user_proof(password, token)
+        proofs["user_auth_key_b64"] = key_agreement.user_proof(password, token)
         proofs.setdefault("verification_key_b64", proofs["user_auth_key_b64"])
     wanted = {name: text for name, text in fields.items() if name != "token_b64"}
     if not wanted or not wanted.keys() <= proofs.keys():
         raise Unmapped(f"{sorted(wanted)} from {sorted(given)}")
     for name, text in wanted.items():
-        assert agreement.to_text(proofs[name]) == text, name
+        assert key_agreement.to_text(proofs[name]) == text, name
     if "username" in given and password is not None:
-        check_user(given["username"], password, agreement.to_text(proofs["user_auth_key_b64"]), token)
+        check_user(given["username"], password, key_agreement.to_text(proofs["user_auth_key_b64"]), token)
 
 
 def check_user(name: str, password: str, proof: str, token: bytes) -> None:
@@ -93,7 +94,7 @@ def check_user(name: str, password: str, proof: str, token: bytes) -> None:
         session.receive_text(encode(Envelope(index, what.text, what.gzip, what.encryption)), 0.0)
         said = [decode(text) for text in session.messages()]
         answers += [documents.decode(opened(one.payload, one.gzip, one.encryption, SOME_KEYS)) for one in said if isinstance(one, Envelope)]
-    assert [answer.value for answer in answers] == [agreement.to_text(token), True]
+    assert [answer.value for answer in answers] == [key_agreement.to_text(token), True]
 
 
 def check_encoding(text: bytes, payload: bytes, agreed: Keys | None, exact: bool | None) -> None:

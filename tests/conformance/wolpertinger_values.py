@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.conformance.reading import Unmapped, same
 
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response, type_of
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, type_of
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, moment
 from wirelake.protocols.wolpertinger.notation import described_value
-from wirelake.protocols.wolpertinger.values import DateTime, moment
 
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
 

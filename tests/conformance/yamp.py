@@ -12,13 +12,13 @@ from tests.conformance.reading import LABELS, Unmapped, keys, octets, same
 from wirelake.protocols import kernel
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START, compiled
 from wirelake.protocols.yamp import messages as m
-from wirelake.protocols.yamp.conversation import Speaker
 from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened
 from wirelake.protocols.yamp.faults import UNREADABLE
 from wirelake.protocols.yamp.options import Options
 from wirelake.protocols.yamp.scanner import CODE, DEFAULT_LIMITS, ODD_REASON, ODDITIES, ROW_COLUMNS, URI, URI_LENGTH, scan
-from wirelake.protocols.yamp.serializers import OPAQUE
+from wirelake.protocols.yamp.serializers.registry import OPAQUE
 from wirelake.protocols.yamp.session import Session
+from wirelake.protocols.yamp.state_machine import Speaker
 from wirelake.protocols.yamp.wire import buffer, decode, encode, message
 
 HANDSHAKE = b"\x00\x00\x01\x04json"

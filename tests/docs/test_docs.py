@@ -58,5 +58,5 @@ def test_every_room_has_the_same_furniture_and_exports_the_same_roles():
         room = protocols.room(name)
         assert roles <= set(room.__all__)
         folder = Path(room.__file__).parent
-        for piece in ("messages", "faults", "scanner", "wire", "conversation", "session", "columns", "notation"):
+        for piece in ("messages", "faults", "scanner", "wire", "state_machine", "session", "columns", "notation"):
             assert (folder / f"{piece}.py").exists(), f"{name} has no {piece}"

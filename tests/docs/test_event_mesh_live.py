@@ -19,7 +19,7 @@ def test_the_example_prints_what_the_page_says():
 
 
 def test_the_names_and_options_of_the_other_pieces_exist():
-    from wirelake.peers.event_mesh import Live, node
+    from wirelake.peers.event_mesh.node import Live, node
     from wirelake.protocols.event_mesh import Options, RelayRule
     from wirelake.transports.quic import Quic
     from wirelake.transports.udp import Multicast
@@ -36,7 +36,7 @@ def test_the_names_and_options_of_the_other_pieces_exist():
 
 
 def test_options_that_the_text_names_exist():
-    from wirelake.peers.event_mesh import Live, NodeMetrics
+    from wirelake.peers.event_mesh.node import Live, NodeMetrics
     from wirelake.protocols.event_mesh import Limits, Options, Policy
     from wirelake.protocols.event_mesh.events import Metrics
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from tests.explore.rows import SPOKEN, Rows
 
-from wirelake.lake import delta, journal
-from wirelake.lake.catalog import GOLD, TABLES
-from wirelake.lake.parquet import Sheet
+from wirelake.lake.store import delta, journal
+from wirelake.lake.store.parquet import Sheet
+from wirelake.lake.tables.catalog import GOLD, TABLES
 
 
 def _fill(lake: Path, rows: Rows, *, without: Sequence[str] = ()) -> Path:

@@ -10,8 +10,8 @@ from tests.explore.rows import message
 
 from wirelake.errors import LakeError, QueryError
 from wirelake.explore.query import BATCH_ROWS, opened, query, stream
-from wirelake.lake import delta
-from wirelake.lake.catalog import TABLES
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import TABLES
 
 
 def test_every_table_is_there_by_its_name(lake: Path) -> None:

@@ -16,9 +16,9 @@ from tests.explore import rows as made
 
 from wirelake.errors import LakeError
 from wirelake.explore.report import summary, write_report
-from wirelake.explore.survey import TOP, survey
-from wirelake.lake.catalog import TABLES
-from wirelake.lake.schema import comment
+from wirelake.explore.summary import TOP, survey
+from wirelake.lake.tables.catalog import TABLES
+from wirelake.lake.tables.schema import comment
 
 HOSTILE = "\"><script>alert('x')</script><img src=x onerror=alert(1)>\u202e&amp;</style></svg>"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.explore import wording
+from wirelake.explore import formatting
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from wirelake.explore import wording
     ],
 )
 def test_durations(microseconds: float, said: str) -> None:
-    assert wording.duration(microseconds) == said
+    assert formatting.duration(microseconds) == said
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_durations(microseconds: float, said: str) -> None:
     ],
 )
 def test_sizes(octets: int, said: str) -> None:
-    assert wording.size(octets) == said
+    assert formatting.size(octets) == said
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,19 @@ def test_sizes(octets: int, said: str) -> None:
     [(0, 0, "0 %"), (0, 9, "0 %"), (9, 9, "100 %"), (1, 3, "33.3 %"), (1, 10**6, "< 0.1 %"), (10**6 - 1, 10**6, "> 99.9 %")],
 )
 def test_shares_are_never_rounded_to_all_or_nothing(part: int, whole: int, said: str) -> None:
-    assert wording.percent(part, whole) == said
+    assert formatting.percent(part, whole) == said
 
 
 def test_one_is_not_many() -> None:
-    assert [wording.many(number, "file") for number in (0, 1, 1234)] == ["0 files", "1 file", "1,234 files"]
-    assert wording.many(2, "file was", "files were") == "2 files were"
+    assert [formatting.many(number, "file") for number in (0, 1, 1234)] == ["0 files", "1 file", "1,234 files"]
+    assert formatting.many(2, "file was", "files were") == "2 files were"
 
 
 def test_moments_are_utc() -> None:
-    assert wording.moment(1_763_200_005_816_354) == "15 Nov 2025 09:46:45"
+    assert formatting.moment(1_763_200_005_816_354) == "15 Nov 2025 09:46:45"
 
 
 def test_bytes_are_shown_twice() -> None:
-    first, second = wording.hex_dump(b"<a>\x00\xff" + b"." * 12).split("\n")
+    first, second = formatting.hex_dump(b"<a>\x00\xff" + b"." * 12).split("\n")
     assert first == "3c 61 3e 00 ff 2e 2e 2e 2e 2e 2e 2e 2e 2e 2e 2e  <a>··..........."
     assert second.split() == ["2e", "."]

@@ -13,7 +13,7 @@ from tests.lake import broken_talk, conftest, mesh, relink_cases, relink_talk, w
 from tests.lake.relink_taping import START_NS
 
 from wirelake import protocols
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 
 Turn = tuple[str, bytes]
 """`client` or `server`, and what it says."""

@@ -29,21 +29,21 @@ from tests.protocols.yamp import pair as yamp
 from tests.protocols.yamp import speech
 
 from wirelake import protocols
-from wirelake.capture.blocks import Block
-from wirelake.capture.identity import identify
-from wirelake.capture.magic import HEAD_SIZE, is_packed
-from wirelake.capture.reader import read
-from wirelake.cli.exits import ExitCode
+from wirelake.capture.blocks.block import Block
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.files.magic import HEAD_SIZE, is_packed
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.main import run as run_command
-from wirelake.lake.books import balance
-from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.lake.decode.accounting import balance
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.protocols.event_mesh.session import Now
 from wirelake.protocols.event_mesh.session import Session as MeshSession
-from wirelake.protocols.relink.registry import Registry
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.session import Session as RelinkSession
-from wirelake.protocols.wolpertinger.keyring import Keyring
-from wirelake.protocols.yamp import formats
-from wirelake.protocols.yamp.bodies import Undecodable, unpack
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
+from wirelake.protocols.yamp.serializers import formats
+from wirelake.protocols.yamp.serializers.bodies import Undecodable, unpack
 
 
 def capture(case: Case) -> None:

@@ -17,7 +17,7 @@ from tests.fuzz.targets import BOUNDS, TARGETS
 from tests.protocols.yamp import speech as yamp
 
 from wirelake.errors import ConnectFailed, LakeError
-from wirelake.lake.decode import Decoder
+from wirelake.lake.decode.decoder import Decoder
 
 ROOT = Path(__file__).parents[2]
 NAMES = [str(case) for case in campaign.fixed()]

@@ -23,8 +23,8 @@ from tests.protocols.wolpertinger import papers
 from tests.protocols.yamp import speech as yamp
 from tests.protocols.yamp import test_faults as yamp_faults
 
-from wirelake.capture.recording import Recorder
-from wirelake.protocols.event_mesh.trust import Key, TrustStore
+from wirelake.capture.record.recorder import Recorder
+from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 FORMER = bytes(15) + b"\x07"

@@ -17,10 +17,10 @@ from tests.lake.yamp_talk import record as record_yamp
 from tests.protocols.event_mesh.receiving import store
 from tests.protocols.wolpertinger.pair import KEYS
 
-from wirelake.capture.recording import Connection, Recorder
+from wirelake.capture.record.recorder import Connection, Recorder
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Ping, Pong, RequestResponse
 from wirelake.protocols.emp.wire import encode
-from wirelake.protocols.wolpertinger.keyring import Keyring
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 START_NS = 1_700_000_000 * 10**9
 
@@ -197,7 +197,7 @@ def recorded() -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with all cases, a file that is no capture, and traffic that no protocol recognises. Tests only read it."""
-    from wirelake.lake.ingest import ingest
+    from wirelake.lake.jobs.ingest import ingest
 
     folder = tmp_path_factory.mktemp("cases")
     record(folder / "cases.pcapng", CASES)
@@ -215,8 +215,8 @@ def lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def rows(lake: Path) -> Callable[[str, str], list[dict[str, Any]]]:
     """rows(table, case): the rows of one conversation, as dicts, in the order of time."""
-    from wirelake.lake import delta
-    from wirelake.lake.catalog import table
+    from wirelake.lake.store import delta
+    from wirelake.lake.tables.catalog import table
 
     tables = {name: delta.dataset(lake, table(name)).to_table().to_pylist() for name in ("sessions", "exchanges", "violations", "messages")}
     ids = {row["client_port"]: row["session_id"] for row in tables["sessions"]}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from wirelake.lake.ingest import ingest
-from wirelake.lake.spark import BRISK, session
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.session.start import BRISK, session
 
 
 def main() -> None:

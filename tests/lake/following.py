@@ -10,8 +10,9 @@ from pathlib import Path
 from tests.capture.build import pcap
 from tests.lake.test_cuts import packets
 
-from wirelake.lake import delta, strangers
-from wirelake.lake.catalog import SILVER, table
+from wirelake.lake.decode import unrecognised
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import SILVER, table
 
 ROOMS = ("emp", "yamp", "websocket", "relink", "event_mesh")
 PORTS = {5040: "emp", 5041: "yamp", 5042: "relink", 5043: "event_mesh"}
@@ -48,7 +49,7 @@ def contents(lake: Path) -> dict[str, str]:
                 mine[1] += row["items"]
             rows = [{"what": what, "sums": both} for what, both in sums.items() if any(both)]
         if each.name == "unrecognised":
-            rows = strangers.merge(delta.dataset(lake, each).to_table().to_batches()).to_pylist()
+            rows = unrecognised.merge(delta.dataset(lake, each).to_table().to_batches()).to_pylist()
         told = "\n".join(sorted(map(repr, rows)))
         out[each.name] = hashlib.blake2b(told.encode()).hexdigest()
     return out

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from wirelake.lake import snapshot
-from wirelake.lake.catalog import TABLES
-from wirelake.lake.snapshot import Snapshot
+from wirelake.lake.store import snapshot
+from wirelake.lake.store.snapshot import Snapshot
+from wirelake.lake.tables.catalog import TABLES
 
 LEFT_OUT = frozenset({"runs"})
 """Tables that tell of runs, not of captures."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.protocols.event_mesh import speech
 from tests.protocols.event_mesh.speech import MADE, OTHER_NODE, maced, packet, signed, tlv
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 
 ALICE, BOB, MALLORY = ("127.0.0.1", 7001), ("127.0.0.1", 7002), ("127.0.0.1", 7666)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.protocols.relink.speech import GENERAL, control, message, reply, request
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 
 START_NS = 1_700_000_000 * 10**9
 EPOCH, LINK = 1_700_000_000_000_000, 4711

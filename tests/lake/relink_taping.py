@@ -16,14 +16,14 @@ from tests.protocols.relink import simulation
 from tests.protocols.relink.network import Connection
 from tests.protocols.relink.pair import C, L
 
-from wirelake.capture.recording import Connection as Recorded
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Connection as Recorded
+from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.events import Ended, Event, LinkLost, MessagesResolved, Noticed, Opened
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.relink.wire import encode
 
 START_NS = 1_700_000_000 * 10**9

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from wirelake.lake.audit import DIRECTIONS, conversation, forbidden
+from wirelake.lake.gold.rules.engine import DIRECTIONS, conversation, forbidden
 from wirelake.lake.tables import messages
-from wirelake.protocols.emp import conversation as room
+from wirelake.protocols.emp import state_machine as room
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 WORDS = {word.__struct_config__.tag: word for word in room.MESSAGES}
@@ -56,7 +56,7 @@ def rows_of(talks, ticks):
 
 
 def test_the_auditor_agrees_with_the_table_on_random_conversations(spark):
-    from wirelake.lake import delta
+    from wirelake.lake.store import delta
 
     talks = list(random_talks(seed=7, count=300))
     plan = conversation(room)

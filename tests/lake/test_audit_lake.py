@@ -6,15 +6,15 @@ import os
 import pytest
 from tests.lake.test_ingest import TALK, blocks, fresh_lake
 
-from wirelake.capture.following import Offset, Position
-from wirelake.capture.identity import identify
+from wirelake.capture.files.growing import Offset, Position
+from wirelake.capture.files.identity import identify
 from wirelake.cli.main import run
-from wirelake.lake import delta, journal, snapshot
-from wirelake.lake.audit_lake import CHECKS, check_lake
-from wirelake.lake.catalog import EDITION, GOLD, table
-from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.journal import Following
-from wirelake.lake.writer import TableWriter
+from wirelake.lake.decode.decoder import DecodeOptions
+from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.store import delta, journal, snapshot
+from wirelake.lake.store.check_lake import CHECKS, check_lake
+from wirelake.lake.store.journal import Following
+from wirelake.lake.tables.catalog import EDITION, GOLD, table
 
 MESSAGES = table("messages")
 
@@ -133,9 +133,9 @@ def test_every_damage_is_told_by_the_part_that_looks_for_it(made, capsys, damage
 
 
 def test_an_index_that_counts_otherwise_is_told(made):
-    from wirelake.lake.upkeep import tallies
+    from wirelake.lake.gold.incremental import minute_index
 
-    delta.append(made, tallies.TABLE, [], 1)
+    delta.append(made, minute_index.TABLE, [], 1)
     assert problems(made)["index"] == ["_wirelake/tallies counts 0 messages, the table messages has 4"]
 
 

@@ -16,10 +16,12 @@ from tests.lake.hashing import hashes
 from tests.lake.test_ingest import TALK, stray_files
 
 from wirelake.cli.main import run
-from wirelake.lake import delta, journal, source, writer
-from wirelake.lake import ingest as ingesting
-from wirelake.lake.catalog import table
-from wirelake.lake.upkeep import leaves
+from wirelake.lake.gold.incremental import key_ranges
+from wirelake.lake.jobs import ingest as ingesting
+from wirelake.lake.jobs import sink
+from wirelake.lake.sources import blocks as sources_blocks
+from wirelake.lake.store import delta, journal
+from wirelake.lake.tables.catalog import table
 from wirelake.protocols.emp.messages import Data, Hello
 from wirelake.protocols.emp.wire import encode
 
@@ -87,7 +89,7 @@ def test_a_file_that_goes_while_it_is_read_is_named_with_the_place(
 ):
     path, before = recorded(tmp_path / "new.pcapng", TALK, 30_000), hashes(lake)
     size = path.stat().st_size
-    module, name = (journal, "begin") if when == "before planning" else (source, "blocks")
+    module, name = (journal, "begin") if when == "before planning" else (sources_blocks, "blocks")
     real = getattr(module, name)
 
     def first(*words, **more):
@@ -102,14 +104,14 @@ def test_a_file_that_goes_while_it_is_read_is_named_with_the_place(
 
 def test_a_file_that_grows_while_it_is_read_is_read_as_far_as_it_was(spark, wirelake, lake, recorded, tmp_path, monkeypatch):
     path = recorded(tmp_path / "new.pcapng", TALK, 30_000)
-    size, real = path.stat().st_size, source.blocks
+    size, real = path.stat().st_size, sources_blocks.blocks
 
     def grows(*words):
         with path.open("ab") as file:
             file.write(bytes(1000))
         return real(*words)
 
-    monkeypatch.setattr(source, "blocks", grows)
+    monkeypatch.setattr(sources_blocks, "blocks", grows)
     outcome = wirelake("ingest", lake, path)
     assert (outcome.code, f"4 messages from 1 files ({size:,} bytes)" in outcome.talk) == (0, True)
     books = [row for row in delta.dataset(lake, table("ledger")).to_table().to_pylist() if row["source"] == str(path)]
@@ -203,23 +205,23 @@ def _while_planning(spark, gate, monkeypatch):
 
 
 def _while_decoding(spark, gate, monkeypatch):
-    class Waiting(writer.TableWriter):
+    class Waiting(sink.TableWriter):
         def write(self, iterator):
             gate.wait()
             return super().write(iterator)
 
-    class Sink(writer.TableSink):
+    class Sink(sink.TableSink):
         def writer(self, schema, overwrite):
             made = super().writer(schema, overwrite)
             made.__class__ = Waiting
             return made
 
-    monkeypatch.setattr(writer, "sink_with", lambda *_: Sink)
+    monkeypatch.setattr(sink, "sink_with", lambda *_: Sink)
 
 
 def _while_building(name):
     def begin(spark, gate, monkeypatch):
-        real = leaves.write
+        real = key_ranges.write
 
         def wait(batches):
             gate.wait()
@@ -228,7 +230,7 @@ def _while_building(name):
         def write(rows, lake, each, *more):
             return real(rows.mapInArrow(wait, rows.schema) if each.name == name else rows, lake, each, *more)
 
-        monkeypatch.setattr(leaves, "write", write)
+        monkeypatch.setattr(key_ranges, "write", write)
 
     return begin
 

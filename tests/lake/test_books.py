@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from wirelake.capture.blocks import OFFSET_MASK, Source, Span, place
-from wirelake.lake.books import Books, Where
+from wirelake.capture.blocks.block import OFFSET_MASK, Source, Span, place
+from wirelake.lake.decode.accounting import Books, Where
 
 SOURCES = [Source("one", b"11111111", 10_000), Source("two", b"22222222", 5_000)]
 SPANS = [Span(0, 4000), Span(4000, 6000), Span(place(1, 0), 2500), Span(place(1, 2500), 2500)]

@@ -16,16 +16,16 @@ from tests.protocols.wolpertinger.pair import KEYS
 from tests.protocols.yamp import speech as yamp
 
 from wirelake import protocols
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.recording import Recorder
-from wirelake.lake.catalog import TABLES
-from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.gathering import SPOILT_ROWS, Overflow
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.record.recorder import Recorder
+from wirelake.lake.decode.batches import SPOILT_ROWS, Overflow
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.emp.messages import Compression, Data, Hello
 from wirelake.protocols.emp.wire import encode, pack
 from wirelake.protocols.kernel import use_compiled
-from wirelake.protocols.wolpertinger.keyring import Keyring, log_line, read_log
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring, log_line, read_log
 
 MB = 1 << 20
 

@@ -12,13 +12,14 @@ from tests.capture.build import Talk, fragment_v4, pcap
 from tests.lake.test_stanzas import BOB, CAROL, NOBODY, SPOKEN, captured
 
 from wirelake import protocols
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.lake import delta, planning
-from wirelake.lake.audit_ledger import check_ledger
-from wirelake.lake.catalog import TABLES, table
-from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.ingest import ingest
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.sources import plan
+from wirelake.lake.store import delta
+from wirelake.lake.store.check_ledger import check_ledger
+from wirelake.lake.tables.catalog import TABLES, table
 from wirelake.protocols.emp.messages import Data, Hello
 from wirelake.protocols.emp.wire import encode
 
@@ -78,9 +79,9 @@ def test_files_cut_and_dealt_among_tasks_give_what_one_reader_gives(spark, tmp_p
     path, packed = tmp_path / "all.pcap", tmp_path / "more.pcap.gz"
     path.write_bytes(pcap(talks(1), link=101))
     packed.write_bytes(gzip.compress(pcap(talks(2), link=101)))
-    monkeypatch.setattr(planning, "SPLIT_BYTES", 20_000)
-    monkeypatch.setattr(planning, "SMALL_BYTES", 10_000)
-    monkeypatch.setattr(planning.plan, "__defaults__", (20_000,))
+    monkeypatch.setattr(plan, "SPLIT_BYTES", 20_000)
+    monkeypatch.setattr(plan, "SMALL_BYTES", 10_000)
+    monkeypatch.setattr(plan.plan, "__defaults__", (20_000,))
     chat = captured(tmp_path / "chat.pcap", SPOKEN, cuts=7)
     result = ingest(spark, tmp_path / "lake", [path, packed, chat])
     assert result.files == 3
@@ -146,5 +147,5 @@ def test_a_plan_leaves_nothing_out(tmp_path, sizes):
         path = tmp_path / f"{number}.pcap"
         path.write_bytes(bytes(size))
         sources.append(identify(path))
-    made = planning.plan(sources, lambda cuts: [planning.claim_here(one) for one in cuts], 2)
+    made = plan.plan(sources, lambda cuts: [plan.claim_here(one) for one in cuts], 2)
     assert [work.source for work in [*made.direct, *made.dealt]] == sources

@@ -18,16 +18,16 @@ from tests.protocols.wolpertinger.pair import KEYS
 from tests.protocols.yamp import speech as yamp
 
 from wirelake import protocols
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.recording import Recorder
-from wirelake.lake.catalog import SILVER, TABLES
-from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.memory import Memory
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.record.recorder import Recorder
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.decode.state import Memory
+from wirelake.lake.tables.catalog import SILVER, TABLES
 from wirelake.protocols.emp.messages import Data, Hello, Ping, RequestResponse
 from wirelake.protocols.emp.wire import encode
-from wirelake.protocols.wolpertinger.keyring import Keyring
-from wirelake.protocols.yamp.serializers import STANDARD
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
+from wirelake.protocols.yamp.serializers.registry import STANDARD
 
 PORTS = {5040: "emp", 5041: "yamp", 5042: "relink", 5043: "event_mesh", 5044: "wolpertinger"}
 PACKED = STANDARD["msgpack"].serialize({"a": [1, 2, 3]})

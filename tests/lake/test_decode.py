@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from wirelake import protocols
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.recording import Recorder
-from wirelake.lake.catalog import TABLES
-from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.record.recorder import Recorder
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.emp.messages import (
     Application,
     Bye,

@@ -11,14 +11,16 @@ from tests.protocols.relink import speech as relink
 from tests.protocols.test_websocket import REQUEST
 from tests.protocols.test_xmpp import HEADER
 
-from wirelake.capture.blocks import Endpoint, Flow
-from wirelake.lake import decode, memory, prologues, stanzas, unwrapping
-from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.memory import Memory, Said
-from wirelake.lake.prologues import Prologues
-from wirelake.lake.reading import Reading
-from wirelake.lake.stanzas import Stanzas
-from wirelake.lake.unwrapping import Unwrapper
+from wirelake.capture.blocks.block import Endpoint, Flow
+from wirelake.lake.decode import decoder as decode_decoder
+from wirelake.lake.decode import handshake, websocket, xmpp
+from wirelake.lake.decode import state as decode_state
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.decode.handshake import Prologues
+from wirelake.lake.decode.scan import Reading
+from wirelake.lake.decode.state import Memory, Said
+from wirelake.lake.decode.websocket import Unwrapper
+from wirelake.lake.decode.xmpp import Stanzas
 from wirelake.protocols.relink import Limits
 
 ABOUT_TWICE = 2.3
@@ -62,7 +64,7 @@ def test_a_connection_of_which_one_side_was_seen_waits_at_a_cost_per_run(opening
         reading, waits = Reading("relink", Limits()), Prologues(Memory())
         said = [opening] * bool(opening) + [relink.GENERAL["ping"]] * count
         heard = [Said(FLOW, to_server, 0, np.frombuffer(one, np.uint8), np.zeros((1, 3), np.int64)) for one in said]
-        return lines_run(lambda: waits.hear(reading, heard), prologues)
+        return lines_run(lambda: waits.hear(reading, heard), handshake)
 
     assert work(400) < ABOUT_TWICE * work(200)
 
@@ -101,17 +103,17 @@ def test_connections_are_let_go_at_a_cost_per_connection(monkeypatch):
         for number in range(count):
             flow = Flow(number.to_bytes(16), "relink", "tcp", Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2), "port", "wire")
             decoder.memory.unsettled[flow.session_id] = [Said(flow, 1, 0, np.zeros(8, np.uint8), np.zeros((1, 3), np.int64))]
-        return lines_run(lambda: decoder._let_go(0), decode, memory)
+        return lines_run(lambda: decoder._let_go(0), decode_decoder, decode_state)
 
     assert work(200) < ABOUT_TWICE * work(100)
 
 
 def test_a_stanza_in_many_runs_is_copied_a_few_times(monkeypatch):
-    monkeypatch.setattr(stanzas, "UNITS", 8)
+    monkeypatch.setattr(xmpp, "UNITS", 8)
 
     def copied(count: int) -> int:
         counting = CountingNumpy()
-        monkeypatch.setattr(stanzas, "np", counting)
+        monkeypatch.setattr(xmpp, "np", counting)
         heard = runs_of([HEADER, b"<iq><query>", *[b"abcdefgh"] * count, b"</query></iq>", b"<iq"])
         directions: dict = {}
         taken = Stanzas(directions).take(*heard, lambda _: False)
@@ -129,7 +131,7 @@ def test_a_stanza_in_many_runs_is_copied_a_few_times(monkeypatch):
 def test_bytes_that_frames_are_looked_for_in_are_copied_a_few_times(monkeypatch):
     def copied(count: int) -> int:
         counting = CountingNumpy()
-        monkeypatch.setattr(unwrapping, "np", counting)
+        monkeypatch.setattr(websocket, "np", counting)
         heard = runs_of([REQUEST, b"\x82\xfe", *[bytes(8)] * count], {2: 10})
         directions: dict = {}
         Unwrapper(directions).unwrap(*heard)

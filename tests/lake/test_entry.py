@@ -12,20 +12,10 @@ import pytest
 import wirelake.lake
 from wirelake import protocols
 from wirelake.errors import LakeError, UsageError
-from wirelake.lake import (
-    build_table,
-    decode_table,
-    delta,
-    inputs_of,
-    open_lake,
-    read_messages,
-    read_packets,
-    read_table,
-    table_names,
-    write_table,
-)
-from wirelake.lake.catalog import SILVER, TABLES, table
-from wirelake.lake.upkeep.pace import paced
+from wirelake.lake import build_table, decode_table, inputs_of, open_lake, read_messages, read_packets, read_table, table_names, write_table
+from wirelake.lake.gold.incremental.plan_mode import paced
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import SILVER, TABLES, table
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAID = {

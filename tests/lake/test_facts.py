@@ -2,9 +2,10 @@
 
 from datetime import UTC, datetime
 
-from wirelake.lake import delta, facts
-from wirelake.lake.catalog import table
-from wirelake.lake.upkeep import talks
+from wirelake.lake.gold.incremental import connection_index
+from wirelake.lake.gold.steps import session_facts
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import table
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 PLACE = {"source": "s", "offset": 0}
@@ -47,8 +48,8 @@ def test_a_session_is_whole_if_its_beginning_was_seen_and_no_byte_was_lost(spark
     happened, said, unread = (
         frame(spark, name, rows) for name, rows in {"connections": connections, "messages": messages, "quarantine": quarantine}.items()
     )
-    index = talks.build(*(rows.selectExpr("*", "1 AS batch") for rows in (said, happened, unread)))
-    built = facts.build(happened, index.where("direction IS NOT NULL"), said, unread)
+    index = connection_index.build(*(rows.selectExpr("*", "1 AS batch") for rows in (said, happened, unread)))
+    built = session_facts.build(happened, index.where("direction IS NOT NULL"), said, unread)
     whole = {bytes(row.session_id).decode(): row.is_whole for row in built.select("session_id", "is_whole").collect()}
     assert whole == {
         "opened": True,

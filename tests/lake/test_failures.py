@@ -9,16 +9,18 @@ import pytest
 from tests.capture.build import Talk, pcap
 from tests.lake.test_portions import BUCKETS, Shipments, lake_at
 
-from wirelake.capture.identity import identify
+from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError
-from wirelake.lake import delta, failures, ingest, journal, planning, snapshot
-from wirelake.lake.audit_ledger import check_ledger
-from wirelake.lake.catalog import TABLES
-from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.intake import Plan
-from wirelake.lake.recovery import recover
-from wirelake.lake.source import BlockReader, share
-from wirelake.lake.writer import TableWriter
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.jobs import failures, ingest
+from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.sources import plan as sources_plan
+from wirelake.lake.sources.blocks import BlockReader, share
+from wirelake.lake.sources.intake import Plan
+from wirelake.lake.store import delta, journal, snapshot
+from wirelake.lake.store.check_ledger import check_ledger
+from wirelake.lake.store.commit import recover
+from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.emp.messages import Data
 from wirelake.protocols.emp.wire import encode
 
@@ -77,7 +79,7 @@ def ingested(lake, paths, *, strict=False) -> dict[str, str]:
     def attempt(name, spoilt, *, deal_all):
         journal.begin(lake, 1, todo.fresh, {}, name)
         place = failures.folder(lake, name)
-        plan = planning.plan(todo.fresh, lambda cuts: [], 1, deal_all=deal_all, spoilt=spoilt)
+        plan = sources_plan.plan(todo.fresh, lambda cuts: [], 1, deal_all=deal_all, spoilt=spoilt)
         writer = TableWriter(lake, 1, DecodeOptions(), None, PORTS, name)
         told = []
         try:

@@ -10,11 +10,12 @@ import pytest
 from tests.lake.following import PORTS, contents, files, story
 
 from wirelake.errors import LakeError
-from wirelake.lake import delta, gold, journal
-from wirelake.lake.audit_ledger import check_ledger
-from wirelake.lake.catalog import table
-from wirelake.lake.follow import FollowOptions, follow
-from wirelake.lake.ingest import ingest
+from wirelake.lake.gold.incremental import refresh
+from wirelake.lake.jobs.follow import FollowOptions, follow
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.store import delta, journal
+from wirelake.lake.store.check_ledger import check_ledger
+from wirelake.lake.tables.catalog import table
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -68,7 +69,7 @@ class Following:
 @pytest.fixture
 def _without_gold(monkeypatch):
     """Silver is what these tests look at, and gold takes longer than all the rest."""
-    monkeypatch.setattr(gold, "refresh", lambda *_: [])
+    monkeypatch.setattr(refresh, "refresh", lambda *_: [])
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def expected(spark, tmp_path_factory):
     for number, part in enumerate(parts):
         (folder / "in" / f"{number}.pcap").write_bytes(part)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gold, "refresh", lambda *_: [])
+        patch.setattr(refresh, "refresh", lambda *_: [])
         ingest(spark, folder / "lake", [folder / "in"], ports=PORTS)
     for number in range(len(parts)):
         (folder / "in" / f"{number}.pcap").unlink()
@@ -136,7 +137,7 @@ def test_a_file_that_goes_away_is_told_and_the_rest_is_read(spark, tmp_path, mon
     parts = files(story(2, 1), 2)
     for number, part in enumerate(parts):
         (folder / f"{number}.pcap").write_bytes(part)
-    from wirelake.lake import follow as room
+    from wirelake.lake.jobs import follow as room
 
     read, gone = room.read_portion, []
 

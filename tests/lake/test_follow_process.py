@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from tests.lake.following import contents, files, story
 
-from wirelake.lake import delta, journal
-from wirelake.lake.audit_ledger import check_ledger
-from wirelake.lake.catalog import GOLD, table
-from wirelake.lake.tuning import BRISK
+from wirelake.lake.session.settings import BRISK
+from wirelake.lake.store import delta, journal
+from wirelake.lake.store.check_ledger import check_ledger
+from wirelake.lake.tables.catalog import GOLD, table
 
 pytestmark = pytest.mark.timeout(900)  # every process starts Spark
 
@@ -107,8 +107,8 @@ def record_ends(parts: list[bytes]) -> list[int]:
 
 def killed(tmp_path: Path, seed: int, kills: int) -> None:
     """Follow a folder that grows, kill it now and then, and compare with one ingest of what it has become."""
-    from wirelake.lake.ingest import ingest
-    from wirelake.lake.spark import session
+    from wirelake.lake.jobs.ingest import ingest
+    from wirelake.lake.session.start import session
 
     dice, folder, lake = random.Random(seed), tmp_path / "in", tmp_path / "lake"
     folder.mkdir()

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 from tests.lake.following import PORTS, files, story
 
-from wirelake.capture.following import Offset
-from wirelake.capture.shipments import from_batch
-from wirelake.lake.follow_source import Begin, FollowReader, FollowSource, Settling
+from wirelake.capture.blocks.transfer import from_batch
+from wirelake.capture.files.growing import Offset
+from wirelake.lake.sources.follow import Begin, FollowReader, FollowSource, Settling
 
 
 @pytest.fixture(autouse=True)

@@ -10,24 +10,25 @@ from tests.lake.test_ingest import TALK, blocks, fresh_lake
 from tests.lake.wolpertinger_talk import record as record_wolpertinger
 
 from wirelake import protocols
-from wirelake.capture.blocks import Source
-from wirelake.capture.following import Offset, Position
-from wirelake.capture.identity import identify
+from wirelake.capture.blocks.block import Source
+from wirelake.capture.files.growing import Offset, Position
+from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError
-from wirelake.lake import delta, intake, journal, recovery, snapshot, state_file
-from wirelake.lake.audit_lake import CHECKS, check_lake
-from wirelake.lake.audit_ledger import check_ledger
-from wirelake.lake.catalog import SILVER, table
-from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.forget import forget
-from wirelake.lake.ingest import ingest
-from wirelake.lake.journal import Following, Waiting
-from wirelake.lake.memory import Memory
-from wirelake.lake.removal import Inventory, Removal, remainder
-from wirelake.lake.writer import TableWriter
+from wirelake.lake.decode.decoder import DecodeOptions
+from wirelake.lake.decode.state import Memory
+from wirelake.lake.jobs.forget import forget
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.sources import intake
+from wirelake.lake.store import commit, delta, journal, snapshot, state_file
+from wirelake.lake.store.check_lake import CHECKS, check_lake
+from wirelake.lake.store.check_ledger import check_ledger
+from wirelake.lake.store.journal import Following, Waiting
+from wirelake.lake.store.removal import Inventory, Removal, remainder
+from wirelake.lake.tables.catalog import SILVER, table
 from wirelake.protocols.emp.messages import Data
 from wirelake.protocols.emp.wire import encode
-from wirelake.protocols.relink.prologue import Prologue
+from wirelake.protocols.relink.handshake import Prologue
 
 BATCH = frozenset({"batch"})
 """What says when something was read: again is later."""
@@ -93,10 +94,10 @@ def test_what_removes_rows_dies_and_is_finished_by_the_next_who_comes(two, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(delta, "append", dying)
         with pytest.raises(LakeError, match="the plug was pulled"):
-            recovery.publish(two, journal.prepare(two, {}))
+            commit.publish(two, journal.prepare(two, {}))
     assert hashes(two) == before, "readers see the lake as it was"
-    assert recovery.recover(two) is True
-    assert recovery.recover(two) is False
+    assert commit.recover(two) is True
+    assert commit.recover(two) is False
     assert {name for each in ("messages", "connections", "ledger") for name in sources(two, each)} == {"b.pcapng"}
     assert hashes(two) == before
     snapshot.publish(two)
@@ -108,7 +109,7 @@ def test_what_was_only_begun_is_undone(two):
     before, plan = hashes(two), intake.forget(two, ["a.pcapng"])
     left = remainder(two, plan.removal)
     journal.begin(two, 3, [], removed=left.removed, kept=left.kept)
-    assert recovery.recover(two) is False
+    assert commit.recover(two) is False
     assert hashes(two) == before
     assert all(path in delta.files(two, each) for each in SILVER for path in delta.folder(two, each).glob("*.parquet"))
 
@@ -230,7 +231,7 @@ def test_a_lake_that_forgets_is_one_that_never_knew_though_it_dies_on_the_way(sp
         raise LakeError("the plug was pulled")
 
     with monkeypatch.context() as patch:
-        patch.setattr("wirelake.lake.ingest.gold.refresh", dying)
+        patch.setattr("wirelake.lake.jobs.ingest.refresh.refresh", dying)
         with pytest.raises(LakeError, match="the plug was pulled"):
             forget(spark, lake, map(str, x))
     assert hashes(lake) == before, "readers see the lake as it was until gold tables are built"

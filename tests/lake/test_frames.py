@@ -9,11 +9,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual, StringContains
 from tests.capture.build import Talk, ethernet, ipv4, pcap, udp
 
-from wirelake.capture.interest import Interest
+from wirelake.capture.packets.filter import Interest
 from wirelake.errors import UsageError
-from wirelake.lake import frames, register, source_options
-from wirelake.lake.captured import CapturedSource
-from wirelake.lake.pushdown import interest
+from wirelake.lake import register
+from wirelake.lake.sources import messages
+from wirelake.lake.sources import options as sources_options
+from wirelake.lake.sources.filters import interest
+from wirelake.lake.sources.silver import CapturedSource
 from wirelake.protocols.emp.messages import Data, Hello
 from wirelake.protocols.emp.wire import encode
 
@@ -81,18 +83,18 @@ def test_filters_become_an_interest():
 
 def test_a_reader_without_paths_says_what_is_missing():
     with pytest.raises(Exception, match="say what to read"):
-        frames.MessageSource({}).reader(None).partitions()
+        messages.MessageSource({}).reader(None).partitions()
 
 
 @pytest.mark.parametrize(
     ("source", "options", "complaint"),
     [
-        (frames.MessageSource, {"foo": "1", "path": "x"}, r"format\(\"wirelake\"\) has no option 'foo': it knows protocol, ports"),
-        (frames.MessageSource, {"Protocoll": "emp"}, "has no option 'protocoll'"),
-        (frames.MessageSource, {"protocol": "smtp"}, "unknown protocol 'smtp'"),
-        (frames.MessageSource, {"ports": "6000=emp"}, "option ports"),
-        (frames.MessageSource, {"ports": '{"6000": "smtp"}'}, "unknown protocol 'smtp'"),
-        (frames.PacketSource, {"protocol": "emp"}, r"format\(\"wirelake\.packets\"\) has no option 'protocol': it knows none"),
+        (messages.MessageSource, {"foo": "1", "path": "x"}, r"format\(\"wirelake\"\) has no option 'foo': it knows protocol, ports"),
+        (messages.MessageSource, {"Protocoll": "emp"}, "has no option 'protocoll'"),
+        (messages.MessageSource, {"protocol": "smtp"}, "unknown protocol 'smtp'"),
+        (messages.MessageSource, {"ports": "6000=emp"}, "option ports"),
+        (messages.MessageSource, {"ports": '{"6000": "smtp"}'}, "unknown protocol 'smtp'"),
+        (messages.PacketSource, {"protocol": "emp"}, r"format\(\"wirelake\.packets\"\) has no option 'protocol': it knows none"),
         (CapturedSource, {"table": "emp", "tables": "emp"}, "has no option 'tables': it knows table, ports"),
     ],
 )
@@ -104,10 +106,10 @@ def test_options_that_a_source_does_not_know_are_refused_by_name(source, options
 
 def test_options_that_a_source_knows_are_taken_whatever_their_case():
     assert (
-        frames.MessageSource({"PROTOCOL": "emp", "ports": '{"6000": "event-mesh"}', "paths": "[]"}).reader(None).options["protocol"]
+        messages.MessageSource({"PROTOCOL": "emp", "ports": '{"6000": "event-mesh"}', "paths": "[]"}).reader(None).options["protocol"]
         == "emp"
     )
-    assert source_options.ports({"ports": '{"6000": "event-mesh"}'}) == {6000: "event_mesh"}
+    assert sources_options.ports({"ports": '{"6000": "event-mesh"}'}) == {6000: "event_mesh"}
 
 
 def test_an_unknown_option_is_told_to_who_loads(spark, captures):

@@ -9,12 +9,12 @@ import pytest
 from tests.capture.build import Talk, pcap
 
 from wirelake import protocols
-from wirelake.capture import stream as stream_room
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.lake import decode
-from wirelake.lake.catalog import TABLES
-from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.packets import tcp_stream as stream_room
+from wirelake.lake.decode import decoder as decode_decoder
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.emp.messages import Data, Hello, Ping
 from wirelake.protocols.emp.wire import encode
 
@@ -169,7 +169,7 @@ def test_random_losses_cost_what_they_hit_and_little_more(tmp_path, seed):
 
 @pytest.mark.parametrize("limit", [0, 300])
 def test_unfinished_messages_of_many_connections_are_let_go_when_too_many_wait(tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(decode, "MAX_CARRIED", limit)
+    monkeypatch.setattr(decode_decoder, "MAX_CARRIED", limit)
     message = encode(Data(body(1, 300) + encode(Data(body(9))) * 3))  # it looks like messages inside
     talks = []
     for port in range(1000, 1020):

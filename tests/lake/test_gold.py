@@ -2,9 +2,9 @@
 
 import pytest
 
-from wirelake.lake import delta
-from wirelake.lake.catalog import table
-from wirelake.lake.rulebook import threats
+from wirelake.lake.gold.rules.registry import threats
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import table
 from wirelake.protocols import ROOMS
 
 

@@ -5,18 +5,20 @@ import shutil
 
 import pytest
 
-from wirelake.capture.blocks import Source
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.shipments import to_batches
+from wirelake.capture.blocks.block import Source
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.blocks.transfer import to_batches
+from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError
-from wirelake.lake import delta, intake, journal, recovery, writer
-from wirelake.lake.audit_ledger import check_ledger
-from wirelake.lake.catalog import GOLD, SILVER, TABLES, table
-from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.ingest import ingest
-from wirelake.lake.listing import expand
-from wirelake.lake.writer import TableWriter
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.jobs import sink
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.sources import intake
+from wirelake.lake.sources.paths import expand
+from wirelake.lake.store import commit, delta, journal
+from wirelake.lake.store.check_ledger import check_ledger
+from wirelake.lake.tables.catalog import GOLD, SILVER, TABLES, table
 
 TALK = {
     "one": [
@@ -108,7 +110,7 @@ def test_a_crash_between_two_tables_is_finished_by_the_next_ingest(spark, lake, 
     done = []
 
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "delta", _Crashing(done))
+        patch.setattr(commit, "delta", _Crashing(done))
         with pytest.raises(LakeError, match="the plug was pulled"):
             task.commit([message])
     task.abort([message])
@@ -148,7 +150,7 @@ def test_a_batch_that_was_not_prepared_leaves_nothing(recorded, tmp_path):
     journal.begin(lake, 1, [identify(source)])
     TableWriter(lake, 1, DecodeOptions()).write(iter(blocks(source)))
     assert stray_files(lake)
-    assert recovery.recover(lake) is False
+    assert commit.recover(lake) is False
     assert stray_files(lake) == []
     assert versions(lake) == before
     assert journal.pending(lake) is None
@@ -163,7 +165,7 @@ def test_books_that_do_not_balance_are_not_published(recorded, tmp_path, monkeyp
 
     lake, source = fresh_lake(tmp_path / "lake"), recorded(tmp_path / "a.pcapng", TALK)
     before = versions(lake)
-    monkeypatch.setattr(writer, "Decoder", Forgetful)
+    monkeypatch.setattr(sink, "Decoder", Forgetful)
     task = TableWriter(lake, 1, DecodeOptions())
     journal.begin(lake, 1, [identify(source)])
     message = task.write(iter(blocks(source)))
@@ -192,7 +194,7 @@ def test_publishing_twice_is_publishing_once(recorded, tmp_path):
     task = TableWriter(lake, 1, DecodeOptions())
     task.commit([task.write(iter(blocks(source)))])
     before = versions(lake)
-    recovery.publish(lake, journal.pending(lake))
+    commit.publish(lake, journal.pending(lake))
     assert versions(lake) == before
     assert delta.batch(lake, table("ledger")) == 1
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.lake.kills import run, scene
 
-from wirelake.lake.ingest import ingest
+from wirelake.lake.jobs.ingest import ingest
 
 pytestmark = pytest.mark.timeout(900)  # every schedule starts Spark two or three times
 

@@ -2,9 +2,9 @@
 
 import random
 
-from wirelake.lake.delta import File
-from wirelake.lake.upkeep.leaves import Leaf, plan
-from wirelake.lake.upkeep.touched import SLOTS
+from wirelake.lake.gold.incremental.affected import SLOTS
+from wirelake.lake.gold.incremental.key_ranges import Leaf, plan
+from wirelake.lake.store.delta import File
 
 ALL = range(SLOTS)
 

@@ -9,20 +9,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from wirelake.capture.blocks import Source
-from wirelake.capture.identity import Known, mark
+from wirelake.capture.blocks.block import Source
+from wirelake.capture.files.identity import Known, mark
 from wirelake.cli.main import run
 from wirelake.errors import LakeError
-from wirelake.lake import audit_ledger, books, delta
-from wirelake.lake.audit_ledger import check_ledger
+from wirelake.lake.decode import accounting
+from wirelake.lake.store import check_ledger as store_check_ledger
+from wirelake.lake.store import delta
+from wirelake.lake.store.check_ledger import check_ledger
 from wirelake.lake.tables import ledger
 
 SIZE = 100
 SOURCE = Source("a.pcap", b"12345678", SIZE)
 
 
-def entry(offset: int, length: int, category: str, size: int, reason: str = "why") -> books.Entry:
-    return books.Entry(SOURCE, offset, length, category, reason, b"", size, 1)
+def entry(offset: int, length: int, category: str, size: int, reason: str = "why") -> accounting.Entry:
+    return accounting.Entry(SOURCE, offset, length, category, reason, b"", size, 1)
 
 
 def test_a_lake_that_is_well_is_found_well(lake, capsys):
@@ -35,7 +37,7 @@ def test_a_lake_that_is_well_is_found_well(lake, capsys):
 
 def test_a_source_that_is_gone_or_changed_is_told(lake, tmp_path, monkeypatch, capsys):
     told = {"noise.pcap": "gone", "cases.pcapng": "cases.pcapng: has other contents than when it was read"}
-    monkeypatch.setattr(audit_ledger, "_as_it_lies", lambda known: told.get(Path(known.source.path).name, ""))
+    monkeypatch.setattr(store_check_ledger, "_as_it_lies", lambda known: told.get(Path(known.source.path).name, ""))
     found = check_ledger(lake)
     assert [Path(path).name for path in found.gone] == ["noise.pcap"]
     assert found.problems == ("cases.pcapng: has other contents than when it was read",)
@@ -46,13 +48,13 @@ def test_a_source_that_is_gone_or_changed_is_told(lake, tmp_path, monkeypatch, c
 def test_files_are_looked_at_where_they_lie(tmp_path):
     path = tmp_path / "a.pcap"
     path.write_bytes(b"content")
-    source = audit_ledger.identify(path)
+    source = store_check_ledger.identify(path)
     known = Known(source, source.size, mark(source, source.size))
-    assert audit_ledger._as_it_lies(known) == ""
+    assert store_check_ledger._as_it_lies(known) == ""
     path.write_bytes(b"another")
-    assert "other contents" in audit_ledger._as_it_lies(known)
+    assert "other contents" in store_check_ledger._as_it_lies(known)
     path.unlink()
-    assert audit_ledger._as_it_lies(known) == "gone"
+    assert store_check_ledger._as_it_lies(known) == "gone"
 
 
 @pytest.mark.parametrize(
@@ -72,26 +74,26 @@ def test_files_are_looked_at_where_they_lie(tmp_path):
 )
 def test_spans_touch_and_are_accounted_for_in_full(entries, complaint):
     if complaint is None:
-        books.balance([SOURCE], books.rows(entries))
+        accounting.balance([SOURCE], accounting.rows(entries))
         return
     with pytest.raises(LakeError, match=complaint):
-        books.balance([SOURCE], books.rows(entries))
+        accounting.balance([SOURCE], accounting.rows(entries))
 
 
 def test_sources_nobody_read_are_strange():
     with pytest.raises(LakeError, match="3132333435363738"):
-        books.balance([], books.rows([entry(0, 100, "container", 100)]))
+        accounting.balance([], accounting.rows([entry(0, 100, "container", 100)]))
 
 
 def test_books_of_many_tasks_become_one():
-    one = books.rows([entry(0, 100, "message", 10, "emp"), entry(0, 100, "container", 30)])
-    other = books.rows([entry(0, 100, "message", 60, "emp")])
-    merged = books.merge([one, other]).to_pylist()
+    one = accounting.rows([entry(0, 100, "message", 10, "emp"), entry(0, 100, "container", 30)])
+    other = accounting.rows([entry(0, 100, "message", 60, "emp")])
+    merged = accounting.merge([one, other]).to_pylist()
     assert [(row["category"], row["reason"], row["bytes"], row["items"]) for row in merged] == [
         ("container", "why", 30, 1),
         ("message", "emp", 70, 2),
     ]
-    assert books.merge([]).num_rows == 0
+    assert accounting.merge([]).num_rows == 0
 
 
 def damaged(lake: Path, tmp_path: Path, table: str, change) -> Path:
@@ -99,7 +101,8 @@ def damaged(lake: Path, tmp_path: Path, table: str, change) -> Path:
     copy = tmp_path / "lake"
     shutil.copytree(lake, copy)
     for path in delta.files(
-        copy, next(one for one in (ledger.TABLE, audit_ledger.messages.TABLE, audit_ledger.quarantine.TABLE) if one.name == table)
+        copy,
+        next(one for one in (ledger.TABLE, store_check_ledger.messages.TABLE, store_check_ledger.quarantine.TABLE) if one.name == table),
     ):
         rows = pa.parquet.read_table(path)
         pa.parquet.write_table(change(rows), path)

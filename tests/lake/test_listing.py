@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from wirelake.capture.files import measure
+from wirelake.capture.files.source_file import measure
 from wirelake.cli import ingest as command
 from wirelake.cli.main import run
 from wirelake.errors import CaptureError, CapturesMissing
-from wirelake.lake.ingest import IngestResult
-from wirelake.lake.listing import expand
+from wirelake.lake.jobs.ingest import IngestResult
+from wirelake.lake.sources.paths import expand
 
 NOT_UTF8 = os.fsdecode(b"\xff.pcapng")
 

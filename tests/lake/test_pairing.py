@@ -3,9 +3,10 @@
 import random
 from datetime import UTC, datetime, timedelta
 
-from wirelake.lake import deliveries, delta, pairing
-from wirelake.lake.catalog import table
+from wirelake.lake.gold.steps import relink_deliveries, request_pairs
+from wirelake.lake.store import delta
 from wirelake.lake.tables import exchanges, messages
+from wirelake.lake.tables.catalog import table
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 KINDS = {"request": True, "cancel": True, "response": False, "progress": False}
@@ -65,7 +66,7 @@ def test_pairing_agrees_with_a_plain_loop(spark):
     said = spark.createDataFrame(
         [tuple(row.get(name) for name in messages.TABLE.schema.names) for row in rows], delta.spark_schema(messages.TABLE)
     ).repartition(3)
-    paired = pairing.build(said)
+    paired = request_pairs.build(said)
     found = {
         bytes(row.message_id): (row.place, row.answer and bytes(row.answer.message_id), row.progress, row.cancelled)
         for row in paired.collect()
@@ -74,7 +75,7 @@ def test_pairing_agrees_with_a_plain_loop(spark):
     assert found == expected
     assert {what[0] for what in expected.values()} == {"opens", "repeats", "unmatched"}
     assert {what[3] for what in expected.values()} == {True, False}
-    nothing = deliveries.build(spark.createDataFrame([], delta.spark_schema(table("relink"))))
+    nothing = relink_deliveries.build(spark.createDataFrame([], delta.spark_schema(table("relink"))))
     told = exchanges.build(paired, nothing)
     assert told.count() == len(expected)
     assert told.where("status = 'unasked'").count() == sum(what[0] == "unmatched" for what in expected.values())

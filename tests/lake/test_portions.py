@@ -11,22 +11,24 @@ import pytest
 from tests.lake.following import PORTS, Bomb, contents, files, story
 
 from wirelake import protocols
-from wirelake.capture.following import Follower, Limits, Offset, portions
-from wirelake.capture.identity import beginning, content, identify
-from wirelake.capture.recording import Recorder
+from wirelake.capture.files.growing import Follower, Limits, Offset, portions
+from wirelake.capture.files.identity import beginning, content, identify
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import LakeError
-from wirelake.lake import delta, intake, journal, planning, recovery, snapshot
-from wirelake.lake.audit_ledger import check_ledger
-from wirelake.lake.catalog import TABLES
-from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.follow_source import FollowReader, Settling
-from wirelake.lake.ingest import remove
-from wirelake.lake.journal import Following
-from wirelake.lake.portion import read_portion
-from wirelake.lake.positions import positions
-from wirelake.lake.recovery import recover
-from wirelake.lake.source import NOT_ALONE, BlockReader, share
-from wirelake.lake.writer import TableWriter
+from wirelake.lake.decode.decoder import DecodeOptions
+from wirelake.lake.jobs.ingest import remove
+from wirelake.lake.jobs.micro_batch import read_portion
+from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.sources import intake
+from wirelake.lake.sources import plan as sources_plan
+from wirelake.lake.sources.blocks import NOT_ALONE, BlockReader, share
+from wirelake.lake.sources.follow import FollowReader, Settling
+from wirelake.lake.sources.progress import positions
+from wirelake.lake.store import commit, delta, journal, snapshot
+from wirelake.lake.store.check_ledger import check_ledger
+from wirelake.lake.store.commit import recover
+from wirelake.lake.store.journal import Following
+from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.emp.messages import Data
 from wirelake.protocols.emp.wire import encode
 
@@ -75,7 +77,7 @@ class Shipments:
 
 def ingested(lake: Path, paths: list[Path]) -> dict[str, str]:
     """What one ingest makes of files, dealt among tasks as Spark would."""
-    plan = planning.plan([identify(path) for path in paths], lambda cuts: list(map(planning.claim_here, cuts)), 1)
+    plan = sources_plan.plan([identify(path) for path in paths], lambda cuts: list(map(sources_plan.claim_here, cuts)), 1)
     writer = TableWriter(lake_at(lake), 1, DecodeOptions(), None, PORTS)
     journal.begin(lake, 1, [identify(path) for path in paths])
     told = []
@@ -210,8 +212,8 @@ def test_a_portion_that_is_interrupted_anywhere_is_there_once(tmp_path, monkeypa
 
     def interrupted(reader: Reader) -> Reader:
         with monkeypatch.context() as patch:
-            patch.setattr(recovery, "recover", lambda _: False)  # nobody is left to do that
-            patch.setattr("wirelake.lake.portion.recover", lambda _: False)
+            patch.setattr(commit, "recover", lambda _: False)  # nobody is left to do that
+            patch.setattr("wirelake.lake.jobs.micro_batch.recover", lambda _: False)
             patch.setattr(delta, "append", pull("append"))
             for name in ("remember", "prepare", "done"):
                 patch.setattr(journal, name, pull(name))
@@ -259,21 +261,21 @@ def test_a_recording_whose_later_parts_need_more_is_found_out(tmp_path):
     ticks = iter(range(10**18, 2 * 10**18, 10**6))
     with Recorder(tmp_path / "a.pcapng", clock=ticks.__next__) as recorder:
         first = recorder.connection(protocol="emp", role="client", local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
-        for _ in range(planning.LOOK_BYTES // 1000 + 10):
+        for _ in range(sources_plan.LOOK_BYTES // 1000 + 10):
             first.sent(encode(Data(bytes(1000))))
         recorder.connection(protocol="yamp", role="client", local=("127.0.0.1", 3), remote=("127.0.0.1", 4))
     sources = [identify(tmp_path / "a.pcapng")]
-    plan = planning.plan(sources, lambda cuts: [], 1)
+    plan = sources_plan.plan(sources, lambda cuts: [], 1)
     assert (len(plan.direct), len(plan.dealt)) == (1, 0)
     with pytest.raises(LakeError, match=NOT_ALONE):
         list(BlockReader(plan.direct, PORTS, 0).read(share(plan.direct)[0]))
-    plan = planning.plan(sources, lambda cuts: [], 1, deal_all=True)
+    plan = sources_plan.plan(sources, lambda cuts: [], 1, deal_all=True)
     assert (len(plan.direct), len(plan.dealt)) == (0, 1)
     assert list(BlockReader(plan.dealt, PORTS, 1).read(share(plan.dealt)[0]))
 
 
 def test_every_room_that_remembers_is_dealt_by_connection():
-    from wirelake.lake.reading import remembers
+    from wirelake.lake.decode.scan import remembers
 
     assert {name for name in protocols.ROOMS if remembers(name)} >= {"relink", "yamp"}
     assert not remembers("emp")

@@ -9,8 +9,8 @@ import pytest
 from tests.lake.test_cuts import EMP, RELINK, YAMP, hostile
 
 from wirelake import protocols
-from wirelake.lake import reading as room
-from wirelake.lake.reading import Reading
+from wirelake.lake.decode import scan as room
+from wirelake.lake.decode.scan import Reading
 from wirelake.protocols.emp.messages import Hello
 from wirelake.protocols.emp.wire import encode
 

@@ -12,15 +12,15 @@ from tests.lake.test_gaps import decoded
 from tests.protocols.relink import speech
 
 from wirelake import protocols
-from wirelake.capture import tally
-from wirelake.capture.exported import LINK_EXPORTED, Tags, build
-from wirelake.capture.flows import by_port
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
+from wirelake.capture.blocks import accounting
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.packets.tcp_flows import by_port
+from wirelake.capture.record.exported_pdu import LINK_EXPORTED, Tags, build
 from wirelake.cli.ingest import tell
-from wirelake.lake import strangers
-from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.ingest import IngestResult
+from wirelake.lake.decode import unrecognised
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.jobs.ingest import IngestResult
 from wirelake.lake.tables.unrecognised import TABLE
 from wirelake.protocols.emp.messages import Data, Hello
 from wirelake.protocols.emp.wire import encode as encode_emp
@@ -61,7 +61,7 @@ def test_every_protocol_has_a_port_that_serve_listens_on_and_captures_are_known_
     assert protocols.ports() == {5040: "emp", 5041: "event_mesh", 5047: "relink", 8888: "yamp", 8844: "wolpertinger"}
     for name, port in protocols.PORTS.items():
         assert protocols.room(name).DEFAULT_PORT in (None, port)
-        serve = importlib.import_module(f"wirelake.cli.rooms.{name}").serve
+        serve = importlib.import_module(f"wirelake.cli.protocols.{name}").serve
         address = next(one for one in serve.params if one.name == "address")
         assert address.default.endswith(f"://127.0.0.1:{port}")
 
@@ -130,10 +130,10 @@ def test_more_hosts_than_are_listed_are_summed_in_one_row(tmp_path, monkeypatch)
     """A scan of many ports takes no more memory than the limit, and not a byte is lost."""
     frames = [frame for number in range(40) for _, frame in web(number, 1000 + number).frames()]
     (tmp_path / "a.pcap").write_bytes(pcap([(TS + number, frame) for number, frame in enumerate(frames)]))
-    for module, name, left in ((tally, "MAX_STRANGERS", 40), (strangers, "MAX_ROWS", 40)):
+    for module, name, left in ((accounting, "MAX_STRANGERS", 40), (unrecognised, "MAX_ROWS", 40)):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, 12)
-            rows = decoded(tmp_path / "a.pcap", 1000 if module is strangers else 8 << 20)
+            rows = decoded(tmp_path / "a.pcap", 1000 if module is unrecognised else 8 << 20)
         listed = [row for row in rows["unrecognised"] if row["server_port"] is not None]
         (rest,) = [row for row in rows["unrecognised"] if row["server_port"] is None]
         assert 5 <= len(listed) <= 12
@@ -149,14 +149,14 @@ def test_sums_of_many_tasks_become_one_row_of_each_host():
 
     tasks = [[row(1, 10, 5), row(2, 1, None)], [row(1, 10, 3), row(3, 2, 9)], [row(3, 2, 9, b"t"), row(4, 1, 1)], []]
     batches = [pa.RecordBatch.from_pylist(rows, schema=TABLE.schema) for rows in tasks]
-    merged = strangers.merge(batches, 7).to_pylist()
+    merged = unrecognised.merge(batches, 7).to_pylist()
     assert [(one["source"], one["server_port"], one["bytes"], one["packets"]) for one in merged[:1]] == [("s", 1, 20, 2)]
     assert (merged[0]["first_seen"].microsecond, merged[0]["last_seen"].microsecond) == (3, 5)
     assert {one["batch"] for one in merged} == {7}
     assert len(merged) == 5
-    few = strangers.merge(batches, 7, most=2).to_pylist()
+    few = unrecognised.merge(batches, 7, most=2).to_pylist()
     assert {(one["source"], one["server_port"], one["bytes"]) for one in few} == {("s", 1, 20), ("s", 3, 2), ("s", None, 2), ("t", None, 2)}
-    assert strangers.merge([], 7).num_rows == 0
+    assert unrecognised.merge([], 7).num_rows == 0
 
 
 def test_a_packet_without_a_time_has_none_in_any_table(tmp_path):

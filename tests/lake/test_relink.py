@@ -6,11 +6,11 @@ import pytest
 from tests.lake.relink_talk import EPOCH, LINK, STORY, record
 from tests.protocols.relink import speech
 
-from wirelake.capture.recording import Recorder
-from wirelake.lake import delta
-from wirelake.lake.catalog import table
-from wirelake.lake.ingest import ingest
-from wirelake.protocols.relink.prologue import Prologue
+from wirelake.capture.record.recorder import Recorder
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import table
+from wirelake.protocols.relink.handshake import Prologue
 
 
 def rows(lake, name, protocol="relink"):

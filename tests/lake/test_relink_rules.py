@@ -12,10 +12,10 @@ from tests.lake.relink_cases import CASES
 from tests.lake.relink_taping import Tape, TapedWorld, tell
 from tests.protocols.relink.pair import C, L
 
-from wirelake.lake import delta
-from wirelake.lake.catalog import table
-from wirelake.lake.ingest import ingest
-from wirelake.lake.rules.relink import ODDITIES, UNSEEN
+from wirelake.lake.gold.rules.relink import ODDITIES, UNSEEN
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import table
 from wirelake.protocols.relink.faults import OURS, TOLERATED, UNREADABLE, Fault
 
 SESSIONS = Path(__file__).parents[1] / "vectors" / "relink-sessions.json"

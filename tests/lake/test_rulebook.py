@@ -17,17 +17,17 @@ from tests.lake.wolpertinger_talk import record as record_wolpertinger
 from tests.lake.yamp_talk import record as record_yamp
 from tests.protocols.wolpertinger.pair import KEYS
 
-from wirelake.lake import delta
-from wirelake.lake.catalog import EDITION, GOLD
-from wirelake.lake.rulebook import ROOMS
-from wirelake.protocols.wolpertinger.keyring import Keyring
+from wirelake.lake.gold.rules.registry import ROOMS
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import EDITION, GOLD
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 
 @pytest.fixture(scope="session")
 def told(spark, tmp_path_factory):
     """(table -> protocol -> the rules that a lake of everything that is ever wrong in tests has there, the lake)."""
-    from wirelake.lake.catalog import table
-    from wirelake.lake.ingest import ingest
+    from wirelake.lake.jobs.ingest import ingest
+    from wirelake.lake.tables.catalog import table
 
     folder = tmp_path_factory.mktemp("rules")
     record(folder / "cases.pcapng", CASES)

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake import delta, journal, running, settings
-from wirelake.lake.catalog import table
+from wirelake.lake.store import delta, journal, run_log, settings
+from wirelake.lake.tables.catalog import table
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def rows(lake):
 
 
 def fail(lake, inputs, error):
-    with running.recorded(lake, "ingest") as run:
+    with run_log.recorded(lake, "ingest") as run:
         run.inputs = inputs
         raise error
 
 
 def test_a_run_says_what_it_did_and_how_long_it_took(lake, caplog):
     caplog.set_level(logging.INFO, "wirelake.lake")
-    with running.recorded(lake, "ingest") as run:
+    with run_log.recorded(lake, "ingest") as run:
         run.inputs = ["a.pcap", "b.pcap"]
         run.files, run.bytes, run.skipped = 1, 100, 1
         with run.stage("decode"):
@@ -59,9 +59,9 @@ def test_an_error_of_no_file_names_none(lake):
 
 
 def test_of_a_run_that_was_killed_the_next_one_writes_the_row(lake):
-    killed = running.recorded(lake, "ingest")
+    killed = run_log.recorded(lake, "ingest")
     killed.__enter__()
-    with running.recorded(lake, "ingest"):
+    with run_log.recorded(lake, "ingest"):
         pass
     assert [(row["run"], row["outcome"], row["ended"] is None) for row in rows(lake)] == [(1, "died", True), (2, "done", False)]
     del killed
@@ -70,9 +70,9 @@ def test_of_a_run_that_was_killed_the_next_one_writes_the_row(lake):
 def test_a_run_that_was_killed_right_after_its_row_is_there_once(lake, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(journal, "remove", lambda *_: None)
-        with running.recorded(lake, "ingest"):
+        with run_log.recorded(lake, "ingest"):
             pass
-    with running.recorded(lake, "ingest"):
+    with run_log.recorded(lake, "ingest"):
         pass
     assert [(row["run"], row["outcome"]) for row in rows(lake)] == [(1, "done"), (2, "done")]
 
@@ -87,7 +87,7 @@ def test_when_an_answer_is_late_is_settled_when_the_lake_is_made(lake):
 
 def test_damaged_records_are_named(lake):
     journal.write(lake, "run.json", b"{")
-    with pytest.raises(LakeError, match=r"damaged: _wirelake/run\.json"), running.recorded(lake, "ingest"):
+    with pytest.raises(LakeError, match=r"damaged: _wirelake/run\.json"), run_log.recorded(lake, "ingest"):
         pass
     journal.write(lake, "settings.json", b"{")
     with pytest.raises(LakeError, match=r"damaged: _wirelake/settings\.json"):

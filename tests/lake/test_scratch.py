@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from wirelake.lake import scratch
+from wirelake.lake.session import scratch
 
 
 @pytest.fixture

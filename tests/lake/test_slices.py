@@ -14,10 +14,11 @@ from tests.lake.relink_talk import record as record_relink
 from tests.lake.yamp_talk import record as record_yamp
 from tests.protocols.event_mesh.receiving import store
 
-from wirelake.lake import delta, gold
-from wirelake.lake.catalog import GOLD, SILVER, table
-from wirelake.lake.ingest import ingest
-from wirelake.lake.upkeep import pace
+from wirelake.lake.gold.incremental import plan_mode
+from wirelake.lake.gold.incremental import refresh as incremental_refresh
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import GOLD, SILVER, table
 
 SPANNING = {name: CASES[name] for name in ("plain", "late", "pings", "id in flight", "spoke after bye", "abnormal close", "still open")}
 RECONNECTION = next(at for at, step in enumerate(LINK) if step[1] == "cut") + 1
@@ -71,17 +72,17 @@ def test_three_ingests_in_the_wrong_order_give_the_same_tables_as_one(spark, at_
     """The last one goes about it as if there were much to do."""
     paths, yardstick = at_once
     assert len([path for path in paths if path.name.startswith("emp")]) > 5
-    for part, small in ((paths[2::3], pace.SMALL_ROWS), (paths[1::3], pace.SMALL_ROWS), (paths[0::3], 0)):
-        monkeypatch.setattr(pace, "SMALL_ROWS", small)
+    for part, small in ((paths[2::3], plan_mode.SMALL_ROWS), (paths[1::3], plan_mode.SMALL_ROWS), (paths[0::3], 0)):
+        monkeypatch.setattr(plan_mode, "SMALL_ROWS", small)
         ingest(spark, tmp_path / "lake", part, keys=store())
     assert differing(tmp_path / "lake", yardstick) == {}
 
 
 def test_what_is_not_touched_keeps_its_files(spark, recorded, tmp_path, monkeypatch):
     """With leaves of ten rows, a second recording of other conversations leaves most files as they are."""
-    from wirelake.lake.upkeep import leaves
+    from wirelake.lake.gold.incremental import key_ranges
 
-    monkeypatch.setattr(leaves.plan, "__defaults__", (10,))
+    monkeypatch.setattr(key_ranges.plan, "__defaults__", (10,))
     lake = tmp_path / "lake"
     recorded(tmp_path / "many.pcapng", {str(number): CASES["id in flight"] for number in range(60)})
     recorded(tmp_path / "one.pcapng", {"one": CASES["plain"]}, 50_000)
@@ -113,12 +114,12 @@ def test_any_cut_in_any_order_gives_the_same_tables(spark, at_once, tmp_path, se
 def test_keys_that_are_asked_only_of_what_is_touched_say_the_same(spark, at_once, tmp_path, monkeypatch):
     """As for whoever follows live traffic, with the same keys all the time; and one refresh brings in what several batches touched."""
     paths, yardstick = at_once
-    refresh = gold.refresh
+    refresh = incremental_refresh.refresh
     with monkeypatch.context() as patch:
-        patch.setattr(gold, "refresh", lambda *_: [])
+        patch.setattr(incremental_refresh, "refresh", lambda *_: [])
         ingest(spark, tmp_path / "lake", paths[1::3], keys=store())
         ingest(spark, tmp_path / "lake", paths[2::3], keys=store())
-    monkeypatch.setattr(gold, "refresh", lambda *args: refresh(*args, judge_all=False))
+    monkeypatch.setattr(incremental_refresh, "refresh", lambda *args: refresh(*args, judge_all=False))
     ingest(spark, tmp_path / "lake", [paths[0]], keys=store())
     ingest(spark, tmp_path / "lake", paths, keys=store())
     assert differing(tmp_path / "lake", yardstick) == {}

@@ -6,13 +6,13 @@ import pytest
 from tests.lake.hashing import hashes
 from tests.lake.test_ingest import TALK, blocks, fresh_lake
 
-from wirelake.capture.identity import identify
+from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError
 from wirelake.explore.query import query
-from wirelake.lake import delta, journal, recovery, snapshot
-from wirelake.lake.catalog import GOLD, SILVER, TABLES, table
-from wirelake.lake.decode import DecodeOptions
-from wirelake.lake.writer import TableWriter
+from wirelake.lake.decode.decoder import DecodeOptions
+from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.store import commit, delta, journal, snapshot
+from wirelake.lake.tables.catalog import GOLD, SILVER, TABLES, table
 
 MESSAGES = table("messages")
 
@@ -68,7 +68,7 @@ def test_after_a_crash_between_two_tables_readers_see_what_was_whole_before(lake
     assert delta.dataset(lake, MESSAGES).count_rows() == 8
     assert hashes(lake) == before
     monkeypatch.undo()
-    assert recovery.recover(lake) is True
+    assert commit.recover(lake) is True
     assert hashes(lake) == before
     snapshot.publish(lake)
     assert seen(lake) == 8
@@ -169,7 +169,7 @@ def test_what_is_left_of_a_dead_ingest_cannot_publish_into_the_next_one(lake, re
     journal.begin(lake, 1, [identify(source)], attempt="first")
     left = TableWriter(lake, 1, DecodeOptions(), attempt="first")
     message = left.write(iter(blocks(source)))
-    assert recovery.recover(lake) is False
+    assert commit.recover(lake) is False
     begun = journal.begin(lake, 1, [identify(source)], attempt="second")
     with pytest.raises(LakeError, match="batch 1 is not the one under way"):
         left.commit([message])
@@ -186,7 +186,7 @@ def test_what_is_left_of_a_dead_ingest_does_not_take_away_what_another_one_publi
         patch.setattr(delta, "append", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             left.commit([message])
-    assert recovery.recover(lake) is True
+    assert commit.recover(lake) is True
     left.abort([message])
     assert all(path.exists() for path in delta.files(lake, MESSAGES))
     assert delta.dataset(lake, MESSAGES).count_rows() == 4
@@ -196,7 +196,7 @@ def test_recovery_waits_for_whoever_is_publishing(lake, add):
     over = threading.Event()
 
     def recover() -> None:
-        recovery.recover(lake)
+        commit.recover(lake)
         over.set()
 
     journal.begin(lake, 1, [])

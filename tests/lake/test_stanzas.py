@@ -14,7 +14,7 @@ from tests.capture import build
 from tests.capture.build import pcap
 from tests.lake.test_gaps import decoded
 
-from wirelake.lake import stanzas
+from wirelake.lake.decode import xmpp
 
 SPOKEN = [(side, text.encode()) for side, text in json.loads((Path(__file__).parent / "prosody.json").read_text())]
 CLIENT, SERVER = (b"".join(text for side, text in SPOKEN if side == mine) for mine in (0, 1))
@@ -129,7 +129,7 @@ def test_what_tls_hides_is_told_as_such(tmp_path):
 
 
 def test_a_stanza_without_end_is_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(stanzas, "LONGEST", 1000)
+    monkeypatch.setattr(xmpp, "LONGEST", 1000)
     long = b"<iq><query>" + b"<item>x</item>" * 500 + b"</query></iq>"
     spoken = [*SPOKEN[:-2], (0, long), *((side, text) for side, text in SPOKEN if b"carol" in text), *SPOKEN[-2:]]
     for window in (300, 8 << 20):
@@ -140,7 +140,7 @@ def test_a_stanza_without_end_is_passed_over(tmp_path, monkeypatch):
 
 
 def test_no_more_waits_than_may(tmp_path, monkeypatch):
-    monkeypatch.setattr("wirelake.lake.decode.MAX_CARRIED", 200)
+    monkeypatch.setattr("wirelake.lake.decode.decoder.MAX_CARRIED", 200)
     path = captured(tmp_path / "a.pcap", SPOKEN, 3)
     rows = decoded(path, window=300)
     assert sums(rows, "other")["xmpp that is not finished"] > 0

@@ -11,13 +11,15 @@ import pytest
 from tests.lake.hashing import hashes
 from tests.lake.test_ingest import TALK
 
-from wirelake.capture.blocks import Source
-from wirelake.capture.shipping import works
+from wirelake.capture.blocks.block import Source
+from wirelake.capture.blocks.read_split import works
 from wirelake.errors import LakeError
-from wirelake.lake import haste, java, spark_home, tuning
-from wirelake.lake.ingest import ingest
-from wirelake.lake.source import PARTITION_BYTES, share
-from wirelake.lake.spark import session, set_for_now
+from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.session import home as session_home
+from wirelake.lake.session import java, short_sessions
+from wirelake.lake.session import settings as session_settings
+from wirelake.lake.session.start import session, set_for_now
+from wirelake.lake.sources.blocks import PARTITION_BYTES, share
 
 
 def fake_java(folder, version):
@@ -77,7 +79,7 @@ def test_the_launcher_drops_one_module_and_keeps_every_other_argument(tmp_path):
 
 
 def test_reading_a_lake_does_not_import_spark():
-    modules = ", ".join(f"wirelake.lake.{name}" for name in ("catalog", "delta", "gold", "ingest", "spark"))
+    modules = ", ".join(f"wirelake.lake.{name}" for name in ("tables.catalog", "store.delta", "jobs.ingest", "session.start", "api"))
     code = f"import sys, {modules}; print('pyspark' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"
@@ -104,25 +106,33 @@ def test_spark_runs_this_interpreter_in_utc_and_leaves_nothing_in_the_folder(spa
 
 
 def test_settings_depend_on_where_spark_runs_and_each_says_why(tmp_path):
-    local, near, far = (tuning.settings(master, tmp_path) for master in ("local[2]", "spark://127.0.0.1:7077", "spark://head:7077"))
+    local, near, far = (
+        session_settings.settings(master, tmp_path) for master in ("local[2]", "spark://127.0.0.1:7077", "spark://head:7077")
+    )
     assert local["spark.pyspark.python"] == sys.executable
     assert "spark.local.dir" in local
     assert "spark.local.dir" not in near
     assert (near["spark.driver.host"], "spark.driver.host" in far) == ("127.0.0.1", False)
     assert far["spark.executorEnv.NUMBA_CACHE_DIR"] == "numba-cache"
-    for one in (*tuning.SESSION, *tuning.EVERYWHERE, *tuning.LOCAL, *tuning.CLUSTER, *tuning.LOOPBACK):
+    for one in (
+        *session_settings.SESSION,
+        *session_settings.EVERYWHERE,
+        *session_settings.LOCAL,
+        *session_settings.CLUSTER,
+        *session_settings.LOOPBACK,
+    ):
         assert one.why.endswith((".", ").")), one.name
         assert isinstance(one.value, str) or one.shown, one.name
 
 
 def test_the_interpreter_of_executors_may_lie_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/there/bin/python")
-    assert tuning.settings("spark://head:7077", tmp_path)["spark.pyspark.python"] == "/opt/there/bin/python"
-    assert tuning.settings("local[*]", tmp_path)["spark.pyspark.python"] == sys.executable
+    assert session_settings.settings("spark://head:7077", tmp_path)["spark.pyspark.python"] == "/opt/there/bin/python"
+    assert session_settings.settings("local[*]", tmp_path)["spark.pyspark.python"] == sys.executable
 
 
 def test_a_setting_that_somebody_says_wins_over_ours(spark, tmp_path):
-    assert tuning.settings("local[2]", tmp_path)["spark.sql.shuffle.partitions"] != "2"
+    assert session_settings.settings("local[2]", tmp_path)["spark.sql.shuffle.partitions"] != "2"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get("spark.sql.parquet.compression.codec") == "zstd"
 
@@ -152,7 +162,7 @@ def test_each_setting_that_somebody_says_is_what_spark_runs_with(tmp_path):
     code = """
 import json, sys
 from wirelake.cli.flags import spark_settings
-from wirelake.lake.spark import session
+from wirelake.lake.session.start import session
 spark = session("local[1]", spark_settings(sys.argv[1:]))
 java = spark.sparkContext._jvm.java.lang
 found = {name: spark.conf.get(name) for name in spark_settings(sys.argv[1:])}
@@ -166,7 +176,9 @@ spark.stop()
     assert found == told
     assert 500 * 2**20 < memory <= 600 * 2**20
     assert option == "here"
-    assert not set(told) - {"spark.driver.extraJavaOptions"} - set(tuning.settings("local[1]", tmp_path)), "each of them is one of ours"
+    assert not set(told) - {"spark.driver.extraJavaOptions"} - set(session_settings.settings("local[1]", tmp_path)), (
+        "each of them is one of ours"
+    )
 
 
 def test_tables_are_the_same_whatever_a_session_says_of_times(spark, recorded, tmp_path):
@@ -201,19 +213,19 @@ def test_a_home_that_somebody_chose_and_a_package_that_workers_would_not_find_ar
     if name == "SPARK_HOME":
         monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     else:
-        monkeypatch.setattr(spark_home, "_pyspark", lambda: tmp_path / "somewhere" / "pyspark")
-    with spark_home.lean(tmp_path / "home"):
+        monkeypatch.setattr(session_home, "_pyspark", lambda: tmp_path / "somewhere" / "pyspark")
+    with session_home.lean(tmp_path / "home"):
         assert os.environ.get("SPARK_HOME") == ("/opt/spark" if name == "SPARK_HOME" else None)
     assert not (tmp_path / "home").exists()
 
 
 def test_a_session_that_has_little_to_do_is_started_in_haste(spark, recorded, tmp_path, monkeypatch):
     small, lake = recorded(tmp_path / "small.pcapng", TALK), tmp_path / "lake"
-    assert haste.for_one_ingest(lake, [str(small)]) == tuning.BRISK
-    monkeypatch.setattr(haste, "BRISK_BYTES", small.stat().st_size)
-    assert haste.for_one_ingest(lake, [str(small)]) == tuning.BRISK
-    assert haste.for_one_ingest(lake, [str(small), str(small)]) == {}, "much to read"
-    assert haste.for_one_ingest(lake, ["memory://elsewhere.pcapng"]) == {}, "nobody knows how much"
-    assert haste.for_one_ingest(lake, [str(tmp_path / "gone.pcapng")]) == {}
+    assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.BRISK
+    monkeypatch.setattr(short_sessions, "BRISK_BYTES", small.stat().st_size)
+    assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.BRISK
+    assert short_sessions.for_one_ingest(lake, [str(small), str(small)]) == {}, "much to read"
+    assert short_sessions.for_one_ingest(lake, ["memory://elsewhere.pcapng"]) == {}, "nobody knows how much"
+    assert short_sessions.for_one_ingest(lake, [str(tmp_path / "gone.pcapng")]) == {}
     ingest(spark, lake, [small])
-    assert haste.for_one_ingest(lake, [str(small)]) == {}, "what is there may have to be read again"
+    assert short_sessions.for_one_ingest(lake, [str(small)]) == {}, "what is there may have to be read again"

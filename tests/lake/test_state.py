@@ -20,26 +20,27 @@ from tests.protocols.wolpertinger.pair import KEYS
 
 import wirelake
 from wirelake import protocols
-from wirelake.capture import assembly_state
-from wirelake.capture.assembly import Assembly
-from wirelake.capture.assembly_state import AssemblyState
-from wirelake.capture.following import Offset
-from wirelake.capture.identity import identify
-from wirelake.capture.parcels import Parcel
-from wirelake.capture.shipping import ship, works
-from wirelake.capture.stream import LATE, Budget, Half
+from wirelake.capture.blocks import assembly_state
+from wirelake.capture.blocks.assemble import Assembly
+from wirelake.capture.blocks.assembly_state import AssemblyState
+from wirelake.capture.blocks.packet_batch import Parcel
+from wirelake.capture.blocks.read_split import ship, works
+from wirelake.capture.files.growing import Offset
+from wirelake.capture.files.identity import identify
+from wirelake.capture.packets.tcp_stream import LATE, Budget, Half
 from wirelake.errors import LakeError, StateError
-from wirelake.lake import delta, journal, reading, state_file
-from wirelake.lake.catalog import TABLES
-from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.follow import follow
-from wirelake.lake.journal import Following
-from wirelake.lake.memory import Memory
-from wirelake.lake.memory_state import MemoryState
-from wirelake.lake.streams import GAP
-from wirelake.lake.unwrapping import ALIEN
+from wirelake.lake.decode import scan
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.decode.state import Memory
+from wirelake.lake.decode.state_codec import MemoryState
+from wirelake.lake.decode.streams import GAP
+from wirelake.lake.decode.websocket import ALIEN
+from wirelake.lake.jobs.follow import follow
+from wirelake.lake.store import delta, journal, state_file
+from wirelake.lake.store.journal import Following
+from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols import kernel
-from wirelake.protocols.wolpertinger.keyring import Keyring
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 ROOMS = ("emp", "yamp", "websocket", "relink", "event_mesh", "wolpertinger", "xmpp")
 OPTIONS = DecodeOptions()
@@ -166,8 +167,8 @@ def forged(content: bytes, dice: random.Random) -> bytes:
 def plainly(monkeypatch) -> None:
     """Kernels as Python runs them: an index that leads outside raises IndexError."""
     for name in protocols.ROOMS:
-        reading.Reading(name, OPTIONS.limits(name))
-        reading._stride(name)
+        scan.Reading(name, OPTIONS.limits(name))
+        scan._stride(name)
     plain = {one: kernel._over_views(one) for one in kernel._kernels}
     monkeypatch.setattr("wirelake.protocols.kernel._dispatchers", plain)
 

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from wirelake.errors import LakeError
-from wirelake.lake import delta
-from wirelake.lake.catalog import GOLD, SILVER, TABLES, table
-from wirelake.lake.schema import comment
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import GOLD, SILVER, TABLES, table
+from wirelake.lake.tables.schema import comment
 
 every_table = pytest.mark.parametrize("each", TABLES.values(), ids=TABLES)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from wirelake.lake import delta, journal, snapshot
-from wirelake.lake.parquet import Sheet
-from wirelake.lake.recovery import prepare
+from wirelake.lake.store import delta, journal, snapshot
+from wirelake.lake.store.commit import prepare
+from wirelake.lake.store.compaction import MANY, tidy
+from wirelake.lake.store.parquet import Sheet
 from wirelake.lake.tables import connections
-from wirelake.lake.tidying import MANY, tidy
 
 
 def published(lake, first: int, count: int) -> None:

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirelake.lake import delta, journal
-from wirelake.lake.delta import File
-from wirelake.lake.upkeep import index, talks, tallies
-from wirelake.lake.upkeep.touched import minutes, slot, touched
+from wirelake.lake.gold.incremental import connection_index, index, minute_index
+from wirelake.lake.gold.incremental.affected import minutes, slot, touched
+from wirelake.lake.store import delta, journal
+from wirelake.lake.store.delta import File
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -26,9 +26,11 @@ def ask(tmp_path):
         lake = tmp_path / "lake"
         journal.initialise(lake)
         newest = newest or max(row["batch"] for row in rows)
-        delta.create(lake, talks.TABLE)
-        pq.write_table(pa.Table.from_pylist(rows, schema=talks.TABLE.schema), delta.folder(lake, talks.TABLE) / "one.parquet")
-        delta.append(lake, talks.TABLE, [File("one.parquet", 1, len(rows))], newest)
+        delta.create(lake, connection_index.TABLE)
+        pq.write_table(
+            pa.Table.from_pylist(rows, schema=connection_index.TABLE.schema), delta.folder(lake, connection_index.TABLE) / "one.parquet"
+        )
+        delta.append(lake, connection_index.TABLE, [File("one.parquet", 1, len(rows))], newest)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         found = touched(lake, built, newest, scratch)
@@ -82,10 +84,10 @@ def test_a_connection_to_which_something_happened_touches_its_session(ask):
 def test_minutes_are_touched_by_what_is_new_and_by_what_is_told_of_touched_sessions(ask, tmp_path):
     found = ask([said(1, "a", "a"), said(2, "b", "b")], built=1)
     lake = tmp_path / "lake"
-    delta.create(lake, tallies.TABLE)
+    delta.create(lake, minute_index.TABLE)
     rows = [{"batch": batch, "minute": START + timedelta(minutes=batch), "protocol": "emp"} for batch in (1, 2)]
-    pq.write_table(pa.Table.from_pylist(rows, schema=tallies.TABLE.schema), delta.folder(lake, tallies.TABLE) / "one.parquet")
-    delta.append(lake, tallies.TABLE, [File("one.parquet", 1, 2)], 2)
+    pq.write_table(pa.Table.from_pylist(rows, schema=minute_index.TABLE.schema), delta.folder(lake, minute_index.TABLE) / "one.parquet")
+    delta.append(lake, minute_index.TABLE, [File("one.parquet", 1, 2)], 2)
     when = [{"session_id": name, "ts": START + timedelta(hours=hours, seconds=59)} for name, hours in ((b"a", 1), (b"b", -3))]
     pq.write_table(
         pa.Table.from_pylist(when, schema=pa.schema([("session_id", pa.binary()), ("ts", pa.timestamp("us", "UTC"))])), tmp_path / "told"
@@ -98,16 +100,16 @@ def test_minutes_are_touched_by_what_is_new_and_by_what_is_told_of_touched_sessi
 
 def test_many_small_files_of_the_index_become_one_and_say_the_same(tmp_path):
     journal.initialise(tmp_path)
-    delta.create(tmp_path, talks.TABLE)
+    delta.create(tmp_path, connection_index.TABLE)
     for batch in range(1, index.MOST_SMALL + 2):
-        assert index.merge(tmp_path, talks.TABLE) is False
-        path = delta.folder(tmp_path, talks.TABLE) / f"{batch}.parquet"
-        pq.write_table(pa.Table.from_pylist([said(batch, "a", "a")], schema=talks.TABLE.schema), path)
-        delta.append(tmp_path, talks.TABLE, [File(path.name, 1, 1)], batch)
-    before = delta.dataset(tmp_path, talks.TABLE).to_table().sort_by("batch")
-    assert index.merge(tmp_path, talks.TABLE) is True
-    assert len(delta.files(tmp_path, talks.TABLE)) == 1
-    assert delta.dataset(tmp_path, talks.TABLE).to_table().sort_by("batch").equals(before)
-    assert delta.batch(tmp_path, talks.TABLE) == index.MOST_SMALL + 1
-    delta.sweep(tmp_path, talks.TABLE)
-    assert delta.dataset(tmp_path, talks.TABLE).count_rows() == before.num_rows
+        assert index.merge(tmp_path, connection_index.TABLE) is False
+        path = delta.folder(tmp_path, connection_index.TABLE) / f"{batch}.parquet"
+        pq.write_table(pa.Table.from_pylist([said(batch, "a", "a")], schema=connection_index.TABLE.schema), path)
+        delta.append(tmp_path, connection_index.TABLE, [File(path.name, 1, 1)], batch)
+    before = delta.dataset(tmp_path, connection_index.TABLE).to_table().sort_by("batch")
+    assert index.merge(tmp_path, connection_index.TABLE) is True
+    assert len(delta.files(tmp_path, connection_index.TABLE)) == 1
+    assert delta.dataset(tmp_path, connection_index.TABLE).to_table().sort_by("batch").equals(before)
+    assert delta.batch(tmp_path, connection_index.TABLE) == index.MOST_SMALL + 1
+    delta.sweep(tmp_path, connection_index.TABLE)
+    assert delta.dataset(tmp_path, connection_index.TABLE).count_rows() == before.num_rows

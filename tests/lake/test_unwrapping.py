@@ -13,7 +13,7 @@ from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import UID
 from websockets.frames import Opcode
 
-from wirelake.protocols.yamp.serializers import STANDARD
+from wirelake.protocols.yamp.serializers.registry import STANDARD
 
 PACKED = STANDARD["msgpack"].serialize({"a": 1})
 

@@ -7,15 +7,15 @@ import json
 import pytest
 from tests.lake.wolpertinger_talk import BROKEN, CASES, FIRST_PORT, IN_PIECES, LONG, SEALED
 
-from wirelake.protocols.wolpertinger import documents
 from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2 import documents
 
 
 @pytest.fixture(scope="module")
 def told(lake):
     """told(table, case): the rows of one conversation, in the order of time."""
-    from wirelake.lake import delta
-    from wirelake.lake.catalog import table
+    from wirelake.lake.store import delta
+    from wirelake.lake.tables.catalog import table
 
     names = ("sessions", "exchanges", "violations", "messages", "wolpertinger", "quarantine")
     tables = {name: delta.dataset(lake, table(name)).to_table().to_pylist() for name in names}

@@ -8,15 +8,15 @@ import pytest
 from tests.lake.yamp_talk import BROKEN, CASES, FIRST_PORT
 
 from wirelake.errors import RemoteProtocolError
-from wirelake.lake.rules.yamp import followable
+from wirelake.lake.gold.rules.yamp import followable
 from wirelake.protocols.yamp.redirect import follow
 
 
 @pytest.fixture(scope="module")
 def told(lake):
     """told(table, case): the rows of one conversation, in the order of time."""
-    from wirelake.lake import delta
-    from wirelake.lake.catalog import table
+    from wirelake.lake.store import delta
+    from wirelake.lake.tables.catalog import table
 
     names = ("sessions", "exchanges", "violations", "messages", "yamp")
     tables = {name: delta.dataset(lake, table(name)).to_table().to_pylist() for name in names}
@@ -144,8 +144,8 @@ def test_bodies_are_json_in_whatever_they_were_sent(told):
 
 
 def test_sql_reaches_into_bodies(spark, lake):
-    from wirelake.lake import delta
-    from wirelake.lake.catalog import table
+    from wirelake.lake.store import delta
+    from wirelake.lake.tables.catalog import table
 
     messages = spark.createDataFrame(delta.dataset(lake, table("messages")).to_table().to_pandas()[["protocol", "subject", "body_json"]])
     found = messages.where("protocol = 'yamp' AND subject = 'work' AND body_json IS NOT NULL").selectExpr(
@@ -173,10 +173,10 @@ def test_a_serializer_is_known_in_the_next_block_to_whoever_greeted_with_it(tmp_
     from tests.protocols.yamp import speech
 
     from wirelake import protocols
-    from wirelake.capture.identity import identify
-    from wirelake.capture.reader import read
-    from wirelake.capture.recording import Recorder
-    from wirelake.lake.decode import DecodeOptions, Decoder
+    from wirelake.capture.blocks.read_file import read
+    from wirelake.capture.files.identity import identify
+    from wirelake.capture.record.recorder import Recorder
+    from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 
     with Recorder(tmp_path / "a.pcapng", protocol="yamp") as recorder:
         connection = recorder.connection(role="client", local=("127.0.0.1", 1), remote=("127.0.0.1", 2))

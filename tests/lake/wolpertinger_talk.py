@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.protocols.wolpertinger.pair import KEYS, text_of
 
-from wirelake.capture.recording import Recorder
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.fragments import split
+from wirelake.capture.record.recorder import Recorder
+from wirelake.protocols.wolpertinger.layer1.fragments import split
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.layer2.values import Int32, UInt64
 from wirelake.protocols.wolpertinger.messages import Envelope
-from wirelake.protocols.wolpertinger.values import Int32, UInt64
 from wirelake.protocols.wolpertinger.wire import Keys, encode, sealed
 
 START_NS = 1_700_000_000 * 10**9

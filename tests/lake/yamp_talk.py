@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import OTHER, UID
 
-from wirelake.capture.recording import Recorder
-from wirelake.protocols.yamp.serializers import STANDARD
+from wirelake.capture.record.recorder import Recorder
+from wirelake.protocols.yamp.serializers.registry import STANDARD
 
 START_NS = 1_700_000_000 * 10**9
 FIRST_PORT = 30_000

@@ -16,11 +16,11 @@ from tests.capture.build import check
 from tests.fuzz.mutating import cut_and_splice
 from tests.oracles.verdicts import AnyPort
 
-from wirelake.capture.blocks import Block
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.lake.books import balance
-from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.capture.blocks.block import Block
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.lake.decode.accounting import balance
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 
 COUNT = int(os.environ.get("WIRELAKE_MUTATIONS", "500"))
 GROUPS = 20

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from wirelake.capture.files import open_source
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.records import KIND, NO_TIME, RECORD_PACKET, START, TS, WIRE_SIZE
-from wirelake.capture.walking import Spoilt, Walk
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.containers.records import KIND, NO_TIME, RECORD_PACKET, START, TS, WIRE_SIZE
+from wirelake.capture.containers.walk import Spoilt, Walk
+from wirelake.capture.files.identity import identify
+from wirelake.capture.files.source_file import open_source
 
 
 class Counts(msgspec.Struct):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.protocols.event_mesh.mesh import credentials, known
 
-from wirelake.peers.event_mesh import Live, Node, node
+from wirelake.peers.event_mesh.node import Live, Node, node
 
 ANY = "udp://127.0.0.1:0"
 

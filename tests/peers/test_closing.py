@@ -9,13 +9,13 @@ import pytest
 from tests.peers.raw import place
 from tests.peers.world import ANY, BYE, HELLO, PATIENCE, QUIET, Raw, quick, raw_client, raw_server, run, until
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import SessionClosed
 from wirelake.peers.admission import ServerLimits
 from wirelake.peers.emp import Live, Peer, connect, serve
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import Ending
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, RequestResponse
+from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 from wirelake.transports import tcp
 from wirelake.transports.memory import pair

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.peers.world import ANY, Raw, raw_client, raw_server, run
 
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.recording import Recorder
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import ConnectFailed
 from wirelake.peers.emp import Live, connect, serve
 from wirelake.protocols.emp.messages import Data, Hello, RequestResponse

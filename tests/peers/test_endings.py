@@ -10,10 +10,10 @@ from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, error_of, raw_client,
 
 from wirelake.errors import ConnectionLost, PeerError, RemoteProtocolError, SessionClosed
 from wirelake.peers.emp import Live, Peer, connect, serve
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import Ending
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Data, Error
+from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 
 LIVE = Live(session=QUIET)

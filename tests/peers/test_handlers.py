@@ -9,11 +9,11 @@ from tests.peers.world import ANY, BYE, HELLO, QUIET, error_of, facing, raw_clie
 
 from wirelake.errors import PeerError
 from wirelake.peers.emp import Live, connect, serve
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import Ending
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Data, RequestResponse
 from wirelake.protocols.emp.options import Limits, Options
+from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 
 

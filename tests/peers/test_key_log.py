@@ -7,10 +7,10 @@ import stat
 import pytest
 from tests.protocols.wolpertinger.pair import KEYS
 
-from wirelake.cli.keyfiles import keys_in
+from wirelake.cli.key_files import keys_in
 from wirelake.errors import UsageError
 from wirelake.peers import key_log, trust_file
-from wirelake.protocols.event_mesh.trust import Key, TrustStore
+from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 from wirelake.protocols.wolpertinger.wire import Keys
 
 OTHER = Keys(bytes(32), bytes(16))

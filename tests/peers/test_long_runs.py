@@ -8,9 +8,9 @@ import pytest
 from tests.capture.build import payloads
 from tests.peers.world import run
 
-from wirelake.capture.recording import SHOWN_BY_WIRESHARK, Recorder
+from wirelake.capture.record.recorder import SHOWN_BY_WIRESHARK, Recorder
 from wirelake.peers import emp, wolpertinger, yamp
-from wirelake.peers.wolpertinger.showcase import Demo
+from wirelake.peers.wolpertinger.demo_component import Demo
 
 ANY = "tcp://127.0.0.1:0"
 BODY, COUNT = 30_000, 40

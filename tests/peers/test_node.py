@@ -12,10 +12,10 @@ from tests.transports.certificates import Authority
 from tests.transports.test_udp import GROUP4, HOSTS, loopback
 
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
-from wirelake.peers.event_mesh import node
+from wirelake.peers.event_mesh.node import node
 from wirelake.protocols.event_mesh import Fault, Options, RelayRule, Sealer, State
-from wirelake.protocols.event_mesh.builder import build
-from wirelake.protocols.event_mesh.values import integer, text
+from wirelake.protocols.event_mesh.packet.builder import build
+from wirelake.protocols.event_mesh.packet.values import integer, text
 from wirelake.transports import udp
 from wirelake.transports.memory import MemoryNetwork
 from wirelake.transports.quic import Quic

@@ -14,10 +14,10 @@ from tests.protocols.event_mesh.mesh import balanced, credentials
 from tests.protocols.event_mesh.receiving import store
 from tests.protocols.event_mesh.speech import NOW, SPOKEN, maced, mutations, name, node, packet, tlv
 
-from wirelake.peers.event_mesh import Live
-from wirelake.peers.event_mesh import node as live_node
+from wirelake.peers.event_mesh.node import Live
+from wirelake.peers.event_mesh.node import node as live_node
 from wirelake.protocols.event_mesh import Options, RelayRule
-from wirelake.protocols.event_mesh.verify import Receiver, Rejected
+from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected
 from wirelake.transports import udp
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "event-mesh.json").read_text())

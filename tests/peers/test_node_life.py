@@ -15,10 +15,10 @@ from tests.protocols.event_mesh.mesh import credentials, known
 
 from wirelake.errors import ConnectFailed, SessionClosed, UsageError
 from wirelake.peers import trust_file
-from wirelake.peers.event_mesh import Live, node
+from wirelake.peers.event_mesh.node import Live, node
 from wirelake.protocols.event_mesh import TrustStore
-from wirelake.protocols.event_mesh.builder import build
-from wirelake.protocols.event_mesh.values import text
+from wirelake.protocols.event_mesh.packet.builder import build
+from wirelake.protocols.event_mesh.packet.values import text
 from wirelake.transports import udp
 
 
@@ -166,7 +166,7 @@ def test_ctrl_c_ends_a_node_in_good_order(tmp_path):
     script = textwrap.dedent(f"""
         import asyncio, os, signal
         from pathlib import Path
-        from wirelake.capture.recording import Recorder
+        from wirelake.capture.record.recorder import Recorder
         from wirelake.peers.event_mesh import Live, node
 
         signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs tests in the background may have it ignored

@@ -10,8 +10,8 @@ from tests.peers.test_node_hostile import say
 from tests.peers.world import run, until
 from tests.protocols.event_mesh.mesh import credentials
 
-from wirelake.capture.recording import Recorder
-from wirelake.peers.event_mesh import Live, node
+from wirelake.capture.record.recorder import Recorder
+from wirelake.peers.event_mesh.node import Live, node
 from wirelake.protocols.event_mesh import decode
 from wirelake.protocols.event_mesh.messages import Event, Hello
 from wirelake.transports import udp

@@ -9,10 +9,11 @@ from tests.peers.world import run
 from tests.transports.certificates import Authority
 
 from wirelake.errors import WirelakeError
-from wirelake.peers import emp, event_mesh, relink, wolpertinger, yamp
+from wirelake.peers import emp, relink, wolpertinger, yamp
 from wirelake.peers.admission import ServerLimits
+from wirelake.peers.event_mesh import node as event_mesh_node
 from wirelake.peers.notices import NOTICE
-from wirelake.peers.wolpertinger.showcase import Demo
+from wirelake.peers.wolpertinger.demo_component import Demo
 from wirelake.transports.tls import server_context
 
 ANY = "tcp://127.0.0.1:0"
@@ -57,7 +58,7 @@ async def break_relink():
 
 
 async def break_event_mesh():
-    async with event_mesh.node("udp://127.0.0.1:0") as node:
+    async with event_mesh_node.node("udp://127.0.0.1:0") as node:
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             asyncio.DatagramProtocol, remote_addr=("127.0.0.1", node.target.port)
         )

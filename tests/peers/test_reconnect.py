@@ -11,10 +11,10 @@ from wirelake.errors import ConnectFailed, ConnectionLost, LocalProtocolError, S
 from wirelake.peers.backoff import Backoff, Patience
 from wirelake.peers.client import Client
 from wirelake.peers.emp import Live, Peer, connect, serve
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Bye, Data
 from wirelake.protocols.emp.options import Options
+from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.transports.address import parse
 
 LIVE = Live(session=QUIET, linger=0.2)

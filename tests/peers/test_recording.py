@@ -10,7 +10,7 @@ import pytest
 from tests.capture.build import read_checked
 from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, facing, raw_client, raw_server, run, two_peers
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import CaptureError
 from wirelake.peers.emp import Live, connect, serve
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Message, RequestResponse

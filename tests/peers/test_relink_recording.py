@@ -7,8 +7,8 @@ from tests.capture.build import read_checked
 from tests.peers.relink_world import ANY, DEMO, QUICK, Proxy, live
 from tests.peers.world import run, until
 
-from wirelake.capture.blocks import RUN_FLOW, RUN_START, RUN_STOP, RUN_TO_SERVER
-from wirelake.capture.recording import Recorder
+from wirelake.capture.blocks.block import RUN_FLOW, RUN_START, RUN_STOP, RUN_TO_SERVER
+from wirelake.capture.record.recorder import Recorder
 from wirelake.peers.relink import connect, serve
 from wirelake.protocols import kernel
 from wirelake.protocols.kernel import FAULT, compiled

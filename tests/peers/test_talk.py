@@ -11,11 +11,11 @@ from tests.peers.world import ANY, BYE, HELLO, Raw, facing, heard, raw_client, r
 
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
 from wirelake.peers.emp import Live, Peer, connect, serve
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import DataReceived, Ending
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Application, Data, OtherExtension, RequestResponse
 from wirelake.protocols.emp.options import Limits, Options
+from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 
 LOOPS = {"asyncio": run, "uvloop": partial(run, loop_factory=uvloop.new_event_loop)}

@@ -9,11 +9,11 @@ from tests.peers.world import ANY, HELLO, PING, PONG, QUIET, error_of, facing, h
 
 from wirelake.errors import ConnectFailed, RemoteProtocolError, RequestTimeout
 from wirelake.peers.emp import Live, connect, serve
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import Ending
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Data, Hello, Ping, Pong, RequestResponse
 from wirelake.protocols.emp.options import Options
+from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 from wirelake.transports.memory import HIGH
 

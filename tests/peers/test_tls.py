@@ -17,8 +17,8 @@ from wirelake.errors import ConnectFailed, UsageError
 from wirelake.peers.admission import ServerLimits
 from wirelake.peers.client import Client
 from wirelake.peers.emp import Live, Peer, connect, serve
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.options import Options
+from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.transports import tcp
 from wirelake.transports.address import parse
 from wirelake.transports.memory import MemoryStream

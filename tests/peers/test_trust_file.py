@@ -9,7 +9,7 @@ import pytest
 
 from wirelake.errors import UsageError
 from wirelake.peers.trust_file import load, load_bytes, save, save_bytes
-from wirelake.protocols.event_mesh.trust import Key, TrustStore
+from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 
 NODE, AUTH = bytes(range(16)), b"\0\0\0\1"
 KEYS = [Key(NODE, AUTH, bytes(32), revoked_from=5), Key(NODE, AUTH, bytes(16), valid_from=5), Key(NODE, None, bytes(range(32)))]

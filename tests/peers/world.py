@@ -14,9 +14,9 @@ from typing import Any
 from tests.peers.raw import RawEnd, connecting, listening
 
 from wirelake.peers.emp import Live, Peer
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Message, Ping, Pong, RequestResponse
 from wirelake.protocols.emp.options import Options
+from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import decode, encode
 from wirelake.transports.memory import MemoryStream, pair
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.terminal import say
 from wirelake.extras import TABLES, need
 
@@ -40,7 +40,7 @@ def check(lake: Path, ledger: bool) -> int:
     written.
     """
     need(*TABLES)
-    from wirelake.lake.audit_lake import check_lake  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.store.check_lake import check_lake  # noqa: PLC0415 - needs the lake extra
 
     problems = 0
     for part in check_lake(lake, ("ledger",) if ledger else None):

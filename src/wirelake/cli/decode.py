@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from wirelake import protocols
-from wirelake.capture.magic import HEAD_SIZE, capture_kind, is_packed
-from wirelake.cli.exits import ExitCode
+from wirelake.capture.files.magic import HEAD_SIZE, capture_kind, is_packed
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import PROTOCOL, limits_of, seconds_of, set_flag, settings_of
 from wirelake.cli.terminal import Format, open_input, print_objects, say
 from wirelake.errors import CaptureError, UsageError
@@ -210,7 +210,7 @@ def _verifier(protocol: str, keys: Path | None, now: str | None, limits: Any) ->
         if now is not None:
             raise UsageError("--now is the time to verify for: it needs --keys")
         return None
-    make = getattr(import_module(f"wirelake.cli.rooms.{protocols.named(protocol)}"), "verifier", None)
+    make = getattr(import_module(f"wirelake.cli.protocols.{protocols.named(protocol)}"), "verifier", None)
     if make is None:
         raise UsageError(f"--keys: messages of {protocol} carry nothing to verify")
     verify: Verifier = make(keys, None if now is None else seconds_of(now, "--now"), limits)

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from wirelake.cli.demo_folder import DemoFolder
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import spark_flags, spark_settings
 from wirelake.cli.ingest import run_ingest, tell
-from wirelake.cli.keyfiles import keys_in
+from wirelake.cli.key_files import keys_in
 from wirelake.cli.logs import quiet
 from wirelake.cli.progress import Progress
 from wirelake.cli.report import show_summary

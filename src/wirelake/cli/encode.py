@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from wirelake import protocols
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import PROTOCOL, limits_of, set_flag
 from wirelake.cli.terminal import open_input, say
 from wirelake.errors import LocalProtocolError, UsageError

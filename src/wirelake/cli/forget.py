@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import decode_flags, limits_given, ports_given, spark_flags, spark_settings
-from wirelake.cli.keyfiles import keys_in
-from wirelake.cli.spark_work import spark_work
+from wirelake.cli.key_files import keys_in
+from wirelake.cli.spark_session import spark_work
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
 from wirelake.extras import LAKE, need
@@ -47,8 +47,8 @@ def forget(
     if store is not None:
         raise UsageError("--keys: a trust file has no effect here: give it to `wirelake ingest LAKE --keys FILE`")
     need(*LAKE)
-    from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
-    from wirelake.lake.forget import forget as forget_in  # noqa: PLC0415
+    from wirelake.lake.decode.decoder import DecodeOptions  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.jobs.forget import forget as forget_in  # noqa: PLC0415
 
     options = DecodeOptions(limits_given(settings)) if settings else None
     with spark_work(master, spark_settings(conf), lake) as (start, show):

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.core import ParameterSource
 
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import decode_flags, limits_given, ports_given, spark_flags, spark_settings
-from wirelake.cli.following import run_follow
-from wirelake.cli.keyfiles import keys_in
-from wirelake.cli.spark_work import spark_work
+from wirelake.cli.follow import run_follow
+from wirelake.cli.key_files import keys_in
+from wirelake.cli.spark_session import spark_work
 from wirelake.cli.terminal import say, say_unrecognised
 from wirelake.errors import UsageError
 from wirelake.extras import LAKE, need
 from wirelake.masking import mask
 
 if TYPE_CHECKING:
-    from wirelake.lake.ingest import IngestResult
-    from wirelake.protocols.event_mesh.trust import TrustStore
-    from wirelake.protocols.wolpertinger.keyring import Keyring
+    from wirelake.lake.jobs.ingest import IngestResult
+    from wirelake.protocols.event_mesh.security.trust import TrustStore
+    from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 __all__ = ["ingest", "run_ingest"]
 
@@ -122,7 +122,7 @@ def ingest(
     if folder is None and not paths and store is None:
         raise UsageError("name captures to read, or a folder to --follow, or keys to verify with")
     need(*LAKE)
-    from wirelake.lake.decode import DecodeOptions  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.decode.decoder import DecodeOptions  # noqa: PLC0415 - needs the lake extra
 
     options = DecodeOptions(limits_given(settings)) if settings else None
     told = {
@@ -156,8 +156,8 @@ def run_ingest(
     strict: bool = False,
 ) -> IngestResult:
     """Ingest, with progress on the terminal. Spark is started when all is well and there is work for it."""
-    from wirelake.lake.ingest import ingest as ingest_into  # noqa: PLC0415 - needs the lake extra
-    from wirelake.lake.listing import expand  # noqa: PLC0415
+    from wirelake.lake.jobs.ingest import ingest as ingest_into  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.sources.paths import expand  # noqa: PLC0415
 
     files = expand(paths, [])  # a wrong path is told before anything else
     with spark_work(master, conf, lake, files) as (start, show):

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import seconds_of
 from wirelake.cli.terminal import Format, print_objects, say
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.peers import trust_file
-from wirelake.protocols.event_mesh.builder import Credentials, public_key_of
-from wirelake.protocols.event_mesh.trust import Key, TrustStore
+from wirelake.protocols.event_mesh.packet.builder import Credentials, public_key_of
+from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 
 __all__ = ["keys"]
 

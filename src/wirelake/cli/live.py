@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from wirelake import protocols
-from wirelake.capture.recording import PRIVATE_TRANSPORTS, Recorder
+from wirelake.capture.record.recorder import PRIVATE_TRANSPORTS, Recorder
 from wirelake.cli import logs, terminal
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER, Lines, Notices
 from wirelake.cli.terminal import json_text

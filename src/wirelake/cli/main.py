@@ -13,7 +13,7 @@ import click
 
 from wirelake import __version__
 from wirelake.cli import logs
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import with_verbose
 from wirelake.cli.terminal import AlreadyTold, say, say_traceback
 from wirelake.errors import ConnectFailed, InputMissing, MissingExtra, ProtocolError, QueryError, UsageError, WirelakeError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.terminal import json_text, open_input, say, spreadsheet_cell
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need

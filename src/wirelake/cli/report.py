@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from wirelake.cli.exits import ExitCode
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
 

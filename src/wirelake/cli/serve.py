@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from wirelake.cli.speaking import Verb
+from wirelake.cli.protocol_commands import Verb
 
 __all__ = ["serve"]
 

@@ -15,14 +15,14 @@ import msgspec
 import numpy as np
 
 from wirelake import protocols
-from wirelake.capture.blocks import RUN_FLOW, RUN_TO_SERVER, Block, Endpoint, Flow, Source
-from wirelake.capture.files import measure
-from wirelake.capture.reader import open_container, read
-from wirelake.capture.tally import OTHER
-from wirelake.lake.decode import DecodeOptions, Decoder
-from wirelake.lake.memory import Speaker
-from wirelake.lake.reading import Reading
-from wirelake.lake.streams import Speech
+from wirelake.capture.blocks.accounting import OTHER
+from wirelake.capture.blocks.block import RUN_FLOW, RUN_TO_SERVER, Block, Endpoint, Flow, Source
+from wirelake.capture.blocks.read_file import open_container, read
+from wirelake.capture.files.source_file import measure
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.decode.scan import Reading
+from wirelake.lake.decode.state import Speaker
+from wirelake.lake.decode.streams import Speech
 from wirelake.protocols.kernel import LENGTH, START
 
 __all__ = ["Captured"]

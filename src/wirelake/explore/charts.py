@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 import altair as alt
 
 from wirelake.explore.exchanges import Latency
+from wirelake.explore.formatting import count, duration, many, size
 from wirelake.explore.markup import Markup, element, visible, vouched
-from wirelake.explore.survey import CATEGORIES, Account, KindLine, Timeline
-from wirelake.explore.wording import count, duration, many, size
+from wirelake.explore.summary import CATEGORIES, Account, KindLine, Timeline
 
 __all__ = ["latency", "ledger", "timeline"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from wirelake.explore.formatting import many
 from wirelake.explore.markup import Markup, element
-from wirelake.explore.wording import many
-from wirelake.lake.catalog import TABLES
-from wirelake.lake.schema import Table, comment
+from wirelake.lake.tables.catalog import TABLES
+from wirelake.lake.tables.schema import Table, comment
 
 __all__ = ["dictionary"]
 

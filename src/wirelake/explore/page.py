@@ -11,13 +11,13 @@ from importlib import resources
 from wirelake import __version__
 from wirelake.explore import charts
 from wirelake.explore.dictionary import dictionary
-from wirelake.explore.latencies import latencies
-from wirelake.explore.listings import believed, sessions, spoilt
+from wirelake.explore.exchange_section import latencies
+from wirelake.explore.formatting import clock, count, day, duration, many, moment, percent, size
 from wirelake.explore.markup import Child, Markup, element, join, vouched
-from wirelake.explore.rules import findings, rules
-from wirelake.explore.survey import CATEGORIES, Survey
-from wirelake.explore.traffic import strangers, traffic
-from wirelake.explore.wording import clock, count, day, duration, many, moment, percent, size
+from wirelake.explore.rule_section import findings, rules
+from wirelake.explore.summary import CATEGORIES, Survey
+from wirelake.explore.table_sections import believed, sessions, spoilt
+from wirelake.explore.traffic_section import strangers, traffic
 
 __all__ = ["page"]
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from wirelake.lake.schema import Table
-    from wirelake.lake.snapshot import Snapshot
+    from wirelake.lake.store.snapshot import Snapshot
+    from wirelake.lake.tables.schema import Table
 
 __all__ = ["BATCH_ROWS", "opened", "query", "stream"]
 
@@ -48,8 +48,8 @@ def opened(lake: Path, seen: Snapshot | None = None, *, text_ids: bool = False) 
     """
     import duckdb  # noqa: PLC0415 - only queries pay for it
 
-    from wirelake.lake import delta, snapshot  # noqa: PLC0415 - brings Delta Lake
-    from wirelake.lake.catalog import TABLES  # noqa: PLC0415
+    from wirelake.lake.store import delta, snapshot  # noqa: PLC0415 - brings Delta Lake
+    from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415
 
     seen = seen or snapshot.current(lake)
     with duckdb.connect(config=_OFFLINE) as connection:
@@ -89,7 +89,7 @@ def stream(lake: Path, sql: str, *, limit: int = 0) -> Iterator[pa.RecordBatchRe
     import duckdb  # noqa: PLC0415 - only queries pay for it
     import pyarrow as pa  # noqa: PLC0415
 
-    from wirelake.lake.catalog import TABLES  # noqa: PLC0415 - brings Delta Lake
+    from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415 - brings Delta Lake
 
     with opened(lake, text_ids=True) as connection:
         try:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from wirelake.errors import LakeError
-from wirelake.explore.survey import Headline, headline
-from wirelake.explore.wording import count, duration, many, moment, size
+from wirelake.explore.formatting import count, duration, many, moment, size
+from wirelake.explore.summary import Headline, headline
 
 __all__ = ["is_report", "summary", "target", "write_report"]
 
@@ -38,7 +38,7 @@ def is_report(path: Path) -> bool:
 def write_report(lake: Path, out: Path) -> Path:
     """Write the report to `out`, or into it as `report.html` if it is a folder; says where it is."""
     from wirelake.explore.page import page  # noqa: PLC0415 - brings the chart library
-    from wirelake.explore.survey import survey  # noqa: PLC0415
+    from wirelake.explore.summary import survey  # noqa: PLC0415
 
     path = target(out)
     made = page(survey(lake))

@@ -19,8 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from wirelake.lake.building import build_table, inputs_of
-    from wirelake.lake.entry import (
+    from wirelake.lake.api import (
         decode_table,
         open_lake,
         read_messages,
@@ -30,9 +29,10 @@ if TYPE_CHECKING:
         table_names,
         write_table,
     )
-    from wirelake.lake.forget import forget as forget_sources
-    from wirelake.lake.ingest import ingest as ingest_captures
-    from wirelake.lake.spark import session
+    from wirelake.lake.gold.build import build_table, inputs_of
+    from wirelake.lake.jobs.forget import forget as forget_sources
+    from wirelake.lake.jobs.ingest import ingest as ingest_captures
+    from wirelake.lake.session.start import session
 
 __all__ = [
     "build_table",
@@ -51,17 +51,17 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
-    "build_table": ("building", "build_table"),
-    "forget_sources": ("forget", "forget"),
-    "ingest_captures": ("ingest", "ingest"),
-    "inputs_of": ("building", "inputs_of"),
-    "session": ("spark", "session"),
+    "build_table": ("gold.build", "build_table"),
+    "forget_sources": ("jobs.forget", "forget"),
+    "ingest_captures": ("jobs.ingest", "ingest"),
+    "inputs_of": ("gold.build", "inputs_of"),
+    "session": ("session.start", "session"),
 }
-"""Name -> where it is, if that is not `entry`."""
+"""Name -> where it is, if that is not `api`."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, known_as = _ELSEWHERE.get(name, ("entry", name))
+    module, known_as = _ELSEWHERE.get(name, ("api", name))
     return getattr(import_module(f"{__name__}.{module}"), known_as)

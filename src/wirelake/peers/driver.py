@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
-from wirelake.capture.recording import Connection
+from wirelake.capture.record.recorder import Connection
 from wirelake.transports.stream import MessageStream, Stream
 from wirelake.transports.tcp import plain
 

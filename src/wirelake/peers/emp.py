@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestTimeout, UsageError, WirelakeError
 from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 from wirelake.peers.backoff import Backoff
@@ -30,7 +30,6 @@ from wirelake.peers.client import Client
 from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.server import Server
 from wirelake.protocols.dialects import dialect
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.events import (
     DataReceived,
     Ended,
@@ -44,6 +43,7 @@ from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import DEFAULT_PORT, MessageType, OtherExtension
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.emp.session import Session
+from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.transports.address import parse
 from wirelake.transports.stream import Stream
 from wirelake.transports.tls import client_context

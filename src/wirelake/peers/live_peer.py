@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from wirelake.capture.recording import Dialect, Recorder
+from wirelake.capture.record.recorder import Dialect, Recorder
 from wirelake.errors import RequestTimeout, SessionClosed, WirelakeError
 from wirelake.peers.driver import Drivable, Driver
 from wirelake.peers.notices import NOTICE

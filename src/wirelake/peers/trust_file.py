@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import UsageError, WirelakeError
-from wirelake.protocols.event_mesh.builder import Credentials
-from wirelake.protocols.event_mesh.trust import Key, TrustStore
+from wirelake.protocols.event_mesh.packet.builder import Credentials
+from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 
 __all__ = ["load", "load_bytes", "load_credentials", "save", "save_bytes", "save_credentials"]
 

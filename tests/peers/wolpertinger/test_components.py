@@ -10,8 +10,8 @@ import pytest
 from wirelake.errors import UsageError
 from wirelake.peers.wolpertinger import Offer, connect, method, serve
 from wirelake.peers.wolpertinger.components import Misfit, declared, methods_of, name_of
-from wirelake.peers.wolpertinger.showcase import Demo
-from wirelake.protocols.wolpertinger.values import Int32, Int64, UInt64
+from wirelake.peers.wolpertinger.demo_component import Demo
+from wirelake.protocols.wolpertinger.layer2.values import Int32, Int64, UInt64
 
 
 def test_annotations_say_what_a_method_is():

@@ -12,8 +12,8 @@ from tests.peers.world import log_of, run, until
 
 from wirelake.errors import ConnectionLost, RemoteProtocolError, RequestFailed, WirelakeError
 from wirelake.peers.wolpertinger import Live, connect, method, serve
-from wirelake.peers.wolpertinger.calling import _ENDINGS
-from wirelake.peers.wolpertinger.showcase import Demo
+from wirelake.peers.wolpertinger.demo_component import Demo
+from wirelake.peers.wolpertinger.outgoing_calls import _ENDINGS
 from wirelake.protocols.wolpertinger.events import CallFailed, Failure
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.options import Limits, Options

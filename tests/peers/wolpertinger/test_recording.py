@@ -6,10 +6,10 @@ from tests.peers.wolpertinger.world import Shop
 from tests.peers.world import run
 
 from wirelake import protocols
-from wirelake.capture.blocks import RUN_START, RUN_STOP, RUN_TO_SERVER
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.recording import Recorder
+from wirelake.capture.blocks.block import RUN_START, RUN_STOP, RUN_TO_SERVER
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.record.recorder import Recorder
 from wirelake.peers.wolpertinger import Live, connect, serve
 
 

@@ -17,8 +17,8 @@ from tests.peers.world import log_of, run, until
 from wirelake.errors import ConnectFailed, LocalProtocolError, RequestFailed, SessionClosed, UsageError
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.wolpertinger import Live, Offer, Xmpp, connect, method, serve
-from wirelake.peers.wolpertinger.showcase import Demo
-from wirelake.protocols.wolpertinger.values import DateTime, Int64, Permission, UInt64
+from wirelake.peers.wolpertinger.demo_component import Demo
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int64, Permission, UInt64
 
 ONE = Int64(1)
 
@@ -320,7 +320,7 @@ import asyncio, sys
 for heavy in ("lxml", "slixmpp", "numpy", "pyarrow", "numba", "pyspark"):
     sys.modules[heavy] = None
 from wirelake.peers.wolpertinger import connect, serve
-from wirelake.peers.wolpertinger.showcase import Demo
+from wirelake.peers.wolpertinger.demo_component import Demo
 
 async def main():
     async with serve("tcp://127.0.0.1:0", Demo) as server, connect(server.address) as peer:

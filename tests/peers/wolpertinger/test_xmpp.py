@@ -10,7 +10,7 @@ from tests.transports.prosody import PASSWORD, needs_prosody, running
 
 from wirelake.errors import ConnectFailed, ConnectionLost, RequestFailed, SessionClosed, UsageError
 from wirelake.peers.wolpertinger import Live, Xmpp, connect, serve
-from wirelake.peers.wolpertinger.showcase import Demo
+from wirelake.peers.wolpertinger.demo_component import Demo
 from wirelake.protocols.wolpertinger.options import Options
 from wirelake.transports.tls import client_context
 

@@ -16,8 +16,8 @@ from tests.peers.raw import RawEnd, connecting, listening
 
 from wirelake.errors import RequestFailed
 from wirelake.peers.wolpertinger import Live, Peer, method
-from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.options import Options
+from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.transports.memory import pair
 
 ANY = "tcp://127.0.0.1:0"

@@ -6,10 +6,10 @@ from tests.peers.world import run
 from tests.peers.yamp.world import demo
 
 from wirelake import protocols
-from wirelake.capture.identity import identify
-from wirelake.capture.reader import read
-from wirelake.capture.recording import Recorder
-from wirelake.lake.decode import DecodeOptions, Decoder
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.capture.record.recorder import Recorder
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.peers.yamp import Live, connect, serve
 from wirelake.protocols.yamp.options import Options
 

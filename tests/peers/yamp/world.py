@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from tests.peers.raw import RawEnd, connecting, listening
 
 from wirelake.peers.yamp import Live, Peer, Service
-from wirelake.protocols.yamp.conversation import Speaker
 from wirelake.protocols.yamp.messages import Handshake, Message
+from wirelake.protocols.yamp.state_machine import Speaker
 from wirelake.protocols.yamp.wire import buffer, encode, message
 from wirelake.transports.memory import pair
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import msgspec
 from tests.protocols.emp import speech
 
-from wirelake.protocols.emp.conversation import Speaker, State
 from wirelake.protocols.emp.events import DataReceived, Ended, Event, Noticed, Opened, RequestReceived, ResponseReceived
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Error, Message
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Options, Refused
 from wirelake.protocols.emp.session import Session
+from wirelake.protocols.emp.state_machine import Speaker, State
 from wirelake.protocols.emp.wire import decode
 
 CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER

@@ -11,11 +11,11 @@ from tests.protocols.emp import speech
 from tests.protocols.emp.pair import CLIENT, QUIET, SERVER, Side
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.emp.conversation import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.emp.events import Ending
 from wirelake.protocols.emp.faults import BREACHES, Fault
 from wirelake.protocols.emp.messages import Application, Bye, Data, Error, Hello, Ping, Pong, name_of
 from wirelake.protocols.emp.session import Session
+from wirelake.protocols.emp.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 
 TRIPLES = [(state, speaker, message) for state in State for speaker in Speaker for message in MESSAGES]
 IDS = [f"{state.name}-{speaker.name}-{name_of(message)}" for state, speaker, message in TRIPLES]

@@ -11,10 +11,10 @@ from tests.protocols.emp.pair import QUIET, SERVER, Pair, Side, answer, establis
 from tests.protocols.emp.scanning import only
 
 from wirelake.errors import LocalProtocolError, ProtocolError
-from wirelake.protocols.emp.conversation import State, refusal
 from wirelake.protocols.emp.faults import BREACHES, RULES, TOLERATED, UNREADABLE, Fault
 from wirelake.protocols.emp.messages import Data, Hello, RequestResponse
 from wirelake.protocols.emp.options import Options, Refused
+from wirelake.protocols.emp.state_machine import State, refusal
 from wirelake.protocols.emp.wire import decode, encode, pack
 from wirelake.protocols.kernel import FAULT
 

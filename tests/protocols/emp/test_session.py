@@ -8,7 +8,6 @@ from tests.protocols.emp.pair import CLIENT, QUIET, SERVER, Pair, Side, answer, 
 
 from wirelake.errors import ConnectionLost, LocalProtocolError, PeerError, SessionClosed
 from wirelake.protocols import kernel
-from wirelake.protocols.emp.conversation import State
 from wirelake.protocols.emp.events import (
     DataReceived,
     Ended,
@@ -21,6 +20,7 @@ from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Bye, Compression, Data, Error, Hello, Pong, RequestResponse
 from wirelake.protocols.emp.options import Limits
 from wirelake.protocols.emp.session import Session
+from wirelake.protocols.emp.state_machine import State
 from wirelake.protocols.emp.wire import pack
 
 # Handshake.

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from tests.protocols.event_mesh.speech import NODE, NOW, SECRET
 
-from wirelake.protocols.event_mesh.builder import Credentials
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, PeerChanged
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.event_mesh.packet.builder import Credentials
+from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 from wirelake.protocols.event_mesh.session import Now, Session
-from wirelake.protocols.event_mesh.trust import Key, TrustStore
 
 AUTH = b"\0\0\0\1"
 

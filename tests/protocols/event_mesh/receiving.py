@@ -6,8 +6,8 @@ from tests.protocols.event_mesh.speech import AUTH, NODE, NOW, PUBLIC, SECRET
 
 from wirelake.protocols import kernel
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.trust import Key, Policy, TrustStore
-from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Verified
+from wirelake.protocols.event_mesh.security.trust import Key, Policy, TrustStore
+from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected, Verified
 
 DEFAULT_SECRET = bytes(range(32, 64))
 

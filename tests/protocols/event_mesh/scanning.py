@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from tests.protocols.event_mesh import twin
 
-from wirelake.protocols.event_mesh.canonical import canonical
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, ODD_ORDER, ODDITIES, PART_COLUMNS, ROW_COLUMNS, Limits, scan, walk
+from wirelake.protocols.event_mesh.security.canonical import canonical
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, PART, PARTS, START, compiled
 
 

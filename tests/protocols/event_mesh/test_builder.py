@@ -9,12 +9,12 @@ from tests.protocols.event_mesh.receiving import judged
 from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, PUBLIC, SECRET, SEED, SPOKEN, maced, packet, signed
 
 from wirelake.errors import DecodeError, LocalProtocolError
-from wirelake.protocols.event_mesh import values
-from wirelake.protocols.event_mesh.builder import Credentials, build, left, ordered, public_key_of
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Event, Field, FieldType, Other
+from wirelake.protocols.event_mesh.packet import values
+from wirelake.protocols.event_mesh.packet.builder import Credentials, build, left, ordered, public_key_of
+from wirelake.protocols.event_mesh.packet.values import binary, floating, integer, joined, json, parse_json, split, text, typed
 from wirelake.protocols.event_mesh.scanner import Limits
-from wirelake.protocols.event_mesh.values import binary, floating, integer, joined, json, parse_json, split, text, typed
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode
 from wirelake.protocols.kernel import FAULT
 

@@ -10,10 +10,10 @@ import pytest
 from tests.protocols.event_mesh.speech import MADE, NODE, SPOKEN, name, packet, tlv
 
 from wirelake.errors import UsageError
-from wirelake.protocols.event_mesh import values
 from wirelake.protocols.event_mesh.columns import SCHEMA, columns, readable
 from wirelake.protocols.event_mesh.messages import FieldType, name_of
 from wirelake.protocols.event_mesh.notation import describe, parse
+from wirelake.protocols.event_mesh.packet import values
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, walk
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode
 from wirelake.protocols.kernel import PARTS, compiled

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wirelake.errors import UsageError
-from wirelake.protocols.event_mesh.conversation import INITIAL, MESSAGES, SILENCE, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.event_mesh.messages import Event, Heartbeat, Hello, Other
+from wirelake.protocols.event_mesh.state_machine import INITIAL, MESSAGES, SILENCE, TRANSITIONS, Speaker, State, refusal
 
 
 def test_nothing_is_forbidden():

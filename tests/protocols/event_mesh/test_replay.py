@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wirelake.errors import UsageError
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.replay import RecentIds, ReplayCache
+from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache
 
 
 @pytest.mark.parametrize(("time", "until"), [(1000, 1300), (900, 1300), (1120, 1420), (1119.5, 1419.5), (10**19, 1420)])

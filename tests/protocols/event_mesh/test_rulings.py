@@ -32,16 +32,16 @@ from tests.protocols.event_mesh.speech import (
 )
 
 from wirelake.errors import DecodeError, LocalProtocolError
-from wirelake.protocols.event_mesh.builder import Credentials, build
-from wirelake.protocols.event_mesh.canonical import canonical
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Field, Other
-from wirelake.protocols.event_mesh.replay import RecentIds, ReplayCache
+from wirelake.protocols.event_mesh.packet.builder import Credentials, build
+from wirelake.protocols.event_mesh.packet.values import binary, event_name, joined, parse_json, text, typed
 from wirelake.protocols.event_mesh.scanner import ODD_KEY, ODD_OPEN, ODD_ORDER, ODDITIES, Limits
-from wirelake.protocols.event_mesh.sealing import Sealer, compress, unseal
-from wirelake.protocols.event_mesh.trust import Key, Policy, Trust, TrustStore
-from wirelake.protocols.event_mesh.values import binary, event_name, joined, parse_json, text, typed
-from wirelake.protocols.event_mesh.verify import Receiver, Verified
+from wirelake.protocols.event_mesh.security.canonical import canonical
+from wirelake.protocols.event_mesh.security.encryption import Sealer, compress, unseal
+from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache
+from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
+from wirelake.protocols.event_mesh.security.verify import Receiver, Verified
 from wirelake.protocols.event_mesh.wire import decode, encode
 
 HEAD = {"message_id": 1, "timestamp": MADE}

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.protocols.event_mesh.speech import NODE, NONCE, OTHER_NODE, node, packet, tlv
 
 from wirelake.errors import DecodeError, LocalProtocolError
-from wirelake.protocols.event_mesh.builder import Credentials, build
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Algorithm, Field, FieldType
+from wirelake.protocols.event_mesh.packet.builder import Credentials, build
+from wirelake.protocols.event_mesh.packet.values import binary, integer, joined, text
 from wirelake.protocols.event_mesh.scanner import Limits
-from wirelake.protocols.event_mesh.sealing import Sealer, compress, inner_fields, unseal
-from wirelake.protocols.event_mesh.values import binary, integer, joined, text
+from wirelake.protocols.event_mesh.security.encryption import Sealer, compress, inner_fields, unseal
 from wirelake.protocols.event_mesh.wire import decode
 
 KEY = bytes(range(64, 96))

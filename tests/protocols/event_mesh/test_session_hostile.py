@@ -15,8 +15,8 @@ from tests.protocols.event_mesh.speech import NODE, NOW, SPOKEN, auth, maced, mu
 
 from wirelake.protocols.event_mesh import Options, RelayRule
 from wirelake.protocols.event_mesh.events import Delivered, Dropped
+from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected
 from wirelake.protocols.event_mesh.session import Now, Session
-from wirelake.protocols.event_mesh.verify import Receiver, Rejected
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "event-mesh.json").read_text())
 THERE = ("there", 9)

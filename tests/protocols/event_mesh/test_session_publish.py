@@ -9,11 +9,11 @@ from tests.protocols.event_mesh.speech import NODE, NOW, SECRET, SPOKEN, maced, 
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols import kernel
 from wirelake.protocols.event_mesh import Fault, Limits, Options, Policy, RelayRule, Sealer, State, decode
-from wirelake.protocols.event_mesh.builder import Credentials, left
 from wirelake.protocols.event_mesh.events import Delivered, PeerChanged, QueueFull
 from wirelake.protocols.event_mesh.messages import Event, Flag, Hello
+from wirelake.protocols.event_mesh.packet.builder import Credentials, left
+from wirelake.protocols.event_mesh.packet.values import binary, floating, integer, json, text
 from wirelake.protocols.event_mesh.session import Now, Session
-from wirelake.protocols.event_mesh.values import binary, floating, integer, json, text
 
 # Publishing: §3.3, §6.1, EMM-4, EMM-13, EMM-14, EMM-22.
 

@@ -12,9 +12,9 @@ from tests.protocols.event_mesh.mesh import AUTH, Mesh, balanced, credentials
 from tests.protocols.event_mesh.speech import NODE, NOW, SECRET, maced, name, node, packet, tlv
 
 from wirelake.protocols.event_mesh import Options, RelayRule, Sealer
+from wirelake.protocols.event_mesh.packet.values import text
+from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 from wirelake.protocols.event_mesh.session import Now, Session
-from wirelake.protocols.event_mesh.trust import Key, TrustStore
-from wirelake.protocols.event_mesh.values import text
 
 EVERYTHING = Options(relay=(RelayRule(types=frozenset({1, 2, 3, 0x7F})),), hello_interval=None, heartbeat_interval=None)
 EVENTS = Options(relay=(RelayRule(),), hello_interval=None, heartbeat_interval=None)

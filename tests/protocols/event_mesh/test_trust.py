@@ -7,7 +7,7 @@ from tests.protocols.event_mesh.speech import AUTH, NODE, OTHER_NODE, PUBLIC, SE
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.trust import Key, TrustStore, is_weak
+from wirelake.protocols.event_mesh.security.trust import Key, TrustStore, is_weak
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from wirelake.protocols.relink.incoming import Incoming
-from wirelake.protocols.relink.link import Link
-from wirelake.protocols.relink.outgoing import Outgoing
+from wirelake.protocols.relink.link.incoming_channel import Incoming
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.outgoing_channel import Outgoing
 
 
 def check(link: Link) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 from tests.protocols.relink import invariants
 
-from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.events import Event, MessageReceived, MessagesResolved, Outcome
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.handshake import Prologue
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import Said
 from wirelake.protocols.relink.options import Endpoint, Options
-from wirelake.protocols.relink.prologue import Prologue
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.relink.wire import message
 
 C, L = Speaker.CONNECTOR, Speaker.LISTENER

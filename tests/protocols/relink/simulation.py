@@ -19,7 +19,6 @@ from tests.protocols.relink import invariants
 from tests.protocols.relink.network import Clock, Connection
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.events import (
     Ended,
     LinkLost,
@@ -31,10 +30,11 @@ from wirelake.protocols.relink.events import (
     Ponged,
 )
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Options
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import Speaker
 
 C, L = Speaker.CONNECTOR, Speaker.LISTENER
 ALLOWED_ENDS = {None, Fault.CLOSED_WITHOUT_PARTING, Fault.CLOSED_INSIDE_MESSAGE, Fault.PONG_TIMEOUT, Fault.HANDSHAKE_TIMEOUT}

@@ -13,7 +13,8 @@ from wirelake.protocols.relink.events import (
     Outcome,
 )
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.incoming import Incoming
+from wirelake.protocols.relink.link.incoming_channel import Incoming
+from wirelake.protocols.relink.link.outgoing_channel import Outgoing
 from wirelake.protocols.relink.messages import (
     LAST_SEQUENCE,
     Close,
@@ -31,7 +32,6 @@ from wirelake.protocols.relink.messages import (
     Uncommitted,
 )
 from wirelake.protocols.relink.options import Endpoint, Options
-from wirelake.protocols.relink.outgoing import Outgoing
 from wirelake.protocols.relink.wire import encode
 
 # Acknowledgements.

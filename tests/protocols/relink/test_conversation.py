@@ -9,13 +9,13 @@ import pytest
 from tests.protocols.relink.pair import EPOCH
 
 from wirelake.protocols.relink import __all__ as exported
-from wirelake.protocols.relink.conversation import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.faults import BREACHES, OURS, RULES, TOLERATED, UNREADABLE, Fault
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import TYPES, Message, Reply, Request, Shutdown, Version, name_of
 from wirelake.protocols.relink.options import Endpoint, Options
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.wire import encode
 
 C, L = Speaker.CONNECTOR, Speaker.LISTENER

@@ -6,14 +6,14 @@ import pytest
 from tests.protocols.relink.pair import EPOCH, QUIET, C, L, Pair
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.relink.conversation import State
 from wirelake.protocols.relink.events import Ended, Ending, LinkLost, LinkShutdown, Opened
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import HandshakeFlag, Message, Ping, Reply, Request, Version
 from wirelake.protocols.relink.options import Endpoint, Options
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import State
 from wirelake.protocols.relink.wire import encode
 
 DEMO = Endpoint("demo", 1, 1)

@@ -13,9 +13,9 @@ from tests.protocols.relink.pair import EPOCH, C, L
 from wirelake.protocols import kernel
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.events import Ended, MessageReceived, Opened
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Limits, Options
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.session import Session
 from wirelake.protocols.relink.wire import encode
 

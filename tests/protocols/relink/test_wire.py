@@ -12,11 +12,11 @@ from wirelake.errors import DecodeError, LocalProtocolError, UsageError
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.columns import SCHEMA, columns, readable
-from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.handshake import Prologue, sniff
 from wirelake.protocols.relink.notation import describe, parse
-from wirelake.protocols.relink.prologue import Prologue, sniff
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, Stage, scan
+from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.relink.wire import buffer, decode, encode, message
 
 ids = st.lists(st.binary(min_size=2, max_size=2), min_size=1, max_size=4).map(tuple)

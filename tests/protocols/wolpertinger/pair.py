@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.conversation import Speaker
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.messages import Envelope
 from wirelake.protocols.wolpertinger.options import Method, Options
 from wirelake.protocols.wolpertinger.session import Session
-from wirelake.protocols.wolpertinger.standing import STRANGER, Standing
+from wirelake.protocols.wolpertinger.state_machine import Speaker
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
 from wirelake.protocols.wolpertinger.wire import Keys, decode, encode, opened, sealed
 
 KEYS = Keys(bytes(range(32)), bytes(range(16)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from wirelake.protocols.wolpertinger.documents import Rejected, decode
+from wirelake.protocols.wolpertinger.layer2.documents import Rejected, decode
 
 NAMESPACE = "http://nerdcave.eu/wolpertinger"
 XMLNS = f' xmlns="{NAMESPACE}"'

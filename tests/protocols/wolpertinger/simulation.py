@@ -15,7 +15,6 @@ from typing import Any
 
 from tests.protocols.wolpertinger.pair import COMPONENTS, dice
 
-from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.events import (
     Authenticated,
     AuthenticationFailed,
@@ -27,7 +26,8 @@ from wirelake.protocols.wolpertinger.events import (
 )
 from wirelake.protocols.wolpertinger.options import Options
 from wirelake.protocols.wolpertinger.session import Session
-from wirelake.protocols.wolpertinger.standing import STRANGER, Standing
+from wirelake.protocols.wolpertinger.state_machine import Speaker
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
 
 CLUSTER = bytes(range(16))
 ALL_RETRIES = 10_000.0

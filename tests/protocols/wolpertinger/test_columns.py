@@ -11,14 +11,14 @@ import pytest
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, text_of
 
 from wirelake.protocols.kernel import FAULT
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.columns import SCHEMA, columns, readable
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
-from wirelake.protocols.wolpertinger.lines import Lines
-from wirelake.protocols.wolpertinger.overhearing import Heard
+from wirelake.protocols.wolpertinger.layer1.lines import Lines
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int64
+from wirelake.protocols.wolpertinger.passive import Heard
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS
-from wirelake.protocols.wolpertinger.values import DateTime, Int64
 
 SHARED = ("kind", "name", "subject", "correlation_id", "status", "fault", "body", "body_json", "verified")
 

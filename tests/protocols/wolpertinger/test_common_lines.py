@@ -8,7 +8,7 @@ import random
 import pytest
 
 from wirelake.protocols.kernel import LENGTH, table
-from wirelake.protocols.wolpertinger.lines import common
+from wirelake.protocols.wolpertinger.layer1.lines import common
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, scan
 
 TAKEN = [

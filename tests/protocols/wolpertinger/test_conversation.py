@@ -8,8 +8,10 @@ import pytest
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, Pair, read, say, session
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.conversation import (
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.messages import Envelope
+from wirelake.protocols.wolpertinger.state_machine import (
     INITIAL,
     MESSAGES,
     TRANSITIONS,
@@ -23,9 +25,7 @@ from wirelake.protocols.wolpertinger.conversation import (
     refusal,
     utterance,
 )
-from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.messages import Envelope
-from wirelake.protocols.wolpertinger.standing import STRANGER, Standing
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
 
 EXAMPLES = {
     Call: Call("Sample", "Echo", CALL_ID, ("hi",)),

@@ -28,12 +28,10 @@ from tests.protocols.wolpertinger.papers import (
 )
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Response, error_name
-from wirelake.protocols.wolpertinger.documents import DocumentLimits, Rejected, _short, decode, encode
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.reading import message
-from wirelake.protocols.wolpertinger.tree import read
-from wirelake.protocols.wolpertinger.values import (
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, ErrorCode, Response, error_name
+from wirelake.protocols.wolpertinger.layer2.documents import DocumentLimits, Rejected, _short, decode, encode
+from wirelake.protocols.wolpertinger.layer2.values import (
     ClientInfo,
     DateTime,
     DirectoryObject,
@@ -46,6 +44,8 @@ from wirelake.protocols.wolpertinger.values import (
     UInt64,
     moment_text,
 )
+from wirelake.protocols.wolpertinger.layer2.xml_reader import message
+from wirelake.protocols.wolpertinger.layer2.xml_tree import read
 
 LAYER_2 = [vector for vector in VECTORS if vector["layer"] == 2]
 OF_THE_REGISTRY = {201, 202, 303, 304}

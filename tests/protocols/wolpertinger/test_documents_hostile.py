@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.protocols.wolpertinger.papers import COMPONENT, ID, LOWER, call, held, rejected, response
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.wolpertinger.calls import Call, Error
-from wirelake.protocols.wolpertinger.documents import DocumentLimits, Rejected, decode, encode
 from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error
+from wirelake.protocols.wolpertinger.layer2.documents import DocumentLimits, Rejected, decode, encode
 
 MEBIBYTE = 1 << 20
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
@@ -178,7 +178,7 @@ def test_a_mebibyte_of_anything_is_refused_in_no_time_and_told_in_few_words(docu
 
 INVENTED = """
 import resource
-from wirelake.protocols.wolpertinger.documents import Rejected, decode
+from wirelake.protocols.wolpertinger.layer2.documents import Rejected, decode
 
 def peak(seeds):
     for seed in seeds:

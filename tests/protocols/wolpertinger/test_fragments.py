@@ -8,7 +8,7 @@ import pytest
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.fragments import OVERHEAD, Assembly, join, split
+from wirelake.protocols.wolpertinger.layer1.fragments import OVERHEAD, Assembly, join, split
 from wirelake.protocols.wolpertinger.messages import Encryption, Envelope
 
 

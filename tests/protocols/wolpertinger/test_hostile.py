@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, TRUSTED, codes, read, say, session, text_of
 
 from wirelake.errors import LocalProtocolError, SessionClosed
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.events import CallFailed, Ended, Failure, Noticed
 from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.messages import Envelope
 from wirelake.protocols.wolpertinger.options import Options
 from wirelake.protocols.wolpertinger.scanner import Limits
-from wirelake.protocols.wolpertinger.standing import STRANGER
+from wirelake.protocols.wolpertinger.state_machine import Speaker
+from wirelake.protocols.wolpertinger.trust.state import STRANGER
 from wirelake.protocols.wolpertinger.wire import Keys, decode, encode, sealed
 
 ECHO = Call("Sample", "Echo", CALL_ID, ("hi",))

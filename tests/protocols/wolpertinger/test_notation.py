@@ -9,12 +9,12 @@ import pytest
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, text_of
 
 from wirelake.errors import UsageError
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response, type_of
-from wirelake.protocols.wolpertinger.lines import measure
+from wirelake.protocols.wolpertinger.layer1.lines import measure
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, type_of
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int32, MountInfo, UInt64
 from wirelake.protocols.wolpertinger.notation import describe, described_value, parse
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS
-from wirelake.protocols.wolpertinger.values import DateTime, Int32, MountInfo, UInt64
 from wirelake.protocols.wolpertinger.wire import decode, encode
 
 VALUES = ("é", True, Int32(-1), UInt64(2**64 - 1), 0.1, math.inf, DateTime(5), UUID(CALL_ID), ("a", (1,)))

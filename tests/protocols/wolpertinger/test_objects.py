@@ -11,10 +11,10 @@ from tests.protocols.wolpertinger.papers import LOWER, VECTORS
 from tests.protocols.wolpertinger.test_documents import EVERY_COMPLEX, MESSAGE
 
 from wirelake.errors import UsageError
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.documents import decode
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.layer2.documents import decode
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int64, MountInfo, UInt64
 from wirelake.protocols.wolpertinger.objects import describe, describe_value, parse_message, parse_value
-from wirelake.protocols.wolpertinger.values import DateTime, Int64, MountInfo, UInt64
 
 
 @given(MESSAGE)

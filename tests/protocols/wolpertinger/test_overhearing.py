@@ -15,15 +15,15 @@ from tests.protocols.wolpertinger.papers import VECTORS
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.wolpertinger import columns
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.documents import Rejected, decode
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.keyring import Keyring, log_line, read_log
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.layer2.documents import Rejected, decode
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int32, Int64, UInt64
 from wirelake.protocols.wolpertinger.messages import Encryption
 from wirelake.protocols.wolpertinger.notation import described_document
-from wirelake.protocols.wolpertinger.overhearing import Ear
+from wirelake.protocols.wolpertinger.passive import Ear
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, scan
-from wirelake.protocols.wolpertinger.values import DateTime, Int32, Int64, UInt64
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring, log_line, read_log
 
 TEN = [bytes((number,)) * 32 for number in range(10)]
 

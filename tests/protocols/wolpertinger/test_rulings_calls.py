@@ -9,9 +9,6 @@ import pytest
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, TRUSTED, Pair, codes, read, say, session
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.events import (
     CallDone,
     CallFailed,
@@ -23,10 +20,13 @@ from wirelake.protocols.wolpertinger.events import (
     Noticed,
 )
 from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.messages import Encryption
 from wirelake.protocols.wolpertinger.options import Method
 from wirelake.protocols.wolpertinger.scanner import Limits
-from wirelake.protocols.wolpertinger.standing import STRANGER, Standing
+from wirelake.protocols.wolpertinger.state_machine import Speaker
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
 from wirelake.protocols.wolpertinger.wire import decode, opened
 
 CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER

@@ -8,9 +8,6 @@ import pytest
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, TRUSTED, Pair, codes, say, session, text_of
 
 from wirelake.errors import DecodeError
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call
-from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.events import (
     CallFailed,
     CallReceived,
@@ -19,7 +16,10 @@ from wirelake.protocols.wolpertinger.events import (
     PeerUnavailable,
 )
 from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call
 from wirelake.protocols.wolpertinger.messages import Encryption, Envelope, Result
+from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.protocols.wolpertinger.wire import decode, encode, opened, sealed
 
 CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER

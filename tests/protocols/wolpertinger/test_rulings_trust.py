@@ -6,9 +6,6 @@ import pytest
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, TRUSTED, Pair, codes, read, say, session
 
 from wirelake.protocols.rates import Buckets
-from wirelake.protocols.wolpertinger import agreement
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.conversation import Speaker, State
 from wirelake.protocols.wolpertinger.events import (
     Authenticated,
     AuthenticationFailed,
@@ -22,7 +19,10 @@ from wirelake.protocols.wolpertinger.events import (
     WasReset,
 )
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.standing import STRANGER, Standing
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.state_machine import Speaker, State
+from wirelake.protocols.wolpertinger.trust import key_agreement
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
 
 CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER
 CLUSTER = bytes(range(16))
@@ -101,28 +101,30 @@ def test_wolp_24_keys_are_fresh_each_time_and_everything_is_encrypted_after():
 
 @pytest.mark.parametrize("wrong", ["iv", "blob", "point", "base64"])
 def test_wolp_24_wrong_input_is_answered_305(wrong):
-    blob = agreement.public_blob(agreement.make_key(agreement.Curve.P256, lambda size: bytes(range(size))))
-    text, iv = agreement.to_text(blob), agreement.to_text(bytes(16))
+    blob = key_agreement.public_blob(key_agreement.make_key(key_agreement.Curve.P256, lambda size: bytes(range(size))))
+    text, iv = key_agreement.to_text(blob), key_agreement.to_text(bytes(16))
     if wrong == "iv":
-        iv = agreement.to_text(bytes(15))
+        iv = key_agreement.to_text(bytes(15))
     elif wrong == "base64":
         text = "!"
     else:
-        text = agreement.to_text(blob[:-1] if wrong == "blob" else blob[:-1] + bytes((blob[-1] ^ 1,)))
+        text = key_agreement.to_text(blob[:-1] if wrong == "blob" else blob[:-1] + bytes((blob[-1] ^ 1,)))
     one = session(standing=Standing(1, 1))
     assert codes(say(one, Call("Authentication", "KeyExchange", CALL_ID, (text, iv)))) == [305]
     assert one.standing == Standing(1, 1)
 
 
-@pytest.mark.parametrize("curve", agreement.Curve)
+@pytest.mark.parametrize("curve", key_agreement.Curve)
 def test_wolp_24_the_answer_is_on_the_callers_curve(curve):
-    own = agreement.make_key(curve, lambda size: bytes(range(size)))
+    own = key_agreement.make_key(curve, lambda size: bytes(range(size)))
     one = session(standing=Standing(1, 1))
-    call = Call("Authentication", "KeyExchange", CALL_ID, (agreement.to_text(agreement.public_blob(own)), agreement.to_text(bytes(16))))
+    call = Call(
+        "Authentication", "KeyExchange", CALL_ID, (key_agreement.to_text(key_agreement.public_blob(own)), key_agreement.to_text(bytes(16)))
+    )
     (answer,) = read(say(one, call))
-    theirs = agreement.read_blob(agreement.read_text(answer.value))
-    assert agreement.curve_of(theirs) is curve
-    assert agreement.session_key(own, theirs) == one.standing.keys.key
+    theirs = key_agreement.read_blob(key_agreement.read_text(answer.value))
+    assert key_agreement.curve_of(theirs) is curve
+    assert key_agreement.session_key(own, theirs) == one.standing.keys.key
 
 
 def test_wolp_24_two_offers_that_cross_are_both_refused_and_nobody_waits_for_ever():
@@ -181,14 +183,14 @@ def test_wolp_25_users_prove_their_passwords_whatever_the_case_of_their_names():
 
 
 def verify(one, token: bytes, now: float, number: int) -> bool:
-    proof = agreement.to_text(agreement.cluster_proof(CLUSTER, token))
+    proof = key_agreement.to_text(key_agreement.cluster_proof(CLUSTER, token))
     texts = say(one, Call("Authentication", "ClusterAuthVerify", f"{number:08}-5839-4666-b8d3-8c108b241720", (proof,)), number, KEYS, now)
     return read(texts, KEYS)[0].value
 
 
 def token_of(one, now: float, number: int) -> bytes:
     (answer,) = read(say(one, Call("Authentication", "ClusterAuthGetToken", CALL_ID), number, KEYS, now), KEYS)
-    return agreement.read_text(answer.value)
+    return key_agreement.read_text(answer.value)
 
 
 @pytest.mark.parametrize(("age", "works"), [(0.0, True), (59.9, True), (60.0, False)])
@@ -218,11 +220,11 @@ def test_wolp_25_guesses_are_limited_over_sessions():
 
 def test_wolp_25_nobody_gets_a_proof_for_a_token_of_ours_reflected():
     one = session(standing=Standing(2, 2, KEYS), cluster_key=CLUSTER)
-    token = agreement.to_text(token_of(one, 0.0, 1))
+    token = key_agreement.to_text(token_of(one, 0.0, 1))
     reflected = Call("Authentication", "ClusterAuthRequestVerification", CALL_ID, (token,))
     assert codes(say(one, reflected, 2, KEYS), KEYS) == [201]
     member = session(standing=Standing(3, 3, KEYS), cluster_key=CLUSTER)
-    token = agreement.to_text(token_of(member, 0.0, 1))
+    token = key_agreement.to_text(token_of(member, 0.0, 1))
     said = read(say(member, Call("Authentication", "ClusterAuthRequestVerification", CALL_ID, (token,)), 2, KEYS), KEYS)
     assert [one.method for one in said] == ["SendResetNotice"]
 
@@ -231,9 +233,9 @@ def test_wolp_25_nobody_gets_a_proof_for_a_token_of_ours_reflected():
 def test_wolp_26_a_request_for_verification_is_answered_with_a_proof_by_either_name(name):
     one = session(standing=Standing(3, 2, KEYS), cluster_key=CLUSTER)
     token = bytes(range(32))
-    (call,) = read(say(one, Call("Authentication", name, CALL_ID, (agreement.to_text(token),)), 1, KEYS), KEYS)
+    (call,) = read(say(one, Call("Authentication", name, CALL_ID, (key_agreement.to_text(token),)), 1, KEYS), KEYS)
     assert call.method == "ClusterAuthVerify"
-    assert call.parameters == (agreement.to_text(agreement.cluster_proof(CLUSTER, token)),)
+    assert call.parameters == (key_agreement.to_text(key_agreement.cluster_proof(CLUSTER, token)),)
     say(one, Response("Authentication", call.call_id, True), 2, KEYS)
     assert one.standing.held == 3
 

@@ -13,7 +13,7 @@ from tests.protocols.wolpertinger import twin
 
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, SHARED, START, compiled
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
-from wirelake.protocols.wolpertinger.lines import measure, row_of
+from wirelake.protocols.wolpertinger.layer1.lines import measure, row_of
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, Limits, find, scan, sniff, walk
 from wirelake.protocols.wolpertinger.wire import buffer
 

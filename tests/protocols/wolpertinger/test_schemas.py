@@ -9,10 +9,10 @@ from tests.protocols.wolpertinger.papers import CALL_ID, CODE, COMPONENT, ID, ME
 from tests.protocols.wolpertinger.test_documents import CALLS_OF_ANOTHER_SHAPE, EVERY_COMPLEX, MESSAGE
 
 from wirelake.protocols.wolpertinger import schemas
-from wirelake.protocols.wolpertinger.calls import Call, ErrorCode
-from wirelake.protocols.wolpertinger.documents import Rejected, decode, encode
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.values import DataType
+from wirelake.protocols.wolpertinger.layer2.calls import Call, ErrorCode
+from wirelake.protocols.wolpertinger.layer2.documents import Rejected, decode, encode
+from wirelake.protocols.wolpertinger.layer2.values import DataType
 
 OF_VALUES = {Fault.VALUE_INVALID, Fault.COMPLEX_INVALID, Fault.TYPE_UNSUPPORTED}
 """Faults inside objects, of which the schema of messages says nothing."""

@@ -6,7 +6,7 @@ import pytest
 from tests.protocols.wolpertinger.pair import TRUSTED
 from tests.protocols.wolpertinger.simulation import World, calls, trust
 
-from wirelake.protocols.wolpertinger.standing import STRANGER
+from wirelake.protocols.wolpertinger.trust.state import STRANGER
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.errors import LocalProtocolError, RemoteProtocolError
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response, type_of
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.values import (
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, type_of
+from wirelake.protocols.wolpertinger.layer2.values import (
     LONGEST_TOKEN,
     PRIMITIVES,
     DataType,

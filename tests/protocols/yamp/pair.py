@@ -8,12 +8,12 @@ from typing import NamedTuple
 import msgspec
 from tests.protocols.yamp import speech
 
-from wirelake.protocols.yamp.conversation import Speaker, State
 from wirelake.protocols.yamp.events import Ended, Noticed, Opened, SessionEvent
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Close, Message
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.yamp.session import Session
+from wirelake.protocols.yamp.state_machine import Speaker, State
 from wirelake.protocols.yamp.wire import buffer, message
 
 CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER

@@ -13,11 +13,11 @@ from tests.protocols.yamp import speech
 
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.yamp import columns
-from wirelake.protocols.yamp.bodies import Undecodable, unpack
-from wirelake.protocols.yamp.bounds import Bounds, count_bson, count_cbor, count_msgpack
-from wirelake.protocols.yamp.formats import Bson, Cbor, Xml, installed
 from wirelake.protocols.yamp.scanner import ODD_BODY, ROW_COLUMNS, Limits, scan
-from wirelake.protocols.yamp.serializers import Json, Msgpack
+from wirelake.protocols.yamp.serializers.bodies import Undecodable, unpack
+from wirelake.protocols.yamp.serializers.bounds import Bounds, count_bson, count_cbor, count_msgpack
+from wirelake.protocols.yamp.serializers.formats import Bson, Cbor, Xml, installed
+from wirelake.protocols.yamp.serializers.registry import Json, Msgpack
 
 LITTLE = Bounds(max_items=10, max_elements=10, max_depth=5, max_digits=20)
 

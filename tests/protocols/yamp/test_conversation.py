@@ -11,12 +11,12 @@ from tests.protocols.yamp import speech
 from tests.protocols.yamp.pair import CLIENT, QUIET, SERVER, Side
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.yamp import link, session
-from wirelake.protocols.yamp.conversation import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.yamp import base_session, session
 from wirelake.protocols.yamp.events import Ending, Noticed, Opened, PongReceived
 from wirelake.protocols.yamp.faults import BREACHES, Fault
 from wirelake.protocols.yamp.messages import TYPES, Close, CloseRedirect, Handshake, name_of
 from wirelake.protocols.yamp.session import Session
+from wirelake.protocols.yamp.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.wire import decode
 
 TRIPLES = [(state, speaker, message) for state in State for speaker in Speaker for message in MESSAGES]
@@ -149,7 +149,7 @@ def test_the_state_changes_in_one_place_only():
     """`_advance` is the only method that assigns it after the constructor."""
     owners = [
         function.name
-        for module in (link, session)
+        for module in (base_session, session)
         for function in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(function, ast.FunctionDef)
         for node in ast.walk(function)

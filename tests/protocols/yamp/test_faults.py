@@ -10,11 +10,11 @@ from tests.protocols.yamp.pair import CLIENT, SERVER, Side, answer, established,
 from tests.protocols.yamp.speech import OTHER, UID
 
 from wirelake.errors import LocalProtocolError, ProtocolError
-from wirelake.protocols.yamp.conversation import State, refusal
 from wirelake.protocols.yamp.events import ResponseSpoilt
 from wirelake.protocols.yamp.faults import BREACHES, RULES, TOLERATED, UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import Event, Handshake
 from wirelake.protocols.yamp.redirect import follow
+from wirelake.protocols.yamp.state_machine import State, refusal
 from wirelake.protocols.yamp.wire import decode, encode
 
 HEARD: dict[Fault, bytes] = {

@@ -12,7 +12,6 @@ from tests.protocols.yamp.speech import OTHER, UID
 
 from wirelake.errors import LocalProtocolError, Redirected, RemoteProtocolError, SessionClosed, UsageError
 from wirelake.protocols.yamp import DEFAULT_PORT
-from wirelake.protocols.yamp.conversation import State
 from wirelake.protocols.yamp.events import (
     CancelReceived,
     Ended,
@@ -40,7 +39,8 @@ from wirelake.protocols.yamp.messages import (
 )
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Limits
 from wirelake.protocols.yamp.redirect import MAX_HOPS, follow
-from wirelake.protocols.yamp.serializers import STANDARD
+from wirelake.protocols.yamp.serializers.registry import STANDARD
+from wirelake.protocols.yamp.state_machine import State
 from wirelake.protocols.yamp.wire import buffer, decode, encode
 
 REFUSED_FIRST = (speech.ping(), speech.pong(), speech.close(), speech.event(), speech.request(), speech.cancel(), speech.response())

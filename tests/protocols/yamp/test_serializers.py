@@ -9,12 +9,12 @@ import pytest
 from tests.protocols.yamp.pair import Pair, options
 
 from wirelake.errors import LocalProtocolError, MissingExtra, UsageError
-from wirelake.protocols.yamp import formats
-from wirelake.protocols.yamp.bodies import Undecodable, pack, pack_text, unpack
 from wirelake.protocols.yamp.events import EventReceived, ResponseReceived
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.formats import Bson, Cbor, Protobuf, Xml, installed
-from wirelake.protocols.yamp.serializers import OPAQUE, STANDARD, Json, Msgpack, Registry
+from wirelake.protocols.yamp.serializers import formats
+from wirelake.protocols.yamp.serializers.bodies import Undecodable, pack, pack_text, unpack
+from wirelake.protocols.yamp.serializers.formats import Bson, Cbor, Protobuf, Xml, installed
+from wirelake.protocols.yamp.serializers.registry import OPAQUE, STANDARD, Json, Msgpack, Registry
 
 
 class Point(msgspec.Struct):

@@ -22,7 +22,7 @@ from wirelake.protocols.yamp.events import (
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Handshake, Request, Response
-from wirelake.protocols.yamp.serializers import OPAQUE, STANDARD
+from wirelake.protocols.yamp.serializers.registry import OPAQUE, STANDARD
 from wirelake.protocols.yamp.wire import Limits
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from wirelake.lake import calls as calls_of
-from wirelake.lake import outcomes as outcomes_of
-from wirelake.lake.pairing import UNMATCHED
-from wirelake.lake.schema import SESSION, TIME, Table, column
+from wirelake.lake.gold.steps import wolpertinger_calls as calls_of
+from wirelake.lake.gold.steps import yamp_outcomes as outcomes_of
+from wirelake.lake.gold.steps.request_pairs import UNMATCHED
+from wirelake.lake.tables.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

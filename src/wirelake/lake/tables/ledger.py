@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.schema import Table, column
+from wirelake.lake.tables.schema import Table, column
 
 __all__ = ["TABLE"]
 

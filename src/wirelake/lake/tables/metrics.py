@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from wirelake.lake.schema import TIME, Table, column
+from wirelake.lake.gold.incremental.minute_index import minute
 from wirelake.lake.tables import exchanges as exchanges_table
 from wirelake.lake.tables import violations as violations_table
-from wirelake.lake.upkeep.tallies import minute
+from wirelake.lake.tables.schema import TIME, Table, column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -2,7 +2,7 @@
 
 It is about us, not about what was captured: it says when things were done and how long they took, which no other table does.
 
-It refuses to know how a run goes: `lake/running.py` does.
+It refuses to know how a run goes: `lake/store/run_log.py` does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.schema import TIME, Table, column
+from wirelake.lake.tables.schema import TIME, Table, column
 
 __all__ = ["TABLE"]
 

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from wirelake.lake import proofs
-from wirelake.lake.rulebook import threats
-from wirelake.lake.schema import CONNECTION, SESSION, TIME, Table, column
-from wirelake.lake.threats import Threat
+from wirelake.lake.gold.rules.registry import threats
+from wirelake.lake.gold.rules.threats import Threat
+from wirelake.lake.gold.steps import signatures
+from wirelake.lake.tables.schema import CONNECTION, SESSION, TIME, Table, column
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from wirelake.protocols.event_mesh.trust import TrustStore
+    from wirelake.protocols.event_mesh.security.trust import TrustStore
 
 __all__ = ["INPUTS", "PROTOCOL", "TABLE", "THREATENING", "build"]
 
@@ -140,7 +140,7 @@ def _by_time(packets: DataFrame) -> DataFrame:
     proof = sql.when(hmac & signature, "hmac+signature").when(hmac, "hmac").when(signature, "signature")
     said = sql.coalesce("signed_timestamp", "timestamp").cast("double") * 1e6
     claimed = sql.least(said, sql.lit(float(_FARTHEST_US))).cast("long")
-    is_forged = sql.coalesce(sql.col("verdict") != proofs.GENUINE, sql.lit(False))
+    is_forged = sql.coalesce(sql.col("verdict") != signatures.GENUINE, sql.lit(False))
     rule = (
         sql.when(sql.col("fault").isNotNull(), sql.col("fault"))
         .when(is_forged, sql.col("verdict"))
@@ -191,12 +191,12 @@ def _verdicts(event_mesh: DataFrame, keys: TrustStore) -> DataFrame:
     store = keys
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return proofs.judge_batches(batches, store)
+        return signatures.judge_batches(batches, store)
 
     return (
         event_mesh.where("fault IS NULL AND (hmac IS NOT NULL OR signature IS NOT NULL)")
-        .select(*proofs.INPUT)
-        .mapInArrow(judge, proofs.OUTPUT)
+        .select(*signatures.INPUT)
+        .mapInArrow(judge, signatures.OUTPUT)
     )
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from wirelake.lake.rulebook import LINK, NODE, SESSION_IS
-from wirelake.lake.schema import TIME, Table, column
+from wirelake.lake.gold.rules.registry import LINK, NODE, SESSION_IS
+from wirelake.lake.tables.schema import TIME, Table, column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.schema import TIME, Table, column
+from wirelake.lake.tables.schema import TIME, Table, column
 
 __all__ = ["TABLE"]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from wirelake.lake.audit import FINDING, conversation, forbidden, together
-from wirelake.lake.rulebook import INFORMAL, ROOMS, rules
-from wirelake.lake.schema import SESSION, TIME, Table, column
+from wirelake.lake.gold.rules.engine import FINDING, conversation, forbidden, together
+from wirelake.lake.gold.rules.registry import INFORMAL, ROOMS, rules
+from wirelake.lake.tables.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

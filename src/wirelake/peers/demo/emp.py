@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestTimeout, WirelakeError
 from wirelake.peers.emp import Live, Peer, connect, serve
 from wirelake.protocols.emp.events import RequestReceived

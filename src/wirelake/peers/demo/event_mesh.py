@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.peers import trust_file
-from wirelake.peers.event_mesh import Live, Node, node
-from wirelake.protocols.event_mesh.builder import Credentials, build, public_key_of
+from wirelake.peers.event_mesh.node import Live, Node, node
 from wirelake.protocols.event_mesh.messages import EventType
 from wirelake.protocols.event_mesh.options import Options, RelayRule
-from wirelake.protocols.event_mesh.trust import Key, TrustStore
-from wirelake.protocols.event_mesh.values import text
+from wirelake.protocols.event_mesh.packet.builder import Credentials, build, public_key_of
+from wirelake.protocols.event_mesh.packet.values import text
+from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 from wirelake.transports import udp
 
 __all__ = ["KEYS", "talk"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import WirelakeError
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.relink import Endpoint, Link, Live, connect, serve

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestFailed, WirelakeError
 from wirelake.peers.wolpertinger import Live, Peer, connect, method, serve
 from wirelake.protocols.wolpertinger.options import Options

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from wirelake.capture.recording import Recorder
+from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestFailed, WirelakeError
 from wirelake.peers.yamp import Call, Live, Peer, Service, connect, serve
 from wirelake.protocols.yamp.options import Options

@@ -27,9 +27,9 @@ from wirelake.errors import UsageError
 from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.relink.channels import Channel, Inbound, Receipt, Transaction
-from wirelake.peers.relink.ends import Connection, Connector, LinkHandler, Listener
+from wirelake.peers.relink.endpoints import Connection, Connector, LinkHandler, Listener
 from wirelake.peers.relink.link import Link
-from wirelake.peers.relink.live import DEFAULT_LIVE, Live
+from wirelake.peers.relink.options import DEFAULT_LIVE, Live
 from wirelake.protocols.relink.messages import DEFAULT_PORT
 from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.transports.address import parse

@@ -15,7 +15,7 @@ from wirelake.errors import ConnectionLost, SessionClosed
 from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.relink.channels import Channel, Inbound, Receipt
-from wirelake.peers.relink.live import Live
+from wirelake.peers.relink.options import Live
 from wirelake.protocols.relink.events import (
     ChannelClosed,
     Event,
@@ -30,7 +30,7 @@ from wirelake.protocols.relink.events import (
     TombstonesForgotten,
 )
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link import Link as Core
+from wirelake.protocols.relink.link.link import Link as Core
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.session import Session
 

@@ -26,11 +26,11 @@ from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.server import Server
 from wirelake.peers.wolpertinger.components import Offer, declared, method, offers
-from wirelake.peers.wolpertinger.live import DEFAULT_LIVE, Live
+from wirelake.peers.wolpertinger.options import DEFAULT_LIVE, Live
 from wirelake.peers.wolpertinger.peer import Happened, Peer
 from wirelake.peers.wolpertinger.remote import Remote
 from wirelake.protocols.rates import Buckets
-from wirelake.protocols.wolpertinger.conversation import Speaker
+from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.transports import reach, xmpp
 from wirelake.transports.address import ENCRYPTED, XMPP, Target, parse
 from wirelake.transports.stream import Stream

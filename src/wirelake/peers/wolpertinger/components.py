@@ -26,8 +26,8 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 
 from wirelake.errors import UsageError
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int32, Int64, UInt64, to_datetime
 from wirelake.protocols.wolpertinger.options import HIGHEST_TRUST, Method
-from wirelake.protocols.wolpertinger.values import DateTime, Int32, Int64, UInt64, to_datetime
 
 __all__ = ["Declared", "Misfit", "Offer", "declared", "method", "methods_of", "name_of", "offers", "unfit"]
 

@@ -16,13 +16,11 @@ from wirelake.errors import RequestFailed, RequestTimeout, UsageError, WirelakeE
 from wirelake.peers import key_log
 from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.subscriptions import Subscription, Subscriptions
-from wirelake.peers.wolpertinger.answering import Answering
-from wirelake.peers.wolpertinger.calling import Calling
 from wirelake.peers.wolpertinger.components import Offer, declared, methods_of, name_of, offers
-from wirelake.peers.wolpertinger.live import DEFAULT_LIVE, Live
+from wirelake.peers.wolpertinger.incoming_calls import Answering
+from wirelake.peers.wolpertinger.options import DEFAULT_LIVE, Live
+from wirelake.peers.wolpertinger.outgoing_calls import Calling
 from wirelake.peers.wolpertinger.remote import Remote, TypedRemote
-from wirelake.protocols.wolpertinger.calls import ErrorCode
-from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.events import (
     Authenticated,
     AuthenticationFailed,
@@ -42,9 +40,11 @@ from wirelake.protocols.wolpertinger.events import (
     WasReset,
 )
 from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
 from wirelake.protocols.wolpertinger.options import Options
 from wirelake.protocols.wolpertinger.session import Session
-from wirelake.protocols.wolpertinger.standing import Standing
+from wirelake.protocols.wolpertinger.state_machine import Speaker
+from wirelake.protocols.wolpertinger.trust.state import Standing
 from wirelake.transports.stream import Stream
 
 __all__ = ["Happened", "Peer"]

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from wirelake.peers.wolpertinger.components import Declared, unfit
-from wirelake.protocols.wolpertinger.values import DateTime, to_datetime
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, to_datetime
 
 __all__ = ["Remote", "RemoteMethod", "TypedRemote"]
 

@@ -24,16 +24,16 @@ from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.server import Server
-from wirelake.peers.yamp.asking import Ask
 from wirelake.peers.yamp.group import Group, fan_out
-from wirelake.peers.yamp.live import DEFAULT_LIVE, Live
+from wirelake.peers.yamp.options import DEFAULT_LIVE, Live
+from wirelake.peers.yamp.outgoing_request import Ask
 from wirelake.peers.yamp.peer import Peer
-from wirelake.peers.yamp.screening import screen
 from wirelake.peers.yamp.service import Call, Heard, Service
-from wirelake.protocols.yamp.conversation import Speaker
+from wirelake.peers.yamp.udp_handshake import screen
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import DEFAULT_PORT
 from wirelake.protocols.yamp.redirect import follow
+from wirelake.protocols.yamp.state_machine import Speaker
 from wirelake.transports import reach
 from wirelake.transports.address import ENCRYPTED, Target, parse
 from wirelake.transports.reach import SCHEMES

@@ -16,13 +16,12 @@ from wirelake.errors import RemoteProtocolError, RequestCancelled, RequestTimeou
 from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.subscriptions import Subscription, Subscriptions
-from wirelake.peers.yamp.answering import Answering
-from wirelake.peers.yamp.asking import Ask
-from wirelake.peers.yamp.attendance import Attendance
-from wirelake.peers.yamp.live import DEFAULT_LIVE, Live
+from wirelake.peers.yamp.event_delivery import Attendance
+from wirelake.peers.yamp.incoming_requests import Answering
+from wirelake.peers.yamp.options import DEFAULT_LIVE, Live
+from wirelake.peers.yamp.outgoing_request import Ask
 from wirelake.peers.yamp.service import Heard, Service
 from wirelake.protocols.dialects import dialect
-from wirelake.protocols.yamp.conversation import Speaker
 from wirelake.protocols.yamp.events import (
     CancelReceived,
     Ended,
@@ -39,6 +38,7 @@ from wirelake.protocols.yamp.events import (
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.options import Options
 from wirelake.protocols.yamp.session import Session
+from wirelake.protocols.yamp.state_machine import Speaker
 from wirelake.transports.stream import Stream
 
 __all__ = ["Peer"]

@@ -10,9 +10,9 @@ from enum import Enum
 import msgspec
 
 from wirelake.errors import ConnectionLost, LocalProtocolError, PeerError, RemoteProtocolError, SessionClosed, WirelakeError
-from wirelake.protocols.emp.conversation import Speaker
 from wirelake.protocols.emp.faults import OURS, Fault
 from wirelake.protocols.emp.messages import Error, MessageType, OtherExtension
+from wirelake.protocols.emp.state_machine import Speaker
 
 __all__ = ["DataReceived", "Ended", "Ending", "Event", "Noticed", "Opened", "RequestExpired", "RequestReceived", "ResponseReceived"]
 

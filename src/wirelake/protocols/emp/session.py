@@ -13,9 +13,8 @@ import msgspec
 from wirelake.errors import LocalProtocolError, SessionClosed
 from wirelake.protocols.buffer import Framed
 from wirelake.protocols.dialects import AUTO
-from wirelake.protocols.emp.carriage import Spoilt, load, unload, unregistered
-from wirelake.protocols.emp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.emp.dialect import Following, hint
+from wirelake.protocols.emp.error_reply import answer, salvage
 from wirelake.protocols.emp.events import (
     DataReceived,
     Ended,
@@ -27,6 +26,7 @@ from wirelake.protocols.emp.events import (
     RequestReceived,
     ResponseReceived,
 )
+from wirelake.protocols.emp.extensions import Spoilt, load, unload, unregistered
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
 from wirelake.protocols.emp.messages import (
     APPLICATION_FIRST,
@@ -47,7 +47,6 @@ from wirelake.protocols.emp.messages import (
     name_of,
 )
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Codec, Options, Refused
-from wirelake.protocols.emp.parting import answer, salvage
 from wirelake.protocols.emp.requests import LAST_ID, Asked, Match, Served
 from wirelake.protocols.emp.scanner import (
     BODY,
@@ -58,9 +57,10 @@ from wirelake.protocols.emp.scanner import (
     REQUEST,
     REQUEST_ID,
 )
+from wirelake.protocols.emp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.emp.wire import blocks, buffer, encode
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
-from wirelake.protocols.reply_clock import ReplyClock
+from wirelake.protocols.reply_timer import ReplyClock
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 

@@ -16,6 +16,7 @@ from wirelake.errors import DecodeError
 from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
 from wirelake.protocols.event_mesh.messages import HEADER, LONGEST_FIELD, TYPES, FieldType, Flag, name_of
+from wirelake.protocols.event_mesh.packet.values import is_joined, parse_json
 from wirelake.protocols.event_mesh.scanner import (
     ALGORITHM,
     AUTH_KEY_ID,
@@ -42,7 +43,6 @@ from wirelake.protocols.event_mesh.scanner import (
     TIMESTAMP,
     Limits,
 )
-from wirelake.protocols.event_mesh.values import is_joined, parse_json
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, START
 
 __all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "readable", "session_of"]

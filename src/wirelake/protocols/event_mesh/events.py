@@ -9,12 +9,12 @@ from typing import Final
 
 import msgspec
 
-from wirelake.protocols.event_mesh.conversation import State
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Field, FieldType, Flag, Message
 from wirelake.protocols.event_mesh.options import Place
-from wirelake.protocols.event_mesh.values import is_security, joined, typed
-from wirelake.protocols.event_mesh.verify import Identity
+from wirelake.protocols.event_mesh.packet.values import is_security, joined, typed
+from wirelake.protocols.event_mesh.security.verify import Identity
+from wirelake.protocols.event_mesh.state_machine import State
 
 __all__ = ["Delivered", "Dropped", "Metrics", "Occurrence", "Peer", "PeerChanged", "QueueFull"]
 

@@ -12,8 +12,8 @@ from uuid import UUID
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
 from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Heartbeat, Hello, Message, Other, name_of
+from wirelake.protocols.event_mesh.packet.values import floating, integer, joined, split, text, typed
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
-from wirelake.protocols.event_mesh.values import floating, integer, joined, split, text, typed
 from wirelake.protocols.event_mesh.wire import message
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 

@@ -11,7 +11,7 @@ from wirelake.errors import UsageError
 from wirelake.protocols import topics
 from wirelake.protocols.event_mesh.messages import EventType
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
-from wirelake.protocols.event_mesh.trust import Policy
+from wirelake.protocols.event_mesh.security.trust import Policy
 
 __all__ = ["DEFAULT_OPTIONS", "Limits", "Options", "Place", "RelayRule"]
 

@@ -11,7 +11,17 @@ from typing import Any, Final
 import msgspec
 
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.layout import (
+from wirelake.protocols.event_mesh.messages import (
+    HEADER,
+    LONGEST_FIELD,
+    MAX_PAYLOAD_SIZE,
+    MAX_TLV_COUNT,
+    VERSION,
+    EventType,
+    FieldType,
+)
+from wirelake.protocols.event_mesh.packet.encryption_metadata import metadata_fault, split_metadata
+from wirelake.protocols.event_mesh.packet.layout import (
     ALGORITHM,
     AUTH_KEY_ID,
     CANONICAL,
@@ -42,18 +52,17 @@ from wirelake.protocols.event_mesh.layout import (
     SUB_KEY_ID,
     TIMESTAMP,
 )
-from wirelake.protocols.event_mesh.messages import (
-    HEADER,
-    LONGEST_FIELD,
-    MAX_PAYLOAD_SIZE,
-    MAX_TLV_COUNT,
-    VERSION,
-    EventType,
-    FieldType,
+from wirelake.protocols.event_mesh.packet.required_fields import (
+    HAS_BINARY,
+    HAS_FULL,
+    HAS_HMAC,
+    HAS_KEY,
+    HAS_METADATA,
+    HAS_SIGNATURE,
+    HAS_STRING,
+    missing,
 )
-from wirelake.protocols.event_mesh.metadata import metadata_fault, split_metadata
-from wirelake.protocols.event_mesh.required import HAS_BINARY, HAS_FULL, HAS_HMAC, HAS_KEY, HAS_METADATA, HAS_SIGNATURE, HAS_STRING, missing
-from wirelake.protocols.event_mesh.utf8 import is_ascii, utf8
+from wirelake.protocols.event_mesh.packet.utf8 import is_ascii, utf8
 from wirelake.protocols.kernel import (
     FAULT,
     FAULT_AT,

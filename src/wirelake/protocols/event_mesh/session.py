@@ -13,21 +13,21 @@ from typing import Final, NamedTuple, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError, UsageError
 from wirelake.protocols import topics
-from wirelake.protocols.event_mesh.builder import Credentials, build
-from wirelake.protocols.event_mesh.conversation import State
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, Occurrence, Peer, PeerChanged, QueueFull
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Flag, Hello, Other
-from wirelake.protocols.event_mesh.neighbours import Neighbours
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Options, Place, RelayRule
-from wirelake.protocols.event_mesh.outbox import Outbox, Outgoing
-from wirelake.protocols.event_mesh.replay import RecentIds, ReplayCache
-from wirelake.protocols.event_mesh.required import HIDING
+from wirelake.protocols.event_mesh.packet.builder import Credentials, build
+from wirelake.protocols.event_mesh.packet.required_fields import HIDING
+from wirelake.protocols.event_mesh.packet.values import binary, event_name, event_type, first, text
+from wirelake.protocols.event_mesh.peer_table import Neighbours
 from wirelake.protocols.event_mesh.scanner import FLAGS, NODE_ID
-from wirelake.protocols.event_mesh.sealing import NONCE_SIZE, Sealer, compress, unseal
-from wirelake.protocols.event_mesh.trust import NODE_ID_SIZE, TrustStore
-from wirelake.protocols.event_mesh.values import binary, event_name, event_type, first, text
-from wirelake.protocols.event_mesh.verify import Receiver, Rejected, Scanned, Verified, freshness, node_id_of, signed_at
+from wirelake.protocols.event_mesh.security.encryption import NONCE_SIZE, Sealer, compress, unseal
+from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache
+from wirelake.protocols.event_mesh.security.trust import NODE_ID_SIZE, TrustStore
+from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected, Scanned, Verified, freshness, node_id_of, signed_at
+from wirelake.protocols.event_mesh.send_queue import Outbox, Outgoing
+from wirelake.protocols.event_mesh.state_machine import State
 from wirelake.protocols.event_mesh.wire import message as read
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.rates import Buckets

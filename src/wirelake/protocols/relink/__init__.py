@@ -1,14 +1,14 @@
 """Relink: messages on channels, delivered exactly once over a link that outlives its connections."""
 
-from wirelake.protocols.relink.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link import Link
+from wirelake.protocols.relink.handshake import Prologue
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import DEFAULT_PORT
 from wirelake.protocols.relink.options import Endpoint, Options
-from wirelake.protocols.relink.prologue import Prologue
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.scanner import Limits, Stage
 from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.wire import buffer, decode, encode, scan, sniff, walk
 
 __all__ = [

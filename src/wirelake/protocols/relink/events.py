@@ -10,8 +10,8 @@ from enum import Enum
 import msgspec
 
 from wirelake.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, SessionClosed, WirelakeError
-from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.faults import OURS, Fault
+from wirelake.protocols.relink.state_machine import Speaker
 
 __all__ = [
     "ChannelClosed",

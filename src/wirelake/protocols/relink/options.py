@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from wirelake.protocols.relink.conversation import Speaker
 from wirelake.protocols.relink.messages import HandshakeFlag
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Limits
-from wirelake.protocols.reply_clock import MIN_RATE
+from wirelake.protocols.relink.state_machine import Speaker
+from wirelake.protocols.reply_timer import MIN_RATE
 
 __all__ = ["DEFAULT_OPTIONS", "Endpoint", "Limits", "Options"]
 

@@ -11,17 +11,17 @@ from typing import Final, cast
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS, START
-from wirelake.protocols.relink.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.events import Ended, Ending, Event, Noticed, Opened, Ponged
 from wirelake.protocols.relink.faults import Breach, Fault
-from wirelake.protocols.relink.inbox import Inbox
-from wirelake.protocols.relink.link import Link
-from wirelake.protocols.relink.liveness import Liveness
+from wirelake.protocols.relink.handshake import Prologue
+from wirelake.protocols.relink.keepalive import Liveness
+from wirelake.protocols.relink.link.inbox import Inbox
+from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import TYPES, VERSION, HandshakeFlag, Kind, Ping, Pong, Reply, Request, Said, Shutdown, Version
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
-from wirelake.protocols.relink.prologue import Prologue
-from wirelake.protocols.relink.registry import Registry
 from wirelake.protocols.relink.scanner import COUNT, ID_SIZE, IDS, ODD_BITS, ODD_EMPTY, ODD_FORM, ODDITIES, PART_COLUMNS, SEQUENCE
+from wirelake.protocols.relink.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.wire import buffer, channels, encode, message, payload
 
 __all__ = ["Session"]

@@ -13,6 +13,7 @@ from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, PART, PARTS, START
 from wirelake.protocols.relink.faults import UNREADABLE, Fault
+from wirelake.protocols.relink.handshake import Following, sniff
 from wirelake.protocols.relink.messages import (
     TYPES,
     Acknowledgement,
@@ -39,7 +40,6 @@ from wirelake.protocols.relink.messages import (
     Uncommitted,
     Version,
 )
-from wirelake.protocols.relink.prologue import Following, sniff
 from wirelake.protocols.relink.scanner import (
     BODY,
     BODY_LENGTH,

@@ -1,11 +1,11 @@
 """Wolpertinger: remote method calls as XML, delivered, encrypted and trusted step by step, over XMPP or lines of a stream."""
 
-from wirelake.protocols.wolpertinger.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import DEFAULT_PORT, WRAPPINGS
 from wirelake.protocols.wolpertinger.options import Limits, Method, Options
 from wirelake.protocols.wolpertinger.session import Session
-from wirelake.protocols.wolpertinger.standing import Standing
+from wirelake.protocols.wolpertinger.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.wolpertinger.trust.state import Standing
 from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, is_text, scan, sniff, walk
 
 __all__ = [

@@ -19,15 +19,14 @@ import pyarrow as pa
 from wirelake.errors import DecodeError
 from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, field, integers, names, nulls
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name
-from wirelake.protocols.wolpertinger.conversation import CORE, MESSAGES, Encrypted, Fragment, ResetNotice, utterance
-from wirelake.protocols.wolpertinger.documents import Rejected
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
-from wirelake.protocols.wolpertinger.keyring import Keyring
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, error_name
+from wirelake.protocols.wolpertinger.layer2.documents import Rejected
+from wirelake.protocols.wolpertinger.layer2.values import Int32, Int64, UInt64, Value
 from wirelake.protocols.wolpertinger.messages import Encryption, Envelope, ResultCode, TextKind
 from wirelake.protocols.wolpertinger.notation import described_value
-from wirelake.protocols.wolpertinger.overhearing import Ear, Heard
+from wirelake.protocols.wolpertinger.passive import Ear, Heard
 from wirelake.protocols.wolpertinger.scanner import (
     ENCRYPTION,
     FRAGMENT_COUNT,
@@ -44,7 +43,8 @@ from wirelake.protocols.wolpertinger.scanner import (
     ROW_COLUMNS,
     Limits,
 )
-from wirelake.protocols.wolpertinger.values import Int32, Int64, UInt64, Value
+from wirelake.protocols.wolpertinger.state_machine import CORE, MESSAGES, Encrypted, Fragment, ResetNotice, utterance
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import BLANKS, message, opened
 
 __all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "overheard", "readable"]

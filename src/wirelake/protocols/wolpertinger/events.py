@@ -10,10 +10,10 @@ from enum import Enum
 import msgspec
 
 from wirelake.errors import ConnectionLost, RemoteProtocolError, SessionClosed, WirelakeError
-from wirelake.protocols.wolpertinger.calls import error_name
-from wirelake.protocols.wolpertinger.conversation import Speaker
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.values import Value
+from wirelake.protocols.wolpertinger.layer2.calls import error_name
+from wirelake.protocols.wolpertinger.layer2.values import Value
+from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.protocols.wolpertinger.wire import Keys
 
 __all__ = [

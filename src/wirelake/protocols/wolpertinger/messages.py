@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Response
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, ErrorCode, Response
 
 __all__ = [
     "DEFAULT_PORT",

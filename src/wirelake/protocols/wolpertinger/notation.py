@@ -14,15 +14,15 @@ import msgspec
 
 from wirelake.errors import DecodeError, LocalProtocolError, RemoteProtocolError, UsageError
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.calls import Call, Error, Response, error_name, type_of
-from wirelake.protocols.wolpertinger.documents import Rejected
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
-from wirelake.protocols.wolpertinger.keyring import Keyring
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, error_name, type_of
+from wirelake.protocols.wolpertinger.layer2.documents import Rejected
+from wirelake.protocols.wolpertinger.layer2.values import PRIMITIVES, DataType, DateTime, Int32, Int64, UInt64, Value, guid, moment_text
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, ResultCode
-from wirelake.protocols.wolpertinger.overhearing import Ear
+from wirelake.protocols.wolpertinger.passive import Ear
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
-from wirelake.protocols.wolpertinger.values import PRIMITIVES, DataType, DateTime, Int32, Int64, UInt64, Value, guid, moment_text
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import message, opened, sealed
 
 __all__ = ["Describer", "describe", "described_document", "described_value", "parse"]

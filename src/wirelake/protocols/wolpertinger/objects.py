@@ -16,8 +16,8 @@ from uuid import UUID
 import msgspec
 
 from wirelake.errors import RemoteProtocolError, UsageError
-from wirelake.protocols.wolpertinger.calls import Call, Error, Message, Response, type_of
-from wirelake.protocols.wolpertinger.values import (
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Message, Response, type_of
+from wirelake.protocols.wolpertinger.layer2.values import (
     PRIMITIVES,
     ClientInfo,
     DataType,

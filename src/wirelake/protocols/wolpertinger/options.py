@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 
 from wirelake.protocols.rates import Buckets
-from wirelake.protocols.reply_clock import MIN_RATE
+from wirelake.protocols.reply_timer import MIN_RATE
+from wirelake.protocols.wolpertinger.layer2.xml_tree import DocumentLimits
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
-from wirelake.protocols.wolpertinger.tree import DocumentLimits
 
 __all__ = ["DEFAULT_OPTIONS", "HIGHEST_TRUST", "Limits", "Method", "Options"]
 

@@ -12,12 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wirelake.protocols.wolpertinger import documents
-from wirelake.protocols.wolpertinger.authentication import METHODS, Ask, Draw, Progress
-from wirelake.protocols.wolpertinger.calls import Call, Error, ErrorCode, Response
-from wirelake.protocols.wolpertinger.conversation import AUTHENTICATION, CORE, INITIAL, TRANSITIONS, Speaker, State, refusal, utterance
-from wirelake.protocols.wolpertinger.directory import Directory
-from wirelake.protocols.wolpertinger.documents import Rejected
 from wirelake.protocols.wolpertinger.events import (
     Authenticated,
     AuthenticationFailed,
@@ -38,13 +32,19 @@ from wirelake.protocols.wolpertinger.events import (
     WasReset,
 )
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.inflight import Pending
-from wirelake.protocols.wolpertinger.lines import row_of
-from wirelake.protocols.wolpertinger.link import Confirmed, Delivered, Piece, Undelivered
+from wirelake.protocols.wolpertinger.layer1.endpoint import Confirmed, Delivered, Piece, Undelivered
+from wirelake.protocols.wolpertinger.layer1.lines import row_of
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, ErrorCode, Response
+from wirelake.protocols.wolpertinger.layer2.documents import Rejected
+from wirelake.protocols.wolpertinger.layer2.methods import Directory
+from wirelake.protocols.wolpertinger.layer2.requests import Pending
 from wirelake.protocols.wolpertinger.messages import ResultCode
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS, Options
-from wirelake.protocols.wolpertinger.speech import Speech
-from wirelake.protocols.wolpertinger.standing import STRANGER, Standing
+from wirelake.protocols.wolpertinger.outgoing import Speech
+from wirelake.protocols.wolpertinger.state_machine import AUTHENTICATION, CORE, INITIAL, TRANSITIONS, Speaker, State, refusal, utterance
+from wirelake.protocols.wolpertinger.trust.authentication import METHODS, Ask, Draw, Progress
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
 
 __all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
 

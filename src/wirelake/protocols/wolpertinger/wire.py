@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
-from wirelake.protocols.wolpertinger.lines import Lines, measure
+from wirelake.protocols.wolpertinger.layer1.lines import Lines, measure
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, TextKind
 from wirelake.protocols.wolpertinger.scanner import (
     DEFAULT_LIMITS,

@@ -19,7 +19,6 @@ import pyarrow as pa
 from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, field, hexes, integers, names, nulls, truths, within
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
-from wirelake.protocols.yamp.formats import installed
 from wirelake.protocols.yamp.messages import TYPES, MessageType, ResponseType, name_of
 from wirelake.protocols.yamp.scanner import (
     BODY,
@@ -34,7 +33,8 @@ from wirelake.protocols.yamp.scanner import (
     URI_LENGTH,
     Limits,
 )
-from wirelake.protocols.yamp.serializers import STANDARD, Serializer
+from wirelake.protocols.yamp.serializers.formats import installed
+from wirelake.protocols.yamp.serializers.registry import STANDARD, Serializer
 
 __all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Tongues", "columns", "negotiated", "readable"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from wirelake.errors import ConnectionLost, Redirected, RemoteProtocolError, SessionClosed, WirelakeError
-from wirelake.protocols.yamp.conversation import Speaker
 from wirelake.protocols.yamp.faults import Fault
+from wirelake.protocols.yamp.state_machine import Speaker
 
 __all__ = [
     "CancelReceived",

@@ -11,7 +11,6 @@ import msgspec
 
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
-from wirelake.protocols.yamp.bounds import TooMuch, check_json
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import (
     VERSION,
@@ -29,6 +28,7 @@ from wirelake.protocols.yamp.messages import (
     name_of,
 )
 from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, UID_SIZE, Limits
+from wirelake.protocols.yamp.serializers.bounds import TooMuch, check_json
 from wirelake.protocols.yamp.wire import message
 
 __all__ = ["describe", "parse"]

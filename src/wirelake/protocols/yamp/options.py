@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from wirelake.protocols.reply_clock import MIN_RATE
+from wirelake.protocols.reply_timer import MIN_RATE
 from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, Limits
-from wirelake.protocols.yamp.serializers import STANDARD, Registry, Serializer
+from wirelake.protocols.yamp.serializers.registry import STANDARD, Registry, Serializer
 
 __all__ = ["DEFAULT_OPTIONS", "Limits", "Options", "Registry", "Serializer"]
 

@@ -13,9 +13,9 @@ import msgspec
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, SHARED, START, kernel, u16, u32, walker
 from wirelake.protocols.utf8 import is_ascii, utf8
 from wirelake.protocols.websocket import inside
-from wirelake.protocols.yamp.bounds import DEFAULT_BOUNDS, Bounds
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import MessageType, ResponseType
+from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds
 
 __all__ = [
     "BODY",

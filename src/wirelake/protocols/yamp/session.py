@@ -11,8 +11,7 @@ import math
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.yamp.bodies import Undecodable, pack, pack_text, unpack
-from wirelake.protocols.yamp.conversation import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.yamp.base_session import Link
 from wirelake.protocols.yamp.events import (
     CancelReceived,
     Ended,
@@ -24,10 +23,11 @@ from wirelake.protocols.yamp.events import (
     ResponseSpoilt,
 )
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.link import Link
 from wirelake.protocols.yamp.messages import Cancel, Event, MessageType, Request, Response, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.yamp.requests import Asked, Pending, Served, Taken
+from wirelake.protocols.yamp.serializers.bodies import Undecodable, pack, pack_text, unpack
+from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.uids import Draw
 from wirelake.protocols.yamp.wire import user
 

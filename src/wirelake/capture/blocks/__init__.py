@@ -1,0 +1,1 @@
+"""Blocks: the few large rows that carry bytes and their origin from captures to the decoder."""

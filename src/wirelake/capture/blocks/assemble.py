@@ -1,0 +1,120 @@
+"""Assembly: parcels of one bucket opened in order, connections put together across files, blocks out.
+
+It refuses to know where parcels come from, and what is done with blocks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from wirelake.capture.blocks.accounting import Tally
+from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_COLUMNS, RUN_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
+from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.blocks.from_packets import Traffic
+from wirelake.capture.blocks.packet_batch import PAYLOAD_AT, RECORD_AT, TS_AT, Parcel
+from wirelake.capture.packets.dissect import PACKET_COLUMNS
+from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
+
+__all__ = ["BLOCK_BYTES", "MAX_SOURCES", "Assembly"]
+
+BLOCK_BYTES: Final = 4 << 20
+"""Bytes gathered before they become a block."""
+MAX_SOURCES: Final = 1 << 14
+"""Sources whose connections are followed from one to the next; after so many, all begin anew. Offsets have room for twice as many."""
+
+
+class Assembly:
+    """Everything that one task knows of the connections of its bucket."""
+
+    def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect = one_dialect) -> None:
+        self._ports = ports
+        self._sniff = sniff
+        self._dialect = dialect
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sources: list[Source] = []
+        self._spans: list[Span] = []
+        self._starts: list[int] = []
+        self._tally = Tally(self._starts)
+        self._gathering = Gathering()
+        self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._tally, dialect=self._dialect)
+
+    def take(self) -> bytes:
+        """The state of all connections as bytes, to go on from later. Blocks must have been asked for before."""
+        from wirelake.capture.blocks import assembly_state  # noqa: PLC0415 - it imports this module
+
+        self._narrow()
+        return assembly_state.encoded(self)
+
+    @staticmethod
+    def put(taken: bytes, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect = one_dialect) -> Assembly:
+        """An assembly that goes on from a state; raises StateError for one that cannot be."""
+        from wirelake.capture.blocks import assembly_state  # noqa: PLC0415 - it imports this module
+
+        assembly = Assembly(ports, sniff, dialect)
+        assembly_state.restore(assembly, taken)
+        return assembly
+
+    def _narrow(self) -> None:
+        """Forget sources and spans of which nothing is held."""
+        used = sorted(set(self._traffic.places()))
+        kept = sorted({place >> SOURCE_SHIFT for place in used})
+        numbers = {old: new for new, old in enumerate(kept)}
+        spans = [self._spans[number] for number in sorted({bisect_right(self._starts, place) - 1 for place in used})]
+
+        def moved(at: int) -> int:
+            return place(numbers[at >> SOURCE_SHIFT], at & OFFSET_MASK)
+
+        self._traffic.move(moved)
+        self._sources[:] = [self._sources[number] for number in kept]
+        self._spans[:] = [msgspec.structs.replace(span, at=moved(span.at)) for span in spans]
+        self._starts[:] = [span.at for span in self._spans]
+
+    def feed(self, parcel: Parcel) -> Iterator[Block]:
+        """Open the next parcel; the blocks that are full."""
+        if not self._sources or self._sources[-1].id != parcel.source.id:
+            if len(self._sources) >= MAX_SOURCES:
+                yield from self.finish()
+                self._begin()
+            self._sources.append(parcel.source)
+        base = place(len(self._sources) - 1, 0)
+        for span in parcel.spans:
+            at = bisect_left(self._starts, base + span.at)
+            if at == len(self._starts) or self._starts[at] != base + span.at:
+                self._starts.insert(at, base + span.at)
+                self._spans.insert(at, msgspec.structs.replace(span, at=base + span.at))
+        table = parcel.packets
+        data = bytes(parcel.data)
+        self._traffic.packets(data, table[:, :PACKET_COLUMNS], table[:, TS_AT], base + table[:, RECORD_AT], base + table[:, PAYLOAD_AT])
+        if self._gathering.size >= BLOCK_BYTES:
+            yield from self._blocks()
+
+    def rest(self) -> Iterator[Block]:
+        """What was gathered so far; connections go on."""
+        yield from self._blocks()
+
+    def finish(self) -> Iterator[Block]:
+        """Nothing more comes; the last block is marked."""
+        self._traffic.finish()
+        for block in self._blocks(always=True):
+            block.last = True
+            yield block
+
+    def _blocks(self, *, always: bool = False) -> Iterator[Block]:
+        if not self._sources:
+            return
+        accounts, stretches = self._tally.take()
+        block = self._gathering.take(self._sources[0])
+        if block is None:
+            if not accounts and not always:
+                return
+            block = Block(self._sources[0], b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
+        block.accounts, block.stretches = accounts, stretches
+        block.sources, block.spans = list(self._sources), list(self._spans)
+        yield block

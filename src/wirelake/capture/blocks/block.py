@@ -1,0 +1,276 @@
+"""Blocks: what a capture becomes on its way to the lake, a few large rows that carry bytes and where they came from.
+
+A block holds stretches (*runs*) of one or more flows. Each run is contiguous in `data` and belongs to one direction of one flow; runs of
+the same flow and direction follow each other in the order of the stream. *Pieces* lead back to the file: byte `start` of `data` came
+from byte `offset` of the source, at time `ts`, and so did the bytes after it up to the next piece. What of the source is not in a run is
+in `accounts`, so that runs and accounts of all blocks of a source add up to its size exactly.
+
+A connection may go on from one source to the next. So an offset carries the number of its source in its upper bits (`place`), and a source
+is accounted for in spans that touch each other. With one source and one span, offsets are what they seem.
+
+It refuses to know protocols, files and Spark: a block is a value, and its Arrow form is `SCHEMA`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from wirelake.capture.containers.records import NO_TIME
+
+__all__ = [
+    "OFFSET_MASK",
+    "PIECE_COLUMNS",
+    "PIECE_OFFSET",
+    "PIECE_START",
+    "PIECE_TS",
+    "RUN_COLUMNS",
+    "RUN_FLOW",
+    "RUN_MISSING",
+    "RUN_START",
+    "RUN_STOP",
+    "RUN_TO_SERVER",
+    "SCHEMA",
+    "SOURCE_SHIFT",
+    "Account",
+    "Block",
+    "Endpoint",
+    "Flow",
+    "FlowEvent",
+    "Source",
+    "Span",
+    "Stranger",
+    "Stretch",
+    "from_batch",
+    "place",
+    "source_of",
+    "to_batch",
+]
+
+RUN_START: Final = 0
+RUN_STOP: Final = 1
+RUN_FLOW: Final = 2
+"""Index into the block's flows."""
+RUN_TO_SERVER: Final = 3
+"""1 when the client speaks, 0 when the server does."""
+RUN_MISSING: Final = 4
+"""Bytes of this direction that are missing before the run; -1 when the run begins a stream whose beginning was not seen."""
+RUN_COLUMNS: Final = 5
+
+PIECE_START: Final = 0
+PIECE_OFFSET: Final = 1
+PIECE_TS: Final = 2
+"""Microseconds since 1970, UTC, or `NO_TIME`."""
+PIECE_COLUMNS: Final = 3
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One input file: where it is, which content it had, and how long it was when it was planned."""
+
+    path: str
+    id: bytes
+    size: int
+
+
+SOURCE_SHIFT: Final = 48
+"""Bits of an offset below the number of its source."""
+OFFSET_MASK: Final = (1 << SOURCE_SHIFT) - 1
+
+
+def place(source: int, offset: int) -> int:
+    """An offset in the source of this number."""
+    return (source << SOURCE_SHIFT) | offset
+
+
+def source_of(offset: int) -> tuple[int, int]:
+    """(number of the source, offset in it)."""
+    return offset >> SOURCE_SHIFT, offset & OFFSET_MASK
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A stretch of a source that is accounted for by itself: the part that one task read."""
+
+    at: int
+    """Where it begins; see `place`."""
+    length: int
+    mark: bytes = b""
+    """The hash of its bytes, once they were read; see `identity.py`."""
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """One end of a flow."""
+
+    address: str
+    port: int
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """One connection as the capture saw it."""
+
+    session_id: bytes
+    protocol: str
+    transport: str
+    client: Endpoint
+    server: Endpoint
+    known_by: str
+    """How the protocol was recognised: `tag`, `port` or `bytes`."""
+    observed_by: str
+    """Who saw the traffic: `client`, `server` (a recording peer) or `wire` (a packet capture)."""
+    dialect: tuple[str, ...] = ()
+    """The flags of the protocol's limits that its bytes are read with, beyond what the text says."""
+
+
+class FlowEvent(msgspec.Struct, frozen=True):
+    """Something that happened to a connection rather than in it."""
+
+    flow: int
+    ts: int
+    offset: int
+    what: str
+    """`opened`, `finished` (one side sent its last byte), `closed` or `reset`."""
+    by: str
+    """`client`, `server`, or empty when that is not known."""
+    detail: str = ""
+    after: int = 0
+    """How far the block's data was when it happened."""
+
+
+class Stranger(msgspec.Struct, frozen=True):
+    """Who said what no protocol recognises."""
+
+    transport: str
+    client: str
+    """The address of the side that opened the connection."""
+    server: str
+    port: int
+    """The port of the side that was listening."""
+    why: str
+
+
+class Account(msgspec.Struct, frozen=True):
+    """Bytes of the source that are in no run, and why."""
+
+    category: str
+    """`container`, `headers`, `other`, `quarantine`, or `gap` for what the capture does not have."""
+    reason: str
+    bytes: int
+    """Never negative, except for what compression spared: so the accounts add up to the size of the file as it lies there."""
+    items: int
+    at: int = 0
+    """Which span it is of: where that begins."""
+    stranger: Stranger | None = None
+    """Whose bytes they are, where nobody recognised them."""
+    first: int = NO_TIME
+    """When the first of them was seen; only with a stranger."""
+    last: int = NO_TIME
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Bytes that the capture layer itself could not read; they are accounted for as `quarantine`."""
+
+    offset: int
+    length: int
+    layer: str
+    reason: str
+    raw: bytes
+
+
+class Notes(msgspec.Struct, frozen=True):
+    """The small parts of a block, packed together."""
+
+    flows: list[Flow]
+    events: list[FlowEvent]
+    accounts: list[Account]
+    stretches: list[Stretch]
+    sources: list[Source] = []
+    spans: list[Span] = []
+
+
+class Block(msgspec.Struct):
+    """Bytes of a source with the runs, pieces, flows and accounts that explain them."""
+
+    source: Source
+    data: bytes | memoryview
+    runs: np.ndarray[Any, Any]
+    """int64, one row (start, stop, flow, to_server, missing) per run."""
+    pieces: np.ndarray[Any, Any]
+    """int64, one row (start, offset, ts) per piece, ascending by start."""
+    flows: list[Flow] = []
+    events: list[FlowEvent] = []
+    accounts: list[Account] = []
+    stretches: list[Stretch] = []
+    last: bool = False
+    """True on the last block of its source."""
+    sources: list[Source] = []
+    """Sources by number; empty when there is only `source`."""
+    spans: list[Span] = []
+    """The spans of its sources, in order; empty when they are whole."""
+
+    def all_sources(self) -> list[Source]:
+        """Sources by number."""
+        return self.sources or [self.source]
+
+    def all_spans(self) -> list[Span]:
+        """Spans in order."""
+        return self.spans or [Span(0, self.source.size)]
+
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("source_id", pa.binary(), nullable=False),
+        pa.field("source_size", pa.int64(), nullable=False),
+        pa.field("last", pa.bool_(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+        pa.field("runs", pa.binary(), nullable=False),
+        pa.field("pieces", pa.binary(), nullable=False),
+        pa.field("notes", pa.binary(), nullable=False),
+    ]
+)
+"""A block as one Arrow row. Runs, pieces and notes are packed: they cross Spark as three values, not as thousands."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Notes)
+
+
+def to_batch(block: Block) -> pa.RecordBatch:
+    """One block as a record batch of one row."""
+    notes = Notes(block.flows, block.events, block.accounts, block.stretches, block.sources, block.spans)
+    values = [
+        block.source.path,
+        block.source.id,
+        block.source.size,
+        block.last,
+        block.data,
+        np.ascontiguousarray(block.runs, np.int64).tobytes(),
+        np.ascontiguousarray(block.pieces, np.int64).tobytes(),
+        _encoder.encode(notes),
+    ]
+    return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+def from_batch(batch: pa.RecordBatch) -> list[Block]:
+    """The blocks of a record batch; `data` stays where it is."""
+    blocks = []
+    for row in range(batch.num_rows):
+        source, source_id, size, last, data, runs, pieces, notes = (column[row] for column in batch.columns)
+        packed = _decoder.decode(notes.as_py())
+        blocks.append(
+            Block(
+                Source(source.as_py(), source_id.as_py(), size.as_py()),
+                memoryview(data.as_buffer()),
+                np.frombuffer(runs.as_buffer(), np.int64).reshape(-1, RUN_COLUMNS),
+                np.frombuffer(pieces.as_buffer(), np.int64).reshape(-1, PIECE_COLUMNS),
+                packed.flows,
+                packed.events,
+                packed.accounts,
+                packed.stretches,
+                last.as_py(),
+                packed.sources,
+                packed.spans,
+            )
+        )
+    return blocks

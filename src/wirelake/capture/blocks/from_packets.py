@@ -1,0 +1,204 @@
+"""Traffic: the packets of a capture on their way to those who know connections, and an account of every other one.
+
+It refuses to know containers and files, and what belongs together: `flows.py`, `datagrams.py` and `fragments.py` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from wirelake.capture.blocks.accounting import HEADERS, OTHER, Tally
+from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.containers.records import SIZE, START, TS
+from wirelake.capture.packets.dissect import (
+    ACKNOWLEDGED,
+    DESTINATION,
+    DESTINATION_PORT,
+    FIN,
+    FLAGS,
+    IS_FRAGMENT,
+    IS_OURS,
+    MISSING,
+    PACKET_COLUMNS,
+    PAYLOAD,
+    PAYLOAD_SIZE,
+    REASON,
+    REASONS,
+    SEQUENCE,
+    SOURCE,
+    SOURCE_PORT,
+    SYN,
+    TCP,
+    TRANSPORT,
+    WIDTH,
+    dissect,
+    transport,
+)
+from wirelake.capture.packets.filter import EVERYTHING, Interest
+from wirelake.capture.packets.ip_fragments import Fragments, Part
+from wirelake.capture.packets.tcp_flows import Dialect, Tracker, one_dialect
+from wirelake.capture.packets.udp_flows import Datagrams
+from wirelake.protocols.kernel import active, array
+
+__all__ = ["Traffic", "account", "dissected", "opened"]
+
+Array = np.ndarray[Any, Any]
+_PLACES = (SOURCE, DESTINATION, WIDTH, PAYLOAD, PAYLOAD_SIZE)
+_VALUES = (REASON, TRANSPORT, SOURCE_PORT, DESTINATION_PORT, SEQUENCE, ACKNOWLEDGED, FLAGS, MISSING)
+
+
+def dissected(data: bytes, records: Array) -> Array:
+    """One row of `packets.py` for each record of a window."""
+    packets = np.zeros((len(records), PACKET_COLUMNS), np.int64)
+    active(dissect)(array(data), records, packets)
+    return packets
+
+
+def account(records: Array, packets: Array, tally: Tally, at: int = 0) -> Array:
+    """Account for headers, and for packets that lead nowhere; says which of them lead somewhere. `at` is a place in their span."""
+    kinds = packets[:, REASON]
+    for reason in np.unique(kinds).tolist():
+        sizes = records[kinds == reason, SIZE]
+        if reason == IS_FRAGMENT:
+            rest = sizes - packets[kinds == reason, PAYLOAD_SIZE]
+            tally.add(HEADERS, "link and ip of a fragment", int(rest.sum()), len(rest), at)
+        elif reason != IS_OURS:
+            tally.add(OTHER, REASONS[reason], int(sizes.sum()), len(sizes), at)
+    is_ours = kinds == IS_OURS
+    for name, is_one in (("tcp", packets[:, TRANSPORT] == TCP), ("udp", packets[:, TRANSPORT] != TCP)):
+        heads = (records[:, SIZE] - packets[:, PAYLOAD_SIZE])[is_ours & is_one]
+        tally.add(HEADERS, f"link, ip and {name}", int(heads.sum()), len(heads), at)
+    leads: Array = kinds <= IS_FRAGMENT
+    return leads
+
+
+class Traffic:
+    """All connections of a capture, or of the part of it that one task has."""
+
+    def __init__(
+        self,
+        ports: Mapping[int, str],
+        sniff: Callable[[bytes], str | None],
+        gathering: Gathering,
+        tally: Tally,
+        interest: Interest = EVERYTHING,
+        dialect: Dialect = one_dialect,
+    ) -> None:
+        self._tally = tally
+        self._interest = interest
+        self._tracker = Tracker(ports, sniff, gathering, tally, dialect)
+        self._datagrams = Datagrams(ports, sniff, gathering, tally)
+        self._fragments = Fragments(tally)
+
+    def window(self, base: int, data: bytes, records: Array) -> None:
+        """The packets of a window, byte `base` of its source on."""
+        packets = dissected(data, records)
+        leads = account(records, packets, self._tally)
+        if self._interest is not EVERYTHING:  # what came before the time may begin what is wanted
+            leads &= self._interest.on_ports(packets) & Interest(until=self._interest.until).in_time(records[:, TS])
+        records, packets = records[leads], packets[leads]
+        self.packets(data, packets, records[:, TS], base + records[:, START], base + packets[:, PAYLOAD])
+
+    def packets(self, data: bytes, packets: Array, times: Array, records: Array, payloads: Array) -> None:
+        """Packets whose offsets lead into `data`; `records` and `payloads` are their places in the source."""
+        parts_before: list[tuple[int, bytes]] = []
+        # Column by column: a list per packet would keep Python's garbage collector busy.
+        places = (packets[:, column].tolist() for column in _PLACES)
+        values = (packets[:, column].tolist() for column in _VALUES)
+        origins = (times.tolist(), records.tolist(), payloads.tolist())
+        for (
+            source,
+            destination,
+            width,
+            start,
+            size,
+            reason,
+            carried,
+            port,
+            other,
+            sequence,
+            acknowledged,
+            flags,
+            missing,
+            ts,
+            record,
+            at,
+        ) in zip(*places, *values, *origins, strict=True):
+            here, there = data[source : source + width], data[destination : destination + width]
+            chunk = data[start : start + size]
+            if reason == IS_FRAGMENT:
+                parts = self._fragments.part(here, there, carried, sequence, acknowledged, not flags, ts, at, chunk)
+                if parts is not None:
+                    self._whole(here, there, carried, parts, ts, record)
+            elif carried == TCP:
+                self._tracker.packet(here, port, there, other, sequence, acknowledged, flags, ts, record, at, chunk, missing)
+            elif flags or parts_before:  # a datagram in parts, which follow each other
+                parts_before.append((at, chunk))
+                if not flags:
+                    self._datagrams.packet(here, port, there, other, ts, tuple(parts_before))
+                    parts_before.clear()
+            elif chunk:
+                self._datagrams.packet(here, port, there, other, ts, ((at, chunk),))
+        self._tracker.settle()
+
+    def finish(self) -> None:
+        """Nothing more comes."""
+        self._fragments.finish()
+        self._tracker.finish()
+
+    def places(self) -> list[int]:
+        """Where everything stands that is held of connections; fragments are put together before."""
+        return self._tracker.places()
+
+    def move(self, moved: Callable[[int], int]) -> None:
+        """What is held stands elsewhere now."""
+        self._tracker.move(moved)
+
+    def _whole(self, here: bytes, there: bytes, carried: int, parts: list[Part], ts: int, record: int) -> None:
+        """A datagram that was put together."""
+        port, other, segments = opened(carried, parts, self._tally)
+        if carried == TCP:
+            for sequence, acknowledged, flags, at, chunk in segments:
+                self._tracker.packet(here, port, there, other, sequence, acknowledged, flags, ts, record, at, chunk)
+        elif segments:
+            self._datagrams.packet(here, port, there, other, ts, [(at, chunk) for *_, at, chunk in segments])
+
+
+Segments = list[tuple[int, int, int, int, bytes]]
+"""(sequence, acknowledged, flags, place in the source, bytes) each."""
+
+
+def opened(carried: int, parts: list[Part], tally: Tally) -> tuple[int, int, Segments]:
+    """A datagram that was put together: its ports, and what it carries, as if each part had come in a packet of its own.
+
+    Of TCP the first part opens and the last closes; of UDP, the flags say how many parts follow.
+    """
+    body = b"".join(part.chunk for part in parts)
+    row = [0] * PACKET_COLUMNS
+    row[TRANSPORT] = carried
+    reason = transport(body, 0, len(body), len(body), row)
+    start, stop = (row[PAYLOAD], row[PAYLOAD] + row[PAYLOAD_SIZE]) if reason == IS_OURS else (0, 0)
+    chunks = []
+    for part in parts:
+        first, last = max(start, part.place), min(stop, part.place + len(part.chunk))
+        if first < last:
+            chunks.append((part.offset + first - part.place, part.chunk[first - part.place : last - part.place]))
+        rest = len(part.chunk) - max(0, last - first)
+        if reason == IS_OURS:
+            tally.add(HEADERS, f"{'tcp' if carried == TCP else 'udp'} of a fragmented datagram", rest, 0 if part.place else 1, part.offset)
+        else:
+            tally.add(OTHER, REASONS[reason], rest, 0 if part.place else 1, part.offset)
+    if reason != IS_OURS:
+        return 0, 0, []
+    ports = row[SOURCE_PORT], row[DESTINATION_PORT]
+    if carried != TCP:
+        return *ports, [(0, 0, len(chunks) - 1 - number, at, chunk) for number, (at, chunk) in enumerate(chunks)]
+    sequence, segments = row[SEQUENCE], []
+    for number, (at, chunk) in enumerate(chunks or [(parts[0].offset, b"")]):
+        said = row[FLAGS] & ~(0 if number == 0 else SYN) & ~(0 if number >= len(chunks) - 1 else FIN)
+        segments.append((sequence, row[ACKNOWLEDGED], said, at, chunk))
+        sequence = (sequence + len(chunk) + bool(said & SYN)) & 0xFFFFFFFF
+    return *ports, segments

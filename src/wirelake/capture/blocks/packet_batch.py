@@ -1,0 +1,197 @@
+"""Parcels: the packets of a window that must go to the same task, packed into one row each.
+
+Connections are dealt into buckets by their ends, whichever of them speaks; a task that has a bucket has every packet of its connections,
+from all files. So what is moved between tasks is a few large rows, not packets. Datagrams that came in fragments are put together here,
+before anybody knows their ports.
+
+It refuses to know what connections are: it deals by ends, and whoever opens the parcels (`assembly.py`) finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from wirelake.capture.blocks.accounting import Tally
+from wirelake.capture.blocks.block import Source, Span
+from wirelake.capture.blocks.from_packets import account, dissected, opened
+from wirelake.capture.containers.records import START, TS
+from wirelake.capture.packets.dissect import (
+    ACKNOWLEDGED,
+    DESTINATION,
+    DESTINATION_PORT,
+    FLAGS,
+    IS_FRAGMENT,
+    PACKET_COLUMNS,
+    PAYLOAD,
+    PAYLOAD_SIZE,
+    REASON,
+    SEQUENCE,
+    SOURCE,
+    SOURCE_PORT,
+    TRANSPORT,
+    WIDTH,
+)
+from wirelake.capture.packets.ip_fragments import Fragments
+from wirelake.protocols.kernel import active, array, kernel
+
+__all__ = ["PARCEL_COLUMNS", "PAYLOAD_AT", "RECORD_AT", "TS_AT", "Packer", "Parcel", "pack", "route"]
+
+Array = np.ndarray[Any, Any]
+
+TS_AT: Final = PACKET_COLUMNS
+RECORD_AT: Final = PACKET_COLUMNS + 1
+"""Where the record stands in the source."""
+PAYLOAD_AT: Final = PACKET_COLUMNS + 2
+"""Where the payload stands in the source."""
+PARCEL_COLUMNS: Final = PACKET_COLUMNS + 3
+"""A row of `packets.py` with its time and places."""
+
+
+class Parcel(msgspec.Struct):
+    """Packets of one bucket, in the order of their source."""
+
+    source: Source
+    rank: int
+    """The order of sources in time."""
+    place: int
+    """Where in the source it was packed: parcels of one bucket are opened in the order of rank and place."""
+    bucket: int
+    data: bytes | memoryview
+    """Addresses and payloads, to which the offsets of packets lead."""
+    packets: Array
+    spans: list[Span]
+    """The span it was packed in, last, and those before it that parts of its datagrams may be of."""
+
+
+@kernel
+def _end(data: Any, at: int, width: int, port: int) -> int:
+    """A number for one end of a connection."""
+    mixed = port + width
+    for index in range(width):
+        mixed = ((mixed ^ (0 + data[at + index])) * 0x01000193) & 0xFFFFFFFF
+    mixed ^= mixed >> 15
+    return (mixed * 0x2C1B3C6D) & 0xFFFFFFFF
+
+
+@kernel
+def route(data: Any, packets: Any, buckets: int, numbers: Any) -> None:
+    """The bucket of each packet: the same for both directions of a connection."""
+    for index in range(len(packets)):
+        width = int(packets[index, WIDTH])
+        mixed = _end(data, int(packets[index, SOURCE]), width, int(packets[index, SOURCE_PORT]))
+        mixed += _end(data, int(packets[index, DESTINATION]), width, int(packets[index, DESTINATION_PORT]))
+        mixed += int(packets[index, TRANSPORT])
+        numbers[index] = ((mixed ^ (mixed >> 13)) & 0x7FFFFFFF) % buckets
+
+
+@kernel
+def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any) -> int:
+    """Copy addresses and payloads of the chosen packets, and let their rows lead to the copies; returns the bytes copied."""
+    at = 0
+    for row in range(len(chosen)):
+        index = int(chosen[row])
+        for column in range(PACKET_COLUMNS):
+            table[row, column] = packets[index, column]
+        width = int(packets[index, WIDTH])
+        for column, size in ((SOURCE, width), (DESTINATION, width), (PAYLOAD, int(packets[index, PAYLOAD_SIZE]))):
+            start = int(packets[index, column])
+            table[row, column] = at
+            for byte in range(size):
+                out[at + byte] = data[start + byte]
+            at += size
+    return at
+
+
+class Packer:
+    """Packs the packets of one split of a source: of the last of these spans."""
+
+    def __init__(self, source: Source, rank: int, buckets: int, spans: list[Span], tally: Tally) -> None:
+        self._source = source
+        self._rank = rank
+        self._buckets = buckets
+        self._spans = spans
+        self._tally = tally
+        self._fragments = Fragments(tally)
+
+    def warm(self, steps: Iterator[tuple[int, bytes, Array]]) -> None:
+        """Take the fragments of windows before the split (base, data, records): datagrams that it finishes may have begun there."""
+        nobody = Tally()
+        self._fragments.account_to(nobody)
+        for base, data, records in steps:
+            packets = dissected(data, records)
+            for index in np.flatnonzero(packets[:, REASON] == IS_FRAGMENT):
+                self._part(base, data, packets[index].tolist(), int(records[index, TS]))
+        self._fragments.expire(self._spans[-1].at)
+        self._fragments.account_to(self._tally)
+
+    def window(self, base: int, data: bytes, records: Array) -> list[Parcel]:
+        """The parcels of a window, byte `base` of the source on."""
+        packets = dissected(data, records)
+        account(records, packets, self._tally, base)
+        whole = packets[:, REASON] < IS_FRAGMENT
+        numbers = np.zeros(int(whole.sum()), np.int64)
+        ours = packets[whole]
+        active(route)(array(data), ours, self._buckets, numbers)
+        origins = np.column_stack((records[whole, TS], base + records[whole, START], base + ours[:, PAYLOAD]))
+        parcels = {}
+        for bucket in np.unique(numbers).tolist():
+            chosen = np.flatnonzero(numbers == bucket)
+            size = int((2 * ours[chosen, WIDTH] + ours[chosen, PAYLOAD_SIZE]).sum())
+            out, table = np.empty(size, np.uint8), np.empty((len(chosen), PARCEL_COLUMNS), np.int64)
+            active(pack)(array(data), ours, chosen, out, table)
+            table[:, PACKET_COLUMNS:] = origins[chosen]
+            parcels[bucket] = Parcel(self._source, self._rank, base, bucket, out.tobytes(), table, self._spans)
+        for index in np.flatnonzero(packets[:, REASON] == IS_FRAGMENT):
+            self._fragment(base, data, packets[index].tolist(), records[index].tolist(), parcels)
+        return list(parcels.values())
+
+    def finish(self, end: int, *, is_last: bool) -> None:
+        """The split ends here: whoever reads on inherits the datagrams that are not whole, unless nobody does."""
+        if is_last:
+            self._fragments.finish()
+        else:
+            self._fragments.expire(end)
+
+    def _part(self, base: int, data: bytes, packet: list[int], ts: int) -> Any:
+        here, there = (data[packet[column] : packet[column] + packet[WIDTH]] for column in (SOURCE, DESTINATION))
+        chunk = data[packet[PAYLOAD] : packet[PAYLOAD] + packet[PAYLOAD_SIZE]]
+        is_last, at = not packet[FLAGS], base + packet[PAYLOAD]
+        return self._fragments.part(here, there, packet[TRANSPORT], packet[SEQUENCE], packet[ACKNOWLEDGED], is_last, ts, at, chunk)
+
+    def _fragment(self, base: int, data: bytes, packet: list[int], record: list[int], parcels: dict[int, Parcel]) -> None:
+        """Add a datagram to its parcel if this part makes it whole."""
+        parts = self._part(base, data, packet, record[TS])
+        if parts is None:
+            return
+        width = packet[WIDTH]
+        ends = data[packet[SOURCE] : packet[SOURCE] + width] + data[packet[DESTINATION] : packet[DESTINATION] + width]
+        port, other, segments = opened(packet[TRANSPORT], parts, self._tally)
+        rows = []
+        body = bytearray(ends)
+        for sequence, acknowledged, flags, at, chunk in segments:
+            row = [0] * PARCEL_COLUMNS
+            row[SOURCE], row[DESTINATION], row[WIDTH] = 0, width, width
+            row[SOURCE_PORT], row[DESTINATION_PORT], row[TRANSPORT] = port, other, packet[TRANSPORT]
+            row[SEQUENCE], row[ACKNOWLEDGED], row[FLAGS] = sequence, acknowledged, flags
+            row[PAYLOAD], row[PAYLOAD_SIZE] = len(body), len(chunk)
+            row[TS_AT], row[RECORD_AT], row[PAYLOAD_AT] = record[TS], base + record[START], at
+            body += chunk
+            rows.append(row)
+        if rows:
+            self._add(base, bytes(body), np.array(rows, np.int64), parcels)
+
+    def _add(self, base: int, body: bytes, rows: Array, parcels: dict[int, Parcel]) -> None:
+        number = np.zeros(1, np.int64)
+        active(route)(array(body), rows[:1, :PACKET_COLUMNS], self._buckets, number)
+        parcel = parcels.get(int(number[0]))
+        if parcel is None:
+            empty = np.empty((0, PARCEL_COLUMNS), np.int64)
+            parcel = parcels[int(number[0])] = Parcel(self._source, self._rank, base, int(number[0]), b"", empty, self._spans)
+        rows[:, [SOURCE, DESTINATION, PAYLOAD]] += len(parcel.data)
+        parcel.data = bytes(parcel.data) + body
+        joined = np.concatenate((parcel.packets, rows))
+        parcel.packets = joined[np.argsort(joined[:, RECORD_AT], kind="stable")]

@@ -1,0 +1,180 @@
+"""The reader: a capture file in, blocks out, window by window, with memory that does not grow with the file.
+
+Recordings (exported PDUs) become blocks that point into the file's own bytes; packets become blocks of TCP and UDP payload. Whatever
+a file contains, reading it does not raise: what cannot be read becomes stretches, and runs and accounts of all blocks add up to the size
+of the file. Only a file that cannot be read at all, or is shorter than when it was identified, is an error.
+
+It refuses to know containers, packets, tags and protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from wirelake.capture.blocks.accounting import CONTAINER, Tally
+from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span
+from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.blocks.from_packets import Traffic
+from wirelake.capture.blocks.from_recording import Recorded
+from wirelake.capture.containers.detect import HEAD_SIZE, Container, recognise, restore
+from wirelake.capture.containers.records import KIND, LENGTH, LINK, RECORD_BAD_DATA, RECORD_KINDS, RECORD_PACKET, SIZE, START
+from wirelake.capture.containers.walk import WINDOW, Spoilt, Walk, Window
+from wirelake.capture.files import identity
+from wirelake.capture.files.source_file import Bytes, Packed, open_source, read_range
+from wirelake.capture.files.split import Split
+from wirelake.capture.packets.filter import EVERYTHING, Interest
+from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
+from wirelake.capture.record.exported_pdu import LINK_EXPORTED
+
+__all__ = ["WINDOW", "account_packing", "account_records", "open_container", "read", "walk_split", "walked_mark"]
+
+
+def open_container(source: Source) -> Container:
+    """The container a file is; CaptureError when it is no capture. `read` makes that a stretch over the whole file instead."""
+    return recognise(source.path, read_range(source, 0, HEAD_SIZE))
+
+
+def read(
+    source: Source,
+    *,
+    ports: Mapping[int, str],
+    sniff: Callable[[bytes], str | None],
+    protocols: Collection[str] | None = None,
+    window: int = WINDOW,
+    split: Split | None = None,
+    interest: Interest = EVERYTHING,
+    dialect: Dialect = one_dialect,
+) -> Iterator[Block]:
+    """Read a capture of any content, or one split of it; the last block is marked, and of a split has the hash of its bytes.
+
+    A flow's protocol is known by the tag of a recording (any, or only those in `protocols`), by `ports` at either end, or by what `sniff`
+    says of the first bytes of a direction or datagram (None: not known, or not yet). `dialect` says how a
+    protocol's stream is read that begins so. With an interest, packets on other ports or after
+    its time are neither followed nor accounted for.
+    """
+    with open_source(source) as file:
+        walk = walk_split(source, file, split, window, hashed=True)
+        yield from _Reading(source, file, ports, sniff, protocols, walk, interest, dialect, marked=split is not None).blocks()
+
+
+def walk_split(source: Source, file: Bytes, split: Split | None, window: int = WINDOW, *, hashed: bool = False) -> Walk:
+    """A walk over a split, or over everything."""
+    if split is None:
+        return Walk(source.path, file, window=window)
+    container = restore(split.known) if split.known else None
+    more = {"growing": split.growing, "hashed": hashed and not isinstance(file, Packed)}
+    return Walk(source.path, file, at=split.begin, stop=split.end, container=container, window=window, **more)
+
+
+def walked_mark(source: Source, walk: Walk, span: Span) -> bytes:
+    """The hash of a span that was walked over to its end. Of a packed source, of its bytes as they lie there."""
+    return walk.digest.digest() if walk.digest else identity.content(source, span.at, span.length)
+
+
+def account_records(step: Window, tally: Tally) -> np.ndarray[Any, Any]:
+    """Account for everything in a window that is not inside a packet, and give the packets."""
+    rows = step.rows
+    is_packet = rows[:, KIND] == RECORD_PACKET
+    packets: np.ndarray[Any, Any] = rows[is_packet]
+    tally.add(CONTAINER, "packet record", int((packets[:, LENGTH] - packets[:, SIZE]).sum()), len(packets), step.base)
+    is_bad = rows[:, KIND] >= RECORD_BAD_DATA
+    for kind in np.unique(rows[~is_packet & ~is_bad, KIND]).tolist():
+        sizes = rows[rows[:, KIND] == kind, LENGTH]
+        tally.add(CONTAINER, RECORD_KINDS[kind], int(sizes.sum()), len(sizes), step.base)
+    for record in rows[is_bad].tolist():
+        raw = step.data[record[START] : record[START] + record[LENGTH]]
+        tally.quarantine(step.base + record[START], raw, step.layer, RECORD_KINDS[record[KIND]])
+    return packets
+
+
+def account_packing(file: Bytes, tally: Tally) -> None:
+    """Account for what packing spared, and for packed bytes that cannot be unpacked."""
+    if not isinstance(file, Packed):
+        return
+    tally.add(CONTAINER, "spared by compression", file.packed_at - file.unpacked, 1)
+    at = file.unpacked
+    while file.broken and (raw := file.left()):
+        tally.quarantine(at, raw, "file", file.broken)
+        at += len(raw)
+
+
+class _Reading:
+    """One pass over one file."""
+
+    def __init__(
+        self,
+        source: Source,
+        file: Bytes,
+        ports: Mapping[int, str],
+        sniff: Callable[[bytes], str | None],
+        protocols: Collection[str] | None,
+        walk: Walk,
+        interest: Interest,
+        dialect: Dialect,
+        *,
+        marked: bool,
+    ) -> None:
+        self._source = source
+        self._marked = marked
+        self._file = file
+        self._walk = walk
+        self._span = Span(walk.at, min(walk.stop, source.size) - walk.at)
+        self._tally = Tally((walk.at,))
+        self._gathering = Gathering()
+        self._traffic = Traffic(ports, sniff, self._gathering, self._tally, interest, dialect)
+        self._recorded = Recorded(ports, protocols, self._tally)
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks. Each waits for the next step, so that the last is known to be the last."""
+        waiting: list[Block] = []
+        for step in self._walk.steps():
+            blocks = self._step(step)
+            if blocks:
+                yield from waiting
+                waiting = blocks
+        self._traffic.finish()
+        account_packing(self._file, self._tally)
+        blocks = self._complete([])
+        if blocks:
+            yield from waiting
+            waiting = blocks
+        if not waiting:
+            waiting = [self._empty()]
+        waiting[-1].last = True
+        if self._marked:
+            mark = walked_mark(self._source, self._walk, self._span)
+            waiting[-1].spans = [msgspec.structs.replace(self._span, mark=mark)]
+        yield from waiting
+
+    def _step(self, step: Window | Spoilt) -> list[Block]:
+        if isinstance(step, Spoilt):
+            self._tally.quarantine(step.base, step.raw, step.layer, step.reason)
+            return self._complete([])
+        packets = account_records(step, self._tally)
+        exported = packets[:, LINK] == LINK_EXPORTED
+        blocks = []
+        if exported.any():
+            blocks.append(self._recorded.block(self._source, step.base, step.data, step.used, packets[exported]))
+        if not exported.all():
+            self._traffic.window(step.base, step.data, packets[~exported])
+        return self._complete(blocks)
+
+    def _complete(self, blocks: list[Block | None]) -> list[Block]:
+        """Blocks with what was gathered and with the tally; none when there was nothing."""
+        ready = [block for block in (*blocks, self._gathering.take(self._source)) if block is not None]
+        accounts, stretches = self._tally.take()
+        if not ready:
+            if not accounts:
+                return []
+            ready = [self._empty()]
+        ready[0].accounts, ready[0].stretches = accounts, stretches
+        for block in ready:
+            block.spans = [self._span]
+        return ready
+
+    def _empty(self) -> Block:
+        return Block(self._source, b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))

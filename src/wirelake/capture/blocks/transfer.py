@@ -1,0 +1,74 @@
+"""Shipments: blocks and parcels as rows of one schema, to be moved between tasks.
+
+It refuses to know who moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from wirelake.capture.blocks import block
+from wirelake.capture.blocks.block import Block, Source, Span
+from wirelake.capture.blocks.packet_batch import PARCEL_COLUMNS, Parcel
+from wirelake.capture.blocks.read_split import Dealt
+
+__all__ = ["SCHEMA", "from_batch", "to_batches"]
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("rank", pa.int32(), nullable=False),
+        pa.field("place", pa.int64(), nullable=False),
+        pa.field("is_parcel", pa.bool_(), nullable=False),
+        *block.SCHEMA,
+    ]
+)
+"""Which task it is for, in which order that opens it, what it is; and then a block, or a parcel in the same columns."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[Span])
+
+
+def to_batches(items: Iterable[Parcel | Dealt | Block], buckets: int = 1) -> Iterator[pa.RecordBatch]:
+    """One record batch of one row for each; blocks that were not dealt may go to any bucket."""
+    for number, item in enumerate(items):
+        if isinstance(item, Parcel):
+            values: list[Any] = [item.source.path, item.source.id, item.source.size, False, item.data]
+            values += [np.ascontiguousarray(item.packets, np.int64).tobytes(), b"", _encoder.encode(item.spans)]
+            yield _batch(
+                [item.bucket, item.rank, item.place, True], [pa.array([value], field.type) for value, field in _with_types(values)]
+            )
+        elif isinstance(item, Dealt):
+            yield _batch([item.bucket, item.rank, item.place, False], block.to_batch(item.block).columns)
+        else:
+            yield _batch([number % max(buckets, 1), 0, 0, False], block.to_batch(item).columns)
+
+
+def _with_types(values: list[Any]) -> Iterator[tuple[Any, pa.Field]]:
+    return zip(values, block.SCHEMA, strict=True)
+
+
+def _batch(leading: list[Any], columns: list[pa.Array]) -> pa.RecordBatch:
+    head = [pa.array([value], field.type) for value, field in zip(leading, SCHEMA, strict=False)]
+    return pa.RecordBatch.from_arrays([*head, *columns], schema=SCHEMA)
+
+
+def from_batch(batch: pa.RecordBatch) -> Iterator[Parcel | Block]:
+    """The blocks and parcels of a record batch, in its order; their data stays where it is."""
+    names = block.SCHEMA.names
+    for row in range(batch.num_rows):
+        one = batch.slice(row, 1)
+        inner = pa.RecordBatch.from_arrays([one.column(name) for name in names], names=names)
+        if not one.column("is_parcel")[0].as_py():
+            yield from block.from_batch(inner)
+            continue
+        source = Source(*(inner.column(name)[0].as_py() for name in names[:3]))
+        packets = np.frombuffer(inner.column("runs")[0].as_buffer(), np.int64).reshape(-1, PARCEL_COLUMNS)
+        data = memoryview(inner.column("data")[0].as_buffer())
+        rank, place, bucket = (one.column(name)[0].as_py() for name in ("rank", "place", "bucket"))
+        yield Parcel(source, rank, place, bucket, data, packets, _decoder.decode(inner.column("notes")[0].as_py()))

@@ -1,0 +1,1 @@
+"""Read the records of pcap and pcapng files."""

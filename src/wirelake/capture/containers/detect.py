@@ -1,0 +1,116 @@
+"""Containers: which scanner reads a file, and what it carries from window to window.
+
+It refuses to know files: it is shown the first bytes, then windows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+
+from wirelake.capture.containers import pcap, pcapng
+from wirelake.capture.files.magic import HEAD_SIZE, capture_kind
+from wirelake.errors import CaptureError
+from wirelake.protocols.kernel import active
+
+__all__ = ["HEAD_SIZE", "Container", "Known", "recognise", "restore"]
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a container knows at a place of its file: enough to read on from there in another process."""
+
+    layer: str
+    state: tuple[int, ...]
+    interfaces: bytes = b""
+    """The interfaces of the section, as they stand in memory."""
+
+
+class Container(Protocol):
+    """Finds records in windows of one file, in order."""
+
+    @property
+    def layer(self) -> str:
+        """What stretches call it."""
+        ...
+
+    def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+        """Fill rows with the whole records of a window that begin before `limit`; returns (rows written, bytes used, how it ended).
+
+        The window comes from `kernel.array`.
+        """
+        ...
+
+    def find(self, data: Any, start: int, is_end: bool) -> tuple[int, int]:
+        """The first place in a window from `start` on where records certainly begin: (place, 0), or (-1, first place not decided)."""
+        ...
+
+    def known(self) -> Known:
+        """What it knows now."""
+        ...
+
+
+class Pcap:
+    """A pcap file: what its last header said."""
+
+    layer: Final = "pcap"
+
+    def __init__(self, known: Known | None = None) -> None:
+        self._state = np.array(known.state if known else (0,) * pcap.STATE_SIZE, np.int64)
+
+    def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+        """See `Container.scan`."""
+        count, used, end = active(pcap.scan)(data, 0, len(data), limit, self._state, rows)
+        return count, used, end
+
+    def find(self, data: Any, start: int, is_end: bool) -> tuple[int, int]:
+        """See `Container.find`."""
+        place, decided = active(pcap.find)(data, start, len(data), int(is_end), self._state)
+        return place, decided
+
+    def known(self) -> Known:
+        """See `Container.known`."""
+        return Known(self.layer, tuple(self._state.tolist()))
+
+
+class Pcapng:
+    """A pcapng file: the byte order and the interfaces of its current section."""
+
+    layer: Final = "pcapng"
+
+    def __init__(self, known: Known | None = None) -> None:
+        # An older wirelake remembered more of a file that is followed.
+        self._state = np.array(known.state[: pcapng.STATE_SIZE] if known else (0,) * pcapng.STATE_SIZE, np.int64)
+        self._interfaces = np.zeros((pcapng.MAX_INTERFACES, pcapng.INTERFACE_COLUMNS), np.int64)
+        if known:
+            told = np.frombuffer(known.interfaces, np.int64).reshape(-1, pcapng.INTERFACE_COLUMNS)
+            self._interfaces[: len(told)] = told
+
+    def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
+        """See `Container.scan`."""
+        count, used, end = active(pcapng.scan)(data, 0, len(data), limit, self._state, self._interfaces, rows)
+        return count, used, end
+
+    def find(self, data: Any, start: int, is_end: bool) -> tuple[int, int]:
+        """See `Container.find`."""
+        place, decided = active(pcapng.find)(data, start, len(data), int(is_end), self._state)
+        return place, decided
+
+    def known(self) -> Known:
+        """See `Container.known`."""
+        count = int(self._state[pcapng.INTERFACES])
+        return Known(self.layer, tuple(self._state.tolist()), self._interfaces[:count].tobytes())
+
+
+def recognise(path: str, head: bytes, at: int = 0) -> Container:
+    """The container whose first bytes these are; CaptureError when they are no capture's."""
+    kind = capture_kind(head)
+    if not kind:
+        raise CaptureError(path, at, "not a capture")
+    return Pcap() if kind == Pcap.layer else Pcapng()
+
+
+def restore(known: Known) -> Container:
+    """A container that goes on where another stopped."""
+    return Pcap(known) if known.layer == Pcap.layer else Pcapng(known)

@@ -1,0 +1,165 @@
+"""Walking: the records of a source from one place to another, window by window, over whatever cannot be read in between.
+
+Where records stop making sense, it looks for the next place where they certainly begin (`Container.find`), and gives what lies between as
+spoilt. A walk ends before the first record that begins at or after its end: the next walk begins there. The same source gives the same
+records whatever the size of windows. A source that is still growing is walked as far as nothing that may come can change what is found.
+
+It refuses to know containers, packets, and what becomes of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from wirelake.capture.containers.detect import HEAD_SIZE, Container, recognise
+from wirelake.capture.containers.records import FAULTS, LOOK_AHEAD, OTHER_CONTAINER, RECORD_COLUMNS
+from wirelake.capture.files.source_file import Bytes
+from wirelake.errors import CaptureError
+from wirelake.protocols.kernel import array
+
+__all__ = ["CUT_SHORT", "EVERYTHING", "HASH_SIZE", "NOT_A_CAPTURE", "ROWS", "WINDOW", "Spoilt", "Walk", "Window", "begin", "new_digest"]
+
+WINDOW: Final = 8 << 20
+"""Bytes of a file looked at together; a longer record is read whole."""
+ROWS: Final = 1 << 17
+"""Records looked at together."""
+EVERYTHING: Final = 1 << 62
+"""An end beyond the end of every source."""
+HASH_SIZE: Final = 16
+"""Bytes of the hash of what was walked over."""
+CUT_SHORT: Final = "cut short"
+NOT_A_CAPTURE: Final = "not a capture"
+
+
+class Window(NamedTuple):
+    """Whole records: the first `used` bytes of `data`, byte `base` of the source on."""
+
+    base: int
+    data: bytes
+    used: int
+    rows: np.ndarray[Any, Any]
+    layer: str
+
+
+class Spoilt(NamedTuple):
+    """Bytes that are no records."""
+
+    base: int
+    raw: bytes
+    layer: str
+    reason: str
+
+
+def new_digest() -> blake2b:
+    """What hashes the bytes of a source."""
+    return blake2b(digest_size=HASH_SIZE)
+
+
+class Walk:
+    """One walk over one source; `at` is where it is, `container` what it reads, `digest` of what it went over, if it is asked for."""
+
+    def __init__(
+        self,
+        path: str,
+        file: Bytes,
+        *,
+        at: int = 0,
+        stop: int = EVERYTHING,
+        container: Container | None = None,
+        window: int = WINDOW,
+        growing: bool = False,
+        hashed: bool = False,
+    ) -> None:
+        self.at = at
+        self.digest = new_digest() if hashed else None
+        self.container = container
+        self._path = path
+        self._file = file
+        self.stop = stop
+        self._window = window
+        self._growing = growing
+
+    def on(self, stop: int) -> Walk:
+        """Go on to another end."""
+        self.stop = stop
+        return self
+
+    def steps(self) -> Iterator[Window | Spoilt]:
+        """Everything from `at` to the end, in order and without holes."""
+        for step in self._steps():
+            if self.digest is not None:
+                self.digest.update(step.raw if isinstance(step, Spoilt) else memoryview(step.data)[: step.used])
+            yield step
+
+    def _steps(self) -> Iterator[Window | Spoilt]:
+        if self.container is None and not self._recognise():
+            if not self._growing:
+                yield from self._rest()
+            return
+        rows = np.empty((ROWS, RECORD_COLUMNS), np.int64)
+        want = self._window
+        while self.at < self.stop and not self._file.is_end(self.at):
+            assert self.container is not None  # noqa: S101 - recognised above
+            data = self._file.window(self.at, want)
+            count, used, end = self.container.scan(array(data), self.stop - self.at, rows)
+            if used:
+                base, self.at, want = self.at, self.at + used, self._window
+                yield Window(base, data, used, rows[:count], self.container.layer)
+            elif end == OTHER_CONTAINER and self._recognise():
+                continue
+            elif end > 0 and end > len(data) and not self._file.is_end(self.at + len(data)):
+                want = end  # one record longer than a window
+            elif self._growing and (end > 0 or not self._is_decidable()):
+                return  # the rest of it may come yet
+            else:
+                yield from self._skip(self.container, FAULTS.get(end, CUT_SHORT))
+
+    def _recognise(self) -> bool:
+        head = self._file.window(self.at, HEAD_SIZE)
+        try:
+            self.container = recognise(self._path, head, self.at)
+        except CaptureError:
+            return not head
+        return True
+
+    def _rest(self) -> Iterator[Spoilt]:
+        """A source that is no capture, whole."""
+        while raw := self._file.window(self.at, self._window):
+            base, self.at = self.at, self.at + len(raw)
+            yield Spoilt(base, raw, "capture", NOT_A_CAPTURE)
+
+    def _skip(self, container: Container, reason: str) -> Iterator[Spoilt]:
+        """What lies before the next place where records certainly begin; the place itself is passed over."""
+        first = 1
+        while True:
+            data = self._file.window(self.at, 2 * LOOK_AHEAD)
+            is_end = self._file.is_end(self.at + len(data)) and not self._growing
+            place, decided = container.find(array(data), first, is_end)
+            used = place if place >= 0 else decided
+            if used:
+                base, self.at = self.at, self.at + used
+                yield Spoilt(base, data[:used], container.layer, reason)
+            if place >= 0 or is_end or (self._growing and not self._is_decidable()):
+                return
+            first = 0
+
+    def _is_decidable(self) -> bool:
+        """Whether there is as much to look at as is looked at together."""
+        return not self._file.is_end(self.at + 2 * LOOK_AHEAD - 1)
+
+
+def begin(file: Bytes, at: int, container: Container) -> int | None:
+    """The first place from `at` on where records certainly begin; None when there is none in the rest of the source."""
+    while True:
+        data = file.window(at, 2 * LOOK_AHEAD)
+        is_end = file.is_end(at + len(data))
+        place, decided = container.find(array(data), 0, is_end)
+        if place >= 0:
+            return at + place
+        if is_end:
+            return None
+        at += decided

@@ -1,0 +1,1 @@
+"""Open capture files, identify them, split them, and follow them while they grow."""

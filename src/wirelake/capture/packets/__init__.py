@@ -1,0 +1,1 @@
+"""Dissect packets: link layers, IP fragments, TCP reassembly, UDP flows."""

@@ -1,0 +1,391 @@
+"""Flows: which segments belong together, who is the client, and which protocol it is.
+
+Each direction is put in order by `stream.py`. Bytes already seen are accounted for as retransmission; what is disputed, or comes too late
+to be put in its place, goes to quarantine. While nobody knows a flow's protocol, what was said is held, up to a limit.
+
+It refuses to know files and containers, and how a protocol and its dialect are told by bytes: `ports`, `sniff` and `dialect` come in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from wirelake.capture.blocks.accounting import GAP, OTHER, Tally
+from wirelake.capture.blocks.block import Endpoint, Flow, Stranger
+from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.containers.records import NO_TIME
+from wirelake.capture.packets.dissect import ACK, FIN, RST, SYN
+from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, Bit, Budget, Half
+
+__all__ = [
+    "HELD_TOTAL",
+    "MAX_FLOWS",
+    "MIDWAY",
+    "SESSION_ID_SIZE",
+    "UNDECIDED_BYTES",
+    "UNDECIDED_SEGMENTS",
+    "UNDECIDED_SNIFFED",
+    "UNDECIDED_TOTAL",
+    "UNLIKE",
+    "UNRECOGNISED",
+    "Dialect",
+    "Tracker",
+    "by_port",
+    "is_client",
+    "one_dialect",
+    "session_id",
+]
+
+SESSION_ID_SIZE: Final = 16
+MAX_FLOWS: Final = 65_536
+"""Flows remembered at a time. Beyond this the older half is forgotten; a forgotten flow that goes on starts anew in mid-stream."""
+UNDECIDED_BYTES: Final = 16 << 10
+"""Bytes held per flow and direction while its protocol is not known."""
+UNDECIDED_SEGMENTS: Final = 64
+"""Segments and events held per flow while its protocol is not known."""
+UNDECIDED_SNIFFED: Final = 64 << 10
+"""Bytes of a direction that `sniff` is given in all, for each segment those before it again; then once more, before a flow is given up."""
+UNDECIDED_TOTAL: Final = 64 << 20
+"""Bytes held for all such flows together; beyond this, new ones are decided by their first segment."""
+
+HELD_TOTAL: Final = 64 << 20
+"""Bytes of all flows together that may wait for what is missing before them, and bytes that are remembered of all flows."""
+
+Dialect = Callable[[str, bytes], tuple[str, ...] | None]
+"""The dialect of a protocol's stream that begins like this; None: more bytes are needed."""
+
+UNRECOGNISED: Final = "unrecognised"
+UNLIKE: Final = "no protocol begins like this"
+MIDWAY: Final = "beginning not captured"
+"""Why a flow was not recognised."""
+_REASONS: Final = {
+    DISPUTED: "retransmission says something else",
+    EARLY: "before the first segment seen",
+    LATE: "too late for its place",
+}
+"""Why bytes of a stream go to quarantine."""
+_WRAP: Final = 1 << 32
+
+
+def session_id(*parts: object) -> bytes:
+    """A session's id from what names it: the same parts always give the same id."""
+    return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=SESSION_ID_SIZE).digest()
+
+
+def one_dialect(_: str, __: bytes) -> tuple[str, ...]:
+    """For readers that know no dialects: every stream is read by the text."""
+    return ()
+
+
+def is_client(port: int, other: int, ports: Mapping[int, str]) -> bool:
+    """Whether the end on `port` is the client, when nothing but ports can tell: who is not on a known port, else the higher port."""
+    if (port in ports) != (other in ports):
+        return other in ports
+    return port >= other
+
+
+def by_port(server: int, client: int, ports: Mapping[int, str]) -> str:
+    """The protocol of a known port at either end, the server's first; empty when neither is known."""
+    return ports.get(server) or ports.get(client) or ""
+
+
+class Held(NamedTuple):
+    """Bytes or an event of a flow whose protocol is not known yet."""
+
+    to_server: bool
+    bit: Bit
+    event: str
+    """What happened, or empty for bytes."""
+
+
+class Tracked:
+    """One flow while it is remembered."""
+
+    __slots__ = ("client", "closed", "flow", "given_up", "halves", "held", "held_bytes", "identity", "server")
+
+    def __init__(self, client: Endpoint, server: Endpoint, identity: bytes, budget: Budget) -> None:
+        self.client = client
+        self.server = server
+        self.identity = identity
+        self.flow: Flow | None = None
+        self.given_up = False
+        self.held: list[Held] = []
+        self.held_bytes = [0, 0]
+        self.halves = (Half(budget), Half(budget))
+        self.closed = False
+
+    def is_named(self, protocol: str, known_by: str, dialect: tuple[str, ...] = ()) -> Flow:
+        """The protocol is known now."""
+        self.flow = Flow(self.identity, protocol, "tcp", self.client, self.server, known_by, "wire", dialect)
+        return self.flow
+
+
+class Tracker:
+    """All flows of one packet capture; segments go to a gathering, everything else to a tally."""
+
+    def __init__(
+        self,
+        ports: Mapping[int, str],
+        sniff: Callable[[bytes], str | None],
+        gathering: Gathering,
+        tally: Tally,
+        dialect: Dialect = one_dialect,
+    ) -> None:
+        self._ports = ports
+        self._sniff = sniff
+        self._dialect = dialect
+        self._gathering = gathering
+        self._tally = tally
+        self._flows: dict[tuple[bytes, int, bytes, int], tuple[Tracked, bool]] = {}
+        self._held_total = 0
+        self._budget = Budget()
+        self._waiting: dict[Half, tuple[Tracked, bool]] = {}
+        """Directions in which something is missing, longest first."""
+
+    def packet(
+        self,
+        source: bytes,
+        source_port: int,
+        destination: bytes,
+        destination_port: int,
+        sequence: int,
+        acknowledged: int,
+        flags: int,
+        ts: int,
+        record: int,
+        offset: int,
+        payload: bytes,
+        missing: int = 0,
+    ) -> None:
+        """One TCP segment: `record` is the file offset of its packet, `offset` that of its payload; `missing` bytes of it were cut off."""
+        key = (source, source_port, destination, destination_port)
+        found = self._flows.get(key)
+        is_syn = bool(flags & SYN)
+        data_at = (sequence + is_syn) % _WRAP
+        if found is not None and (is_syn or payload) and self._is_new(*found, data_at, acknowledged, flags):
+            self._end(found[0])
+            found = None
+        if found is None:
+            found = self._start(key, sequence, acknowledged, flags, ts)
+        tracked, to_server = found
+        half = tracked.halves[to_server]
+        if is_syn and not half.from_start:
+            half.opens_at(data_at)
+            if not tracked.halves[not to_server].from_start:
+                self._event(tracked, True, ts, record, "opened")
+        if payload and flags & RST:
+            self._tally.add(OTHER, "text of a reset", len(payload), 1, offset)
+        elif payload:
+            self._payload(tracked, to_server, half, data_at, ts, offset, payload)
+        if missing:
+            half.lose((data_at + len(payload)) % _WRAP, missing)
+        if flags & RST:
+            if not tracked.closed:
+                tracked.closed = True
+                self._event(tracked, to_server, ts, record, "reset")
+        elif flags & FIN and not half.finished:
+            half.finished = True
+            self._event(tracked, to_server, ts, record, "finished")
+            if tracked.halves[not to_server].finished and not tracked.closed:
+                tracked.closed = True
+                self._event(tracked, to_server, ts, record, "closed")
+
+    def settle(self) -> None:
+        """Keep what is held for all flows together inside its limit; called now and then."""
+        while self._budget.ahead > HELD_TOTAL:
+            half, (tracked, to_server) = next(iter(self._waiting.items()))
+            self._skip(tracked, to_server, half)
+        if self._budget.remembered > HELD_TOTAL:
+            for tracked, to_server in self._flows.values():
+                tracked.halves[to_server].forget()
+
+    def finish(self) -> None:
+        """The capture is over: what is missing stays so, and what is undecided stays unrecognised."""
+        for tracked, _ in self._flows.values():
+            self._end(tracked)
+        self._flows.clear()
+
+    def places(self) -> list[int]:
+        """Where everything stands that is held."""
+        held = [one.bit.offset for tracked, _ in self._flows.values() for one in tracked.held]
+        return held + [place for tracked, _ in self._flows.values() for half in tracked.halves for place in half.places()]
+
+    def move(self, moved: Callable[[int], int]) -> None:
+        """What is held stands elsewhere now: places have other numbers."""
+        for tracked in {id(tracked): tracked for tracked, _ in self._flows.values()}.values():
+            tracked.held = [one._replace(bit=one.bit._replace(offset=moved(one.bit.offset))) for one in tracked.held]
+            for half in tracked.halves:
+                half.move(moved)
+
+    def _is_new(self, tracked: Tracked, to_server: bool, data_at: int, acknowledged: int, flags: int) -> bool:
+        """Whether a segment on known ports belongs to another connection, rather than to the one that is known."""
+        here, there = tracked.halves[to_server], tracked.halves[not to_server]
+        if not flags & SYN:
+            return tracked.closed and here.is_far(data_at)
+        if flags & ACK and there.from_start and there.is_opened_at(acknowledged):
+            return False  # a second answer to the same SYN: whatever it says, the first one counted
+        if not flags & ACK and there.began_midway():
+            return True
+        return not here.is_opened_at(data_at)
+
+    def _start(self, key: tuple[bytes, int, bytes, int], sequence: int, acknowledged: int, flags: int, ts: int) -> tuple[Tracked, bool]:
+        source, source_port, destination, destination_port = key
+        if flags & SYN:
+            to_server = not flags & ACK
+            first = sequence if to_server else (acknowledged - 1) % _WRAP
+            since = f"sequence {first}"
+        else:
+            to_server = is_client(source_port, destination_port, self._ports)
+            since = f"time {ts}" if ts != NO_TIME else f"byte {sequence}"
+        here = Endpoint(str(ipaddress.ip_address(source)), source_port)
+        there = Endpoint(str(ipaddress.ip_address(destination)), destination_port)
+        client, server = (here, there) if to_server else (there, here)
+        identity = session_id("tcp", client.address, client.port, server.address, server.port, since)
+        tracked = Tracked(client, server, identity, self._budget)
+        protocol = by_port(server.port, client.port, self._ports)
+        if protocol and self._dialect(protocol, b"") is not None:
+            tracked.is_named(protocol, "port")
+        if len(self._flows) >= 2 * MAX_FLOWS:
+            self._forget()
+        # Taken out first, so that the order of the table is the order in which flows began.
+        back = (destination, destination_port, source, source_port)
+        self._flows.pop(back, None)
+        self._flows.pop(key, None)
+        self._flows[back] = (tracked, not to_server)
+        self._flows[key] = (tracked, to_server)
+        return tracked, to_server
+
+    def _forget(self) -> None:
+        for key in list(self._flows)[: len(self._flows) // 4 * 2]:
+            self._end(self._flows.pop(key)[0])
+
+    def _end(self, tracked: Tracked) -> None:
+        """Nothing more comes of a flow, or nobody would know that it is its own."""
+        for to_server, half in enumerate(tracked.halves):
+            while half.is_waiting:
+                self._skip(tracked, bool(to_server), half)
+            half.forget()
+        self._give_up(tracked)
+
+    def _payload(self, tracked: Tracked, to_server: bool, half: Half, sequence: int, ts: int, offset: int, payload: bytes) -> None:
+        if tracked.given_up:
+            self._leave(tracked, len(payload), ts, offset)
+            return
+        if tracked.flow is not None and half.follows(sequence, payload):
+            self._gathering.segment(tracked.flow, to_server, ts, offset, payload)
+            return
+        self._take(tracked, to_server, half.place(sequence, ts, offset, payload))
+        if half.is_waiting:
+            self._waiting.setdefault(half, (tracked, to_server))
+        else:
+            self._waiting.pop(half, None)
+
+    def _skip(self, tracked: Tracked, to_server: bool, half: Half) -> None:
+        """Go on behind what is missing."""
+        self._take(tracked, to_server, half.skip())
+        if not half.is_waiting:
+            self._waiting.pop(half, None)
+
+    def _take(self, tracked: Tracked, to_server: bool, bits: list[Bit]) -> None:
+        for bit in bits:
+            if bit.what == REPEATED:
+                self._tally.add(OTHER, "retransmission", len(bit.chunk), 1, bit.offset)
+            else:
+                self._keep(tracked, Held(to_server, bit, ""))
+
+    def _event(self, tracked: Tracked, to_server: bool, ts: int, record: int, what: str) -> None:
+        if not tracked.given_up:
+            self._keep(tracked, Held(to_server, Bit("", 0, ts, record, b""), what))
+
+    def _keep(self, tracked: Tracked, item: Held) -> None:
+        """Hand an item on when its protocol is known; else hold it, and see whether it tells the protocol."""
+        bit = item.bit
+        if tracked.flow is not None:
+            self._hand_on(tracked.flow, item)
+            return
+        if tracked.given_up:
+            self._leave(tracked, len(bit.chunk), bit.ts, bit.offset)
+            return
+        tracked.held.append(item)
+        tracked.held_bytes[item.to_server] += len(bit.chunk)
+        self._held_total += len(bit.chunk)
+        if bit.what == FRESH:
+            half = tracked.halves[item.to_server]
+            if bit.missing > 0:
+                if half.sniffed > UNDECIDED_SNIFFED and self._is_recognised(tracked, half):
+                    return
+                half.first_bytes = bytearray()  # reading begins again after a gap
+            half.first_bytes += bit.chunk[: UNDECIDED_BYTES - len(half.first_bytes)]
+            if half.sniffed <= UNDECIDED_SNIFFED and self._is_recognised(tracked, half):
+                return
+        is_too_much = tracked.held_bytes[item.to_server] > UNDECIDED_BYTES or self._held_total > UNDECIDED_TOTAL
+        if is_too_much or len(tracked.held) > UNDECIDED_SEGMENTS:
+            self._give_up(tracked)
+
+    def _is_recognised(self, tracked: Tracked, half: Half) -> bool:
+        """Whether the first bytes of a direction tell the protocol and its dialect; if so, hand on what is held."""
+        first = bytes(half.first_bytes)
+        half.sniffed += len(first)
+        expected = self._expected(tracked)
+        protocol = expected or self._sniff(first)
+        if not protocol or (dialect := self._dialect(protocol, first)) is None:
+            return False
+        self._settle(tracked, tracked.is_named(protocol, "port" if expected else "bytes", dialect))
+        return True
+
+    def _expected(self, tracked: Tracked) -> str:
+        """The protocol of a known port; its dialect may still be unknown."""
+        return by_port(tracked.server.port, tracked.client.port, self._ports)
+
+    def _settle(self, tracked: Tracked, flow: Flow) -> None:
+        """What was held is handed on: it is known how to read it."""
+        for held in self._release(tracked):
+            self._hand_on(flow, held)
+
+    def _hand_on(self, flow: Flow, item: Held) -> None:
+        bit = item.bit
+        if item.event:
+            by = "" if item.event == "closed" else "client" if item.to_server else "server"
+            self._gathering.event(flow, bit.ts, bit.offset, item.event, by)
+        elif bit.what == FRESH:
+            if bit.missing > 0:
+                self._tally.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
+            self._gathering.segment(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
+        else:
+            self._tally.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
+
+    def _give_up(self, tracked: Tracked) -> None:
+        """Decide that nobody here knows this flow's protocol, if nobody does yet; one on a known port is read by the text."""
+        if tracked.flow is not None or tracked.given_up:
+            return
+        if expected := self._expected(tracked):
+            self._settle(tracked, tracked.is_named(expected, "port"))
+            return
+        # 0: the first bytes are of a state that was stored, and were not looked at since.
+        skipped = [half for half in tracked.halves if half.first_bytes and not 0 < half.sniffed <= UNDECIDED_SNIFFED]
+        if any(self._is_recognised(tracked, half) for half in skipped):
+            return
+        tracked.given_up = True
+        for held in self._release(tracked):
+            self._leave(tracked, len(held.bit.chunk), held.bit.ts, held.bit.offset)
+        for to_server, half in enumerate(tracked.halves):
+            while half.is_waiting:
+                self._skip(tracked, bool(to_server), half)
+            half.forget()
+
+    def _leave(self, tracked: Tracked, size: int, ts: int, offset: int) -> None:
+        """Account for bytes of a flow that nobody recognised."""
+        if size:
+            why = UNLIKE if tracked.halves[0].from_start or tracked.halves[1].from_start else MIDWAY
+            stranger = Stranger("tcp", tracked.client.address, tracked.server.address, tracked.server.port, why)
+            self._tally.add(OTHER, UNRECOGNISED, size, 1, offset, stranger, ts)
+
+    def _release(self, tracked: Tracked) -> list[Held]:
+        held, tracked.held = tracked.held, []
+        self._held_total -= sum(tracked.held_bytes)
+        for half in tracked.halves:
+            half.first_bytes = bytearray()
+        return held

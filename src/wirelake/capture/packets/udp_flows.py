@@ -1,0 +1,93 @@
+"""Datagrams: which endpoints talk to each other over UDP, who of them is the client, and which protocol it is.
+
+A datagram stands for itself: it is never joined with another, and nothing of it is held. A protocol is known by a port, or from the
+datagram on that `sniff` recognises; datagrams before it are accounted for as unrecognised.
+
+It refuses to know files and containers, and how a protocol is told by its bytes: `ports` and `sniff` come in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from wirelake.capture.blocks.accounting import OTHER, Tally
+from wirelake.capture.blocks.block import Endpoint, Flow, Stranger
+from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED, by_port, is_client, session_id
+
+__all__ = ["MAX_PAIRS", "UNDECIDED_DATAGRAMS", "Datagrams"]
+
+MAX_PAIRS: Final = 65_536
+"""Pairs of endpoints remembered at a time. Beyond this the older half is forgotten; a forgotten pair that goes on is decided anew."""
+UNDECIDED_DATAGRAMS: Final = 64
+"""Datagrams of a pair that are looked at before it is given up."""
+
+
+class Pair:
+    """Two endpoints that talk to each other."""
+
+    __slots__ = ("client", "flow", "server", "unknown")
+
+    def __init__(self, client: Endpoint, server: Endpoint) -> None:
+        self.client = client
+        self.server = server
+        self.flow: Flow | None = None
+        self.unknown = 0
+        """Datagrams nobody recognised."""
+
+    def is_named(self, protocol: str, known_by: str) -> None:
+        """The protocol is known now. Who spoke first is no part of the id: a capture that begins later must give the same."""
+        ends = sorted([(self.client.address, self.client.port), (self.server.address, self.server.port)])
+        identity = session_id("udp", *ends[0], *ends[1])
+        self.flow = Flow(identity, protocol, "udp", self.client, self.server, known_by, "wire")
+
+
+class Datagrams:
+    """All pairs of one packet capture; datagrams go to a gathering, unrecognised ones to a tally."""
+
+    def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], gathering: Gathering, tally: Tally) -> None:
+        self._ports = ports
+        self._sniff = sniff
+        self._gathering = gathering
+        self._tally = tally
+        self._pairs: dict[tuple[bytes, int, bytes, int], tuple[Pair, bool]] = {}
+
+    def packet(
+        self, source: bytes, source_port: int, destination: bytes, destination_port: int, ts: int, parts: Sequence[tuple[int, bytes]]
+    ) -> None:
+        """One datagram that is not empty, in parts (place in the file, bytes): one, unless IP had cut it."""
+        key = (source, source_port, destination, destination_port)
+        pair, to_server = self._pairs.get(key) or self._meet(key)
+        if pair.flow is None and pair.unknown < UNDECIDED_DATAGRAMS:
+            protocol = self._sniff(parts[0][1] if len(parts) == 1 else b"".join(chunk for _, chunk in parts))
+            if protocol:
+                pair.is_named(protocol, "bytes")
+        if pair.flow is None:
+            pair.unknown += 1
+            stranger = Stranger("udp", pair.client.address, pair.server.address, pair.server.port, UNLIKE)
+            for number, (offset, chunk) in enumerate(parts):
+                self._tally.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset, stranger, ts)
+        else:
+            self._gathering.datagram(pair.flow, to_server, ts, parts)
+
+    def _meet(self, key: tuple[bytes, int, bytes, int]) -> tuple[Pair, bool]:
+        """A pair seen for the first time: whoever speaks first is the client, unless a known port says otherwise."""
+        source, source_port, destination, destination_port = key
+        to_server = True
+        if (source_port in self._ports) != (destination_port in self._ports):
+            to_server = is_client(source_port, destination_port, self._ports)
+        here = Endpoint(str(ipaddress.ip_address(source)), source_port)
+        there = Endpoint(str(ipaddress.ip_address(destination)), destination_port)
+        pair = Pair(here, there) if to_server else Pair(there, here)
+        protocol = by_port(pair.server.port, pair.client.port, self._ports)
+        if protocol:
+            pair.is_named(protocol, "port")
+        if len(self._pairs) >= 2 * MAX_PAIRS:
+            for old in list(self._pairs)[:MAX_PAIRS]:
+                del self._pairs[old]
+        back = (destination, destination_port, source, source_port)
+        self._pairs[back] = (pair, not to_server)
+        self._pairs[key] = (pair, to_server)  # the same key as `back` when somebody talks to itself: this one counts
+        return pair, to_server

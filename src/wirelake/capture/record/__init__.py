@@ -1,0 +1,1 @@
+"""Write what live peers send and receive as pcapng."""

@@ -1,0 +1,104 @@
+"""One connection in a recording: its runs of frames and its events, as records with the tags of an exported PDU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+from wirelake.capture.record.exported_pdu import RECEIVED, SENT, Tags, build, info_text, is_address
+
+if TYPE_CHECKING:
+    from wirelake.capture.record.recorder import Recorder
+
+__all__ = ["Connection", "Dialect", "Role", "Sizes"]
+
+Role = Literal["client", "server"]
+
+Dialect = Callable[[], Sequence[str] | None]
+"""Names the flags of a protocol's limits that say how a peer departs from the text; None: not known yet."""
+
+Sizes = Callable[[], Iterable[int]]
+"""Says how long the frames of a run are, one after the other; called only for a run that is too long for one record."""
+
+LONGEST_WORD: Final = 200
+"""Characters kept of a text such as the reason of a close."""
+
+_PORT_TYPES: Final = {"tcp": 2, "tls": 2, "websocket": 2, "xmpp": 2, "udp": 3, "quic": 3, "dtls": 3}
+_SAID_BY_PORT_TYPE: Final = frozenset(["tcp", "udp"])
+
+
+class Connection:
+    """One recorded connection; made by `Recorder.connection`."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        protocol: str,
+        role: Role,
+        transport: str,
+        local: tuple[str, int],
+        remote: tuple[str, int],
+        name: bytes,
+        dialect: Dialect,
+    ) -> None:
+        self.id = name
+        self._recorder = recorder
+        self._protocol = protocol
+        self._transport = transport
+        self._ends = (local, remote)
+        self._words = {"connection": name.hex(), "role": role, "transport": "" if transport in _SAID_BY_PORT_TYPE else transport}
+        self._dialect = dialect
+        self._run_tags: dict[int, bytes] = {}
+        """Direction -> the tags of its runs, once the dialect is known."""
+        self._local_is: str = role
+        self._event(SENT if role == "client" else RECEIVED, event="opened")
+
+    def sent(self, data: bytes | bytearray | memoryview, sizes: Sizes | None = None) -> None:
+        """Record a run of whole frames that the recording side sent."""
+        self._recorder._write_run(self._run_tags.get(SENT) or self._begin(SENT), data, sizes)
+
+    def received(self, data: bytes | bytearray | memoryview, sizes: Sizes | None = None) -> None:
+        """Record a run of whole frames that the recording side received."""
+        self._recorder._write_run(self._run_tags.get(RECEIVED) or self._begin(RECEIVED), data, sizes)
+
+    def finished(self, by: Role) -> None:
+        """Record that one side has sent its last byte."""
+        self._event(SENT if by == self._local_is else RECEIVED, event="finished", by=by)
+
+    def closed(self, how: str) -> None:
+        """Record that the connection is over, and how: `bye`, `eof`, `timeout`, …"""
+        self._event(SENT, event="closed", how=how[:LONGEST_WORD])
+
+    def flush(self) -> None:
+        """Hand what was recorded so far to the operating system; the recorder tells of a failure when it is closed."""
+        with self._recorder._lock:
+            self._recorder._drain()
+
+    def _begin(self, direction: int) -> bytes:
+        """The tags of a direction's runs; they hold for all runs that follow, unless the dialect is still unknown."""
+        tags = self._tags(direction)
+        if self._dialect() is not None:
+            self._run_tags[direction] = tags
+        return tags
+
+    def _event(self, direction: int, **words: str) -> None:
+        self._recorder._write(self._tags(direction, **words), b"")
+
+    def _tags(self, direction: int, **words: str) -> bytes:
+        """The tags of a record: source and destination follow who spoke."""
+        source, destination = self._ends if direction == SENT else self._ends[::-1]
+        for word, end in (("source", source), ("destination", destination)):
+            words[word] = "" if is_address(end[0]) else end[0][:LONGEST_WORD]  # a host name or a socket's path has no tag of its own
+        words["dialect"] = ",".join(self._dialect() or ())
+        tags = Tags(
+            dissector=self._protocol,
+            source=source[0],
+            destination=destination[0],
+            port_type=_PORT_TYPES.get(self._transport, 0),
+            source_port=source[1],
+            destination_port=destination[1],
+            protocol_column=self._protocol.upper(),
+            direction=direction,
+            info=info_text(self._words | words),
+        )
+        return build(tags)

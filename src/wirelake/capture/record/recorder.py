@@ -1,0 +1,342 @@
+"""Recording: what a live peer sends and receives, written as pcapng with exported PDUs that Wireshark opens and the lake reads.
+
+```
+with Recorder("talk.pcapng") as recorder:
+    connection = recorder.connection(protocol="emp", role="client", local=("127.0.0.1", 5000), remote=("127.0.0.1", 5040))
+    connection.sent(frame)
+    connection.closed("bye")
+```
+
+Contract for callers: data handed to `sent` and `received` is a run of whole frames, one or many, except possibly the very last run of a
+direction. A run becomes one record. Wireshark stops reading at a record over 256 KiB; the lake does not. So a longer run is split between
+frames (`max_record`), if the caller says where they end. A frame is never split: a longer one becomes a longer record.
+
+The recorder itself writes what waits, `flush_seconds` after the first record that waits, from a timer thread. It needs no event loop.
+Any thread may use a recorder.
+
+A recording never disturbs the conversation it records: `sent`, `received`, `finished` and `closed` do not raise when the disk is full.
+The failure is logged at once, recording stops, `failure` keeps it, and the next `flush()` or `close()` raises it, once.
+
+It needs no array library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from wirelake.capture.containers.pcapng import PACKET_OVERHEAD, build_interface, build_section, packet_head, packet_tail
+from wirelake.capture.containers.records import MAX_RECORD
+from wirelake.capture.record.connection import Connection, Dialect, Role, Sizes
+from wirelake.capture.record.exported_pdu import LINK_EXPORTED
+from wirelake.errors import CaptureError, UsageError
+
+__all__ = [
+    "FLUSH_BYTES",
+    "FLUSH_SECONDS",
+    "PRIVATE_TRANSPORTS",
+    "SHOWN_BY_WIRESHARK",
+    "CallLater",
+    "Connection",
+    "Dialect",
+    "Recorder",
+    "Role",
+    "Sizes",
+]
+
+log = logging.getLogger("wirelake.recording")
+
+CallLater = Callable[[float, Callable[[], None]], Callable[[], None]]
+"""Plans a call in so many seconds, and gives what cancels it."""
+
+FLUSH_BYTES: Final = 256 << 10
+"""Bytes that may wait in memory before they are written."""
+FLUSH_SECONDS: Final = 0.5
+"""Seconds that a record may wait in memory before the recorder writes it."""
+SHOWN_BY_WIRESHARK: Final = (256 << 10) - 8192
+"""The longest run that is sure to open in Wireshark: its limit, less space for the tags."""
+PRIVATE_TRANSPORTS: Final = frozenset(["tls", "wss", "quic", "dtls", "xmpp"])
+"""Transports that encrypt: a recording of them says what the wire hides, so only its owner may read it."""
+
+
+class Recorder:
+    """Writes one recording, in one file or, with a limit on size or age, in several: `name.pcapng`, `name-0001.pcapng`, …
+
+    Each file stands for itself, and a connection goes on in the next file under its id. What was flushed survives a crash. An existing
+    recording is not overwritten unless `overwrite` says so. With `private`, or once a connection was encrypted, only the owner of the
+    files may read them (mode 0600).
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        protocol: str = "",
+        max_bytes: int | None = None,
+        max_seconds: float | None = None,
+        overwrite: bool = False,
+        private: bool = False,
+        application: str = "wirelake",
+        max_record: int = SHOWN_BY_WIRESHARK,
+        flush_bytes: int = FLUSH_BYTES,
+        flush_seconds: float = FLUSH_SECONDS,
+        call_later: CallLater | None = None,
+        clock: Callable[[], int] = time.time_ns,
+        new_id: Callable[[], bytes] = lambda: secrets.token_bytes(8),
+    ) -> None:
+        self._path = Path(path)
+        self._protocol = protocol
+        self._max_bytes = max_bytes
+        self._max_nanoseconds = None if max_seconds is None else int(max_seconds * 1e9)
+        self._overwrite = overwrite
+        self._preamble = build_section(application) + build_interface(LINK_EXPORTED)
+        self._private = private
+        self._max_record = max_record
+        self._flush_bytes = flush_bytes
+        self._flush_seconds = flush_seconds
+        self._call_later = call_later or _call_later
+        self._cancel_timer: Callable[[], None] | None = None
+        self._lock = threading.RLock()
+        self._clock = clock
+        self._new_id = new_id
+        self._failure: CaptureError | None = None
+        self._reported = False
+        self._paths: list[Path] = []
+        self._number = 0
+        self._descriptor = -1
+        self._waiting: list[bytes | bytearray | memoryview] = []
+        self._waiting_bytes = 0
+        self._size = self._opened = 0
+        self._relied_on = False
+        self._open(self._path)
+        self.flush()  # so that a recording that cannot be written says so before anyone relies on it
+        self._relied_on = True
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files written so far, oldest first."""
+        return tuple(self._paths)
+
+    @property
+    def failure(self) -> CaptureError | None:
+        """Why recording stopped early, or None."""
+        return self._failure
+
+    def connection(
+        self,
+        *,
+        protocol: str = "",
+        role: Role,
+        transport: str = "tcp",
+        local: tuple[str, int],
+        remote: tuple[str, int],
+        connection_id: bytes | None = None,
+        dialect: Dialect = lambda: (),
+    ) -> Connection:
+        """Start recording a connection, with a record that says it was opened; its id is random unless given.
+
+        `dialect` names the flags of the protocol's limits that its bytes must be read with. Every record carries them, so that a file
+        that was cut or rotated can be read by itself. It is asked again until it is known.
+        """
+        protocol = protocol or self._protocol
+        if not protocol:
+            raise UsageError("a recorded connection needs the name of its protocol")
+        if transport in PRIVATE_TRANSPORTS:
+            self._make_private()
+        name = self._new_id() if connection_id is None else connection_id
+        return Connection(self, protocol, role, transport, local, remote, name, dialect)
+
+    def flush(self) -> None:
+        """Hand everything recorded so far to the operating system; raises what went wrong since the last call."""
+        with self._lock:
+            self._drain()
+            self._report()
+
+    def close(self) -> None:
+        """Write what waits and close the file; raises what went wrong. Closing twice does nothing."""
+        with self._lock:
+            self._drain()
+            self._close_file()
+            self._report()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self.close()
+        except CaptureError as failure:
+            if error is None:
+                raise
+            error.add_note(f"and the recording failed: {failure}")
+
+    def _write_run(self, tags: bytes, data: bytes | bytearray | memoryview, sizes: Sizes | None) -> None:
+        """One record, or several if the run is too long for Wireshark and the caller knows its frames."""
+        if len(data) <= self._max_record or sizes is None:
+            self._write(tags, data)
+            return
+        view, start, end = memoryview(data), 0, 0
+        for size in sizes():
+            if end > start and end + size - start > self._max_record:
+                self._write(tags, view[start:end])
+                start = end
+            end = min(end + size, len(view))
+        if start < len(view):
+            self._write(tags, view[start:])
+
+    def _write(self, tags: bytes, data: bytes | bytearray | memoryview) -> None:
+        """One record: tags and payload. Cheap: it joins a list, and only now and then writes."""
+        with self._lock:
+            if self._descriptor < 0:
+                return
+            now = self._clock()
+            size = len(tags) + len(data)
+            block = PACKET_OVERHEAD + size + (-size & 3)
+            if block > MAX_RECORD:
+                self._fail(f"a run of {len(data)} bytes is over the {MAX_RECORD} bytes of a record")
+                return
+            if self._is_due(block, now):
+                self._rotate()
+                if self._descriptor < 0:
+                    return
+            # A caller may reuse its buffer: only bytes may wait as they are.
+            self._waiting += (packet_head(now // 1000, size), tags, data if isinstance(data, bytes) else bytes(data), packet_tail(size))
+            self._waiting_bytes += block
+            self._size += block
+            if self._waiting_bytes >= self._flush_bytes or self._flush_seconds <= 0:
+                self._drain()
+            elif self._cancel_timer is None:
+                self._plan_flush()
+
+    def _plan_flush(self) -> None:
+        try:
+            self._cancel_timer = self._call_later(self._flush_seconds, self._on_timer)
+        except RuntimeError:  # no thread can be started, for instance because the process ends: nothing may wait
+            self._drain()
+
+    def _on_timer(self) -> None:
+        with self._lock:
+            self._cancel_timer = None
+            self._drain()
+
+    def _is_due(self, block: int, now: int) -> bool:
+        """Whether the next record belongs into a new file; a file holds at least one record."""
+        if self._size == len(self._preamble):
+            return False
+        too_large = self._max_bytes is not None and self._size + block > self._max_bytes
+        too_old = self._max_nanoseconds is not None and now - self._opened >= self._max_nanoseconds
+        return too_large or too_old
+
+    def _rotate(self) -> None:
+        self._drain()
+        self._close_file()
+        if self._failure is not None:
+            return
+        while True:
+            self._number += 1
+            path = self._path.with_name(f"{self._path.stem}-{self._number:04d}{self._path.suffix}")
+            if self._overwrite or not path.exists():
+                break
+        self._open(path)
+
+    def _open(self, path: Path) -> None:
+        try:
+            if not self._overwrite and _holds_something(path):
+                self._fail("there is already a recording here", path)
+                return
+            mode = 0o600 if self._private else 0o644
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), mode)
+        except OSError as error:
+            self._fail(f"cannot record: {error.strerror or error}", path)
+            return
+        self._paths.append(path)
+        if self._private:
+            self._restrict()  # the file may have been there before, with another mode
+        self._opened = self._clock()
+        self._waiting = [self._preamble]
+        self._waiting_bytes = self._size = len(self._preamble)
+
+    def _drain(self) -> None:
+        if self._descriptor < 0 or not self._waiting:
+            return
+        written = self._size - self._waiting_bytes
+        left = memoryview(b"".join(self._waiting))
+        self._waiting = []
+        self._waiting_bytes = 0
+        try:
+            while left:
+                count = os.write(self._descriptor, left)
+                left = left[count:]
+                written += count
+        except OSError as error:
+            self._fail(f"cannot record: {error.strerror or error}", offset=written)
+
+    def _make_private(self) -> None:
+        """From now on only the owner may read the files; the current one holds nothing secret yet."""
+        with self._lock:
+            if not self._private:
+                self._private = True
+                self._restrict()
+
+    def _restrict(self) -> None:
+        if self._descriptor >= 0 and stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            try:
+                os.fchmod(self._descriptor, 0o600)
+            except OSError as error:  # a file system without modes
+                log.warning("%s: others may read this recording: %s", self._paths[-1], error.strerror or error)
+
+    def _close_file(self) -> None:
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+            self._cancel_timer = None
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            try:
+                os.close(descriptor)
+            except OSError as error:  # a network file system may say only now that it is full
+                self._fail(f"cannot record: {error.strerror or error}")
+
+    def _fail(self, reason: str, path: Path | None = None, offset: int | None = None) -> None:
+        """Keep the first failure and stop recording."""
+        if self._failure is None:
+            place = path or (self._paths[-1] if self._paths else self._path)
+            self._failure = CaptureError(str(place), self._size if offset is None else offset, reason)
+            if self._relied_on:  # before, the constructor raises it
+                log.error("recording stopped: %s", self._failure)
+        self._waiting = []
+        self._waiting_bytes = 0
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):  # the first failure is the one to report
+                os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _report(self) -> None:
+        if self._failure is not None and not self._reported:
+            self._reported = True
+            raise self._failure
+
+
+def _call_later(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+    """Call from a thread of its own, which does not keep the process alive."""
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
+    return timer.cancel
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether a file is there that writing would destroy; a pipe or a device is not."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size > 0

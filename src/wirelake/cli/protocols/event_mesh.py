@@ -1,0 +1,269 @@
+"""Event Mesh from the command line: `serve` is a node that shows all it hears, `listen` prints events, `send` publishes one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.flags import limits_flag
+from wirelake.cli.live import compile_scanner, emit, recording, say, until_told
+from wirelake.cli.live_flags import live_flags
+from wirelake.errors import UsageError
+from wirelake.peers import trust_file
+from wirelake.protocols import PORTS
+from wirelake.protocols.event_mesh.scanner import Limits
+from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected
+
+if TYPE_CHECKING:
+    from wirelake.peers.event_mesh.node import Live, Node, Value
+    from wirelake.protocols.event_mesh.events import Delivered, Dropped, PeerChanged
+
+__all__ = ["listen", "send", "serve", "verifier"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def verifier(keys: Path, now: float | None, limits: Limits) -> Callable[..., dict[str, Any]]:
+    """What `decode --keys` says of a datagram's sender, as a receiver that has these keys would at this time.
+
+    Without a time, it is as of when the datagram was seen; where that is not known, as of now.
+    """
+    receiver = Receiver(trust_file.load(keys), limits=limits)
+
+    def verify(data: bytes, seen: float | None = None) -> dict[str, Any]:
+        said = receiver.receive(data, next(when for when in (now, seen, time.time()) if when is not None))
+        if isinstance(said, Rejected):
+            return {"rejected": said.fault.name, "clause": said.fault.clause, "text": said.fault.text, "at": said.offset}
+        who = said.identity
+        return {
+            "verified": who.authenticated,
+            "node_id": _uuid(who.node_id),
+            "auth_key_id": None if who.auth_key_id is None else who.auth_key_id.hex(),
+            "trust": who.trust.value,
+            "fresh": said.fresh,
+        }
+
+    return verify
+
+
+def _node_flags(command: F) -> F:
+    """What any node may be told."""
+    command = live_flags(command)
+    for option in (
+        limits_flag("event-mesh"),
+        click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help="Who signed the certificates of others, for quic://."),
+        click.option("--cert-key", "cert_key", type=click.Path(path_type=Path), help="Its key, if it is not in the same file."),
+        click.option("--cert", "cert", type=click.Path(path_type=Path), help="This node's certificate, for quic://."),
+        click.option("--keys", "keys", type=click.Path(path_type=Path), help="The keys of others (see `wirelake keys`)."),
+        click.option("--own", "own", type=click.Path(path_type=Path), help="This node's own keys (see `wirelake keys generate`)."),
+    ):
+        command = option(command)
+    return command
+
+
+def _hearing_flags(command: F) -> F:
+    """What a node that stays may be told."""
+    for option in (
+        click.option("--proven", "proven", is_flag=True, help="Drop packets that carry neither HMAC nor signature."),
+        click.option("--group", "groups", multiple=True, metavar="ADDRESS", help="A multicast group to listen and speak to; repeatable."),
+        click.option("--peer", "peers", multiple=True, metavar="ADDRESS", help="A node to speak to from the start; repeatable."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("event_mesh")
+@click.argument("address", default=f"udp://127.0.0.1:{PORTS['event_mesh']}")
+@_hearing_flags
+@click.option("--relay", "relay", is_flag=True, help="Pass on the events of known senders to all peers: as they are, once, never back.")
+@click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives.")
+@_node_flags
+def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven: bool, relay: bool, quiet: bool, **more: Any) -> int:
+    """Be a node: say hello and heartbeats, and print events, nodes that come and go, and packets that are dropped. Ctrl-C ends it.
+
+    \b
+    ADDRESS  Where to listen: udp://host:port or quic://host:port; port 0 is any free one.
+    """
+    compile_scanner("event_mesh")
+    on_peer, on_drop = (None, None) if quiet else (_show_peer, _show_drop)
+    asyncio.run(_stay(address, peers, groups, ">", proven, relay, None if quiet else _show_event, on_peer, on_drop, more))
+    return ExitCode.OK
+
+
+@click.command("event_mesh")
+@click.argument("address", default=f"udp://127.0.0.1:{PORTS['event_mesh']}")
+@click.argument("pattern", default=">")
+@_hearing_flags
+@_node_flags
+def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str, ...], proven: bool, **more: Any) -> int:
+    """Print events, one JSON object per line, until Ctrl-C.
+
+    \b
+    ADDRESS  Where to listen: udp://host:port or quic://host:port; port 0 is any free one.
+    PATTERN  Which events: plant.*.temperature has any one word at the star, plant.> anything below plant.
+    """
+    compile_scanner("event_mesh")
+    asyncio.run(_stay(address, peers, groups, pattern, proven, False, _show_event, None, None, more))
+    return ExitCode.OK
+
+
+@click.command("event_mesh")
+@click.argument("address")
+@click.argument("name")
+@click.argument("values", nargs=-1)
+@click.option("--text", "as_text", is_flag=True, help="Send the values as text, whatever they look like.")
+@click.option("--urgent", "urgent", is_flag=True, help="To be processed before others.")
+@click.option("--compress", "compress", is_flag=True, help="Compress what the event carries.")
+@_node_flags
+def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent: bool, compress: bool, **more: Any) -> int:
+    """Publish one event, and print its message id. That it was sent does not say that it arrived.
+
+    \b
+    ADDRESS  The node to send to: udp://host:port or quic://host:port.
+    NAME     The event's name, as plant.boiler.temperature.
+    VALUES   What it carries: 42 is an integer, 4.2 a float, {"a": 1} JSON, x:00ff binary, all else text.
+    """
+    carried = [value if as_text else _value(value) for value in values]
+
+    async def tell() -> int:
+        from wirelake.peers.event_mesh.node import node  # noqa: PLC0415 - only who talks pays for it
+        from wirelake.protocols.event_mesh.options import Options  # noqa: PLC0415
+
+        scheme, _, rest = address.partition("://")
+        here = f"{scheme}://[::]:0" if rest.startswith("[") else f"{scheme}://0.0.0.0:0"
+        quiet = Options(more["limits"], hello_interval=None, heartbeat_interval=None)
+        with recording(more["record"], "event_mesh", address) as recorder:
+            live = _live(more, here, session=quiet, recorder=recorder)
+            async with node(here, credentials=_credentials(more), live=live, peers=[address]) as one:
+                message_id = await one.publish(name, *carried, urgent=urgent, compressed=compress)
+                await _sent(one)
+                return message_id
+
+    print(f"{asyncio.run(tell()):08x}")
+    return ExitCode.OK
+
+
+async def _sent(one: Node) -> None:
+    """Wait until the one datagram is on its way, which over QUIC takes a handshake."""
+    for _ in range(500):
+        if one.target.scheme != "quic" or one.metrics.session.sent:
+            break
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5 if one.target.scheme == "quic" else 0)
+
+
+async def _stay(
+    address: str,
+    peers: tuple[str, ...],
+    groups: tuple[str, ...],
+    pattern: str,
+    proven: bool,
+    relay: bool,
+    show: Callable[[Delivered], None] | None,
+    on_peer: Callable[[PeerChanged], None] | None,
+    on_drop: Callable[[Dropped], None] | None,
+    more: dict[str, Any],
+) -> None:
+    """Be a node until told to stop."""
+    from wirelake.peers.event_mesh.node import node  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.event_mesh.options import Options, RelayRule  # noqa: PLC0415
+    from wirelake.protocols.event_mesh.security.trust import Policy  # noqa: PLC0415
+
+    options = Options(more["limits"], policy=Policy(unauthenticated=not proven), relay=(RelayRule(),) if relay else ())
+    with recording(more["record"], "event_mesh", address) as recorder:
+        live = _live(more, address, session=options, recorder=recorder, on_peer=on_peer, on_drop=on_drop)
+        async with node(address, credentials=_credentials(more), live=live, peers=peers, groups=groups) as one:
+            if show is not None:
+                one.subscribe(pattern, show)
+            say(f"node {_uuid(one.node_id)} at {one.address}; Ctrl-C ends it")
+            await until_told()
+            _tell(one)
+
+
+def _tell(one: Node) -> None:
+    """What was counted, for the person who ran it."""
+    counted = one.metrics.session
+    dropped = ", ".join(f"{count:,} {fault.reason}" for fault, count in sorted(counted.rejected.items())) or "none"
+    say(
+        f"{counted.received:,} packets received, {counted.delivered:,} events, {counted.relayed:,} passed on, {counted.sent:,} sent;"
+        f" dropped: {dropped}; too fast: {counted.rate_limited:,}; lost: {one.metrics.lost:,}"
+    )
+
+
+def _credentials(more: dict[str, Any]) -> Any:
+    own = more["own"]
+    return None if own is None else trust_file.load_credentials(own)
+
+
+def _live(more: dict[str, Any], address: str, **told: Any) -> Live:
+    from wirelake.peers.event_mesh.node import Live  # noqa: PLC0415 - only who talks pays for it
+
+    quic = None
+    if address.startswith("quic://"):
+        cert = more["cert"]
+        if cert is None:
+            raise UsageError("quic:// needs --cert: nodes are equals, and each shows the other who it is")
+        from wirelake.transports.quic import Quic  # noqa: PLC0415 - an extra
+
+        quic = Quic(cert, more["cert_key"] or cert, more["ca_file"])
+    return Live(trust_path=more["keys"], quic=quic, **told)
+
+
+def _value(text: str) -> Value:
+    """What a word on the command line means."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    if text.startswith("{"):
+        try:
+            found: dict[str, Any] = msgspec.json.decode(text, type=dict)
+        except msgspec.DecodeError as reason:
+            raise UsageError(f"{text}: not JSON: {reason}; --text sends it as it is") from None
+        return found
+    if text.startswith("x:"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            raise UsageError(f"{text}: not an even number of hex digits; --text sends it as it is") from None
+    return text
+
+
+def _show_event(event: Delivered) -> None:
+    who = event.identity
+    emit(
+        {
+            "event": event.name,
+            "content": [value.hex() if isinstance(value, bytes) else value for value in event.content],
+            "urgent": event.urgent,
+            "node_id": _uuid(who.node_id),
+            "verified": who.authenticated,
+            "trust": who.trust.value,
+            "time": event.time,
+            "message_id": f"{event.message.message_id:08x}",
+            "from": f"{event.source[0]}:{event.source[1]}",
+        }
+    )
+
+
+def _show_peer(change: PeerChanged) -> None:
+    peer = change.peer
+    emit({"node": _uuid(peer.node_id), "was": change.before.name.lower(), "is": peer.state.name.lower(), "proven": peer.proven})
+
+
+def _show_drop(dropped: Dropped) -> None:
+    fault, source = dropped.fault, dropped.source
+    emit({"dropped": fault.name, "clause": fault.clause, "text": fault.text, "from": f"{source[0]}:{source[1]}"})
+
+
+def _uuid(node_id: bytes | None) -> str | None:
+    return None if node_id is None else str(uuid.UUID(bytes=node_id))

@@ -1,0 +1,49 @@
+"""Work with Spark in the terminal: it starts when the work needs it, and its progress is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wirelake.cli.logs import quiet
+from wirelake.cli.progress import Progress
+from wirelake.cli.terminal import say
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from wirelake.lake.jobs.ingest import Progress as Step
+
+__all__ = ["spark_work"]
+
+
+@contextmanager
+def spark_work(
+    master: str | None, conf: dict[str, str] | None, lake: Path, files: Iterable[str] = ()
+) -> Iterator[tuple[Callable[[], SparkSession], Callable[[Step], None]]]:
+    """A function that starts Spark for work on a lake and files, and one that shows progress."""
+    from wirelake.lake.session import java, short_sessions  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.session import settings as session_settings  # noqa: PLC0415
+    from wirelake.lake.session import start as session_start  # noqa: PLC0415
+    from wirelake.lake.sources.paths import lake_folder  # noqa: PLC0415
+
+    if session_settings.is_local(session_start.place(master or (conf or {}).get("spark.master"))):
+        conf = short_sessions.for_one_ingest(lake_folder(lake), files) | (conf or {})
+
+    quiet("py4j")  # it logs Ctrl-C as an error of its own
+    with Progress() as progress:
+
+        def start() -> SparkSession:
+            progress.step("")  # the line of the last step is left before another one is printed
+            if not session_start.is_submitted():
+                say(f"Java: {java.find()}")
+            progress.step(f"starting Spark ({session_start.place(master)})")
+            return session_start.session(master, conf)
+
+        def show(step: Step) -> None:
+            progress.step(step.text)
+            progress.at(step.done, step.total)
+
+        yield start, show

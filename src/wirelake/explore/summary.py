@@ -1,0 +1,280 @@
+"""What a lake holds, as values: everything the report says, asked of the tables in a dozen questions.
+
+Times are microseconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from wirelake.explore.exchanges import COUNTS, Exchanges, exchanges
+from wirelake.explore.findings import Believed, Finding, RuleText, Spoilt, believed, findings, rule_texts, spoilt
+from wirelake.explore.pairs import ACTIVE, PACES, PAIRS, STRANGERS, Pace, Pair, Stranger
+from wirelake.explore.query import opened
+from wirelake.explore.rows import rows_of
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["CATEGORIES", "TOP", "Account", "Ending", "Headline", "KindLine", "Session", "Survey", "Timeline", "headline", "survey"]
+
+TOP: Final = 20
+"""Rows of a table that could be long; what is left out is counted."""
+CATEGORIES: Final = ("message", "headers", "container", "other", "quarantine")
+"""Where bytes go, in the order in which they are shown."""
+
+_S: Final = 1_000_000
+_STEPS: Final = (
+    *(1_000, 10_000, 100_000),
+    *(_S * seconds for seconds in (1, 2, 5, 10, 15, 30)),
+    *(60 * _S * minutes for minutes in (1, 2, 5, 10, 15, 30)),
+    *(3600 * _S * hours for hours in (1, 2, 3, 6, 12)),
+    *(86_400 * _S * days for days in (1, 7, 28, 364)),
+)
+"""Bucket sizes of the timeline: what people count time in."""
+_MOST_BUCKETS: Final = 96
+
+
+class Headline(msgspec.Struct, frozen=True):
+    """The first numbers anybody asks for."""
+
+    messages: int
+    sessions: int
+    requests: int
+    """Requests, those that were only confirmed included."""
+    answered: int
+    confirmed: int
+    deliveries: int
+    acknowledged: int
+    errors: int
+    """Violations that a session ends on."""
+    tolerated: int
+    """Violations that peers read over."""
+    notes: int
+    """Findings that are no violations: the specification does not forbid them."""
+    active: int
+    """Time in which something was said: see `pairs.PAUSE_SECONDS`."""
+    sources: int
+    size: int
+    first: int | None
+    last: int | None
+
+    @property
+    def violations(self) -> int:
+        """Broken rules of a specification."""
+        return self.errors + self.tolerated
+
+
+class KindLine(msgspec.Struct, frozen=True):
+    """The messages of one kind over time: (start of the bucket, messages), buckets without any left out."""
+
+    kind: str
+    total: int
+    peak: int
+    points: list[tuple[int, int]]
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    bucket: int
+    start: int
+    stop: int
+    kinds: list[KindLine]
+
+
+class Ending(msgspec.Struct, frozen=True):
+    how: str
+    count: int
+
+
+class Session(msgspec.Struct, frozen=True):
+    session: str
+    """Its id, as hex digits."""
+    protocol: str | None
+    transport: str | None
+    client: str
+    server: str
+    opened: int | None
+    duration: int | None
+    to_server: int
+    to_client: int
+    requests: int
+    answered: int
+    confirmed: int
+    deliveries: int
+    acknowledged: int
+    handshake: str | None
+    ended_how: str | None
+    ended_by: str | None
+    violations: int
+    source: str | None
+    offset: int | None
+
+
+class Account(msgspec.Struct, frozen=True):
+    """Where the bytes of one source went."""
+
+    source: str
+    size: int
+    accounted: int
+    parts: dict[str, int]
+    """Category -> bytes."""
+
+
+class Survey(msgspec.Struct, frozen=True):
+    lake: str
+    batch: int | None
+    stale: list[str]
+    """Tables that are older than what they are built from."""
+    headline: Headline
+    timeline: Timeline | None
+    exchanges: list[Exchanges]
+    endings: list[Ending]
+    sessions: list[Session]
+    """The busiest, and those that examples of findings are from."""
+    findings: list[Finding]
+    believed: list[Believed]
+    spoilt: list[Spoilt]
+    rules: list[RuleText]
+    """What the rules say that findings are about."""
+    paces: list[Pace]
+    pairs: list[Pair]
+    accounts: list[Account]
+    """The largest sources."""
+    parts: dict[str, int]
+    """Category -> bytes of all sources."""
+    unbalanced: list[Account]
+    """Sources whose ledger does not add up to their size. There should be none, ever."""
+    rows: dict[str, int]
+    """Table -> rows."""
+    strangers: list[Stranger] = []
+
+
+def headline(lake: Path) -> Headline:
+    """Only the first numbers."""
+    with opened(lake) as connection:
+        return _headline(connection)
+
+
+def survey(lake: Path) -> Survey:
+    """Ask everything the report says."""
+    from wirelake.lake.store import snapshot  # noqa: PLC0415 - brings Delta Lake
+    from wirelake.lake.tables import ledger  # noqa: PLC0415
+    from wirelake.lake.tables.catalog import GOLD, TABLES  # noqa: PLC0415
+
+    seen = snapshot.current(lake)
+    batch = seen.batch(ledger.TABLE)
+    with opened(lake, seen) as connection:
+        first = _headline(connection)
+        broken, judged, unread = findings(connection), believed(connection), spoilt(connection)
+        examples = [place for one in broken for place in one.examples]
+        examples += [one.example for one in judged] + [one.example for one in unread]
+        named = sorted({place.session for place in examples if place.session})
+        return Survey(
+            lake=str(lake.absolute()),
+            batch=batch,
+            stale=[table.name for table in GOLD if seen.batch(table) != batch],
+            headline=first,
+            timeline=_timeline(connection, first),
+            exchanges=exchanges(connection),
+            endings=rows_of(connection, _ENDINGS, Ending),
+            sessions=rows_of(connection, _SESSIONS, Session, [named]),
+            findings=broken,
+            believed=judged,
+            spoilt=unread,
+            rules=rule_texts(broken, judged, unread),
+            paces=rows_of(connection, PACES, Pace),
+            pairs=rows_of(connection, PAIRS, Pair),
+            strangers=rows_of(connection, STRANGERS, Stranger),
+            accounts=rows_of(connection, f"{_ACCOUNTS} LIMIT {TOP}", Account),
+            parts={row[0]: row[1] for row in _fetch(connection, _PARTS)},
+            unbalanced=rows_of(connection, _UNBALANCED, Account),
+            rows={name: _fetch(connection, f'SELECT count(*) FROM "{name}"')[0][0] for name in TABLES},  # noqa: S608 - our own names
+        )
+
+
+def _fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
+    return connection.execute(sql).fetchall()
+
+
+def _headline(connection: duckdb.DuckDBPyConnection) -> Headline:
+    return rows_of(connection, _HEADLINE, Headline)[0]
+
+
+def _timeline(connection: duckdb.DuckDBPyConnection, first: Headline) -> Timeline | None:
+    """Messages per kind and bucket, the most frequent kind first."""
+    if first.first is None or first.last is None:
+        return None
+    span = first.last - first.first
+    bucket = next((step for step in _STEPS if span // step < _MOST_BUCKETS), _STEPS[-1])
+    kinds = rows_of(
+        connection,
+        f"""
+        WITH counted AS (
+            SELECT coalesce(kind, 'unknown') AS kind, epoch_us(ts) // {bucket} * {bucket} AS since, count(*) AS n
+            FROM messages WHERE ts IS NOT NULL GROUP BY ALL
+        )
+        SELECT kind, sum(n)::BIGINT AS total, max(n) AS peak, list(row(since, n) ORDER BY since) AS points
+        FROM counted GROUP BY kind ORDER BY total DESC, kind
+        """,  # noqa: S608 - a number of our own
+        KindLine,
+    )
+    return Timeline(bucket, first.first // bucket * bucket, (first.last // bucket + 1) * bucket, kinds)
+
+
+_ENDINGS: Final = "SELECT coalesce(ended_how, 'unknown') AS how, count(*) AS count FROM sessions GROUP BY how ORDER BY count DESC, how"
+
+_END: Final = """CASE WHEN {0}_address IS NULL THEN '?' WHEN contains({0}_address, ':') THEN '[' || {0}_address || ']' ELSE {0}_address END
+    || coalesce(':' || {0}_port, '')"""
+
+_HEADLINE: Final = f"""
+    WITH sources AS (SELECT source_id, source_size FROM ledger GROUP BY ALL),
+    asked AS (SELECT {COUNTS} FROM exchanges WHERE requested IS NOT NULL),
+    broken AS (
+        SELECT count(*) FILTER (severity IS DISTINCT FROM 'tolerated' AND severity IS DISTINCT FROM 'info') AS errors,
+            count(*) FILTER (severity = 'tolerated') AS tolerated, count(*) FILTER (severity = 'info') AS notes
+        FROM violations
+    )
+    SELECT
+        (SELECT count(*) FROM messages) AS messages,
+        (SELECT count(*) FROM sessions) AS sessions,
+        asked.*, broken.*,
+        (SELECT coalesce(sum(active), 0)::BIGINT FROM ({ACTIVE.format(by="1")})) AS active,
+        (SELECT count(*) FROM sources) AS sources,
+        (SELECT coalesce(sum(source_size), 0)::BIGINT FROM sources) AS size,
+        (SELECT epoch_us(min(ts)) FROM messages) AS first,
+        (SELECT epoch_us(max(ts)) FROM messages) AS last
+    FROM asked, broken
+"""  # noqa: S608 - our own text
+
+_SESSIONS: Final = f"""
+    WITH listed AS (
+        SELECT *, row_number() OVER (ORDER BY messages_to_server + messages_to_client DESC, opened, session_id) AS place FROM sessions
+        QUALIFY place <= {TOP} OR list_contains($1::VARCHAR[], lower(hex(session_id)))
+    ),
+    asked AS (
+        SELECT session_id, {COUNTS} FROM exchanges
+        WHERE requested IS NOT NULL AND session_id IN (SELECT session_id FROM listed) GROUP BY session_id
+    )
+    SELECT lower(hex(listed.session_id)) AS session, protocol, transport, {_END.format("client")} AS client,
+        {_END.format("server")} AS server, epoch_us(opened) AS opened, duration_us AS duration, messages_to_server AS to_server,
+        messages_to_client AS to_client, coalesce(asked.requests, 0) AS requests, coalesce(asked.answered, 0) AS answered,
+        coalesce(confirmed, 0) AS confirmed, coalesce(deliveries, 0) AS deliveries, coalesce(acknowledged, 0) AS acknowledged,
+        handshake, ended_how, ended_by, violations, source, "offset"
+    FROM listed LEFT JOIN asked ON listed.session_id = asked.session_id ORDER BY place
+"""  # noqa: S608 - our own text
+"""The busiest sessions, and those that are asked for."""
+
+_ACCOUNTS: Final = """
+    SELECT any_value(source) AS source, source_size AS size, sum(total)::BIGINT AS accounted,
+        map(list(category ORDER BY category), list(total ORDER BY category)) AS parts
+    FROM (SELECT source_id, source_size, min(source) AS source, coalesce(category, 'other') AS category, sum(bytes)::BIGINT AS total
+          FROM ledger GROUP BY ALL)
+    GROUP BY source_id, source_size ORDER BY size DESC, source
+"""
+
+_UNBALANCED: Final = f"SELECT * FROM ({_ACCOUNTS}) WHERE accounted != size"  # noqa: S608 - our own text
+
+_PARTS: Final = "SELECT coalesce(category, 'other'), sum(bytes)::BIGINT FROM ledger GROUP BY 1"

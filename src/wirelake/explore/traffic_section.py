@@ -1,0 +1,111 @@
+"""The report's section on traffic: how much and how fast by protocol, and who talks to whom."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wirelake.explore.formatting import count, duration, many, moment, rate, size
+from wirelake.explore.markup import Markup, element
+from wirelake.explore.pairs import PAUSE_SECONDS, Pace, Pair, Stranger
+from wirelake.explore.table_sections import cell, listing
+
+__all__ = ["strangers", "traffic"]
+
+
+def traffic(paces: list[Pace], pairs: list[Pair]) -> Markup:
+    """How much, how fast, and between which peers; nothing, if there are no messages."""
+    if not paces and not pairs:
+        return Markup()
+    more = (pairs[0].total if pairs else 0) - len(pairs)
+    return element(
+        "section",
+        element("h2", "Traffic"),
+        element(
+            "p",
+            "By protocol. Rates are over active time, in which something was said: pauses of more than"
+            f" {duration(PAUSE_SECONDS * 1_000_000)} are left out.",
+        ),
+        listing(
+            {
+                "protocol": "",
+                "messages": "number",
+                "active": "number",
+                "rate": "number",
+                "busiest minute": "number",
+                "errors": "number",
+            },
+            [_pace(one) for one in paces],
+        ),
+        element("p", "Who talks to whom, the busiest first."),
+        listing(
+            {"client": "", "server": "", "sessions": "number", "messages": "number", "seen": "", "errors": "number"},
+            [_pair(one) for one in pairs],
+        ),
+        element("p", f"And {many(more, 'more pair')}: ", element("code", "wirelake query"), " on table topology.", class_="more")
+        if more > 0
+        else "",
+    )
+
+
+def strangers(known: list[Stranger]) -> Markup:
+    """Traffic that no protocol recognised, by server; nothing, if there is none."""
+    if not known:
+        return Markup()
+    more = known[0].total - len(known)
+    return element(
+        "section",
+        element("h2", "Unrecognised traffic"),
+        element("p", "No protocol recognises what these servers and their clients say. Is one of them on a port of its own? ", _PORT),
+        listing(
+            {"server": "", "reason": "", "clients": "number", "packets": "number", "bytes": "number", "seen": ""},
+            [_stranger(one) for one in known],
+        ),
+        element("p", f"And {many(more, 'more')}: ", element("code", "wirelake query"), " on table unrecognised.", class_="more")
+        if more > 0
+        else "",
+    )
+
+
+_PORT: Final = element("code", "wirelake ingest --port PROTOCOL=PORT")
+
+
+def _stranger(one: Stranger) -> list[Markup]:
+    return [
+        cell("server", one.server or "others", class_="place"),
+        cell("reason", one.reason),
+        cell("clients", count(one.clients), class_="number"),
+        cell("packets", count(one.packets), class_="number"),
+        cell("bytes", size(one.bytes), class_="number"),
+        cell("seen", "–" if one.last is None else f"last {moment(one.last)}"),
+    ]
+
+
+def _small(said: str) -> Markup:
+    return element("span", said, class_="dim small")
+
+
+def _pace(one: Pace) -> list[Markup]:
+    return [
+        cell("protocol", element("strong", one.protocol)),
+        cell("messages", count(one.messages), _small(size(one.bytes)), class_="number"),
+        cell("active", duration(one.active) if one.active else "–", class_="number"),
+        cell("rate", f"{rate(one.messages, one.active)} a second" if one.active else "–", class_="number"),
+        cell("busiest minute", many(one.peak, "message"), class_="number"),
+        cell("errors", count(one.errors), class_="number"),
+    ]
+
+
+def _pair(one: Pair) -> list[Markup]:
+    return [
+        cell("client", one.client, class_="place"),
+        cell("server", one.server, _small(one.protocol), class_="place"),
+        cell("sessions", count(one.sessions), class_="number"),
+        cell(
+            "messages",
+            count(one.to_server + one.to_client),
+            _small(f"{count(one.to_server)} → · ← {count(one.to_client)}"),
+            class_="number",
+        ),
+        cell("seen", "–" if one.last is None else f"last {moment(one.last)}"),
+        cell("errors", count(one.errors), class_="number"),
+    ]

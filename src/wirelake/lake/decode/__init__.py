@@ -1,0 +1,1 @@
+"""Blocks to rows, without Spark."""

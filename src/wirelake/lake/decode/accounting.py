@@ -1,0 +1,272 @@
+"""Books: where bytes went, by source and span, as decoding finds out; what becomes the ledger.
+
+It refuses to know why bytes went there, and to round.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
+from wirelake.capture.blocks.read_split import Work
+from wirelake.errors import LakeError
+from wirelake.lake.store.journal import Waiting
+from wirelake.lake.tables import ledger
+
+__all__ = ["Books", "Entry", "Extent", "Where", "balance", "merge", "rows", "weigh"]
+
+Array = np.ndarray[Any, Any]
+_MARK: Final = "mark"
+"""The category of an entry that only says what the mark of a span is: for `merge`, never in the ledger."""
+
+
+class Where(msgspec.Struct, frozen=True):
+    """What the offsets of a block lead to."""
+
+    sources: list[Source]
+    spans: list[Span]
+
+    @classmethod
+    def of(cls, block: Block) -> Where:
+        """Where the bytes of a block are."""
+        return cls(block.all_sources(), block.all_spans())
+
+    def source(self, offset: int) -> tuple[Source, int]:
+        """The source of an offset, and the offset in it."""
+        number, there = source_of(offset)
+        return self.sources[number], there
+
+    def extent(self, pieces: Array, starts: Array, lengths: Array) -> Extent:
+        """Where messages of a speech stand in their sources."""
+        last = starts + lengths - 1
+        head = np.searchsorted(pieces[:, PIECE_START], starts, side="right") - 1
+        tail = np.searchsorted(pieces[:, PIECE_START], last, side="right") - 1
+        first = pieces[head, PIECE_OFFSET] + starts - pieces[head, PIECE_START]
+        ends = pieces[tail, PIECE_OFFSET] + last - pieces[tail, PIECE_START]
+        numbers, lowest = first >> SOURCE_SHIFT, first
+        falls = np.diff(pieces[:, PIECE_OFFSET]) < 0
+        if falls.any() or (numbers != ends >> SOURCE_SHIFT).any():
+            lowest = first.copy()
+            fallen = np.concatenate(([0], np.cumsum(falls)))
+            for index in np.flatnonzero((fallen[head] != fallen[tail]) | (numbers != ends >> SOURCE_SHIFT)):
+                here = pieces[head[index] : tail[index] + 1]
+                sizes = np.append(here[1:, PIECE_START], last[index] + 1) - np.maximum(here[:, PIECE_START], starts[index])
+                places = here[:, PIECE_OFFSET].copy()
+                places[0] = first[index]
+                mine = places >> SOURCE_SHIFT == numbers[index]
+                lowest[index], ends[index] = places[mine].min(), (places + sizes)[mine].max() - 1
+        return Extent(numbers, first, lowest & OFFSET_MASK, ends - lowest + 1, pieces[tail, PIECE_TS])
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """Where messages stand.
+
+    A message whose segments came in another order, or that goes on in another source, reaches from the lowest to the highest place that
+    it has in the source it begins in.
+    """
+
+    numbers: Array
+    """Of the source."""
+    first: Array
+    """The place of the first byte."""
+    offsets: Array
+    """The lowest offset in the source."""
+    lengths: Array
+    """Bytes from there to the highest."""
+    ts: Array
+    """When the last byte was seen: a message is there when its last byte is."""
+
+    def part(self, some: slice) -> Extent:
+        """The same of some of the messages."""
+        return Extent(self.numbers[some], self.first[some], self.offsets[some], self.lengths[some], self.ts[some])
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """Bytes of one span of a source that went to one place."""
+
+    source: Source
+    offset: int
+    length: int
+    category: str
+    reason: str
+    mark: bytes
+    bytes: int
+    items: int
+
+
+class Books:
+    """What one task accounts for."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[bytes, int, str, str], tuple[int, int]] = {}
+        self._spans: dict[tuple[bytes, int], tuple[Source, Span]] = {}
+
+    def open(self, where: Where) -> None:
+        """There are these spans: they are in the ledger whether or not anything is in them."""
+        for span in where.spans:
+            source, at = where.source(span.at)
+            if span.mark or (source.id, at) not in self._spans:
+                self._spans[source.id, at] = (source, span)
+
+    def add(self, where: Where, at: int, category: str, reason: str, size: int, items: int) -> None:
+        """Account for bytes at a place of a block's sources."""
+        if size or items:
+            spans = where.spans
+            number = 0 if len(spans) == 1 else bisect_right(spans, at, key=lambda span: span.at) - 1
+            self._add(where, number, category, reason, size, items)
+
+    def spread(
+        self, where: Where, category: str, reason: str, pieces: Array, starts: Array, lengths: Array, *, counted: bool = True
+    ) -> None:
+        """Account for messages of a speech, each where its bytes are; where it is chance how many there are, they are not counted."""
+        if len(where.spans) == 1:
+            self._add(where, 0, category, reason, int(lengths.sum()), len(lengths) * counted)
+            return
+        begins = np.array([span.at for span in where.spans])
+        spans = np.searchsorted(begins, pieces[:, PIECE_OFFSET], side="right") - 1
+        head = np.searchsorted(pieces[:, PIECE_START], starts, side="right") - 1
+        tail = np.searchsorted(pieces[:, PIECE_START], starts + lengths - 1, side="right") - 1
+        changes = np.concatenate(([0], np.cumsum(np.diff(spans) != 0)))
+        whole = changes[head] == changes[tail]
+        sums, items = np.zeros(len(begins), np.int64), np.zeros(len(begins), np.int64)
+        np.add.at(sums, spans[head[whole]], lengths[whole])
+        np.add.at(items, spans[head], int(counted))
+        for index in np.flatnonzero(~whole):
+            inside = slice(int(head[index]), int(tail[index]) + 1)
+            edges = np.append(np.maximum(pieces[inside, PIECE_START], starts[index]), starts[index] + lengths[index])
+            np.add.at(sums, spans[inside], np.diff(edges))
+        for number in np.flatnonzero(sums | items).tolist():
+            self._add(where, number, category, reason, int(sums[number]), int(items[number]))
+
+    def _add(self, where: Where, number: int, category: str, reason: str, size: int, items: int) -> None:
+        span = where.spans[number]
+        source, at = where.source(span.at)
+        self._spans.setdefault((source.id, at), (source, span))
+        key = (source.id, at, category, reason)
+        bytes_before, items_before = self._sums.get(key, (0, 0))
+        self._sums[key] = (bytes_before + size, items_before + items)
+
+    def close(self) -> list[Entry]:
+        """All entries, leaving the books empty. A span in which nothing was found has an entry that says so."""
+        entries = [
+            Entry(*self._named(source, at), category, reason, self._spans[source, at][1].mark, size, items)
+            for (source, at, category, reason), (size, items) in sorted(self._sums.items())
+        ]
+        told = {key[:2] for key in self._sums}
+        entries += [
+            Entry(source, at, span.length, "container", "empty file", span.mark, 0, 0)
+            for (name, at), (source, span) in sorted(self._spans.items(), key=lambda item: item[0])
+            if (name, at) not in told and not source.size
+        ]
+        entries += [
+            Entry(source, at, span.length, _MARK, "", span.mark, 0, 0)
+            for (name, at), (source, span) in sorted(self._spans.items(), key=lambda item: item[0])
+            if (name, at) not in told and source.size and span.mark
+        ]
+        self._sums, self._spans = {}, {}
+        return entries
+
+    def _named(self, name: bytes, at: int) -> tuple[Source, int, int]:
+        source, span = self._spans[name, at]
+        return source, at, span.length
+
+
+def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
+    """Entries as rows of the ledger."""
+    made = [
+        {
+            "source": entry.source.path,
+            "source_id": entry.source.id,
+            "source_size": entry.source.size,
+            "offset": entry.offset,
+            "length": entry.length,
+            "category": entry.category,
+            "reason": entry.reason,
+            "bytes": entry.bytes,
+            "items": entry.items,
+            "mark": entry.mark,
+        }
+        for entry in entries
+    ]
+    return pa.RecordBatch.from_pylist(made, schema=ledger.TABLE.schema)
+
+
+def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.RecordBatch:
+    """The books of many tasks as one, of the batch of this number: rows of the same place and kind become one row."""
+    keys = [name for name in ledger.TABLE.grain if name != "batch"]
+    # Of a source that grew, tasks may know different sizes, and only the one that read the end of a span knows its mark.
+    told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("bytes", "sum"), ("items", "sum")]
+    every = pa.Table.from_batches(batches, schema=ledger.TABLE.schema)
+    marks = every.group_by(keys[:2]).aggregate([("mark", "max")])
+    books = every.filter(pc.not_equal(every["category"], _MARK)).group_by(keys).aggregate(told).join(marks, keys[:2])
+    books = books.rename_columns([name.removesuffix("_sum").removesuffix("_max") for name in books.column_names])
+    books = books.append_column("batch", pa.array([number] * len(books), pa.int64()))
+    books = books.select(ledger.TABLE.schema.names)
+    books = books.cast(ledger.TABLE.schema).sort_by([("source", "ascending"), ("offset", "ascending"), ("category", "ascending")])
+    return books.combine_chunks().to_batches()[0] if len(books) else rows([])
+
+
+def weigh(works: Iterable[Work], books: pa.RecordBatch, before: Iterable[Waiting]) -> tuple[list[Entry], list[Waiting]]:
+    """What of the spans that were read waits for what comes next, as entries that make each span add up; and all that waits now.
+
+    A span that waited is accounted for by what was found of it since, less what no longer waits. Else LakeError.
+    """
+    found: dict[tuple[bytes, int], int] = {}
+    for row in books.select(["source_id", "offset", "bytes"]).to_pylist():
+        key = (row["source_id"], row["offset"])
+        found[key] = found.get(key, 0) + row["bytes"]
+    entries, waiting = [], []
+    marks = {(work.source.id, work.spans[-1].at): work.spans[-1].mark for work in works}
+    owed = [
+        Waiting(work.source, work.spans[-1].at, work.spans[-1].length, work.spans[-1].length) for work in works if work.spans[-1].length
+    ]
+    fresh = {(one.source.id, one.offset) for one in owed}
+    for one in (*owed, *before):
+        key = (one.source.id, one.offset)
+        told = found.pop(key, 0)
+        left = one.bytes - told
+        if left < 0:
+            raise LakeError(f"{one.source.path}: the ledger has {-left} bytes too many at byte {one.offset}; nothing was published")
+        change = left if key in fresh else -told
+        if change:
+            mark = marks.get(key, b"")
+            entries.append(Entry(one.source, one.offset, one.length, "waiting", "for what comes next", mark, change, 0))
+        if left:
+            waiting.append(Waiting(one.source, one.offset, one.length, left))
+    if strange := [key for key, told in found.items() if told]:
+        raise LakeError(
+            f"the ledger speaks of a source that was not read ({strange[0][0].hex()}, byte {strange[0][1]}); nothing was published"
+        )
+    return entries, waiting
+
+
+def balance(sources: Iterable[Source], books: pa.RecordBatch, begins: Mapping[bytes, int] | None = None) -> None:
+    """The spans of every source touch each other to its last byte, and each is accounted for in full; else LakeError.
+
+    They begin with its first byte, or where `begins` says that reading went on.
+    """
+    spans: dict[bytes, dict[tuple[int, int], int]] = {}
+    for row in books.select(["source_id", "offset", "length", "bytes"]).to_pylist():
+        mine = spans.setdefault(row["source_id"], {})
+        span = (row["offset"], row["length"])
+        mine[span] = mine.get(span, 0) + row["bytes"]
+    for source in sources:
+        end = (begins or {}).get(source.id, 0)
+        for (offset, length), found in sorted(spans.pop(source.id, {}).items()):
+            if offset != end:
+                raise LakeError(f"{source.path}: the ledger goes on at byte {offset} after byte {end}; nothing was published")
+            if found != length:
+                raise LakeError(f"{source.path}: the ledger accounts for {found} of {length} bytes at byte {offset}; nothing was published")
+            end += length
+        if end != source.size:
+            raise LakeError(f"{source.path}: the ledger accounts for {end} of {source.size} bytes; nothing was published")
+    if spans:
+        strange = ", ".join(source_id.hex() for source_id in sorted(spans))
+        raise LakeError(f"the ledger speaks of sources that were not read ({strange}); nothing was published")

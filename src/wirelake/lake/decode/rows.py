@@ -1,0 +1,142 @@
+"""Rows: what was decoded, put into the columns of the silver tables.
+
+It refuses to know how it was decoded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wirelake.capture.blocks.block import OFFSET_MASK, RUN_FLOW, RUN_TO_SERVER, Flow, Source
+from wirelake.capture.containers.records import NO_TIME
+from wirelake.lake.decode.accounting import Extent, Where
+from wirelake.lake.tables import connections, quarantine
+from wirelake.lake.tables.schema import times
+from wirelake.protocols.arrow import binary, names
+
+__all__ = ["DIRECTIONS", "Noted", "batch", "connected", "constant", "leading", "quarantined", "sessions", "spoilt"]
+
+Array = np.ndarray[Any, Any]
+
+DIRECTIONS: Final = ("to_client", "to_server")
+
+Noted = tuple[Flow, int, int, str, str, str]
+"""A connection, when, where, what happened to it, by whom, and more about it."""
+
+
+def leading(
+    where: Where, extent: Extent, flows: list[Flow], runs: Array, links: list[bytes | None], made: pa.Array | None
+) -> dict[str, Any]:
+    """The columns that every room's table begins with. `links` are the sessions of flows, `made` those the room knows of."""
+    connection = pa.DictionaryArray.from_arrays(
+        pa.array(runs[:, RUN_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in flows], pa.binary())
+    )
+    return {
+        "message_id": _message_ids(where.sources, extent.numbers, extent.first),
+        "session_id": sessions(flows, connection, links, made),
+        "connection_id": connection,
+        "ts": times(extent.ts),
+        "direction": names(runs[:, RUN_TO_SERVER], DIRECTIONS),
+        "source": pa.DictionaryArray.from_arrays(pa.array(extent.numbers.astype(np.int32)), [source.path for source in where.sources]),
+        "offset": pa.array(extent.offsets),
+        "length": pa.array(extent.lengths),
+    }
+
+
+def sessions(flows: list[Flow], connection: pa.DictionaryArray, links: list[bytes | None], made: pa.Array | None) -> pa.Array:
+    """Whose session each message belongs to: what the room says, or the link its connection carries, or the connection."""
+    if made is not None:
+        return pc.coalesce(made, connection.cast(pa.binary()))
+    if not any(links):
+        return connection
+    ids = pa.array([link or flow.session_id for link, flow in zip(links, flows, strict=True)], pa.binary())
+    return pa.DictionaryArray.from_arrays(connection.indices, ids)
+
+
+def _message_ids(sources: list[Source], numbers: Array, places: Array) -> pa.Array:
+    """16 bytes each: the source's id, then the offset of the first byte, big-endian."""
+    ids = np.empty((len(places), 16), np.uint8)
+    ids[:, :8] = np.frombuffer(b"".join(source.id for source in sources), np.uint8).reshape(-1, 8)[numbers]
+    ids[:, 8:] = (places & OFFSET_MASK).astype(">i8").view(np.uint8).reshape(-1, 8)
+    return binary(ids.reshape(-1), np.arange(len(places)) * 16, np.full(len(places), 16))
+
+
+def spoilt(
+    where: Where,
+    flow: Flow | None,
+    to_server: int | None,
+    ts: int | None,
+    layer: str,
+    reason: str,
+    clause: str | None,
+    text: str,
+    raw: bytes,
+    offset: int,
+    length: int,
+) -> tuple[Any, ...]:
+    """One row of `quarantine`, its values in the order of the columns."""
+    source, there = where.source(offset)
+    session = flow.session_id if flow else None
+    protocol = flow.protocol if flow else None
+    direction = None if to_server is None else DIRECTIONS[to_server]
+    return (
+        session,
+        session,
+        None if ts == NO_TIME else ts,
+        protocol,
+        direction,
+        layer,
+        reason,
+        clause,
+        text,
+        raw,
+        source.path,
+        there,
+        length,
+    )
+
+
+def quarantined(spoilt: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Rows of `quarantine`."""
+    schema = quarantine.TABLE.schema
+    columns = [pa.array(values, one.type) for values, one in zip(zip(*spoilt, strict=True), schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def connected(where: Where, noted: list[Noted]) -> pa.RecordBatch:
+    """Rows of `connections`."""
+    rows = [
+        {
+            "connection_id": flow.session_id,
+            "ts": None if ts == NO_TIME else ts,
+            "protocol": flow.protocol,
+            "what": what,
+            "by": by,
+            "detail": detail,
+            "transport": flow.transport,
+            "client_address": flow.client.address,
+            "client_port": flow.client.port,
+            "server_address": flow.server.address,
+            "server_port": flow.server.port,
+            "known_by": flow.known_by,
+            "observed_by": flow.observed_by,
+            "source": where.source(offset)[0].path,
+            "offset": where.source(offset)[1],
+        }
+        for flow, ts, offset, what, by, detail in noted
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=connections.TABLE.schema)
+
+
+def constant(value: str, count: int) -> pa.Array:
+    """The same text in every row."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
+
+
+def batch(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    """Columns in the order of the schema of record; dictionary-encoded strings stay so until they are written."""
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], names=schema.names)

@@ -1,0 +1,217 @@
+"""Memory: all that decoding remembers of connections between blocks, files, tasks and micro-batches.
+
+What is decoded depends on what a connection said, never on where that was cut; so whatever waits is here, and nowhere else. A memory can
+be taken out as bytes and put back: it holds no keys.
+
+It refuses to know what it is needed for.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Iterator
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Stretch
+from wirelake.lake.decode.accounting import Where
+
+__all__ = ["MAX_REMEMBERED", "MAX_SOURCES", "Direction", "Memory", "Said", "Speaker"]
+
+Array = np.ndarray[Any, Any]
+Speaker = tuple[bytes, int]
+"""Session id, and 1 for the client or 0 for the server."""
+
+MAX_REMEMBERED: Final = 1 << 17
+"""Connections, speakers, or connections in sources of which something is remembered; beyond this the older half is forgotten."""
+MAX_SOURCES: Final = 1 << 10
+"""Sources that are numbered before those nobody needs any more are forgotten."""
+
+
+class Said(msgspec.Struct):
+    """Bytes of one direction as they come next, and the pieces that lead back to their source."""
+
+    flow: Flow
+    to_server: int
+    missing: int
+    """Bytes that are missing before them; see `RUN_MISSING`."""
+    data: Array
+    pieces: Array
+
+    @property
+    def speaker(self) -> Speaker:
+        """Who said it."""
+        return self.flow.session_id, self.to_server
+
+
+class Direction(msgspec.Struct):
+    """How far one direction of a stream was read, and the bytes of it that wait for more."""
+
+    flow: Flow
+    to_server: int
+    mode: int
+    """See `streams.py`."""
+    given: tuple[int, ...] = ()
+    """What the scanner is given."""
+    data: Array = msgspec.field(default_factory=lambda: np.zeros(0, np.uint8))
+    pieces: Array = msgspec.field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    owed: int = 0
+    """Bytes that belong to a message spoilt by a gap, those that wait included."""
+    why: Any = None
+    """The fault that bytes are passed over for."""
+    first: int = 0
+    """Where in the bytes that wait the search begins."""
+    looked: int = 0
+    """How many looks found nothing."""
+    is_hopeful: bool = False
+    """Where nothing is certain, messages begin with the first byte."""
+
+
+class Memory:
+    """What is remembered of the connections that one task reads."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        """By number: every place that is remembered has the number of its source here."""
+        self.spans: list[Span] = []
+        self.directions: dict[Speaker, Direction] = {}
+        """Streams, longest first heard of first."""
+        self.unsettled: dict[bytes, list[Said]] = {}
+        """Connection -> what was said on it before its peers had agreed on how it is to be read."""
+        self.prologues: dict[bytes, Any] = {}
+        """Connection -> what they agreed on."""
+        self.agreed: dict[Speaker, str] = {}
+        """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
+        self.ears: dict[Speaker, Any] = {}
+        """What was heard of each speaker that texts to come are read by, where a protocol has messages in pieces."""
+        self.wrapped: dict[Speaker, Any] = {}
+        """How far each speaker's wrapping is, where there may be one; None: there is none."""
+        self.stanzas: dict[Speaker, Any] = {}
+        """How far each speaker's stream of stanzas is, where there may be one; None: there is none."""
+        self.seen: dict[tuple[bytes, bytes], None] = {}
+        """(connection, source) that have been noted."""
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait."""
+        return sum(len(one.data) for one in self._waiting())
+
+    @property
+    def where(self) -> Where:
+        """What remembered places lead to."""
+        return Where(self.sources, self.spans)
+
+    def renumber(self, block: Block) -> Block:
+        """The same block, its places numbered as they are here; its sources and spans are known from now on."""
+        sources, spans = block.all_sources(), block.all_spans()
+        if not any(len(one.data) for one in self._waiting()):
+            self.sources, self.spans = list(sources), list(spans)
+            return block
+        if len(self.sources) + len(sources) > MAX_SOURCES:
+            self.narrow()
+        known = {source.id: number for number, source in enumerate(self.sources)}
+        for source in sources:
+            if source.id not in known:
+                known[source.id] = len(self.sources)
+                self.sources.append(source)
+            else:
+                self.sources[known[source.id]] = source
+        numbers = np.array([known[source.id] for source in sources], np.int64)
+
+        def moved(at: int) -> int:
+            return int(numbers[at >> SOURCE_SHIFT]) << SOURCE_SHIFT | at & OFFSET_MASK
+
+        there = {span.at: number for number, span in enumerate(self.spans)}
+        for span in spans:
+            if span.mark and moved(span.at) in there:
+                self.spans[there[moved(span.at)]] = msgspec.structs.replace(span, at=moved(span.at))
+        for span in spans:
+            if moved(span.at) not in there:
+                insort(self.spans, msgspec.structs.replace(span, at=moved(span.at)), key=lambda one: one.at)
+        if (numbers == np.arange(len(numbers))).all():
+            return block
+        return Block(
+            block.source,
+            block.data,
+            block.runs,
+            _moved(block.pieces, numbers),
+            block.flows,
+            [msgspec.structs.replace(event, offset=moved(event.offset)) for event in block.events],
+            [msgspec.structs.replace(one, at=moved(one.at)) for one in block.accounts],
+            [Stretch(moved(one.offset), one.length, one.layer, one.reason, one.raw) for one in block.stretches],
+            block.last,
+        )
+
+    def narrow(self) -> None:
+        """Forget sources and spans that nothing leads to that waits."""
+        places = [one.pieces[:, PIECE_OFFSET] for one in self._waiting()]
+        used = np.concatenate(places) if places else np.zeros(0, np.int64)
+        starts = np.array([span.at for span in self.spans], np.int64)
+        spans = np.unique(np.searchsorted(starts, used, side="right") - 1).tolist()
+        kept = np.unique(used >> SOURCE_SHIFT)
+        numbers = np.zeros(len(self.sources), np.int64)
+        numbers[kept] = np.arange(len(kept))
+        self.sources = [self.sources[number] for number in kept.tolist()]
+        old = [self.spans[number] for number in spans]
+        self.spans = [
+            msgspec.structs.replace(one, at=int(numbers[one.at >> SOURCE_SHIFT]) << SOURCE_SHIFT | one.at & OFFSET_MASK) for one in old
+        ]
+        for waits in self._waiting():
+            waits.pieces = _moved(waits.pieces, numbers)
+
+    def forget(self) -> None:
+        """Keep what is remembered within limits."""
+        remembered: list[dict[Any, Any]] = [self.prologues, self.agreed, self.ears, self.wrapped, self.seen, self.stanzas]
+        for one in remembered:
+            if len(one) > MAX_REMEMBERED:
+                for key in list(one)[: len(one) // 2]:
+                    may_wait = one is self.stanzas or one is self.wrapped
+                    if not (may_wait and one[key] is not None and len(one[key].data)):  # what waits is still to be accounted for
+                        del one[key]
+
+    def drop(self, connections: Collection[bytes]) -> None:
+        """Forget these connections, as if nothing had been heard on them; and how far streams of stanzas are, whoever spoke in them."""
+        self.stanzas.clear()
+        by_connection: list[dict[Any, Any]] = [
+            self.directions,
+            self.unsettled,
+            self.prologues,
+            self.agreed,
+            self.ears,
+            self.wrapped,
+            self.seen,
+        ]
+        for one in by_connection:
+            for key in [key for key in one if (key if isinstance(key, bytes) else key[0]) in connections]:
+                del one[key]
+
+    def take(self) -> bytes:
+        """All of it as bytes."""
+        from wirelake.lake.decode import state_codec  # noqa: PLC0415 - it imports modules that import this one
+
+        self.narrow()
+        return state_codec.encoded(self)
+
+    @classmethod
+    def put(cls, taken: bytes) -> Memory:
+        """A memory that goes on from a state; raises StateError for one that cannot be."""
+        from wirelake.lake.decode import state_codec as decode_state_codec  # noqa: PLC0415 - it imports modules that import this one
+
+        memory = cls()
+        decode_state_codec.restore(memory, taken)
+        return memory
+
+    def _waiting(self) -> Iterator[Direction | Said]:
+        yield from self.directions.values()
+        yield from chain.from_iterable(self.unsettled.values())
+        yield from (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)
+
+
+def _moved(pieces: Array, numbers: Array) -> Array:
+    """Pieces whose sources have other numbers now."""
+    moved = pieces.copy()
+    moved[:, PIECE_OFFSET] = numbers[pieces[:, PIECE_OFFSET] >> SOURCE_SHIFT] << SOURCE_SHIFT | pieces[:, PIECE_OFFSET] & OFFSET_MASK
+    return moved

@@ -1,0 +1,211 @@
+"""Streams that travel inside WebSockets: what the frames carry, in the bytes that carried it.
+
+Payload is unmasked where it stands, so that pieces still lead back to the capture. A gap inside a payload is one of the stream inside.
+After any other gap frames are looked for that certainly follow each other, in looks of fixed sizes as in `streams.py`; what lies before
+them is set aside. It does not know what is inside.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_FLOW, RUN_MISSING, RUN_START, RUN_STOP, RUN_TO_SERVER, Flow
+from wirelake.lake.decode.state import Said, Speaker
+from wirelake.lake.decode.streams import LOOKS, STEP, UNCOUNTED, UNREADABLE, Gap, clip
+from wirelake.protocols.kernel import compiled
+from wirelake.protocols.websocket import CONTROL, FRAME, GOT, LEFT, LOST, PAYLOAD, PHASE, STATE_COLUMNS, TURN, find, unframe
+
+__all__ = ["ALIEN", "STARTS", "Unwrapped", "Unwrapper", "Wrapped"]
+
+Array = np.ndarray[Any, Any]
+
+ALIEN: Final = Gap("WEBSOCKET_FRAME", None, "a WebSocket frame that is text, compressed, or none that is known")
+STARTS: Final = {b"G"[0]: b"GET ", b"H"[0]: b"HTTP"}
+"""What either side of an opening handshake begins with, by its first byte: nothing that may be inside begins with one of these."""
+
+
+class Unwrapped(msgspec.Struct):
+    """What became of some runs."""
+
+    heard: list[Said] = []
+    """What comes next of each direction, taken out of its frames."""
+    wrapping: list[tuple[Array, Array]] = []
+    """Pieces, and (start, length) of every stretch that is handshake, header or control frame."""
+    lost: list[Said] = []
+    """Bytes beside a gap that nobody can read."""
+
+
+class Wrapped:
+    """One direction of a wrapped connection. Bytes that wait are in `data`, and `pieces` lead back to them, as in `memory.Direction`."""
+
+    def __init__(self, flow: Flow, to_server: int, start: bytes) -> None:
+        self.flow = flow
+        self.to_server = to_server
+        self.state = np.zeros(STATE_COLUMNS, np.int64)
+        self.start = start
+        """What must come first, as far as it has not come yet."""
+        self.missing = 0
+        """Bytes of payload that are missing before the next that is there."""
+        self.why = ALIEN
+        self.data = np.zeros(0, np.uint8)
+        self.pieces = np.zeros((0, PIECE_COLUMNS), np.int64)
+        self.is_searching = False
+        """Whether nobody knows where frames begin."""
+        self.looked = 0
+        """How many looks found nothing."""
+        self.has_gap = False
+        """Whether frames were ever looked for: then one that is none was perhaps no frame at all."""
+
+    def said(self, missing: int, data: Array, pieces: Array) -> Said:
+        """Bytes of this direction."""
+        return Said(self.flow, self.to_server, missing, data, pieces)
+
+    def skip(self, missing: int) -> bool:
+        """So many bytes are not there; says whether nobody knows where frames begin from now on."""
+        if self.state[PHASE] == LOST:
+            return False
+        if self.state[PHASE] in (PAYLOAD, CONTROL) and missing <= self.state[LEFT]:
+            self.missing += missing if self.state[PHASE] == PAYLOAD else 0
+            self.state[LEFT] -= missing
+            self.state[TURN] = (self.state[TURN] + missing) & 3
+            if not self.state[LEFT]:
+                self.state[PHASE] = FRAME
+            return False
+        self.lose()
+        return True
+
+    def lose(self) -> None:
+        """From now on nobody knows where frames begin."""
+        self.is_searching, self.has_gap, self.looked, self.missing, self.start = True, True, 0, 0, b""
+        self.state[PHASE], self.state[GOT], self.state[LEFT] = FRAME, 0, 0
+
+    def greet(self, said: bytes) -> None:
+        """Hold the first bytes to what an opening handshake begins with."""
+        first = said[: len(self.start)]
+        if not self.start.startswith(first):
+            self.state[PHASE] = LOST
+        self.start = self.start[len(first) :]
+
+
+class _Tail:
+    """Runs of a direction that frames are looked for in, not yet joined to what waits: each byte is copied once, not with each run."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._runs: list[tuple[Array, Array]] = []
+
+    def append(self, data: Array, pieces: Array) -> None:
+        """Add a run."""
+        self._runs.append((data, pieces))
+        self.size += len(data)
+
+    def join(self, one: Wrapped) -> None:
+        """Put the runs behind what waits of a direction."""
+        datas, places, at = [one.data], [one.pieces], len(one.data)
+        for data, pieces in self._runs:
+            datas.append(data)
+            places.append(pieces + np.array([at, 0, 0]))
+            at += len(data)
+        one.data, one.pieces = np.concatenate(datas), np.concatenate(places)
+
+
+class Unwrapper:
+    """Takes the runs of streams, block after block; what it knows of them is in `directions`, where None says that one is not wrapped."""
+
+    def __init__(self, directions: dict[Speaker, Any]) -> None:
+        self._directions = directions
+
+    def why(self, speaker: Speaker) -> Gap:
+        """Why nothing more can be read of a direction."""
+        why: Gap = self._directions[speaker].why
+        return why
+
+    def unwrap(self, data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> Unwrapped:
+        """What these runs say, those of wrapped streams taken out of their frames; what cannot be is `UNREADABLE`."""
+        out = Unwrapped()
+        tails: dict[Speaker, _Tail] = {}
+        for run in runs.tolist():
+            start, stop, number, to_server, missing = (run[at] for at in (RUN_START, RUN_STOP, RUN_FLOW, RUN_TO_SERVER, RUN_MISSING))
+            speaker = (flows[number].session_id, to_server)
+            if speaker not in self._directions:
+                opening = STARTS.get(int(data[start])) if missing == 0 else None
+                self._directions[speaker] = Wrapped(flows[number], to_server, opening) if opening else None
+            one = self._directions[speaker]
+            mine = clip(pieces, start, stop)
+            if one is None:
+                out.heard.append(Said(flows[number], to_server, missing, data[start:stop], mine))
+                continue
+            one.flow, one.to_server = flows[number], to_server
+            if missing > 0:
+                if speaker in tails:
+                    tails.pop(speaker).join(one)
+                self._search(one, out, ended=True)
+                if one.skip(missing):
+                    out.heard.append(one.said(UNCOUNTED, one.data, one.pieces))  # there is nothing yet, but a gap
+            if one.is_searching:
+                tail = tails.setdefault(speaker, _Tail())
+                tail.append(data[start:stop], mine)
+                if len(one.data) + tail.size >= LOOKS[one.looked]:
+                    tails.pop(speaker).join(one)
+                    self._search(one, out)
+            else:
+                self._unframe(one, data[start:stop].copy(), mine, out)
+                self._search(one, out)
+        for speaker, tail in tails.items():
+            tail.join(self._directions[speaker])
+        return out
+
+    def end(self, speaker: Speaker) -> Unwrapped:
+        """Nothing more comes of this one, or too much waits: what waits is read as far as it certainly can be."""
+        out = Unwrapped()
+        self._search(self._directions[speaker], out, ended=True)
+        return out
+
+    def _search(self, one: Wrapped, out: Unwrapped, *, ended: bool = False) -> None:
+        """Look for frames in what waits, and read on from there; with `ended`, no more of it will come before a gap."""
+        while len(one.data):
+            there, size = len(one.data), LOOKS[one.looked]
+            if there < size and not ended:
+                return
+            stop = min(size, there)
+            place = int(compiled(find)(one.data, 0, stop, one.to_server, int(ended and stop == there)))
+            if place < stop:
+                self._pass(one, place, out)
+                data, pieces = one.data, one.pieces
+                one.data, one.pieces, one.is_searching, one.looked = data[:0], pieces[:0], False, 0
+                self._unframe(one, data, pieces, out)
+            elif there >= size and one.looked + 1 < len(LOOKS):
+                one.looked += 1
+            else:
+                self._pass(one, there if there < size else STEP, out)
+                one.looked = 0
+
+    def _pass(self, one: Wrapped, place: int, out: Unwrapped) -> None:
+        """Set aside what waits before a place."""
+        if place:
+            out.lost.append(one.said(0, one.data[:place], clip(one.pieces, 0, place)))
+            one.pieces = clip(one.pieces, place, len(one.data))
+            one.data = one.data[place:].copy()
+
+    def _unframe(self, one: Wrapped, data: Array, pieces: Array, out: Unwrapped) -> None:
+        """Take payload out of what comes next; `data` is written to."""
+        if one.start:
+            one.greet(data[: len(one.start)].tobytes())
+        spans = np.zeros(2 * len(data), np.int64)
+        count, end = compiled(unframe)(data, 0, len(data), one.state, spans)
+        at, wrapping = 0, []
+        for first, last in spans[: 2 * count].reshape(-1, 2).tolist():
+            wrapping.append((at, first - at))
+            out.heard.append(one.said(one.missing, data[first:last], clip(pieces, first, last)))
+            one.missing, at = 0, last
+        wrapping.append((at, end - at))
+        out.wrapping.append((pieces, np.array([stretch for stretch in wrapping if stretch[1]], np.int64).reshape(-1, 2)))
+        if end < len(data) and one.has_gap:
+            one.lose()
+            one.data, one.pieces = data[end:].copy(), clip(pieces, end, len(data))
+            out.heard.append(one.said(UNCOUNTED, data[:0], pieces[:0]))
+        elif end < len(data):
+            out.heard.append(one.said(UNREADABLE, data[end:], clip(pieces, end, len(data))))

@@ -1,0 +1,267 @@
+"""Texts that travel as messages of XMPP: taken out of the stanzas of a stream, with whom they are exchanged.
+
+A stream of XMPP carries conversations with many; each address that texts are exchanged with makes a conversation of its own, which has
+an id and a flow of its own. It begins with its first text, and is never seen to end: the other may go on over another stream. A gap costs
+the stanza it is in, and whatever comes before the next message.
+
+It refuses to know what texts say.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from wirelake.capture.blocks.accounting import HEADERS, OTHER
+from wirelake.capture.blocks.block import PIECE_COLUMNS, PIECE_OFFSET, PIECE_START, PIECE_TS, Endpoint, Flow
+from wirelake.lake.decode.state import Speaker
+from wirelake.lake.decode.streams import Speech, clip
+from wirelake.protocols import xmpp
+from wirelake.protocols.kernel import compiled
+
+__all__ = ["LONGEST", "Begun", "Stanzas", "Stream", "Taken", "conversation"]
+
+Array = np.ndarray[Any, Any]
+
+LONGEST: Final = 2 * 1024 * 1024
+"""Bytes of a stanza that is kept until it is whole; a longer one is passed over."""
+SPARE: Final = 256
+"""Bytes, and pieces, that the buffer of a direction has place for at least."""
+UNITS: Final = 4096
+"""Stanzas that are found in one go."""
+_BESIDE_GAP: Final = "xmpp beside a gap"
+_REASONS: Final = {xmpp.WRAPPING: (HEADERS, "xmpp"), xmpp.GAP: (OTHER, _BESIDE_GAP)}
+_FIRST: Final = b"<"[0]
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """The first text of one side of a conversation: since the stream began, and after a gap."""
+
+    flow: Flow
+    to_server: int
+    ts: int
+    place: int
+    is_whole: bool
+    """Whether the stream was seen from its beginning, without a gap."""
+
+
+class Taken(msgspec.Struct):
+    """What became of some runs."""
+
+    speech: Speech | None
+    """One run for each text; None: there are none."""
+    begun: list[Begun]
+    accounts: list[tuple[str, str, Array, list[tuple[int, int]]]]
+    """Category, reason, pieces, and (start, length) of bytes that are no text."""
+    rest: Array
+    """Runs that are no XMPP."""
+
+
+class Stream:
+    """One direction of a stream. What waits is in `data`, and `pieces` lead back to it, as in `memory.Direction`."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.state = np.zeros(xmpp.STATE_COLUMNS, np.int64)
+        self.state[xmpp.BEGAN] = xmpp.NOTHING
+        self.data = np.zeros(0, np.uint8)
+        self.pieces = np.zeros((0, PIECE_COLUMNS), np.int64)
+        self.is_passing = False
+        """Whether the stanza that is not finished is too long, and its beginning is gone."""
+        self.is_securing = False
+        self.has_gap = False
+        self.heard: dict[str, bool] = {}
+        """With whom texts were exchanged; whether that was since the last gap."""
+
+
+class _Buffer:
+    """What waits of one direction while a block is read; it grows twofold, so that a run costs what it brings and not what waits.
+
+    Places count from the beginning of the buffer. No piece is written over: accounts refer to them until the block is read.
+    """
+
+    def __init__(self, data: Array, pieces: Array) -> None:
+        self.data, self.pieces = data, pieces
+        self.start, self.stop = 0, len(data)
+        """Where the bytes are that wait."""
+        self.first, self.last = 0, len(pieces)
+        """Which pieces are theirs."""
+
+    def append(self, data: Array, pieces: Array) -> int:
+        """Add a run; gives where it begins."""
+        if self.stop + len(data) > len(self.data) or self.last + len(pieces) > len(self.pieces):
+            self._grow(len(data), len(pieces))
+        at = self.stop
+        self.stop += len(data)
+        self.data[at : self.stop] = data
+        mine = self.pieces[self.last : self.last + len(pieces)]
+        mine[:] = pieces
+        mine[:, PIECE_START] += at
+        self.last += len(pieces)
+        return at
+
+    def drop(self, place: int) -> None:
+        """Bytes before a place wait no more."""
+        self.start = place
+        self.first = max(self.first, bisect_right(self.pieces[:, PIECE_START], place, self.first, self.last) - 1)
+
+    def waiting(self) -> tuple[Array, Array]:
+        """What waits, and its pieces."""
+        return self.data[self.start : self.stop].copy(), clip(self.pieces[self.first : self.last], self.start, self.stop)
+
+    def _grow(self, size: int, count: int) -> None:
+        held, places = self.waiting()
+        self.data = np.zeros(2 * (len(held) + size) + SPARE, np.uint8)
+        self.pieces = np.zeros((2 * (len(places) + count) + SPARE, PIECE_COLUMNS), np.int64)
+        self.data[: len(held)], self.pieces[: len(places)] = held, places
+        self.start, self.stop, self.first, self.last = 0, len(held), 0, len(places)
+
+
+class Stanzas:
+    """Takes the runs of streams, block after block; what it knows of them is in `directions`, where None says that one is no XMPP."""
+
+    def __init__(self, directions: dict[Speaker, Any]) -> None:
+        self._directions = directions
+
+    def take(self, data: Array, runs: Array, pieces: Array, flows: list[Flow], is_text: Callable[[bytes], bool]) -> Taken:
+        """What `is_text` recognises in these runs, and an account of the rest."""
+        taken = _Taking(is_text)
+        rest = []
+        for run in runs.tolist():
+            start, stop, number, to_server, missing = run
+            speaker = (flows[number].session_id, to_server)
+            if speaker not in self._directions:
+                is_xmpp = missing == 0 and data[start] == _FIRST
+                self._directions[speaker] = Stream(flows[number]) if is_xmpp else None
+            one = self._directions[speaker]
+            if one is None:
+                rest.append(run)
+                continue
+            if missing:
+                taken.settle(one)
+                self._leave(one, taken)
+            self._read(one, to_server, data[start:stop], clip(pieces, start, stop), taken)
+        taken.settle()
+        return taken.finished(np.array(rest, np.int64).reshape(-1, runs.shape[1]))
+
+    def end(self, speaker: Speaker) -> Taken:
+        """Nothing more comes of this one, or too much waits: what waits is given up."""
+        taken = _Taking(lambda _: False)
+        if (one := self._directions.get(speaker)) is not None:
+            self._leave(one, taken, "xmpp that is not finished")
+        return taken.finished(np.zeros((0, 0), np.int64))
+
+    def _leave(self, one: Stream, taken: _Taking, why: str = _BESIDE_GAP) -> None:
+        """Bytes are missing: what is not finished never will be."""
+        taken.account(OTHER, why, one.pieces, 0, len(one.data))
+        if one.state[xmpp.PHASE] != xmpp.LOST:
+            one.state[:] = 0
+            one.state[xmpp.PHASE], one.state[xmpp.BEGAN] = xmpp.SEARCH, xmpp.NOTHING
+        one.data, one.pieces = one.data[:0], one.pieces[:0]
+        one.is_passing, one.has_gap = False, True
+        one.heard = dict.fromkeys(one.heard, False)
+
+    def _read(self, one: Stream, to_server: int, data: Array, pieces: Array, taken: _Taking) -> None:
+        buffer = taken.buffer(one)
+        at = buffer.append(data, pieces)
+        whole, places = buffer.data[: buffer.stop], buffer.pieces[buffer.first : buffer.last]
+        units = taken.units
+        one.state[xmpp.DONE] = buffer.start
+        if one.state[xmpp.BEGAN] != xmpp.NOTHING:
+            one.state[xmpp.BEGAN] = buffer.start
+        while at < len(whole):
+            count, at = compiled(xmpp.stanzas)(whole, at, len(whole), one.state, units)
+            for start, stop, what in units[: count * xmpp.UNIT_COLUMNS].reshape(-1, xmpp.UNIT_COLUMNS).tolist():
+                if what == xmpp.STANZA and not one.is_passing:
+                    self._open(one, to_server, whole[start:stop].tobytes(), clip(places, start, stop), taken)
+                else:
+                    strange = (OTHER, "starttls" if one.is_securing else "xmpp that is no XML")
+                    taken.account(*_REASONS.get(what, (OTHER, "xmpp") if what == xmpp.STANZA else strange), places, start, stop - start)
+                one.is_passing = False
+        done = int(one.state[xmpp.DONE])
+        if len(whole) - done > LONGEST or one.is_passing:
+            taken.account(OTHER, "xmpp", places, done, len(whole) - done)
+            one.is_passing, done = True, len(whole)
+        buffer.drop(done)
+
+    def _open(self, one: Stream, to_server: int, stanza: bytes, pieces: Array, taken: _Taking) -> None:
+        """One stanza: a text, or something else."""
+        one.is_securing = xmpp.secures(stanza)
+        found = xmpp.body(stanza, by_client=bool(to_server))
+        if found is None or not taken.is_text(found.text):
+            taken.account(OTHER, "xmpp", pieces, 0, len(stanza))
+            return
+        flow = conversation(one.flow, found.peer)
+        first = taken.text(flow, to_server, found, pieces, len(stanza))
+        if not one.heard.get(found.peer, False):
+            is_new = found.peer not in one.heard
+            one.heard[found.peer] = True
+            taken.begun.append(Begun(flow, to_server, *first, is_whole=is_new and not one.has_gap))
+
+
+class _Taking:
+    """What is being taken out."""
+
+    def __init__(self, is_text: Callable[[bytes], bool]) -> None:
+        self.is_text = is_text
+        self.units = np.zeros(UNITS * xmpp.UNIT_COLUMNS, np.int64)
+        self._buffers: dict[Stream, _Buffer] = {}
+        self.begun: list[Begun] = []
+        self._accounts: dict[tuple[str, str, int], tuple[Array, list[tuple[int, int]]]] = {}
+        self._flows: dict[Flow, int] = {}
+        self._data: list[bytes] = []
+        self._pieces: list[Array] = []
+        self._runs: list[tuple[int, int, int, int]] = []
+        self._size = 0
+
+    def buffer(self, one: Stream) -> _Buffer:
+        """Where what waits of a direction is put together with what comes."""
+        if one not in self._buffers:
+            self._buffers[one] = _Buffer(one.data, one.pieces)
+        return self._buffers[one]
+
+    def settle(self, *chosen: Stream) -> None:
+        """Give these directions what waits of them, or all."""
+        for one in chosen or list(self._buffers):
+            if (buffer := self._buffers.pop(one, None)) is not None:
+                one.data, one.pieces = buffer.waiting()
+
+    def account(self, category: str, reason: str, pieces: Array, start: int, length: int) -> None:
+        """Bytes that are no text."""
+        if length:
+            self._accounts.setdefault((category, reason, id(pieces)), (pieces, []))[1].append((start, length))
+
+    def text(self, flow: Flow, to_server: int, found: xmpp.Body, pieces: Array, size: int) -> tuple[int, int]:
+        """One text; gives when and where it begins."""
+        begin, at = self._size, 0
+        for place, chunk in found.chunks:
+            self.account(HEADERS, "xmpp", pieces, at, place - at)
+            at = place + len(chunk)
+            mine = clip(pieces, place, at)
+            self._pieces.append(mine + np.array([self._size, 0, 0]))
+            self._data.append(chunk)
+            self._size += len(chunk)
+        self.account(HEADERS, "xmpp", pieces, at, size - at)
+        self._runs.append((begin, self._size, self._flows.setdefault(flow, len(self._flows)), to_server))
+        first = self._pieces[-len(found.chunks)]
+        return int(first[0, PIECE_TS]), int(first[0, PIECE_OFFSET])
+
+    def finished(self, rest: Array) -> Taken:
+        """All of it."""
+        speech = None
+        if self._runs:
+            data = np.frombuffer(b"".join(self._data), np.uint8)
+            speech = Speech(data, np.array(self._runs, np.int64), np.concatenate(self._pieces), list(self._flows))
+        accounts = [(category, reason, pieces, spans) for (category, reason, _), (pieces, spans) in self._accounts.items()]
+        return Taken(speech, self.begun, accounts, rest)
+
+
+def conversation(stream: Flow, peer: str) -> Flow:
+    """The conversation that a stream's owner has with an address: the owner is its client, wherever it was opened."""
+    name = blake2b(stream.session_id + peer.encode(), digest_size=len(stream.session_id)).digest()
+    return msgspec.structs.replace(stream, session_id=name, transport="xmpp", server=Endpoint(peer, 0))

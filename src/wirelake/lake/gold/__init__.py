@@ -1,0 +1,1 @@
+"""Tables built from tables: exchanges, violations, sessions, security, metrics, topology."""

@@ -1,0 +1,125 @@
+"""Tables from tables, for whoever has their own Spark session: DataFrames in, a DataFrame out.
+
+A gold table is built from silver tables, from steps that several share, and from other gold tables. Whoever gives only the first gets the
+others built on the way: `build_table` follows what each builder says it needs.
+
+It refuses to read and to write: `read_table`, `decode_table` and `write_table` do.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from wirelake.errors import LakeError, UsageError
+from wirelake.lake.gold.incremental import connection_index, minute_index
+from wirelake.lake.gold.incremental import inputs as incremental_inputs
+from wirelake.lake.gold.rules.registry import SILENCE
+from wirelake.lake.gold.steps import relink_deliveries, request_pairs, session_facts, state_changes, wolpertinger_calls, yamp_outcomes
+from wirelake.lake.store import delta
+from wirelake.lake.tables import topology
+from wirelake.lake.tables.catalog import GOLD, SILVER
+from wirelake.lake.tables.catalog import table as table_named
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["build_table", "inputs_of"]
+
+_BUILT: Final = frozenset(table.name for table in GOLD)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+    """Sums over batches, of rows that all come at once."""
+
+    def built(**inputs: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+        return build(**{name: rows.withColumn("batch", sql.lit(1).cast("long")) for name, rows in inputs.items()})
+
+    return built
+
+
+def _facts(connections: DataFrame, talks: DataFrame, messages: DataFrame, quarantine: DataFrame) -> DataFrame:
+    """Who is silent depends on when others were last heard: that is asked here and now."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    said = talks.where("direction IS NOT NULL")
+    heard = said.where(sql.col("protocol").isin(list(SILENCE))).groupBy("protocol").agg(sql.unix_micros(sql.max("last_seen")).alias("at"))
+    newest = {row["protocol"]: _EPOCH + timedelta(microseconds=row["at"]) for row in heard.collect()}
+    return session_facts.build(connections, said, messages, incremental_inputs.linked(quarantine, said), newest=newest)
+
+
+_STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
+    "talks": (connection_index.INPUTS, _sums(connection_index.build)),
+    "tallies": (minute_index.INPUTS, _sums(minute_index.build)),
+    "pairs": (("talks",), topology.pairs),
+    "facts": (session_facts.INPUTS, _facts),
+    "courses": (state_changes.INPUTS, state_changes.build),
+    "paired": (request_pairs.INPUTS, request_pairs.build),
+    "deliveries": (relink_deliveries.INPUTS, relink_deliveries.build),
+    "calls": (wolpertinger_calls.INPUTS, wolpertinger_calls.build),
+    "outcomes": (yamp_outcomes.INPUTS, yamp_outcomes.build),
+}
+"""What several tables are built from, and no table itself: what each is built from, and how."""
+
+
+def _builder(name: str) -> tuple[tuple[str, ...], Callable[..., DataFrame]] | None:
+    """What a gold table or a step is built from, and how; None for what is not built."""
+    if name in _BUILT:
+        module = import_module(f"wirelake.lake.tables.{name}")
+        return module.INPUTS, module.build
+    return _STEPS.get(name)
+
+
+def inputs_of(name: str) -> tuple[str, ...]:
+    """The silver tables that a gold table is built from in the end, in the order of the catalogue."""
+    if name not in _BUILT:
+        raise LakeError(f"{table_named(name).name} is not built from other tables; these are: {', '.join(table.name for table in GOLD)}")
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        builder = _builder(todo.pop())
+        for needed in builder[0] if builder else ():
+            if needed not in found:
+                found.add(needed)
+                todo.append(needed)
+    return tuple(table.name for table in SILVER if table.name in found)
+
+
+def build_table(spark: SparkSession, name: str, inputs: Mapping[str, DataFrame], **options: Any) -> DataFrame:
+    """A gold table, from DataFrames with the schemas of the tables they are named after (docs/tables.md).
+
+    `inputs` has what `inputs_of(name)` says, or any gold table on the way to it: what is given is not built again. `options` are what the
+    builder takes beyond tables: `late_seconds` of exchanges, `keys` of security.
+    """
+    missing = [needed for needed in inputs_of(name) if needed not in inputs]
+    ready = dict(inputs)
+    used: set[str] = set()
+
+    def built(one: str) -> DataFrame:
+        if one in ready:
+            return ready[one]
+        builder = _builder(one)
+        if builder is None:
+            raise UsageError(f"{name} is built from {', '.join(inputs_of(name))}: give {', '.join(missing)}, too")
+        needed, build = builder
+        taken = inspect.signature(build).parameters
+        more = {option: value for option, value in options.items() if option in taken}
+        used.update(more)
+        if "before" in taken:  # what was found out earlier, by keys that are not given any more
+            more.setdefault("before", spark.createDataFrame([], delta.spark_schema(table_named(one))))
+        frames = {each: built(each) for each in needed}
+        if one == "violations":  # what could not be read belongs to the link that its connection carried
+            frames["quarantine"] = incremental_inputs.linked(frames["quarantine"], built("talks"))
+        ready[one] = build(**frames, **more)
+        return ready[one]
+
+    table = built(name)
+    if unknown := options.keys() - used:
+        raise UsageError(f"{name} knows no option {', '.join(sorted(unknown))}")
+    return table.to(delta.spark_schema(table_named(name)))

@@ -1,0 +1,281 @@
+"""The gold job: tables that Spark SQL builds from the others, and keeps true to them at the price of what is new.
+
+A new batch touches some sessions; their rows in silver tables are read, wherever in history they lie, their rows in gold tables are
+built anew, and the files in which these lie are replaced. Minutes and pairs of peers add up sums of batches, so only those that are
+touched are added up again. The result is the same however history was cut into batches, and in whatever order they came.
+
+All tables change together, after all files are written. A job that died is simply done again.
+
+It refuses to know what the tables contain: each one's `build` does.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.dataset as pads
+
+from wirelake.lake.gold.incremental import connection_index, index, minute_index, publish
+from wirelake.lake.gold.incremental.affected import SLOTS, Touched, minutes, slot, touched
+from wirelake.lake.gold.incremental.inputs import Slice
+from wirelake.lake.gold.incremental.plan_mode import is_small, paced
+from wirelake.lake.gold.incremental.rewrite import Rebuilding
+from wirelake.lake.gold.rules.registry import ROOMS
+from wirelake.lake.gold.steps import relink_deliveries, request_pairs, session_facts, state_changes, wolpertinger_calls, yamp_outcomes
+from wirelake.lake.store import delta, journal, settings
+from wirelake.lake.tables import exchanges, ledger, messages, metrics, security, sessions, topology, violations
+from wirelake.lake.tables.catalog import GOLD
+from wirelake.lake.tables.schema import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from wirelake.protocols.event_mesh.security.trust import TrustStore
+
+__all__ = ["refresh", "stale"]
+
+_LOG: Final = logging.getLogger("wirelake.lake")
+_EVERY_SLOT: Final = frozenset(range(SLOTS))
+
+
+def stale(lake: Path, keys: TrustStore | None = None) -> list[Table]:
+    """Gold tables that are older than the ledger, in the order in which they are to be built; new keys age what is judged by keys, and
+    another edition of the rules ages all."""
+    newest = delta.batch(lake, ledger.TABLE)
+    if newest is None:
+        return []
+    if publish.is_of_another_edition(lake):
+        return list(GOLD)
+    return [table for table in GOLD if delta.batch(lake, table) != newest or (table is security.TABLE and keys is not None)]
+
+
+def refresh(
+    spark: SparkSession,
+    lake: Path,
+    keys: TrustStore | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+    *,
+    judge_all: bool = True,
+) -> list[str]:
+    """Bring gold tables up to the ledger, and with keys judge all of history by them; says which tables were built.
+
+    `tell` hears of each before it is built, and of the index before them.
+
+    Without `judge_all` keys are asked only of what new batches touch: for whoever comes again and again with the same keys. It may be
+    interrupted at any point and done again. One at a time: who calls it holds the lake.
+    """
+    publish.finish(lake)
+    publish.sweep(lake)
+    newest = delta.batch(lake, ledger.TABLE)
+    old = stale(lake, keys if judge_all else None)
+    if newest is None or not old:
+        return []
+    built = 0 if publish.is_of_another_edition(lake) else min(delta.batch(lake, table) or 0 for table in GOLD)
+    with _scratch(lake) as scratch:
+        work = _Refresh(spark, lake, built, newest, scratch, tell)
+        if built < newest:
+            work.catch_up(keys, judge_all)
+        else:
+            work.judge(keys)
+        publish.publish(lake, newest, list(work.tables.changes.values()))
+    return [table.name for table in old]
+
+
+@contextmanager
+def _scratch(lake: Path) -> Iterator[Path]:
+    """A folder for what nobody needs afterwards; those of jobs that died go, too."""
+    home = lake / journal.FOLDER / "scratch"
+    shutil.rmtree(home, ignore_errors=True)
+    at = home / uuid.uuid4().hex
+    at.mkdir(parents=True)
+    try:
+        yield at
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+class _Refresh:
+    """From the batches up to `built`, which gold tables have, to those up to `newest`. If they have none, no row of theirs stays."""
+
+    def __init__(self, spark: SparkSession, lake: Path, built: int, newest: int, scratch: Path, tell: Callable[[str], None]) -> None:
+        self._spark = spark
+        self._lake = lake
+        self._built = built
+        self._newest = newest
+        self._scratch = scratch
+        self._tell = tell
+        self._said = delta.files_by_batch(lake, messages.TABLE)
+        self.tables = Rebuilding(lake)
+
+    def _rows(self, batches: Collection[int]) -> int:
+        return sum({file.path: file.rows for batch in batches for file in self._said.get(batch, ())}.values())
+
+    def _everything(self) -> Touched:
+        """All of history, as if it were new."""
+        known = tuple(batch for batch in delta.files_by_batch(self._lake, ledger.TABLE) if batch <= self._newest)
+        return Touched(None, None, _EVERY_SLOT, tuple(ROOMS), known, (), {})
+
+    def judge(self, keys: TrustStore | None) -> None:
+        """Ask these keys of all of history."""
+        everything = self._everything()
+        with paced(self._spark, self._rows(everything.fresh)):
+            self._security(self._slice(everything), everything, keys)
+
+    def catch_up(self, keys: TrustStore | None, judge_all: bool) -> None:
+        """Build what new batches touch."""
+        self._tell("index")
+        with paced(self._spark, self._rows([batch for batch in self._said if self._built < batch <= self._newest])):
+            index.extend(self._spark, self._lake, self._newest)
+        what = touched(self._lake, self._built, self._newest, self._scratch)
+        _LOG.info("batches %s touch sessions in %d older ones; spoken: %s", list(what.fresh), len(what.older), ", ".join(what.protocols))
+        is_judged = keys is not None and judge_all
+        with paced(self._spark, self._rows([*what.fresh, *what.older])):
+            part = self._slice(what)
+            self._conversations(part, what)
+            if not is_judged:
+                self._security(part, what, keys)
+        if is_judged:
+            self.judge(keys)
+        with paced(self._spark, self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, minute_index.TABLE)):
+            self._metrics(what)
+        with paced(self._spark, self._rows_in(connection_index.TABLE)):
+            self._topology()
+
+    def _rows_in(self, *tables: Table) -> int:
+        return sum(file.rows for table in tables for file in delta.entries(self._lake, table))
+
+    def _slice(self, what: Touched) -> Slice:
+        return Slice(self._spark, self._lake, what, self._scratch)
+
+    def _replace(self, part: Slice, what: Touched, table: Table, rows: DataFrame) -> None:
+        """Rows of touched sessions in place of those there were."""
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+        self.tables.replace(
+            part.spark,
+            table,
+            rows,
+            key=sql.col("session_id"),
+            slots=what.slots if self._built else _EVERY_SLOT,
+            more=self._rows(what.fresh),
+            others=(lambda before: part.touched(before, how="left_anti")) if self._built else None,
+        )
+
+    def _conversations(self, part: Slice, what: Touched) -> None:
+        """What is told session by session."""
+        rooms = {name: part[name] for name in ROOMS if name in what.protocols or not what.protocols}
+        self._tell(exchanges.TABLE.name)
+        paired = part.keep("paired", request_pairs.build(part["messages"]))
+        delivered = (
+            relink_deliveries.build(*(part[name] for name in relink_deliveries.INPUTS))
+            if set(relink_deliveries.INPUTS) <= set(rooms)
+            else None
+        )
+        called = wolpertinger_calls.build(paired, part[wolpertinger_calls.PROTOCOL]) if wolpertinger_calls.PROTOCOL in rooms else None
+        ended = yamp_outcomes.build(paired, part[yamp_outcomes.PROTOCOL]) if yamp_outcomes.PROTOCOL in rooms else None
+        late = settings.of(self._lake).late_seconds
+        self._replace(part, what, exchanges.TABLE, exchanges.build(paired, delivered, called, ended, late_seconds=late))
+        self._tell(violations.TABLE.name)
+        known = part.keep("facts", session_facts.build(*(part[name] for name in session_facts.INPUTS), newest=what.newest))
+        course = part.keep("courses", state_changes.build(*(part[name] for name in state_changes.INPUTS)))
+        found = violations.build(part["messages"], part["quarantine"], paired, known, course, **rooms)
+        self._replace(part, what, violations.TABLE, found)
+        self._tell(sessions.TABLE.name)
+        asked, broken = (self.tables.written(part.spark, table) for table in (exchanges.TABLE, violations.TABLE))
+        self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **rooms))
+
+    def _security(self, part: Slice, what: Touched, keys: TrustStore | None) -> None:
+        """Who can be believed, of those who say who they are; and threats, of which `violations` tells."""
+        self._tell(security.TABLE.name)
+        is_kept = self._built or not self._rows_in(security.TABLE)  # else it may have rows of sources that are gone
+        if is_kept and security.PROTOCOL not in what.protocols and not self._threatened(what):
+            self.tables.leave(security.TABLE)
+            return
+        if what.sessions is None:
+            broken = self.tables.afterwards(part.spark, violations.TABLE)
+        else:
+            broken = part.touched(self.tables.written(part.spark, violations.TABLE))
+        silver = {name: part[name] for name in security.INPUTS if name != violations.TABLE.name}
+        before = part.touched(delta.frame(part.spark, self._lake, security.TABLE))
+        self._replace(part, what, security.TABLE, security.build(**silver, violations=broken, before=before, keys=keys))
+
+    def _threatened(self, what: Touched) -> bool:
+        """Whether a threat is, or was, among what touched sessions broke."""
+        change = self.tables.changes[violations.TABLE.name]
+        at = delta.folder(self._lake, violations.TABLE)
+        files = [str(at / file.path) for file in (*change.removed, *change.added)]
+        if not files:
+            return False
+        is_threat = pads.field("rule").isin(sorted(security.THREATENING))
+        threatened = pads.dataset(files, format="parquet").to_table(["session_id"], filter=is_threat)
+        if what.sessions is None or not threatened.num_rows:
+            return bool(threatened.num_rows)
+        sessions = pads.dataset(what.sessions, format="parquet").to_table(["session_id"])
+        return bool(threatened.join(sessions, "session_id", join_type="left semi").num_rows)
+
+    def _metrics(self, what: Touched) -> None:
+        """The minutes in which something is new, or of which other gold tables say something else than before."""
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+        self._tell(metrics.TABLE.name)
+        said = [delta.frame(self._spark, self._lake, minute_index.TABLE).where(sql.col("batch") <= self._newest)]
+        said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
+        times = ("minute", *(column for _, column in metrics.TOLD))
+        told: dict[str, list[Path]] = {}
+        for table, column in metrics.TOLD:
+            change = self.tables.changes[table.name]
+            told[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
+        at, slots = minutes(self._lake, what, told, self._scratch)
+        chosen = sql.broadcast(self._spark.read.schema("minute_us bigint").parquet(f"file://{at.absolute()}"))
+
+        def within(rows: DataFrame, column: str, how: str = "left_semi") -> DataFrame:
+            named = rows.withColumn("minute_us", sql.unix_micros(minute_index.minute(column)))
+            return named.join(chosen, "minute_us", how).drop("minute_us")
+
+        if self._built:  # else all there is, is new
+            said = [within(rows, column) for rows, column in zip(said, times, strict=True)]
+        self.tables.replace(
+            self._spark,
+            metrics.TABLE,
+            metrics.build(*said),
+            key=sql.unix_micros("minute").cast("string"),
+            slots=slots if self._built else _EVERY_SLOT,
+            more=self._rows_in(minute_index.TABLE),
+            others=(lambda before: within(before, "minute", "left_anti")) if self._built else None,
+        )
+
+    def _topology(self) -> None:
+        """Pairs of peers of whom something is new; all pairs while sums are few, because choosing costs more than building then."""
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+        self._tell(topology.TABLE.name)
+        rows = topology.pairs(delta.frame(self._spark, self._lake, connection_index.TABLE).where(sql.col("batch") <= self._newest))
+        grain = list(topology.TABLE.grain)
+        slots: Collection[int] = _EVERY_SLOT
+        others: Callable[[DataFrame], DataFrame] | None = None
+        if self._built and not is_small(self._rows_in(connection_index.TABLE)):
+            at = self._scratch / "pairs"
+            rows.where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
+            slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}
+            kinds = delta.spark_schema(topology.TABLE)
+            chosen = self._spark.read.schema(kinds).parquet(f"file://{at.absolute()}").select(grain)
+            rows = rows.join(chosen, grain, "left_semi")
+
+            def others(before: DataFrame) -> DataFrame:
+                return before.join(chosen, grain, "left_anti")
+
+        self.tables.replace(
+            self._spark,
+            topology.TABLE,
+            topology.build(rows),
+            key=sql.concat_ws("/", *grain),
+            slots=slots,
+            more=self._rows_in(connection_index.TABLE),
+            others=others,
+        )

@@ -1,0 +1,71 @@
+"""Gold tables as they will be: rows that were built anew, among those that stay as they are, in files that nobody counts yet.
+
+It refuses to know what is built, and why.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from wirelake.lake.gold.incremental import key_ranges
+from wirelake.lake.gold.incremental.publish import Change
+from wirelake.lake.store import delta
+from wirelake.lake.store.delta import File
+from wirelake.lake.tables.schema import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["Rebuilding"]
+
+_LOG: Final = logging.getLogger("wirelake.lake")
+
+
+class Rebuilding:
+    """The changes of one refresh, table by table."""
+
+    def __init__(self, lake: Path) -> None:
+        self._lake = lake
+        self.changes: dict[str, Change] = {}
+
+    def replace(
+        self,
+        spark: SparkSession,
+        table: Table,
+        rows: DataFrame,
+        *,
+        key: Column,
+        slots: Collection[int],
+        more: int,
+        others: Callable[[DataFrame], DataFrame] | None,
+    ) -> None:
+        """Put rows, whose `key` falls into these slots, in place of those there were; `others` picks what stays, None: nothing does."""
+        started = time.monotonic()
+        plan = key_ranges.plan(delta.entries(self._lake, table), slots, more)
+        if plan.removed and others is not None:
+            rows = rows.select(*table.schema.names).unionByName(others(delta.frame_of(spark, self._lake, table, plan.removed)))
+        added = key_ranges.write(rows, self._lake, table, key, plan.leaves) if plan.leaves else []
+        self.changes[table.name] = Change(table.name, plan.removed, added)
+        _LOG.info(
+            "%s: %d files of %d rows in place of %d, %.1f s",
+            *(table.name, len(added), sum(file.rows for file in added), len(plan.removed), time.monotonic() - started),
+        )
+
+    def leave(self, table: Table) -> None:
+        """The table stays as it is."""
+        self.changes[table.name] = Change(table.name, [], [])
+
+    def written(self, spark: SparkSession, table: Table) -> DataFrame:
+        """What was written for a table: all rows that are new, and some that are not."""
+        return delta.frame_of(spark, self._lake, table, self.changes[table.name].added)
+
+    def afterwards(self, spark: SparkSession, table: Table) -> DataFrame:
+        """The whole table as it will be."""
+        change = self.changes.get(table.name, Change(table.name, [], []))
+        gone = {file.path for file in change.removed}
+        stays: list[File] = [file for file in delta.entries(self._lake, table) if file.path not in gone]
+        return delta.frame_of(spark, self._lake, table, [*stays, *change.added])

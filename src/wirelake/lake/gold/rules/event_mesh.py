@@ -1,0 +1,83 @@
+"""Event Mesh over history: what is tolerated, and how nodes greet. Nothing depends on what was said before (§1): there are no guards.
+
+It refuses to know keys: `tables/security.py` judges by them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wirelake.lake.gold.rules.engine import breaches, odd
+from wirelake.lake.gold.rules.threats import Threat
+from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["BY_KEYS", "ODDITIES", "SILENCE_SECONDS", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
+
+ODDITIES: Final = (Fault.FIELDS_OUT_OF_ORDER, Fault.VALUE_UNTERMINATED, Fault.KEY_WITHOUT_SIGNATURE, Fault.JSON_INVALID)
+"""What the bits of the column `oddities` mean, lowest first."""
+
+THREATS: Final = {
+    **dict.fromkeys((Fault.HMAC_MISMATCH, Fault.SIGNATURE_MISMATCH, Fault.DECRYPTION_FAILED), Threat.FORGED),
+    **dict.fromkeys((Fault.UNKNOWN_KEY, Fault.REVOKED_KEY, Fault.WEAK_KEY, Fault.UNTRUSTED_KEY, Fault.KEY_MISMATCH), Threat.UNTRUSTED),
+    Fault.REPLAY: Threat.REPLAYED,
+    **dict.fromkeys((Fault.STALE, Fault.FUTURE), Threat.STALE),
+    **dict.fromkeys((Fault.PAYLOAD_TOO_LARGE, Fault.TLV_COUNT, Fault.INFLATED_OVER_LIMIT), Threat.BOMB),
+}
+"""§5, §6: what proofs, time, repetition and size say of a packet; whatever else it breaks, it is malformed."""
+
+BY_KEYS: Final = frozenset(fault for fault in Fault if Fault.UNKNOWN_KEY <= fault <= Fault.REPLAY)
+"""§5, EMM-18 to EMM-25: what keys, time and repetition say of a packet that can be read: `tables/security.py` finds it."""
+
+UNSEEN: Final[dict[Fault, str]] = {
+    **dict.fromkeys(
+        (Fault.PROFILE_FIELD_MISSING, Fault.PROFILE_ORDER), "found only where the lake is told that the minimum profile is in force"
+    ),
+    Fault.NOT_AUTHENTICATED: "which packets need a proof is the receiver's own policy",
+    Fault.REPLAY_CACHE_FULL: "how much a receiver remembers is its own affair; the lake forgets nothing",
+    **dict.fromkeys(
+        (Fault.UNDECRYPTABLE, Fault.DECRYPTION_FAILED, Fault.SECURITY_FIELD_SEALED),
+        "the lake is given no encryption keys, and leaves payloads closed",
+    ),
+    **dict.fromkeys(
+        (Fault.SEALED_CARRIAGE, Fault.DEFLATE_INVALID, Fault.INFLATED_OVER_LIMIT),
+        "how a sealed or packed payload travels is a profile that applications may leave; nothing on the wire says that they keep it",
+    ),
+    Fault.FIELD_OUT_OF_RANGE: "refused before anything is sent",
+    Fault.REKEY_NEEDED: "refused before anything is sent",
+    Fault.QUEUE_FULL: "refused before anything is sent",
+}
+"""What history cannot tell, and why."""
+
+SILENCE_SECONDS: Final = DEFAULT_OPTIONS.silence_after
+"""§3.2: a node that said nothing for so long is silent, as for a live node that was told nothing else."""
+
+
+def by_fields(event_mesh: DataFrame) -> DataFrame:
+    """EMM-5, EMM-10, EMM-33, EMM-11: what is accepted on receipt but should not have been sent."""
+    return breaches(event_mesh, "event_mesh", odd(ODDITIES))
+
+
+def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+    """Delivery, order and silence are nobody's duty (§1)."""
+    del messages, paired, facts
+    return []
+
+
+def greetings(event_mesh: DataFrame) -> DataFrame:
+    """Per node whether it said hello: for `sessions`."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return (
+        event_mesh.where("type_name = 'hello' AND fault IS NULL")
+        .groupBy("session_id")
+        .agg(
+            sql.min("version").alias("client_version"),
+            sql.lit(None).cast("smallint").alias("server_version"),
+            sql.lit(True).alias("accepted"),
+            sql.lit(None).cast("smallint").alias("error_code"),
+        )
+    )

@@ -1,0 +1,113 @@
+"""Relink over history: rules that depend on fields, on what a link said before, and on what was not said in time.
+
+A live link judges the same rules as it goes; `relink_connections` and `relink_channels` hold those that take more than one message. Of a
+rule that one side breaks again and again on a connection the first time counts: whoever meets it closes the connection (RELINK-12), and
+what follows is nobody's business. What is tolerated is told each time.
+
+It refuses to know the rules' clauses and gravity: the room's faults do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
+from wirelake.lake.gold.rules.relink_channels import by_channel
+from wirelake.lake.gold.rules.relink_connections import connections, misled, unasked
+from wirelake.lake.gold.rules.threats import Threat
+from wirelake.protocols.relink.faults import OURS, TOLERATED, Fault
+from wirelake.protocols.relink.messages import VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "greetings", "guards"]
+
+ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.NOT_MINIMAL, Fault.MULTICAST_EMPTY)
+"""What the bits of the column `oddities` mean, lowest first."""
+
+THREATS: Final = dict.fromkeys(
+    (Fault.MULTICAST_OVER_LIMIT, Fault.PARTS_OVER_LIMIT, Fault.PART_OVER_LIMIT, Fault.MESSAGE_OVER_LIMIT), Threat.BOMB
+)
+"""RELINK-24: what endangers a receiver."""
+
+UNSEEN: Final[dict[Fault, str]] = {
+    **dict.fromkeys(
+        (Fault.ENDPOINT_UNKNOWN, Fault.SETTINGS_DIFFER),
+        "the listener closes without a word, and what it hosts is not on the wire",
+    ),
+    Fault.LINK_LOST: "to forget a link is right once it was shut down (RELINK-23), and that was said in another session",
+    **dict.fromkeys(
+        (
+            *(Fault.CHANNELS_OVER_LIMIT, Fault.RESULTS_OVER_LIMIT, Fault.LINKS_OVER_LIMIT),
+            *(Fault.UNCONSUMED_OVER_LIMIT, Fault.UNDECIDED_OVER_LIMIT),
+        ),
+        "each side has limits of its own, and does not tell them",
+    ),
+    Fault.PONG_TIMEOUT: "how long a pong is waited for is each side's own setting, and an observer may leave it unread",
+    Fault.PACKET_TIMEOUT: "tables tell when a packet was seen, not when each of its bytes was",
+    Fault.CLOSED_INSIDE_MESSAGE: "told as MESSAGE_CUT, with the bytes that were left",
+    Fault.GIVEN_UP: "how much patience a side has is its own setting; the errors themselves are told",
+    Fault.LINK_EXPIRED: "how long a listener keeps a link is its own setting",
+    **dict.fromkeys(OURS, "the calling code asked for it, and nothing was said"),
+}
+"""Rules that recorded history cannot tell the breaking of, and why."""
+
+
+def by_fields(relink: DataFrame) -> DataFrame:
+    """§1: a listener's version that does not exist; what is tolerated but should not have been sent."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    is_other_version = sql.expr(f"type_name = 'version' AND direction = 'to_client' AND fault IS NULL AND version != {VERSION}")
+    return breaches(relink, "relink", {Fault.VERSION_UNSUPPORTED: is_other_version} | odd(ODDITIES))
+
+
+def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+    """All that depends on what was said before takes Relink's own columns: see `by_history`."""
+    del messages, paired, facts
+    return []
+
+
+def by_history(relink: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+    """Rules that are judged by what was *not* said or done before, and so only of links that were seen whole."""
+    del paired
+    connected = connections(relink)
+    return [once(by_channel(relink, connected).unionByName(misled(connected, facts))), unasked(relink)]
+
+
+def once(found: DataFrame) -> DataFrame:
+    """RELINK-12: the first time that a side breaks a rule on a connection; who closes it then needs no parting word."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    tolerated = ", ".join(f"'{fault.name}'" for fault in sorted(TOLERATED))
+    parting = Fault.CLOSED_WITHOUT_PARTING.name
+    again = f"session_id, connection_id, direction, rule, IF(rule IN ({tolerated}), message_id, NULL)"
+    return (
+        found.withColumns(
+            {
+                "is_excused": sql.expr(
+                    f"rule = '{parting}' AND max(rule NOT IN ('{parting}', {tolerated})) OVER (PARTITION BY session_id, connection_id)"
+                ),
+                "turn": sql.expr(f"row_number() OVER (PARTITION BY {again} ORDER BY ts, message_id)"),
+            }
+        )
+        .where("turn = 1 AND NOT is_excused")
+        .select(*FINDING)
+    )
+
+
+def greetings(relink: DataFrame) -> DataFrame:
+    """Per link what both sides said of themselves, and whether the listener gave a link: for `sessions`."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    said_by_client = sql.col("direction") == "to_server"
+    return (
+        relink.where("type_name IN ('version', 'reply')")
+        .groupBy("session_id")
+        .agg(
+            sql.min(sql.when(said_by_client, sql.col("version"))).alias("client_version"),
+            sql.min(sql.when(~said_by_client, sql.col("version"))).alias("server_version"),
+            sql.coalesce(sql.max(sql.expr("type_name = 'reply' AND link_id != 0")), sql.lit(False)).alias("accepted"),
+            sql.lit(None).cast("smallint").alias("error_code"),
+        )
+    )

@@ -1,0 +1,108 @@
+"""What rooms expect of a connection: greet in time, do not leave without a word, and never inside a message.
+
+It refuses to know which messages those are: `facts` has them by kind, and the rooms name the rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from wirelake.errors import FaultLike
+from wirelake.lake.gold.rules.engine import FINDING
+from wirelake.protocols.reply_timer import MIN_RATE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["CARRIED", "WENT_BY", "Manners", "in_time", "omissions", "omitted", "went_by"]
+
+WENT_BY: Final = ("last_seen", "closed", "parting")
+"""The columns of `facts` that `went_by` looks at."""
+
+
+_LARGE: Final = f"sum(IF(length >= {MIN_RATE}, length, 0)) OVER (PARTITION BY session_id"
+CARRIED: Final = (f"{_LARGE} ORDER BY ts, message_id) AS carried", f"{_LARGE}) AS carried_in_all")
+"""EMP-32: bytes of large messages, both ways, up to each message and in all. An observer does not see what still drained, so that
+all of it counts as before the answer, at the slowest line that live sessions accept."""
+
+
+class Manners(NamedTuple):
+    """A room's rules."""
+
+    inside: FaultLike
+    """Broken by who closes inside a message of theirs."""
+    cut: FaultLike | None = None
+    """Broken by who closes without a parting word; None where nobody has to say one."""
+    late: FaultLike | None = None
+    """Broken by who does not greet in time; None where nobody has to greet."""
+    seconds: float = 0
+    """How long both sides have to greet."""
+    excuses: tuple[FaultLike, ...] = ()
+    """Bytes of the connection that broke one of these are why it was closed so."""
+
+
+def omissions(facts: DataFrame, manners: Manners) -> DataFrame:
+    """What was not done on connections, unless somebody left first."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    deadline = sql.col("opened.ts") + sql.make_dt_interval(secs=sql.lit(manners.seconds))
+    client_in_time, server_in_time, parted_in_time = (
+        sql.coalesce(sql.col(when) <= sql.col("deadline"), sql.lit(False)) for when in ("client_greeted", "server_greeted", "parting.ts")
+    )
+    is_late = (sql.col("last_seen") > sql.col("deadline")) & ~parted_in_time & ~(client_in_time & server_in_time)
+    late_side = sql.when(server_in_time, "to_server").when(client_in_time, "to_client")
+    excuses = sql.array(*(sql.lit(fault.name) for fault in manners.excuses)).cast("array<string>")
+    cut_side = sql.when(sql.col("closed.by") == "client", "to_server").when(sql.col("closed.by") == "server", "to_client")
+    is_inside = sql.when(cut_side.isNull(), sql.size("unfinished") > 0).otherwise(sql.array_contains("unfinished", cut_side))
+    is_rude = sql.col("parting").isNull() if manners.cut else sql.lit(True)
+    is_cut = sql.col("closed").isNotNull() & is_rude & ~sql.arrays_overlap("spoilt_by", excuses)
+
+    def finding(fault: FaultLike, ts: Column, direction: Column, event: str) -> Column:
+        place = (sql.col(f"{event}.{name}").alias(name) for name in ("source", "offset"))
+        return sql.struct(sql.lit(fault.name).alias("rule"), ts.alias("ts"), direction.alias("direction"), *place)
+
+    found = [sql.when(is_cut & is_inside, finding(manners.inside, sql.col("closed.ts"), cut_side, "closed"))]
+    if manners.cut is not None:
+        found.append(sql.when(is_cut & ~is_inside, finding(manners.cut, sql.col("closed.ts"), cut_side, "closed")))
+    if manners.late is not None:
+        found.append(sql.when(is_late, finding(manners.late, sql.col("deadline"), late_side, "opened")))
+    return (
+        facts.withColumn("deadline", deadline)
+        .select("session_id", "protocol", sql.explode(sql.array_compact(sql.array(*found))).alias("found"))
+        .select("session_id", "protocol", "found.*")
+        .withColumns({"message_id": sql.lit(None).cast("binary"), "length": sql.lit(0).cast("long")})
+        .select(*FINDING)
+    )
+
+
+def in_time(since: Column, seconds: float | None, until_carried: str = "") -> Column:
+    """When the time is up that begins at `since`; null, so that it never is, without a number of seconds.
+
+    With the name of a column that holds `CARRIED` at the answer, the time is longer by what was carried since (EMP-32).
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    more = sql.expr(f"(coalesce({until_carried}, carried_in_all) - carried) / {MIN_RATE}") if until_carried else sql.lit(0)
+    return since + sql.make_dt_interval(secs=(sql.lit(seconds) + more).cast("decimal(18,6)"))
+
+
+def went_by(due: Column, done: Column) -> Column:
+    """Whether a session was seen until after `due`, with nobody gone by then, and what had to be done (null: never) was not."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    left = sql.least("closed.ts", "parting.ts")
+    return (sql.col("last_seen") > due) & sql.coalesce(left > due, sql.lit(True)) & sql.coalesce(done > due, sql.lit(True))
+
+
+def omitted(found: DataFrame, due: Column, is_omission: Column) -> DataFrame:
+    """Findings at messages that were not answered in time: told of who kept silent, when the time was up, and of no message."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    whose = sql.expr("IF(direction = 'to_server', 'to_client', 'to_server')")
+    return found.withColumns(
+        {
+            "ts": sql.when(is_omission, due).otherwise(sql.col("ts")),
+            "direction": sql.when(is_omission, whose).otherwise(sql.col("direction")),
+            "message_id": sql.when(~is_omission, sql.col("message_id")),
+        }
+    )

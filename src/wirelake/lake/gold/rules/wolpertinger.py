@@ -1,0 +1,253 @@
+"""Wolpertinger over history: what is tolerated, what was never confirmed or completed, and what answers nothing.
+
+Deliveries are followed by the id of layer 1, calls by their CallId. Which components a callee has, and whom it trusts, is not on the wire,
+but it answers who asks for what it has not: its word is taken. Whether a method is void nobody says either, so a call that was confirmed
+and never answered breaks no rule, unless everybody has its component; `exchanges` tells of it.
+
+It refuses to know the rules' clauses and gravity: the room's faults do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
+from wirelake.lake.gold.rules.threats import Threat
+from wirelake.lake.gold.rules.timeouts import WENT_BY, Manners, omissions, went_by
+from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
+from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
+from wirelake.protocols.wolpertinger.trust.authentication import METHODS
+from wirelake.protocols.wolpertinger.trust.key_agreement import IV_SIZE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "greetings", "guards"]
+
+ODDITIES: Final = (
+    Fault.KEY_NOT_LOWER,
+    Fault.ALIAS_USED,
+    Fault.PAYLOAD_BLANKS,
+    Fault.RESULT_PAYLOAD,
+    Fault.RESULT_CODE_UNKNOWN,
+    Fault.FRAGMENT_LATE,
+)
+"""What the bits of the column `oddities` mean, lowest first."""
+
+THREATS: Final = {
+    Fault.TEXT_OVER_LIMIT: Threat.BOMB,
+    Fault.FRAGMENTS_OVER_LIMIT: Threat.BOMB,
+    Fault.INFLATED_OVER_LIMIT: Threat.BOMB,
+    Fault.DOCUMENT_OVER_LIMIT: Threat.BOMB,
+    Fault.DOCTYPE_REFUSED: Threat.BOMB,
+    Fault.CLEAR_WHEN_ENCRYPTED: Threat.DOWNGRADE,
+    Fault.ENCRYPTED_TOO_SOON: Threat.FORGED,
+    Fault.ENCRYPTION_FAILED: Threat.FORGED,
+    Fault.SIGNATURE_REFUSED: Threat.UNTRUSTED,
+}
+"""WOLP-29, WOLP-17, WOLP-22, WOLP-8, WOLP-5: what endangers a receiver or its secrets. Nothing protects integrity here (WOLP-8)."""
+
+UNSEEN: Final[dict[Fault, str]] = {
+    Fault.CALLS_OVER_LIMIT: "how many calls a callee takes is its own affair, and which are in flight is not on the wire",
+    Fault.TOO_BUSY: "how much waits at a receiver is not on the wire; from outside the message is NOT_CONFIRMED",
+    Fault.STEP_OUT_OF_ORDER: "refused before anything is sent; on the wire it is TRUST_TOO_LOW",
+    Fault.VALUE_UNSENDABLE: "refused before anything is sent",
+    Fault.FIELD_OUT_OF_RANGE: "refused before anything is sent",
+    Fault.CLOSED_WITHOUT_WORD: "nobody has to say anything before a close; `sessions` says how each ended",
+}
+"""What history cannot tell, or the lake does not, and why."""
+
+MANNERS: Final = Manners(Fault.CLOSED_INSIDE_MESSAGE)
+"""WOLP-11: do not close inside a line."""
+
+_RETURNING: Final = ", ".join(f"'{name}'" for name, method in METHODS.items() if method.returns)
+"""WOLP-21: methods that everybody has and that answer."""
+_FITTING: Final = (
+    "'EstablishConnection/boolean', 'EstablishConnection/string', 'EstablishConnection/guid', 'KeyExchange/string',"
+    " 'ClusterAuthGetToken/string', 'UserAuthGetToken/string', 'ClusterAuthVerify/boolean', 'UserAuthVerify/boolean'"
+)
+"""WOLP-23 to WOLP-25: these methods, and the data types of their answers."""
+_TRUST: Final = "lower(component) = 'authentication'"
+_TEXTS: Final = (
+    f"{_TRUST} AND method IN ('KeyExchange', 'ClusterAuthVerify', 'UserAuthVerify')"
+    " AND size(parameters) = IF(method = 'ClusterAuthVerify', 1, 2) AND forall(parameters, one -> one.type = 'string')"
+)
+"""Calls with keys or proofs in them, the right number of texts."""
+_IV: Final = "length(try_to_binary(trim(BOTH '\"' FROM parameters[1].value), 'base64'))"
+_ANSWERED: Final = f"call.is_trust AND call.method IN ({_RETURNING}) AND answer.error_code IS NULL AND answer IS NOT NULL"
+
+_VERDICTS: Final[dict[Fault, str]] = {
+    Fault.KEY_INVALID: f"call.is_unfit OR (call.are_texts AND answer.error_code = {ErrorCode.INVALID_PARAMETERS:d})",
+    Fault.KEYS_CROSSED: f"call.is_trust AND call.method = 'KeyExchange' AND answer.error_code = {ErrorCode.REQUEST:d}",
+    Fault.TRUST_TOO_LOW: f"answer.error_code = {ErrorCode.NOT_AUTHORIZED:d}",
+    Fault.METHOD_UNKNOWN: f"answer.error_code = {ErrorCode.METHOD_NOT_FOUND:d}",
+    Fault.COMPONENT_UNKNOWN: f"answer.error_code = {ErrorCode.COMPONENT_NOT_FOUND:d}",
+    Fault.PARAMETERS_WRONG: f"answer.error_code = {ErrorCode.INVALID_PARAMETERS:d}",
+    Fault.PROOF_WRONG: f"{_ANSWERED} AND call.method LIKE '%Verify' AND answer.value.value = 'false'",
+    Fault.ANSWER_WRONG: f"{_ANSWERED} AND concat_ws('/', call.method, answer.value.type) NOT IN ({_FITTING})",
+}
+"""What a call and the first answer to it break; the first of them counts."""
+_MISFIT: Final = Fault.ANSWER_WRONG.name
+
+_DELIVERY: Final = "PARTITION BY session_id, sender, text_id"
+"""All that is said of the messages with one id: their texts, and results for them."""
+_ORDER: Final = f"{_DELIVERY} ORDER BY ts, message_id"
+
+
+def by_fields(wolpertinger: DataFrame) -> DataFrame:
+    """WOLP-2, WOLP-4, WOLP-5, WOLP-6, WOLP-9: what is tolerated on receipt but should not have been sent; and what answers say of calls."""
+    return breaches(wolpertinger, "wolpertinger", odd(ODDITIES)).unionByName(judged(wolpertinger))
+
+
+def judged(wolpertinger: DataFrame) -> DataFrame:
+    """WOLP-20, WOLP-23 to WOLP-25: calls that their callee refused, proofs that it did not believe, and answers that do not fit the call.
+
+    Where a CallId is used again nobody knows which of the calls was answered: there nothing is told.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    is_call, place = "root = 'RemoteMethodCall'", "ts, message_id, direction, source, offset, length"
+    is_unfit = f"{_TEXTS} AND method = 'KeyExchange' AND coalesce({_IV}, -1) != {IV_SIZE}"
+    call = f"struct({place}, method, {_TRUST} AS is_trust, {_TEXTS} AS are_texts, {is_unfit} AS is_unfit)"
+    rule = " ".join(f"WHEN {verdict} THEN '{fault.name}'" for fault, verdict in _VERDICTS.items())
+    answered, called = (f"struct({', '.join(f'{one}.{name}' for name in place.split(', '))})" for one in ("answer", "call"))
+    return (
+        wolpertinger.where("call_id IS NOT NULL AND fault IS NULL")
+        .selectExpr(
+            *("session_id", "call_id", f"({is_call}) = (direction = 'to_server') AS by_client"),
+            *(f"IF({is_call}, text_id, NULL) AS text_id", f"IF({is_call}, {call}, NULL) AS call"),
+            f"IF({is_call}, NULL, struct({place}, error_code, value)) AS answer",
+        )
+        .groupBy("session_id", "call_id", "by_client")
+        .agg(sql.min("call").alias("call"), sql.min("answer").alias("answer"), sql.expr("min(text_id) = max(text_id) AS is_one"))
+        .where("is_one AND coalesce(answer.ts >= call.ts, true)")
+        .selectExpr("session_id", "call", "answer", f"CASE {rule} END AS rule")
+        .where("rule IS NOT NULL")
+        .selectExpr("session_id", "rule", "'wolpertinger' AS protocol", f"IF(rule = '{_MISFIT}', {answered}, {called}) AS place")
+        .select("session_id", "rule", "protocol", "place.*")
+        .select(*FINDING)
+    )
+
+
+def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+    """WOLP-11: how connections ended. What depends on what was said before takes wolpertinger's own columns: see `by_history`."""
+    del messages, paired
+    return [omissions(facts, MANNERS)]
+
+
+def by_history(wolpertinger: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+    """Rules that are judged by what was *not* said before or in time, and so only of sessions that were seen whole."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    mine = wolpertinger.withColumn("protocol", sql.lit("wolpertinger"))
+    again = repeated(mine)
+    return [again, mismatched(paired, again), left_open(mine, facts)]
+
+
+def repeated(wolpertinger: DataFrame) -> DataFrame:
+    """WOLP-10: a message, in one piece, that was delivered before: the same id, the same contents, within the time it is remembered."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    before = "lag(struct(ts, payload)) OVER (PARTITION BY session_id, direction, text_id ORDER BY ts, message_id)"
+    recently = f"ts <= before.ts + make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.remember_time})"
+    return (
+        wolpertinger.where("type = 'message'")
+        .selectExpr("*", f"{before} AS before")
+        .where(f"before.payload = payload AND {recently}")
+        .withColumn("rule", sql.lit(Fault.MESSAGE_REPEATED.name))
+        .select(*FINDING)
+    )
+
+
+def mismatched(paired: DataFrame, again: DataFrame) -> DataFrame:
+    """WOLP-14, WOLP-16: calls with a CallId that is in flight, and answers to no call that waits, unless they were just sent again."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    place = sql.col("place")
+    rule = sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name).otherwise(Fault.CALL_ID_IN_FLIGHT.name)
+    return (
+        paired.where(place.isin(UNMATCHED, REPEATS))
+        .join(again.select("message_id"), "message_id", "left_anti")
+        .withColumn("rule", rule)
+        .select(*FINDING)
+    )
+
+
+def left_open(wolpertinger: DataFrame, facts: DataFrame) -> DataFrame:
+    """WOLP-10, WOLP-9, WOLP-4, WOLP-21: messages without a result, pieces without the others, results for what does not wait for one, and
+    calls that everybody answers, after which nobody said another word.
+
+    What was not done in time is told when the time is up, if the session was seen as long. A result that is not success may answer a text
+    that could not be read, and so is never too many.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    is_result = "type = 'result'"
+    deliveries = wolpertinger.selectExpr(
+        *("session_id", "protocol", "direction", "ts", "message_id", "text_id", "type", "result_code", "source", "offset", "length"),
+        "coalesce(fault IN ('FRAGMENT_CONFLICT', 'FRAGMENTS_OVER_LIMIT'), false) AS is_refused",
+        f"coalesce(root = 'RemoteMethodCall' AND {_TRUST} AND method IN ({_RETURNING}), false) AS is_question",
+        f"IF(({is_result}) = (direction = 'to_client'), 'client', 'server') AS sender",
+        "coalesce(fragment_count, 1) AS pieces",
+        "coalesce(fragment_index, 0) AS piece",
+    ).selectExpr(
+        "*",
+        f"lag(type) OVER ({_ORDER}) AS before",
+        f"lead(type) OVER ({_ORDER}) AS after",
+        f"lead(IF(result_code = 0, ts, NULL)) OVER ({_ORDER}) AS confirmed",
+        f"size(collect_set(IF({is_result}, NULL, piece)) OVER ({_DELIVERY})) < pieces AS is_incomplete",
+        f"max(is_refused) OVER ({_DELIVERY}) AS was_refused",
+    )
+    seen = facts.select("session_id", "last_word", *WENT_BY)
+    waits = f"make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.confirm_timeout} * pieces)"
+    answers = f"make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.call_timeout})"
+    due = deliveries.join(seen, "session_id").withColumn("due", sql.expr(f"coalesce(confirmed + {answers}, ts + {waits})"))
+    # Where clocks are so coarse that a result is as old as its call, an answer may be as old.
+    is_last_word = sql.expr("is_question AND confirmed > ts AND ts = last_word AND parting IS NULL")
+    rule = (
+        sql.when(sql.expr(f"{is_result} AND result_code = 0 AND coalesce(before, 'result') = 'result'"), Fault.RESULT_UNMATCHED.name)
+        .when(
+            sql.expr(
+                f"NOT {is_result} AND after IS NULL AND is_incomplete AND NOT was_refused AND (last_seen > due OR closed IS NOT NULL)"
+            ),
+            Fault.FRAGMENTS_TIMED_OUT.name,
+        )
+        .when(sql.expr(f"NOT {is_result} AND after IS NULL AND NOT is_incomplete AND last_seen > due"), Fault.NOT_CONFIRMED.name)
+        .when(is_last_word & went_by(sql.col("due"), sql.lit(None)), Fault.NO_ANSWER.name)
+    )
+    is_omission = sql.col("rule") != Fault.RESULT_UNMATCHED.name
+    whose = sql.expr("IF(direction = 'to_server', 'to_client', 'to_server')")
+    return (
+        due.withColumn("rule", rule)
+        .where("rule IS NOT NULL")
+        .withColumns(
+            {
+                "direction": sql.when(sql.col("rule").isin(Fault.NOT_CONFIRMED.name, Fault.NO_ANSWER.name), whose).otherwise(
+                    sql.col("direction")
+                ),
+                "ts": sql.when(is_omission, sql.least("due", "last_seen")).otherwise(sql.col("ts")),
+                "message_id": sql.when(~is_omission, sql.col("message_id")),
+            }
+        )
+        .select(*FINDING)
+    )
+
+
+def greetings(wolpertinger: DataFrame) -> DataFrame:
+    """Per session how the first error went: for `sessions`. There are no versions on the wire, and nobody greets."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    error = sql.min(sql.struct("ts", "message_id", "error_code"))
+    return (
+        wolpertinger.where("error_code IS NOT NULL")
+        .groupBy("session_id")
+        .agg(error.alias("error"))
+        .select(
+            "session_id",
+            *(sql.lit(None).cast("smallint").alias(f"{side}_version") for side in ("client", "server")),
+            sql.lit(None).cast("boolean").alias("accepted"),
+            sql.expr("try_cast(error.error_code AS smallint)").alias("error_code"),
+        )
+    )

@@ -1,0 +1,1 @@
+"""Intermediate DataFrames that several gold tables share."""

@@ -1,0 +1,201 @@
+"""What is known of every session, one row each: the step between the silver tables and those that judge and summarise sessions.
+
+A session is what its protocol says it is: a connection, or a node that was heard on several, or a link that outlived one. So what was said
+and what happened is first brought together by connection, and then by session.
+
+It is not a table of the lake: the gold job computes it once and hands it to whoever asks for it.
+
+It refuses to judge, and to know protocols beyond what their sessions are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from wirelake.lake.gold.rules.registry import LINK, NODE, SESSION_IS, SILENCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["INPUTS", "build"]
+
+INPUTS: Final = ("connections", "talks", "messages", "quarantine")
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_ENDPOINTS: Final = ("transport", "client_address", "client_port", "server_address", "server_port", "known_by", "observed_by")
+_SUMS: Final = ("messages_to_server", "messages_to_client", "bytes_to_server", "bytes_to_client", "keepalives")
+
+
+def _happened(connections: DataFrame) -> DataFrame:
+    """What happened to each connection."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    what, event = sql.col("what"), sql.struct("ts", "source", "offset", "by")
+    return connections.groupBy("connection_id", "protocol").agg(
+        sql.min(sql.struct("ts", "source", "offset", *_ENDPOINTS)).alias("first"),
+        sql.min(sql.when(what == "opened", event)).alias("opened"),
+        sql.min(sql.when(what.isin("finished", "closed", "reset"), event)).alias("closed"),
+        sql.min(sql.when(what == "reset", event)).alias("reset"),
+        sql.max("ts").alias("last_happened"),
+    )
+
+
+def _said(talks: DataFrame) -> DataFrame:
+    """How much was said, by whom, and when."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    by_client = sql.col("direction") == "to_server"
+
+    by = sql.when(by_client, "client").otherwise("server")
+    parting = sql.struct("parting.ts", "parting.message_id", "parting.how", by.alias("by"))
+
+    def total(name: str, condition: Column) -> Column:
+        return sql.sum(sql.when(condition, sql.col(name)).otherwise(0))
+
+    return talks.groupBy("session_id", "connection_id", "protocol").agg(
+        *(total(name, by_client).alias(f"{name}_to_server") for name in ("messages", "bytes")),
+        *(total(name, ~by_client).alias(f"{name}_to_client") for name in ("messages", "bytes")),
+        sql.sum("keepalives").alias("keepalives"),
+        sql.min("first_seen").alias("first_said"),
+        sql.max("last_seen").alias("last_said"),
+        sql.max("last_word").alias("last_word"),
+        sql.min(sql.when(by_client, sql.col("greeted"))).alias("client_greeted"),
+        sql.min(sql.when(~by_client, sql.col("greeted"))).alias("server_greeted"),
+        sql.min(sql.when(sql.col("parting").isNotNull(), parting)).alias("parting"),
+    )
+
+
+def _joined(connections: DataFrame, talks: DataFrame) -> DataFrame:
+    """One row per session and connection: what was said there, and what happened to it.
+
+    A connection without a message is a session of its own, unless its protocol has none without somebody who speaks. A node is where it
+    first spoke, which is its own endpoint and not that of a relay; it has no server, and what becomes of connections is not its fate.
+    """
+    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    joined = _said(talks).join(_happened(connections), ["connection_id", "protocol"], "full")
+    is_node = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == NODE])
+    is_link = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == LINK])
+    # What was said before the link was agreed on belongs to it, too.
+    link = sql.max(sql.when(sql.col("session_id") != sql.col("connection_id"), sql.col("session_id")))
+    agreed = sql.when(is_link, link.over(Window.partitionBy("connection_id")))
+    speaks_as_client = sql.col("messages_to_server") > 0
+    ends = {
+        name: sql.when(is_node & ~speaks_as_client, sql.col(f"first.server_{name}")).otherwise(sql.col(f"first.client_{name}"))
+        for name in ("address", "port")
+    }
+    first = sql.struct(
+        sql.when(is_node, sql.col("first_said")).otherwise(sql.col("first.ts")).alias("ts"),
+        *(sql.col(f"first.{name}").alias(name) for name in ("source", "offset", "transport")),
+        *(ends[name].alias(f"client_{name}") for name in ends),
+        *(sql.when(~is_node, sql.col(f"first.server_{name}")).alias(f"server_{name}") for name in ends),
+        *(sql.col(f"first.{name}").alias(name) for name in ("known_by", "observed_by")),
+    )
+    return (
+        joined.where(sql.col("session_id").isNotNull() | ~is_node)
+        .withColumn("session_id", sql.coalesce(agreed, "session_id", "connection_id"))
+        .withColumn("first", first)
+        .withColumns({name: sql.when(~is_node, sql.col(name)) for name in ("opened", "closed", "reset", "last_happened")})
+    )
+
+
+def _sessions(joined: DataFrame) -> DataFrame:
+    """The same, one row per session: it opens with its first connection, and ends as its last one does."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    last = sql.max(sql.struct("first.ts", "closed", "reset"))
+    return (
+        joined.groupBy("session_id", "protocol")
+        .agg(
+            sql.min("first").alias("first"),
+            sql.min("opened").alias("opened"),
+            last.alias("last"),
+            sql.countDistinct("connection_id").alias("connections"),
+            sql.least(sql.min("first.ts"), sql.min("first_said")).alias("first_seen"),
+            sql.greatest(sql.max("last_happened"), sql.max("last_said")).alias("last_seen"),
+            sql.min("first_said").alias("first_said"),
+            sql.max("last_word").alias("last_word"),
+            *(sql.min(name).alias(name) for name in ("client_greeted", "server_greeted", "parting")),
+            *(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in _SUMS),
+        )
+        .withColumns({name: sql.col(f"first.{name}") for name in ("source", "offset", *_ENDPOINTS)})
+        .withColumns({name: sql.col(f"last.{name}") for name in ("closed", "reset")})
+        .drop("first", "last")
+    )
+
+
+def _silences(messages: DataFrame) -> DataFrame:
+    """How often a session said nothing for longer than its protocol waits, where the protocol says how long that is."""
+    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    in_order = Window.partitionBy("session_id").orderBy("ts", "message_id")
+    gap = (sql.unix_micros("ts") - sql.unix_micros(sql.lag("ts").over(in_order))) / 1e6
+    return (
+        messages.where(sql.col("protocol").isin(list(SILENCE)))
+        .select("session_id", (gap > _by_protocol(SILENCE)).alias("is_silence"))
+        .groupBy("session_id")
+        .agg(sql.count_if("is_silence").alias("silences"))
+    )
+
+
+def _by_protocol(values: Mapping[str, float]) -> Column:
+    """What each protocol says, as a column; null for those that say nothing."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    said = sql.lit(None).cast("double")
+    for name, value in values.items():
+        said = sql.when(sql.col("protocol") == name, value).otherwise(said)
+    return said
+
+
+def _spoilt(quarantine: DataFrame) -> DataFrame:
+    """What could not be read: by whose fault, or by nobody's; and who began a message that never ended."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return (
+        quarantine.where("session_id IS NOT NULL")
+        .groupBy("session_id")
+        .agg(
+            sql.collect_set("reason").alias("spoilt_by"),
+            sql.collect_set(sql.when(sql.col("reason") == "MESSAGE_CUT", sql.col("direction"))).alias("unfinished"),
+            sql.max(sql.col("clause").isNull()).alias("has_gap"),
+        )
+    )
+
+
+def build(
+    connections: DataFrame,
+    talks: DataFrame,
+    messages: DataFrame,
+    quarantine: DataFrame,
+    *,
+    newest: Mapping[str, datetime] | None = None,
+) -> DataFrame:
+    """One row per session; `newest` says when each protocol was last heard by anybody.
+
+    `is_whole` says that it was seen from its beginning and without a gap: only such a session can be judged by what was *not* said.
+    Bytes that no specification speaks of were lost or mangled on the way to us, not by a speaker. `is_silent` says that others spoke on
+    long after it was heard last.
+    """
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    heard = _by_protocol({protocol: (when - _EPOCH) // _MICROSECOND for protocol, when in (newest or {}).items()})
+    waited = (heard - sql.unix_micros("last_seen")) / 1e6
+    began = sql.col("opened").isNotNull() | sql.coalesce(
+        sql.least("client_greeted", "server_greeted") == sql.col("first_said"), sql.lit(False)
+    )
+    return (
+        _sessions(_joined(connections, talks))
+        .join(_spoilt(quarantine), "session_id", "left")
+        .withColumns({name: sql.coalesce(name, sql.array().cast("array<string>")) for name in ("spoilt_by", "unfinished")})
+        .join(_silences(messages), "session_id", "left")
+        .withColumn("is_silent", sql.coalesce(waited > _by_protocol(SILENCE), sql.lit(False)))
+        .withColumn("is_whole", began & ~sql.coalesce("has_gap", sql.lit(False)))
+        .drop("has_gap", "first_said")
+    )

@@ -1,0 +1,33 @@
+"""The course of every connection: the few messages that moved its conversation on. The step between `messages` and the auditor.
+
+It is not a table of the lake. It refuses to know protocols beyond which of their messages are milestones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from wirelake.lake.gold.rules.engine import conversation, is_milestone
+from wirelake.lake.gold.rules.registry import ROOMS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["INPUTS", "build"]
+
+INPUTS: Final = ("connections", "messages")
+
+
+def build(connections: DataFrame, messages: DataFrame) -> DataFrame:
+    """One row per connection: its `protocol` and its `milestones`, none if nothing was said that moves it on."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    is_step = " OR ".join(f"(protocol = '{name}' AND ({is_milestone(conversation(room.conversation))}))" for name, room in ROOMS.items())
+    steps = (
+        messages.where(is_step)
+        .groupBy("connection_id")
+        .agg(sql.collect_list(sql.struct("ts", "message_id", "direction", "name")).alias("milestones"))
+    )
+    none = sql.array().cast("array<struct<ts:timestamp,message_id:binary,direction:string,name:string>>")
+    known = connections.select("connection_id", "protocol").distinct()
+    return known.join(steps, "connection_id", "left").withColumn("milestones", sql.coalesce("milestones", none))

@@ -1,0 +1,1 @@
+"""Jobs people start: ingest, follow, forget."""

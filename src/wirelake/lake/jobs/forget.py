@@ -1,0 +1,59 @@
+"""Forgetting: sources leave a lake with all that was read of them, as one batch that is whole or not at all.
+
+Their rows go from silver tables and the ledger; gold tables are built from what is left. Readers see the lake with them until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from wirelake import protocols
+from wirelake.errors import LakeError
+from wirelake.lake.decode.decoder import DecodeOptions
+from wirelake.lake.jobs.ingest import Decoding, IngestResult, Progress, work
+from wirelake.lake.sources import intake
+from wirelake.lake.sources.paths import lake_folder
+from wirelake.lake.store import decode_settings, folder, journal
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from pyspark.sql import SparkSession
+
+    from wirelake.protocols.wolpertinger.trust.keyring import Keyring
+
+__all__ = ["forget"]
+
+
+def forget(
+    spark: SparkSession | Callable[[], SparkSession],
+    lake: str | PathLike[str],
+    sources: Iterable[str],
+    options: DecodeOptions | None = None,
+    *,
+    ports: dict[int, str] | None = None,
+    keyring: Keyring | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> IngestResult:
+    """Remove sources from a lake: by path, by id in hex, or by a file name that only one of them has.
+
+    A source that shares a connection with one of them, and was decoded together with it, is read again, with these options. Raises
+    LakeError, and changes nothing, if there is no such source, or one cannot be read again.
+    """
+    root, names = lake_folder(lake), list(sources)
+    if not journal.check(root):
+        raise LakeError(f"{lake} is not a lake")
+    folder.claim(root)
+    decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), None, keyring)
+
+    def plan() -> intake.Plan:
+        made = intake.forget(root, names)
+        others = {source.path: source.id for source in made.fresh}
+        for path in decode_settings.differently(root, others, decoding.fingerprint, certain=True):
+            raise LakeError(
+                f"{path} has to be read again, because it shares connections: give the ports, limits and keys it was decoded with"
+            )
+        return made
+
+    return work(spark, root, "forget", names, plan, decoding, progress=progress)

@@ -1,0 +1,1 @@
+"""Start a Spark session: settings, JVM, SPARK_HOME, scratch folders."""

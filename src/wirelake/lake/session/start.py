@@ -1,0 +1,211 @@
+"""The one way to get a Spark session: the right interpreter, a Java that will do, quiet, on loopback, and nothing left lying about.
+
+Start-up takes seconds, so nothing but Spark work calls this, and importing this module does not import Spark.
+
+It refuses to know tables and captures.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from wirelake.errors import LakeError, MissingExtra
+from wirelake.extras import need
+from wirelake.lake.session import home as session_home
+from wirelake.lake.session import java, scratch
+from wirelake.lake.session import settings as session_settings
+from wirelake.lake.session.settings import BRISK
+from wirelake.masking import keep_secret, keep_secrets, looks_secret, mask
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["BRISK", "LOCAL_MASTER", "activate", "is_connect", "is_submitted", "place", "session", "set_for_now", "suited"]
+
+LOCAL_MASTER: Final = "local[*]"
+"""Where Spark runs unless somebody says otherwise: in this process' own virtual machine, on all cores."""
+CONNECT_PORT: Final = 15002
+"""Where a Spark Connect server listens unless its address says otherwise."""
+CONNECT_SECONDS: Final = 10.0
+TOKEN: Final = "WIRELAKE_TOKEN"  # noqa: S105 - a name
+"""The environment variable with the token of a Spark Connect server."""
+_TRIES: Final = 10
+_TRY_SECONDS: Final = 0.2
+"""How often, and how long after each other, a connection to the virtual machine is tried."""
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process: then the virtual machine runs already, and has its settings."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def place(master: str | None) -> str:
+    """Where Spark is going to run, for people."""
+    return mask(master) if master else "spark-submit" if is_submitted() else LOCAL_MASTER
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is a client of a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: Spark finds data sources only there, and a new or interrupted thread has none.
+
+    An interrupt closes the connection to the virtual machine, which may close the next one with it: then there is one more.
+    """
+    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only Spark work pays for importing Spark
+    from pyspark.sql.types import StructType  # noqa: PLC0415
+
+    for left in reversed(range(_TRIES)):
+        try:
+            spark.createDataFrame([], StructType())  # the one public call that does it
+        except Py4JNetworkError:
+            if not left:
+                raise
+            time.sleep(_TRY_SECONDS)
+        else:
+            return
+
+
+@contextmanager
+def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings for a while; afterwards they are what they were, whatever happened meanwhile."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    except KeyboardInterrupt:
+        activate(spark)
+        raise
+    finally:
+        for name, was in before.items():
+            if was is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, was)
+
+
+@contextmanager
+def suited(spark: SparkSession) -> Iterator[None]:
+    """A session that somebody else started finds our sources and writes times as the lake wants them; then it is as it was."""
+    activate(spark)
+    with set_for_now(spark, session_settings.NEEDED):
+        yield
+
+
+def _complaint(log: Path) -> str:
+    """The first thing the virtual machine complained of, for a message that has room for one line."""
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    blamed = [line for line in lines if "Exception" in line or line.startswith(("Error", "Invalid", "Unrecognized"))]
+    return f": {(blamed or lines)[0]}" if lines else ""
+
+
+def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The Spark session of this process, started if there is none.
+
+    It is started with what `tuning.py` says, but for what `conf` or, under `spark-submit`, its options say. A master `sc://host:port` is a
+    Spark Connect server, whose token may be in the environment as WIRELAKE_TOKEN.
+    """
+    keep_secrets(conf or {})
+    need("pyspark")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    if (running := SparkSession.getActiveSession()) is not None:
+        return running
+    if master and master.startswith("sc://"):
+        return _connect(master, conf or {})
+
+    home = scratch.folder()
+    told = dict(conf or {}) | ({"spark.master": master} if master else {})
+    if is_submitted():
+        return _start(_submitted() | told, home, "with spark-submit", home / "spark.log")
+    told.setdefault("spark.master", LOCAL_MASTER)
+    chosen, log = java.find(), home / "spark.log"
+    os.environ["JAVA_HOME"] = str(java.home(chosen, home / "java", log))
+    # Workers elsewhere have a home of their own, and an interpreter that somebody named may have no PySpark.
+    is_ours = session_settings.is_local(told["spark.master"]) and "spark.pyspark.python" not in told
+    with session_home.lean(home / "spark") if is_ours else nullcontext():
+        return _start(told, home, f"with {chosen}", log)
+
+
+def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:
+    """A client of a Spark Connect server, which was started with settings of its own: only what a session may change is set."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    address = _with_token(address)
+    shown, target = mask(address), urlsplit(address)
+    try:  # the client itself would try again for minutes
+        socket.create_connection((target.hostname or "", target.port or CONNECT_PORT), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise LakeError(f"no Spark Connect server at {shown}: {error.strerror or error}") from error
+    try:
+        started = SparkSession.builder.remote(address).getOrCreate()
+        for name, value in ({one.name: str(one.value) for one in session_settings.SESSION} | dict(conf)).items():
+            started.conf.set(name, value)
+    except ImportError as error:
+        raise MissingExtra(error.name or "grpcio", "connect") from error
+    except PySparkException as error:
+        raise LakeError(f"the Spark Connect server at {shown} does not do as asked: {mask(str(error).strip().splitlines()[0])}") from error
+    return started
+
+
+def _with_token(address: str) -> str:
+    """An address with the token of the environment, unless it brings its own; whatever is secret in it is masked from now on."""
+    given = dict(parse_qsl(urlsplit(address).path.lstrip("/;"), separator=";"))
+    token = os.environ.get(TOKEN, "")
+    if token and "token" not in given:
+        base = address.rstrip(";")
+        address = f"{base}{'' if urlsplit(base).path else '/'};token={quote(token, safe='')}"
+        given["token"] = token
+    for name, value in given.items():
+        if looks_secret(name):
+            for form in (value, unquote(value), quote(value, safe="")):
+                keep_secret(form)
+    return address
+
+
+def _submitted() -> dict[str, str]:
+    """What `spark-submit` was told."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    SparkContext._ensure_initialized()  # there is no public way to ask the virtual machine before there is a context
+    return dict(SparkConf().getAll())
+
+
+def _start(told: dict[str, str], home: Path, how: str, log: Path) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    master = told.get("spark.master", LOCAL_MASTER)
+    chosen = session_settings.settings(master, home) | told
+    os.environ["PYSPARK_PYTHON"] = chosen["spark.pyspark.python"]
+    os.environ["PYSPARK_DRIVER_PYTHON"] = chosen["spark.pyspark.driver.python"]
+    if chosen.get("spark.driver.bindAddress") == "127.0.0.1":
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    before = signal.getsignal(signal.SIGINT)
+    builder = SparkSession.builder.master(master).appName("wirelake")
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    try:
+        started = builder.getOrCreate()
+    except Exception as error:  # whatever it was, the user needs one line, and `from` keeps the rest
+        raise LakeError(mask(f"Spark did not start on {master} {how}{_complaint(log) or f': {error}'} (log: {log})")) from error
+    started.sparkContext.setLogLevel("WARN")
+    if threading.current_thread() is threading.main_thread():
+        # PySpark's own handler talks to the virtual machine in the middle of a call to it, which fails; Ctrl-C is for the caller.
+        signal.signal(signal.SIGINT, before)
+    return started

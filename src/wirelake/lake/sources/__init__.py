@@ -1,0 +1,1 @@
+"""Captures to blocks: input paths, planning, and the Python Data Sources."""

@@ -1,0 +1,58 @@
+"""Filters that Spark hands to a data source, as an interest in packets: comparisons of the time, and of ports.
+
+Whatever is taken here is also applied to the rows, so Spark need not do it again. It refuses to know files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual
+
+from wirelake.capture.packets.filter import Interest
+
+__all__ = ["PORTS", "TIME", "interest"]
+
+TIME: Final = "ts"
+PORTS: Final = ("client_port", "server_port", "source_port", "destination_port")
+
+
+def _microseconds(value: Any) -> int | None:
+    """A time of Spark in microseconds; None when it is none."""
+    if not isinstance(value, datetime):
+        return None
+    moment = value if value.tzinfo else value.astimezone()
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def interest(filters: Iterable[Filter]) -> tuple[Interest, list[Filter]]:
+    """What filters ask for, and those that Spark must still apply: all but comparisons of the time.
+
+    A filter on a port narrows what is read to packets on that port at either end; which end it is remains for Spark to look at.
+    """
+    since: int | None = None
+    until: int | None = None
+    ports: set[int] | None = None
+    left = []
+    for one in filters:
+        path: tuple[str, ...] = getattr(one, "attribute", ())
+        name = path[0] if len(path) == 1 else ""
+        moment = _microseconds(getattr(one, "value", None))
+        if name == TIME and moment is not None and isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+            if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
+                low = moment + isinstance(one, GreaterThan)
+                since = low if since is None else max(since, low)
+            if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
+                high = moment - isinstance(one, LessThan)
+                until = high if until is None else min(until, high)
+            continue
+        if name == TIME and isinstance(one, IsNotNull):
+            continue
+        if name in PORTS and isinstance(one, EqualTo | In):
+            values = {one.value} if isinstance(one, EqualTo) else set(one.value)
+            ports = values if ports is None else ports & values
+        left.append(one)
+    return Interest(None if ports is None else tuple(sorted(ports)), since, until), left

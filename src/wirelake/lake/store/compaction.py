@@ -1,0 +1,73 @@
+"""Tidying: many small files of a silver table made one, while others read and write.
+
+Following publishes a few small files every second or so, and every one of them costs whoever reads the table. Only batches that gold
+tables were built from are tidied: those are read as a whole, and newer ones by themselves. Files that are replaced stay for a while, so
+that whoever reads them may finish.
+
+It refuses to change what a table says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+from deltalake.exceptions import CommitFailedError
+
+from wirelake.lake.store import delta, snapshot
+from wirelake.lake.store.delta import File
+from wirelake.lake.store.parquet import Sheet
+from wirelake.lake.tables.catalog import SILVER
+from wirelake.lake.tables.schema import Table
+
+__all__ = ["MANY", "SMALL_BYTES", "tidy"]
+
+MANY: Final = 64
+"""Small files of a table that are left alone."""
+SMALL_BYTES: Final = 16 * 1024 * 1024
+LARGE_BYTES: Final = 64 * 1024 * 1024
+"""What small files become together, at most."""
+
+
+def tidy(lake: Path, newest: int, *, always: bool = False) -> int:
+    """Make small files of batches up to `newest` one where there are many, or wherever there are two; says in how many tables."""
+    return sum(_tidied(lake, table, newest, always=always) for table in SILVER)
+
+
+def _tidied(lake: Path, table: Table, newest: int, *, always: bool) -> bool:
+    small = [file for file in delta.entries(lake, table) if file.size < SMALL_BYTES and delta.batches_of(lake, table, file)[1] <= newest]
+    if len(small) < 2 or (len(small) <= MANY and not always):
+        return False
+    for group in _groups(small):
+        sheet = Sheet(lake, table, *_span(lake, table, group))
+        for file in group:
+            for batch in pq.ParquetFile(delta.folder(lake, table) / file.path).iter_batches():
+                sheet.add(batch)
+        merged = sheet.close()
+        try:
+            delta.merge(lake, table, group, [] if merged is None else [merged])
+        except CommitFailedError:  # somebody else was faster: next time
+            sheet.discard()
+            return False
+    snapshot.publish(lake, [table])
+    snapshot.sweep(lake, table)
+    return True
+
+
+def _groups(files: list[File]) -> Iterator[list[File]]:
+    """Neighbours, as many as come to one large file."""
+    group: list[File] = []
+    for file in files:
+        if group and sum(one.size for one in group) + file.size > LARGE_BYTES:
+            yield group
+            group = []
+        group.append(file)
+    if len(group) > 1:
+        yield group
+
+
+def _span(lake: Path, table: Table, files: list[File]) -> tuple[int, int]:
+    spans = [delta.batches_of(lake, table, file) for file in files]
+    return min(first for first, _ in spans), max(last for _, last in spans)

@@ -1,0 +1,50 @@
+"""The folder of a lake: whether one may be made there, and which entries of it are not the lake's.
+
+A lake is made in a folder that is absent or empty. Files that are already there belong to somebody else.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from wirelake.errors import LakeError
+from wirelake.lake.store import journal
+from wirelake.lake.tables.catalog import TABLES
+
+__all__ = ["REPORT", "claim", "foreign"]
+
+REPORT: Final = "report.html"
+"""Where `wirelake report` writes in a lake unless told otherwise."""
+_SYSTEM: Final = frozenset({"lost+found", ".DS_Store"})
+"""What operating systems put into folders that are empty to their owners."""
+
+
+def foreign(lake: Path) -> list[Path]:
+    """Entries of a lake's folder that no lake has."""
+    known = {*TABLES, journal.FOLDER, REPORT, *_SYSTEM}
+    return sorted(path for path in lake.iterdir() if path.name not in known) if lake.is_dir() else []
+
+
+def claim(lake: Path) -> None:
+    """Raise LakeError unless this is a lake that can be written, or a folder in which one can be made. Changes nothing."""
+    if not journal.check(lake):
+        if lake.exists() and not lake.is_dir():
+            raise LakeError(f"{lake} is a file: a lake is a folder")
+        if lake.is_dir() and (path := _occupant(lake)) is not None:
+            raise LakeError(f"{lake} is no lake, and not empty ({path.name} is there): name an empty or a new folder")
+    there = next(path for path in (lake / journal.FOLDER, lake, *lake.parents) if path.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise LakeError(f"{lake} cannot be written: {there} is read-only for this user")
+
+
+def _occupant(folder: Path) -> Path | None:
+    """Something in a folder that does not stem from a lake whose making was interrupted; None if there is nothing."""
+    for path in sorted(folder.iterdir()):
+        if path.name == journal.FOLDER and path.is_dir():
+            if strange := [inside for inside in path.iterdir() if inside.name != journal.DRAFT]:
+                return strange[0]
+        elif path.name not in _SYSTEM:
+            return path
+    return None

@@ -1,0 +1,160 @@
+"""Decoded batches to Parquet: one file per table and task, in row groups of bounded size.
+
+It refuses to know what is in the rows and what becomes of the files: nobody counts them until they are published.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wirelake.lake.store.delta import File, folder
+from wirelake.lake.tables.schema import Table
+
+__all__ = ["ROW_GROUP_BYTES", "Sheet", "Sheets", "whole"]
+
+ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of Arrow memory a table may hold before they become a row group: the memory of a task is this times the tables."""
+
+_COMPRESSION: Final = "snappy"
+"""Of a million small messages, least CPU of five runs on a busy machine, per message for both tables: none 790 ns and 261 MB, snappy 920 ns
+and 71 MB, lz4 1,000 ns and 71 MB, zstd (level 1) 1,190 ns and 32 MB."""
+
+_BULKY: Final = frozenset({"body", "body_json", "raw", "content", "text"})
+"""Columns whose smallest and largest value help nobody and may be large."""
+
+
+class Sheet:
+    """The file of one table and task; it comes into being with its first row group."""
+
+    def __init__(self, lake: Path, table: Table, batch: int, last: int | None = None) -> None:
+        """Of rows of one batch, or of all from `batch` to `last`: the file's name says so."""
+        self._table = table
+        batches = f"{batch:08d}" if last is None else f"{batch:08d}-{last:08d}"
+        self._path = folder(lake, table) / f"part-{batches}-{uuid.uuid4().hex}.parquet"
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._rows = 0
+        self._schema: pa.Schema | None = None
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows; they are on disk when enough of them are held."""
+        if not batch.num_rows:
+            return
+        self._held.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        if self._schema is None:
+            self._schema = _as_written(self._held[0].schema, self._table.schema)
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = _writer(self._path, self._schema)
+        rows = pa.Table.from_batches([_fit(batch, self._schema) for batch in self._held])
+        # One dictionary per column: a second one within a row group would make the writer give up on dictionaries.
+        self._writer.write_table(rows.unify_dictionaries(), row_group_size=max(rows.num_rows, 1))
+        self._rows += rows.num_rows
+        self._held.clear()
+        self._bytes = 0
+
+    def close(self) -> File | None:
+        """Write what is left; None if there never was a row."""
+        self._flush()
+        if self._writer is None:
+            return None
+        self._writer.close()
+        return File(self._path.name, self._path.stat().st_size, self._rows)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._held.clear()
+        if self._writer is not None:
+            self._writer.close()
+            self._path.unlink(missing_ok=True)
+
+
+def _as_written(given: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """The schema of record, with dictionaries where the first batch has them: Parquet stores them as such and reads back plain."""
+    fields = []
+    for field in wanted:
+        kind = given.field(field.name).type
+        keeps = pa.types.is_dictionary(kind) and kind.value_type == field.type
+        fields.append(field.with_type(pa.dictionary(pa.int32(), field.type) if keeps else field.type))
+    return pa.schema(fields)
+
+
+def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same rows in exactly this schema; costs nothing if they are in it already."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = []
+    for field in schema:
+        values = batch.column(field.name)
+        if values.type == field.type:
+            columns.append(values)
+        elif pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(values.type):
+            columns.append(values.cast(field.type.value_type).dictionary_encode())
+        else:
+            columns.append(values.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
+
+
+def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression=_COMPRESSION,
+        # Times, offsets and sizes grow slowly: writing their differences took a quarter off the whole, measured once, and some space.
+        column_encoding={field.name: "DELTA_BINARY_PACKED" for field in schema if _is_number(field.type)},
+        # Looking for a dictionary where there is none costs more than it saves: only columns that came with one keep it.
+        use_dictionary=[field.name for field in schema if pa.types.is_dictionary(field.type)],
+        write_statistics=[field.name for field in schema if field.name not in _BULKY and not pa.types.is_nested(field.type)],
+        # Readers take the schema from the table, and a stored Arrow schema would bring dictionaries back as types.
+        store_schema=False,
+    )
+
+
+def whole(lake: Path, table: Table, batch: int, rows: Iterable[pa.RecordBatch]) -> list[File]:
+    """All rows of a table and batch in one file; none if there are none."""
+    sheet = Sheet(lake, table, batch)
+    for one in rows:
+        sheet.add(one)
+    closed = sheet.close()
+    return [closed] if closed else []
+
+
+class Sheets:
+    """The files of all tables of one task."""
+
+    def __init__(self, lake: Path, tables: Iterable[Table], batch: int) -> None:
+        self._sheets = {table.name: Sheet(lake, table, batch) for table in tables}
+
+    def add(self, decoded: Mapping[str, Iterable[pa.RecordBatch]]) -> None:
+        """Take what the decoder made: table name -> batches."""
+        for name, batches in decoded.items():
+            for batch in batches:
+                self._sheets[name].add(batch)
+
+    def close(self) -> dict[str, File]:
+        """Finish all files; tables without a row have none."""
+        closed = {name: sheet.close() for name, sheet in self._sheets.items()}
+        return {name: file for name, file in closed.items() if file is not None}
+
+    def discard(self) -> None:
+        """Leave no file behind."""
+        for sheet in self._sheets.values():
+            sheet.discard()

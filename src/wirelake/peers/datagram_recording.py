@@ -1,0 +1,50 @@
+"""What a node that talks in datagrams records: one conversation for each remote address, one record for each datagram.
+
+Nodes are equals, but a recording knows clients and servers: the node that records is the server of all its conversations, so what it
+received went to the server, and what it sent came from there. It refuses to know packets.
+"""
+
+from __future__ import annotations
+
+from wirelake.capture.record.recorder import Connection, Recorder
+from wirelake.transports.datagram import Address, Datagram
+
+__all__ = ["Conversations"]
+
+
+class Conversations:
+    """The recorded conversations of one endpoint, at most `most` at the same time: who floods from many addresses fills no memory."""
+
+    def __init__(self, recorder: Recorder, protocol: str, transport: str, local: Address, most: int) -> None:
+        self._recorder = recorder
+        self._protocol = protocol
+        self._transport = transport
+        self._local = local
+        self._most = most
+        self._open: dict[Address, Connection] = {}
+
+    def received(self, datagrams: list[Datagram]) -> None:
+        """Record what arrived, whatever becomes of it."""
+        for data, source in datagrams:
+            self._with(source).received(data)
+
+    def sent(self, data: bytes, to: Address) -> None:
+        """Record what was sent."""
+        self._with(to).sent(data)
+
+    def close(self, how: str = "closed") -> None:
+        """Record the end of all of them."""
+        for connection in self._open.values():
+            connection.closed(how)
+        self._open.clear()
+
+    def _with(self, remote: Address) -> Connection:
+        connection = self._open.pop(remote, None)
+        if connection is None:
+            if len(self._open) >= self._most:
+                self._open.pop(next(iter(self._open))).closed("made room for another")
+            connection = self._recorder.connection(
+                protocol=self._protocol, role="server", transport=self._transport, local=self._local, remote=remote
+            )
+        self._open[remote] = connection  # at the end: the first is the one that spoke least recently
+        return connection

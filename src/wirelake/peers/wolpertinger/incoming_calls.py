@@ -1,0 +1,125 @@
+"""How calls of a peer are answered: methods of this connection's components called in order, slow ones at work side by side.
+
+It refuses to know streams: the session says what may be said, the driver sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from wirelake.errors import RequestFailed, WirelakeError
+from wirelake.peers.driver import Driver
+from wirelake.peers.notices import NOTICE
+from wirelake.peers.wolpertinger.components import Declared, Misfit, Offer, methods_of
+from wirelake.peers.workload import Workload
+from wirelake.protocols.wolpertinger.events import CallReceived
+from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
+from wirelake.protocols.wolpertinger.session import Session
+
+if TYPE_CHECKING:
+    from wirelake.peers.wolpertinger.peer import Peer
+
+__all__ = ["Answering", "Desk"]
+
+_CODES: Final = frozenset(ErrorCode)
+
+log = logging.getLogger("wirelake.wolpertinger")
+
+
+class Desk:
+    """A component of one connection: its instance, made when it is first called, and its methods."""
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self._instance: object = None
+        self._methods: Mapping[str, Declared] = methods_of(offer.of)
+
+    def declared(self, name: str) -> Declared:
+        """What is known of a method."""
+        return self._methods[name]
+
+    def instance(self, peer: Peer) -> object:
+        """WOLP-20: the one of this connection."""
+        if self._instance is None:
+            self._instance = self._offer.of() if self._offer.make is None else self._offer.make(peer)
+        return self._instance
+
+
+class Answering:
+    """The calls of one peer."""
+
+    def __init__(self, peer: Peer, session: Session, driver: Driver, work: Workload, offers: tuple[Offer, ...]) -> None:
+        self._peer = peer
+        self._session = session
+        self._driver = driver
+        self._work = work
+        self._desks = {offer.called: Desk(offer) for offer in offers}
+
+    def take(self, event: CallReceived) -> None:
+        """The peer calls; the session has found the method and judged its trust (WOLP-20)."""
+        desk = self._desks[event.component]
+        declared = desk.declared(event.method)
+        try:
+            parameters = declared.fit(event.parameters)
+        except Misfit as reason:
+            log.log(NOTICE, "call of %s.%s from %s refused: %s", event.component, event.method, self._peer.stream.remote, reason)
+            self._fail(event, ErrorCode.INVALID_PARAMETERS)
+            return
+        try:
+            if self._peer.live.on_call is not None:
+                self._peer.live.on_call(self._peer, f"{event.component}.{event.method}", event.parameters)
+            answer = getattr(desk.instance(self._peer), declared.attribute)(*parameters)
+        except Exception as reason:
+            self._failed(event, reason)
+            return
+        if hasattr(answer, "__await__"):
+            self._work.answer(self._answer(event, declared, answer), event.size)
+        else:
+            self._respond(event, declared, answer)
+
+    async def _answer(self, event: CallReceived, declared: Declared, answer: Awaitable[Any]) -> None:
+        try:
+            value = await answer
+        except asyncio.CancelledError:
+            if asyncio.current_task() is not None and asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                raise
+            self._failed(event, RuntimeError("the method was cancelled"))  # by itself: the peer still waits
+        except Exception as reason:
+            self._failed(event, reason)
+        else:
+            self._respond(event, declared, value)
+            await self._driver.ready()
+        finally:
+            if inspect.iscoroutine(answer):
+                answer.close()  # if it never began
+
+    def _respond(self, event: CallReceived, declared: Declared, value: Any) -> None:
+        if self._session.ended is not None:
+            return
+        if not event.returns:
+            self._session.done(event.call_id)
+            return
+        try:
+            self._session.respond(event.call_id, declared.answer(value), self._driver.now)
+        except WirelakeError as reason:  # for instance a value that no data type can carry
+            log.warning("%s.%s from %s cannot be answered: %s", event.component, event.method, self._peer.stream.remote, reason)
+            self._fail(event, ErrorCode.UNSPECIFIED)
+        else:
+            self._driver.wake()
+
+    def _failed(self, event: CallReceived, reason: Exception) -> None:
+        """WOLP-20: what a method raised, as an answer: RequestFailed with a code, or anything else as 100."""
+        if isinstance(reason, RequestFailed) and isinstance(reason.body, int) and reason.body in _CODES:  # WOLP-15: no others are sent
+            self._fail(event, reason.body)
+            return
+        log.warning("%s.%s from %s failed: %r", event.component, event.method, self._peer.stream.remote, reason)
+        self._fail(event, ErrorCode.UNSPECIFIED)
+
+    def _fail(self, event: CallReceived, code: int) -> None:
+        if self._session.ended is None:
+            self._session.fail(event.call_id, code, self._driver.now)
+            self._driver.wake()

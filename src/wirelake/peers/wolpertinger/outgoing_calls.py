@@ -1,0 +1,83 @@
+"""Calls of ours on their way: who waits for which outcome, how many at a time, and what each ending is called.
+
+It refuses to know streams: the session says what may be said, the driver sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from wirelake.errors import DeliveryFailed, RemoteProtocolError, RequestCancelled, RequestFailed, RequestTimeout, WirelakeError
+from wirelake.peers.driver import Driver
+from wirelake.protocols.wolpertinger.events import CallDone, CallFailed, CallReturned, Failure
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2.calls import error_name
+from wirelake.protocols.wolpertinger.session import Session
+
+__all__ = ["Calling"]
+
+
+class Calling:
+    """The calls of one peer."""
+
+    def __init__(self, session: Session, driver: Driver, most: int) -> None:
+        self._session = session
+        self._driver = driver
+        self._room = asyncio.Semaphore(most)
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[str, tuple[str, asyncio.Future[Any]]] = {}
+
+    async def call(self, component: str, name: str, parameters: Sequence[Any], *, returns: bool, timeout: float | None) -> Any:
+        """Call, and wait for what becomes of it; cancelling gives it up."""
+        async with self._room:
+            if self._driver.busy:
+                await self._driver.ready()
+            if self._session.ended is not None:
+                raise self._session.ended.reason()
+            call_id = self._session.call(component, name, parameters, self._driver.now, returns=returns, timeout=timeout)
+            outcome: asyncio.Future[Any] = self._loop.create_future()
+            self._waiting[call_id] = f"{component}.{name}", outcome
+            self._driver.wake()
+            try:
+                return await outcome
+            except asyncio.CancelledError:
+                self._waiting.pop(call_id, None)
+                self._session.cancel(call_id)
+                raise
+
+    def returned(self, event: CallReturned) -> None:
+        """A RemoteMethodResponse."""
+        if (found := self._waiting.pop(event.call_id, None)) is not None and not found[1].done():
+            found[1].set_result(event.value)
+
+    def done(self, event: CallDone) -> None:
+        """A call without a response was delivered."""
+        if (found := self._waiting.pop(event.call_id, None)) is not None and not found[1].done():
+            found[1].set_result(None)
+
+    def failed(self, event: CallFailed) -> None:
+        """There will be no other outcome than this."""
+        found = self._waiting.pop(event.call_id, None)
+        if found is not None and not found[1].done():
+            name, outcome = found
+            outcome.set_exception(
+                self._session.ended.reason() if event.why is Failure.ENDED and self._session.ended else _ENDINGS[event.why](name, event)
+            )
+            outcome.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
+
+
+def _error(name: str, event: CallFailed) -> WirelakeError:
+    code = event.code or 0
+    return RequestFailed(code, f"{name} failed with error {code} ({error_name(code) or 'unknown'})")
+
+
+_ENDINGS: Final[dict[Failure, Callable[[str, CallFailed], WirelakeError]]] = {
+    Failure.ERROR: _error,
+    Failure.TIMEOUT: lambda name, _: RequestTimeout(f"no response to {name} in time"),
+    Failure.REFUSED: lambda name, event: DeliveryFailed(event.code, f"{name} was refused with result {event.code}: {event.text}"),
+    Failure.UNDELIVERED: lambda name, event: DeliveryFailed(event.code, f"{name} was not delivered: the peer confirms nothing"),
+    Failure.UNREADABLE: lambda name, _: RemoteProtocolError(Fault.ANSWER_WRONG, f"the response to {name} cannot be read"),
+    Failure.RESET: lambda name, _: RequestCancelled(f"the connection was reset before {name} was answered"),
+}

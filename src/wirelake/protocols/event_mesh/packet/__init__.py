@@ -1,0 +1,1 @@
+"""The fields of an Event Mesh packet: layout, required fields, values, building."""

@@ -1,0 +1,146 @@
+"""The table of other nodes: who was heard, where, how surely, and who fell silent. It refuses to know packets, keys and clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from wirelake.protocols.event_mesh.events import Peer, PeerChanged
+from wirelake.protocols.event_mesh.messages import Message
+from wirelake.protocols.event_mesh.options import Options, Place
+from wirelake.protocols.event_mesh.state_machine import INITIAL, MESSAGES, SILENCE, TRANSITIONS, Speaker, State
+
+__all__ = ["Neighbours"]
+
+
+_AFTER: Final = {said: tuple(TRANSITIONS[state, Speaker.NODE, said] for state in State) for said in MESSAGES}
+"""TRANSITIONS by message and number of the state: a key of three is too dear to make for every packet."""
+
+
+class _Neighbour:
+    """One row; it changes with every sign of life, so it is no value."""
+
+    __slots__ = ("capabilities", "heard", "node_id", "place", "proven", "state")
+
+    def __init__(self, node_id: bytes, proven: bool, now: float) -> None:
+        self.node_id = node_id
+        self.state = INITIAL
+        self.place: Place | None = None
+        self.proven = proven
+        self.capabilities = b""
+        self.heard = now
+
+    def shown(self) -> Peer:
+        return Peer(self.node_id, self.state, self.place, self.proven, self.capabilities, self.heard)
+
+
+class Neighbours:
+    """Everybody who was heard of late, at most `max_peers`."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._known: dict[bytes, _Neighbour] = {}
+        self._places: tuple[Place, ...] | None = ()
+        self.refused = 0
+        """Nodes that found no room."""
+        self.deadline: float | None = None
+        """When `sweep` wants to be called next."""
+
+    def __iter__(self) -> Iterator[Peer]:
+        return (one.shown() for one in self._known.values())
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, node_id: bytes) -> Peer | None:
+        """What is known of one node."""
+        found = self._known.get(node_id)
+        return None if found is None else found.shown()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the nodes are that are sent to: who said hello, and is not silent."""
+        if self._places is None:
+            here = (one.place for one in self._known.values() if one.place is not None and one.state is not State.SILENT)
+            self._places = tuple(dict.fromkeys(here))
+        return self._places
+
+    def place_of(self, node_id: bytes) -> Place | None:
+        """Where a node's hello came from."""
+        found = self._known.get(node_id)
+        return None if found is None else found.place
+
+    def hear(self, node_id: bytes, proven: bool, said: type[Message], now: float) -> PeerChanged | None:
+        """A sign of life; what anybody can forge says nothing of a node that was proven."""
+        found = self._known.get(node_id)
+        if found is None:
+            if not self._make_room(proven):
+                self.refused += 1
+                return None
+            found = self._known[node_id] = _Neighbour(node_id, proven, now)
+            self._wake_at(now)
+        elif found.proven and not proven:
+            return None
+        elif proven and not found.proven:  # nothing that was said of it before counts
+            found.proven, found.place, found.capabilities = True, None, b""
+            self._places = None
+        found.heard = now
+        before = found.state
+        after = _AFTER[said][before]
+        if after is before:
+            return None
+        found.state = after
+        self._places = None
+        return PeerChanged(found.shown(), before)
+
+    def greet(self, node_id: bytes, proven: bool, place: Place, capabilities: bytes) -> None:
+        """§3.1: what a hello said, and where it came from; after `hear`."""
+        found = self._known.get(node_id)
+        if found is None or (found.proven and not proven):
+            return
+        found.capabilities = capabilities
+        if self._options.learns and (proven or self._options.learns_unproven) and found.place != place:
+            found.place = place
+            self._places = None
+
+    def sweep(self, now: float) -> list[PeerChanged]:
+        """§3.2: who fell silent by now, and who has been for so long that it is forgotten."""
+        silence, changed = self._options.silence_after, []
+        self.deadline = None
+        if silence is None:
+            return []
+        for one in list(self._known.values()):
+            before = one.state
+            if before is State.SILENT and now >= one.heard + self._options.forget_after:
+                del self._known[one.node_id]
+                one.state = INITIAL
+            elif before is not State.SILENT and now >= one.heard + silence:
+                one.state = SILENCE[before]
+            if one.state is not before:
+                changed.append(PeerChanged(one.shown(), before))
+                self._places = None
+            if one.node_id in self._known:
+                self._wake_at(one.heard, one.state is State.SILENT)
+        return changed
+
+    def _wake_at(self, heard: float, silent: bool = False) -> None:
+        silence = self._options.silence_after
+        if silence is None:
+            return
+        due = heard + (max(self._options.forget_after, silence) if silent else silence)
+        self.deadline = due if self.deadline is None else min(self.deadline, due)
+
+    def _make_room(self, proven: bool) -> bool:
+        """Whether one more may come in; a proven one may take the place of one that is not, or of one that is silent."""
+        if len(self._known) < self._options.max_peers:
+            return True
+        if proven:
+            known = self._known.values()
+            worth_less = next((one for one in known if not one.proven), None) or next(
+                (one for one in known if one.state is State.SILENT), None
+            )
+            if worth_less is not None:
+                del self._known[worth_less.node_id]
+                self._places = None
+                return True
+        return False

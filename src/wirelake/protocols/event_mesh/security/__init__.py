@@ -1,0 +1,1 @@
+"""Signatures, HMACs, encryption, trust and replay protection of Event Mesh."""

@@ -1,0 +1,209 @@
+"""The handshake of a connection as far as reading needs it: what each direction says next, and the channel id sizes both need.
+
+Whoever reads a connection keeps one `Prologue` for it, asks it for the limits of each direction, and tells it every row of the handshake.
+A listener's packets cannot be read before the connector's request was: `limits` says None so long. It refuses to know whether what is
+said is allowed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.buffer import Buffer, Frames
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.messages import LAST_LINK_ID, Format, Kind
+from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, plausible, scan
+from wirelake.protocols.relink.state_machine import Speaker
+
+__all__ = ["Agreed", "Following", "Prologue", "PrologueState", "sniff"]
+
+LONGEST_PART: Final = 280
+"""§1: a request with the longest name is not longer."""
+EPOCHS: Final = range(10**15, 5 * 10**15)
+"""RELINK-9: microseconds since 1970 that a listener may have begun at, from 2001 to 2128: what a reply is recognised by."""
+_MESSAGE: Final = bytes([1 | Format.MESSAGE << 2])
+"""§2: how a message on one channel begins, in its plainest form."""
+_NEXT: Final = {
+    (Speaker.CONNECTOR, Kind.VERSION): Stage.REQUEST,
+    (Speaker.LISTENER, Kind.VERSION): Stage.REPLY,
+    (Speaker.CONNECTOR, Kind.REQUEST): Stage.PACKETS,
+    (Speaker.LISTENER, Kind.REPLY): Stage.PACKETS,
+}
+
+
+Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
+Number = Annotated[int, msgspec.Meta(ge=0)]
+Agreed = tuple[Stage, Byte, Byte]
+"""The end of what the scanner is given: what peers agreed on. What comes before it is up to the reader's limits."""
+
+
+class PrologueState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A `Prologue` as it is stored."""
+
+    stages: tuple[Stage, Stage]
+    id_sizes: tuple[Byte, Byte] | None
+    link: tuple[Number, Number] | None
+
+
+class Prologue:
+    """How far the handshake of one connection is."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, id_sizes: tuple[int, int] | None = None, stage: Stage = Stage.VERSION) -> None:
+        self._limits = limits
+        self._stages = [stage, stage]
+        self.id_sizes = id_sizes
+        """The connector's and the listener's channel id size, once known; a connector knows them from the start."""
+        self.link: tuple[int, int] | None = None
+        """The epoch and the link id the listener agreed to, once it did: what makes several connections one link."""
+
+    @property
+    def session(self) -> bytes | None:
+        """16 bytes that name the link in tables, whatever connection it is on; None while there is none."""
+        if self.link is None or not self.link[1]:
+            return None
+        said = b"".join(number.to_bytes(8, "big") for number in self.link)
+        return hashlib.blake2b(said, digest_size=16, person=b"relink link").digest()
+
+    def is_over(self, speaker: Speaker) -> bool:
+        """Whether this one has said its part of the handshake."""
+        return self._stages[speaker] is Stage.PACKETS
+
+    def limits(self, speaker: Speaker, accepted: Limits | None = None) -> tuple[int, ...] | None:
+        """What the scanner is to be given for what this one says next; None: that cannot be read yet.
+
+        A prologue that was stored does not know its reader's limits: `accepted` takes their place.
+        """
+        limits = accepted or self._limits
+        stage = self._stages[speaker]
+        if stage is not Stage.PACKETS:
+            return limits.for_scan(stage)
+        if self.id_sizes is None:
+            return None
+        return limits.for_scan(stage, self.id_sizes[speaker], self.id_sizes[speaker.other])
+
+    def state(self) -> PrologueState:
+        """What is to be stored."""
+        return PrologueState((self._stages[0], self._stages[1]), self.id_sizes, self.link)
+
+    @classmethod
+    def restored(cls, state: PrologueState) -> Prologue:
+        """A prologue that goes on from a state."""
+        prologue = cls()
+        prologue._stages, prologue.id_sizes, prologue.link = list(state.stages), state.id_sizes, state.link
+        return prologue
+
+    @staticmethod
+    def agreed(given: tuple[int, ...]) -> Agreed | None:
+        """What peers agreed on, of what the scanner is given; None: nothing is read."""
+        return (Stage(given[-3]), given[-2], given[-1]) if given else None
+
+    @staticmethod
+    def given(agreed: Agreed | None, limits: Limits = DEFAULT_LIMITS) -> tuple[int, ...]:
+        """What the scanner is given by a reader with these limits for what peers agreed on."""
+        return limits.for_scan(*agreed) if agreed else ()
+
+    def follow(self, speaker: Speaker, data: bytes, row: Sequence[int]) -> bool:
+        """A row of what this one said was read; says whether other limits hold from now on."""
+        stage = _NEXT.get((speaker, Kind(row[KIND]))) if self._stages[speaker] is not Stage.PACKETS else None
+        if stage is None:
+            return False
+        self._stages[speaker] = stage
+        if row[KIND] == Kind.REQUEST:
+            self.id_sizes = (data[row[IDS]], data[row[IDS] + 1])
+        elif row[KIND] == Kind.REPLY:
+            self.link = _numbers(data, row[START] + row[LENGTH] - LINK)
+        return True
+
+    def pieces(self, speaker: Speaker, data: Any, start: int, stop: int) -> Iterator[tuple[tuple[int, ...] | None, int, int]]:
+        """A run of what this one says, cut so that the scanner reads each piece in one way: (what it is to be given, start, stop).
+
+        The handshake is followed on the way. What cannot be read yet comes with None; a part of the handshake that is not all there comes
+        as it is, and is to be given again with what follows it.
+        """
+        while start < stop:
+            limits = self.limits(speaker)
+            end = stop
+            if limits is not None and self._stages[speaker] is not Stage.PACKETS:
+                part, row = bytes(data[start : min(stop, start + LONGEST_PART)]), [0] * ROW_COLUMNS
+                if scan(part, 0, len(part), row, [], limits)[0]:
+                    end = start + row[LENGTH]
+                    self.follow(speaker, part, row)
+            yield limits, start, end
+            start = end
+
+
+class Following(Buffer):
+    """A buffer for one direction of a connection that finds its way through the handshake by itself."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._speaker = Speaker.LISTENER if limits.speaks == "listener" else Speaker.CONNECTOR
+        sizes = None
+        if limits.connector_id_size is not None and limits.listener_id_size is not None:
+            sizes = (limits.connector_id_size, limits.listener_id_size)
+        self._prologue = Prologue(limits, sizes, Stage.VERSION if limits.handshake else Stage.PACKETS)
+        super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, self._now(), limits.max_parts)
+
+    def _now(self) -> tuple[int, ...]:
+        found = self._prologue.limits(self._speaker)
+        if found is None:
+            raise LocalProtocolError(Fault.ID_SIZES_UNKNOWN, "say connector_id_size and listener_id_size")
+        return found
+
+    def feed(self, data: bytes) -> Iterator[Frames]:
+        """See Buffer; raises LocalProtocolError where packets follow whose channel id sizes nobody said."""
+        for whole, rows, parts in super().feed(data):
+            changes = [self._prologue.follow(self._speaker, whole, row) for row in rows if not row[FAULT]]
+            yield whole, rows, parts
+            if True in changes:
+                self.limits = self._now()
+
+
+def sniff(data: bytes) -> bool:
+    """Whether a stream that begins like this is Relink: version 0, then a request or a reply that nothing else would look like.
+
+    The eight zero bytes a connection begins with say nothing by themselves.
+    """
+    return data[:UNIT] == bytes(UNIT) and (_requests(data) or _replies(data))
+
+
+def _requests(data: bytes) -> bool:
+    """Whether a whole request follows the version, with nothing odd in it.
+
+    One without a name is certain only with a link to resume, or with a message behind it: the rest may be nothing but zeros.
+    """
+    if len(data) <= UNIT:
+        return False
+    name_end = UNIT + 1 + data[UNIT]
+    start = UNIT + (name_end + 3 - UNIT + UNIT - 1) // UNIT * UNIT
+    end = start + LINK
+    if len(data) < end or data[name_end + 2] > 7 or any(data[name_end + 3 : start]) or data[end - 1] & 0x80:
+        return False
+    try:
+        name = data[UNIT + 1 : name_end].decode()
+    except UnicodeDecodeError:
+        return False
+    epoch, link = _numbers(data, start)
+    if not name.isprintable() or (link and not epoch):
+        return False
+    limits = DEFAULT_LIMITS.for_scan(Stage.PACKETS, data[name_end], data[name_end + 1])
+    is_message = data[end : end + 1] == _MESSAGE and any(data[end + 1 : end + 2]) and plausible(data, end, len(data), limits) > 0
+    return bool(name) or (link > 0 and epoch in EPOCHS) or is_message
+
+
+def _replies(data: bytes) -> bool:
+    """Whether a whole reply follows the version: an epoch of our time, and a link."""
+    if len(data) < UNIT + LINK:
+        return False
+    epoch, link = _numbers(data, UNIT)
+    return epoch in EPOCHS and 0 < link <= LAST_LINK_ID
+
+
+def _numbers(data: bytes, at: int) -> tuple[int, int]:
+    """§1: an epoch and the link id behind it."""
+    return int.from_bytes(data[at : at + 8], "little"), int.from_bytes(data[at + 8 : at + 16], "little")

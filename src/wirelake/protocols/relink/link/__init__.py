@@ -1,0 +1,1 @@
+"""A Relink link: channels, acknowledgements and resume, independent of any one connection."""

@@ -1,0 +1,251 @@
+"""The sending half of a link: our channels, what the peer acknowledged of them, and what is said again after a reconnection.
+
+It refuses to know sessions: they hand over what was said, and take away what is to be said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.relink.events import ChannelClosed, MessagesResolved, Noticed, Outcome, Resumed, Unresolved
+from wirelake.protocols.relink.faults import Breach, Fault
+from wirelake.protocols.relink.link.outgoing_channel import Outgoing
+from wirelake.protocols.relink.link.resume import Statement
+from wirelake.protocols.relink.link.state import Line
+from wirelake.protocols.relink.messages import Kind, Message
+from wirelake.protocols.relink.options import Options
+from wirelake.protocols.relink.wire import check, check_ids, encode
+
+__all__ = ["Outbox"]
+
+
+class Outbox:
+    """Everything we send on our channels."""
+
+    def __init__(self, line: Line, options: Options, *, id_size: int, transactional: bool) -> None:
+        self.channels: dict[bytes, Outgoing] = {}
+        self.is_shutting = False
+        """§3.6: no more channels are opened."""
+        self._line = line
+        self._options = options
+        self._window = options.window
+        self._plain = min(options.limits.max_part_size, options.limits.max_message_size)
+        """One part of this size needs no further look."""
+        self._id_size = id_size
+        self._transactional = transactional
+        self._statements: dict[bytes, Statement] | None = None
+        """While the peer tells what it has, after a reconnection."""
+        self._former: dict[bytes, None] = {}
+        """RELINK-22: channels that were closed; the peer may still tell of them when they are opened anew."""
+
+    @property
+    def is_resuming(self) -> bool:
+        """The peer has not said resume yet."""
+        return self._statements is not None
+
+    @property
+    def is_drained(self) -> bool:
+        """RELINK-23: nothing is open; a channel without an id need not be closed, only consumed."""
+        if self._id_size:
+            return not self.channels
+        return all(not one.outstanding and not one.closing for one in self.channels.values())
+
+    def room(self, channel: bytes) -> int:
+        """RELINK-17: how many messages this channel takes now."""
+        outgoing = self.channels.get(channel)
+        return self._options.window - (outgoing.outstanding if outgoing is not None else 0)
+
+    # What the application does.
+
+    def send(self, channel: bytes, parts: tuple[bytes, ...]) -> int:
+        """§3.1: a message; says its number. Raises LocalProtocolError, with WINDOW_FULL if the peer has to consume first."""
+        outgoing = self.channels.get(channel)
+        if outgoing is None:
+            outgoing = self._open(channel)
+        elif outgoing.closing:
+            raise LocalProtocolError(Fault.CHANNEL_CLOSING, channel.hex())
+        if outgoing.last - outgoing.consumed >= self._window:
+            raise LocalProtocolError(Fault.WINDOW_FULL, f"window {self._window}")
+        if len(parts) != 1 or len(parts[0]) > self._plain:
+            check(parts, self._options.limits)
+        outgoing.last = number = outgoing.last + 1
+        outgoing.payloads.append(parts)
+        if self._line.is_talking:
+            outgoing.sent = number
+            self._line.output.append(outgoing.packet(parts))
+        return number
+
+    def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:
+        """§2.3: one message for many channels; says its number on each, in their order. All of them take it, or none."""
+        if not ids:  # RELINK-19: never to nobody
+            raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, "no channels")
+        check_ids(ids, self._options.limits)
+        check(parts, self._options.limits)
+        for channel, count in Counter(ids).items():
+            outgoing = self.channels.get(channel)
+            if outgoing is None:
+                self._check_open(channel)
+            elif outgoing.closing:
+                raise LocalProtocolError(Fault.CHANNEL_CLOSING, channel.hex())
+            if count > self.room(channel):
+                raise LocalProtocolError(Fault.WINDOW_FULL, f"window {self._options.window}")
+        numbers = []
+        for channel in ids:
+            outgoing = self.channels.get(channel) or self._open(channel)
+            numbers.append(outgoing.put(parts))
+            if self._line.is_talking:
+                outgoing.sent = outgoing.last
+        if self._line.is_talking:
+            self._line.output.append(encode(Message(tuple(ids), parts), self._options.limits))
+        return numbers
+
+    def decide(self, channel: bytes, last: int | None, *, commit: bool) -> None:
+        """§3.2: commit or roll back the undecided messages of a channel, all of them or up to a number."""
+        outgoing = self.channels.get(channel)
+        if outgoing is None or not self._transactional or outgoing.closing:
+            raise LocalProtocolError(Fault.UNDECIDABLE, channel.hex())
+        last = outgoing.last if last is None else last
+        if not outgoing.decided < last <= outgoing.last:
+            raise LocalProtocolError(Fault.UNDECIDABLE, f"{last} of {channel.hex()}")
+        self._decide(outgoing, last, commit=commit)
+
+    def close(self, channel: bytes) -> None:
+        """§3.3: no more messages; RELINK-29: what is undecided is rolled back."""
+        outgoing = self.channels.get(channel)
+        if outgoing is None or outgoing.closing:
+            raise LocalProtocolError(Fault.CHANNEL_CLOSING, f"{channel.hex()} is not open")
+        if self._transactional and outgoing.decided < outgoing.last:
+            self._decide(outgoing, outgoing.last, commit=False)
+        outgoing.closing = True
+        self._close_if_possible(outgoing)
+
+    def shut(self) -> None:
+        """§3.6: open no more channels, and close those that are open; the only channel of an id size of zero is merely drained."""
+        self.is_shutting = True
+        for channel, outgoing in list(self.channels.items()):
+            if self._id_size and not outgoing.closing:
+                self.close(channel)
+            elif self._transactional and outgoing.decided < outgoing.last:
+                self._decide(outgoing, outgoing.last, commit=False)
+
+    # What the peer says.
+
+    def take(self, kind: int, ids: tuple[bytes, ...], sequence: int | None) -> None:
+        """RELINK-15, RELINK-19: an acknowledgement; with the same id twice, in the next form, it moves twice."""
+        if kind in (Kind.COMMITTED, Kind.UNCOMMITTED) and not self._transactional:
+            raise Breach(Fault.TRANSACTIONS_OFF, "a result")
+        for channel in dict.fromkeys(ids) if kind == Kind.CLOSED else ids:
+            outgoing = self.channels.get(channel)
+            if outgoing is None:  # RELINK-13, RELINK-22
+                if self._statements is None:
+                    self._line.events.append(Noticed(Fault.CHANNEL_UNKNOWN))
+            elif self._statements is not None:
+                if channel not in self._statements:
+                    self._statements[channel] = Statement(outgoing, self._options.max_result_runs)
+                self._statements[channel].take(kind, sequence)
+            else:
+                self._take(outgoing, kind, sequence)
+
+    def _take(self, outgoing: Outgoing, kind: int, sequence: int | None) -> None:
+        if kind == Kind.CONSUMED:
+            self._resolve(outgoing.take_consumed(sequence))
+        elif kind == Kind.RECEIVED:
+            if outgoing.take_received(sequence):
+                self._line.progress()
+        elif kind != Kind.CLOSED:
+            self._resolve(outgoing.take_result(sequence, success=kind == Kind.COMMITTED))
+        elif not outgoing.close_told:
+            raise Breach(Fault.CLOSED_UNASKED, outgoing.channel.hex())
+        else:
+            self._closed(outgoing)
+            return
+        self._close_if_possible(outgoing)
+
+    # Connections.
+
+    def start(self) -> None:
+        """§1: a new link: messages may be sent at once."""
+        self._statements = None
+        self._talk()
+
+    def expect_resume(self) -> None:
+        """§1: an old link: nothing is sent before the peer told what it has."""
+        self._statements = {}
+
+    def resume(self) -> None:
+        """RELINK-21: the peer said resume: what it told comes into force, and what it lacks is sent."""
+        statements, self._statements = self._statements or {}, None
+        kept = consumed = 0
+        for channel, outgoing in list(self.channels.items()):
+            statement, before, received = statements.get(channel), outgoing.consumed, outgoing.received
+            resolved = statement.apply() if statement is not None else None
+            if resolved is not None:
+                self._resolve(resolved)
+                is_closed = statement is not None and statement.is_closed
+            elif outgoing.is_acknowledged and not outgoing.close_told:
+                raise Breach(Fault.RESUME_INCONSISTENT, channel.hex())
+            else:
+                is_closed = outgoing.is_acknowledged
+            if is_closed:
+                self._closed(outgoing)
+            if outgoing.received > received:
+                self._line.progress()
+            kept += max(outgoing.received - outgoing.consumed, 0)
+            consumed += outgoing.consumed - before
+        self._line.events.append(Resumed(kept, self._talk(), consumed))
+
+    def unresolved(self) -> tuple[Unresolved, ...]:
+        """RELINK-32: every message whose fate is open, if the link is lost now."""
+        return tuple([one for outgoing in self.channels.values() for one in outgoing.unresolved()])
+
+    # Inside.
+
+    def _talk(self) -> int:
+        """Send everything the peer does not have; says how many messages that were."""
+        self._line.is_talking = True
+        count = 0
+        for outgoing in list(self.channels.values()):
+            count += len(outgoing.payloads)
+            self._line.output += outgoing.replay()
+            if outgoing.closing and outgoing.may_close:
+                self._line.output.append(outgoing.tell_close())
+        return count
+
+    def _check_open(self, channel: bytes) -> None:
+        if self.is_shutting:
+            raise LocalProtocolError(Fault.SHUTTING_DOWN, channel.hex())
+        if len(channel) != self._id_size:
+            raise LocalProtocolError(Fault.ID_SIZE_WRONG, f"{len(channel)} bytes instead of {self._id_size}")
+
+    def _open(self, channel: bytes) -> Outgoing:
+        self._check_open(channel)
+        self.channels[channel] = outgoing = Outgoing(
+            channel, transactional=self._transactional, reborn=channel in self._former, limits=self._options.limits
+        )
+        return outgoing
+
+    def _decide(self, outgoing: Outgoing, last: int, *, commit: bool) -> None:
+        outgoing.decide(last, commit)
+        if self._line.is_talking:
+            self._line.output.append(outgoing.tell_decision())
+
+    def _close_if_possible(self, outgoing: Outgoing) -> None:
+        if outgoing.closing and not outgoing.close_told and self._line.is_talking and outgoing.may_close:
+            self._line.output.append(outgoing.tell_close())
+
+    def _closed(self, outgoing: Outgoing) -> None:
+        """RELINK-22: closed implies that everything was consumed."""
+        self._resolve(outgoing.settle(outgoing.last, Outcome.UNKNOWN))
+        del self.channels[outgoing.channel]
+        self._former[outgoing.channel] = None
+        if len(self._former) > self._options.max_tombstones:
+            del self._former[next(iter(self._former))]
+        self._line.events.append(ChannelClosed(outgoing.channel))
+        self._line.progress()
+
+    def _resolve(self, resolved: list[MessagesResolved]) -> None:
+        if resolved:
+            self._line.events += resolved
+            self._line.progress()

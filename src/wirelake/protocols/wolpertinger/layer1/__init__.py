@@ -1,0 +1,1 @@
+"""Layer 1 of wolpertinger: lines, fragments, delivery confirmation."""

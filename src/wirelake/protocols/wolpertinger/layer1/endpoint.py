@@ -1,0 +1,230 @@
+"""Layer 1 between two peers: texts in, payloads and confirmations out; payloads in, texts out, until they are confirmed.
+
+It refuses to know what payloads mean: `session.py` does.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import msgspec
+
+from wirelake.errors import DecodeError, LocalProtocolError
+from wirelake.protocols.kernel import FAULT, KIND
+from wirelake.protocols.wolpertinger.events import Noticed
+from wirelake.protocols.wolpertinger.faults import SPLITTING, UNREADABLE, Fault
+from wirelake.protocols.wolpertinger.layer1.confirmation import Remembered, Unconfirmed
+from wirelake.protocols.wolpertinger.layer1.fragments import Assembly, split
+from wirelake.protocols.wolpertinger.messages import Encryption, Envelope, Result, ResultCode, TextKind
+from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.wolpertinger.scanner import (
+    FRAGMENT_COUNT,
+    FRAGMENT_INDEX,
+    MESSAGE_ID,
+    ODD_ALIAS,
+    ODD_CASE,
+    ODD_CODE,
+    ODD_PAYLOAD,
+    ODDITIES,
+)
+from wirelake.protocols.wolpertinger.wire import BLANKS, Keys, encode, message, opened, sealed
+
+__all__ = ["Confirmed", "Delivered", "Link", "Outcome", "Piece", "Undelivered"]
+
+_ODD: Final = {
+    ODD_CASE: Fault.KEY_NOT_LOWER,
+    ODD_ALIAS: Fault.ALIAS_USED,
+    ODD_PAYLOAD: Fault.RESULT_PAYLOAD,
+    ODD_CODE: Fault.RESULT_CODE_UNKNOWN,
+}
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """A message of the peer, whole, opened and confirmed."""
+
+    message_id: int
+    payload: bytes
+    encrypted: bool
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """WOLP-21: a fragment of a message of the peer came: it is alive."""
+
+
+class Confirmed(msgspec.Struct, frozen=True):
+    """A message of ours has arrived."""
+
+    message_id: int
+
+
+class Undelivered(msgspec.Struct, frozen=True):
+    """A message of ours was refused with a code, or nobody ever confirmed it (code 1, WOLP-4)."""
+
+    message_id: int
+    code: int
+
+
+Outcome = Delivered | Piece | Confirmed | Undelivered | Noticed
+
+
+class Link:
+    """What one side knows of layer 1."""
+
+    def __init__(self, options: Options = DEFAULT_OPTIONS, keys: Keys | None = None) -> None:
+        self.options = options
+        self.keys = keys
+        """What is sent is encrypted with these, and what comes is opened with them."""
+        self._unconfirmed = Unconfirmed(options.confirm_timeout, options.retries)
+        self._remembered = Remembered(options.max_remembered)
+        characters = -(-options.limits.max_reassembled_size // 3) * 4
+        self._assembly = Assembly(options.fragment_timeout, characters, options.max_incomplete)
+        self._output: list[bytes] = []
+        self._outcomes: list[Outcome] = []
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called next."""
+        unconfirmed, incomplete = self._unconfirmed.deadline, self._assembly.deadline
+        return incomplete if unconfirmed is None else unconfirmed if incomplete is None else min(unconfirmed, incomplete)
+
+    @property
+    def has_understood(self) -> bool:
+        """Whether something came of the last text beside what was noticed."""
+        return any(not isinstance(outcome, Noticed) for outcome in self._outcomes)
+
+    @property
+    def last_id(self) -> int:
+        """The id of the message that was sent last."""
+        return self._unconfirmed.last_id
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages of ours without a result."""
+        return len(self._unconfirmed)
+
+    def messages(self) -> list[bytes]:
+        """The texts to send now; they are gone from here."""
+        messages, self._output = self._output, []
+        return messages
+
+    def outcomes(self) -> list[Outcome]:
+        """What came of it since the last call."""
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def send(self, payload: bytes, now: float, *, in_clear: bool = False) -> int:
+        """Send a payload, encrypted if there are keys; the id says later whether it arrived. Raises LocalProtocolError."""
+        limits = self.options.limits
+        if len(payload) > limits.max_reassembled_size:  # WOLP-29
+            raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(payload)} bytes, limit {limits.max_reassembled_size}")
+        what = sealed(payload, None if in_clear else self.keys, compress=self.options.compress)
+        pieces = split(what.text, self.options.fragment_size)
+        message_id = self._unconfirmed.next_id()
+        if len(pieces) == 1:
+            texts = [encode(Envelope(message_id, what.text, what.gzip, what.encryption), limits)]
+        else:
+            texts = [
+                encode(Envelope(message_id, piece, what.gzip, what.encryption, index, len(pieces)), limits)
+                for index, piece in enumerate(pieces)
+            ]
+        self._output += texts
+        self._unconfirmed.add(message_id, texts, now)
+        return message_id
+
+    def receive(self, data: bytes, row: list[int], now: float) -> None:
+        """One text of the peer, as the scanner read it."""
+        if row[ODDITIES]:
+            self._outcomes += [Noticed(oddity) for bit, oddity in _ODD.items() if row[ODDITIES] & bit]
+        if row[FAULT] in UNREADABLE:
+            self._refuse(row, Fault(row[FAULT]), now)
+            return
+        said = message(data, row)
+        if isinstance(said, Result):
+            self._take_result(said)
+        elif len(self._unconfirmed) >= self.options.max_unconfirmed:
+            self._outcomes.append(Noticed(Fault.TOO_BUSY))
+        elif said.fragment_count is None:
+            self._take(said, now)
+        else:
+            self._take_piece(said, now)
+
+    def tick(self, now: float, *, listening: bool = True) -> None:
+        """Time passed: messages are sent again or given up (WOLP-10), and so are incomplete ones (WOLP-9)."""
+        again, lost = self._unconfirmed.expire(now, listening=listening)
+        self._output += again
+        self._outcomes += [Undelivered(message_id, ResultCode.TIMEOUT) for message_id in lost]
+        self._outcomes += [Noticed(Fault.FRAGMENTS_TIMED_OUT, f"message {message_id}") for message_id in self._assembly.expire(now)]
+
+    def settle(self, message_id: int) -> None:
+        """A message has arrived, as what was answered shows: its result is not waited for any more."""
+        self._unconfirmed.confirm(message_id)
+
+    def forget(self, message_id: int | None) -> None:
+        """WOLP-10: a peer that establishes a connection may count anew; `message_id` is the message that says so."""
+        self._remembered.forget_all_but(message_id)
+
+    def reset(self, message_id: int | None) -> None:
+        """WOLP-28: forget keys, fragments, what was delivered and what was sent; `message_id` is the message that is the reason, if any."""
+        self.keys = None
+        self._assembly.clear()
+        self._unconfirmed.clear()
+        self._remembered.forget_all_but(message_id)
+
+    # Inside.
+
+    def _result(self, code: int, message_id: int) -> None:
+        self._output.append(b"result:%d;message_id:%d;" % (code, message_id))
+
+    def _refuse(self, row: list[int], fault: Fault, now: float) -> None:
+        """WOLP-2, WOLP-4: a text that cannot be read is answered if its id can be, unless it is a result."""
+        code = fault.rule.result
+        if code == SPLITTING and row[MESSAGE_ID] >= 0:
+            count = min(max(row[FRAGMENT_COUNT], 1), self.options.limits.max_fragments)
+            piece = Envelope(row[MESSAGE_ID], fragment_index=row[FRAGMENT_INDEX], fragment_count=count)
+            fault = self._assembly.refuse(piece, fault, now)
+            code = fault.rule.result
+        self._outcomes.append(Noticed(fault))
+        if code is not None and row[MESSAGE_ID] >= 0 and row[KIND] != TextKind.RESULT:
+            self._result(code, row[MESSAGE_ID])
+
+    def _take_result(self, said: Result) -> None:
+        if not self._unconfirmed.confirm(said.message_id):
+            self._outcomes.append(Noticed(Fault.RESULT_UNMATCHED, f"message {said.message_id}"))
+        elif said.code == ResultCode.SUCCESS:
+            self._outcomes.append(Confirmed(said.message_id))
+        else:
+            code = said.code if said.code <= ResultCode.INVALID_FORMAT else ResultCode.UNKNOWN_ERROR  # WOLP-4
+            self._outcomes.append(Undelivered(said.message_id, code))
+
+    def _take_piece(self, said: Envelope, now: float) -> None:
+        self._outcomes.append(Piece())
+        joined = self._assembly.add(said, now)
+        if isinstance(joined, Fault):
+            self._outcomes.append(Noticed(joined, f"message {said.message_id}"))
+            if (code := joined.rule.result) is not None:
+                self._result(code, said.message_id)
+        elif joined is not None:
+            self._take(joined, now, said.fragment_count or 1)
+
+    def _take(self, said: Envelope, now: float, pieces: int = 1) -> None:
+        """A whole message: known again, or opened and confirmed (WOLP-10)."""
+        digest = self._remembered.digest(said)
+        if self._remembered.holds(said.message_id, digest, now):
+            self._outcomes.append(Noticed(Fault.MESSAGE_REPEATED, f"message {said.message_id}"))
+            self._result(ResultCode.SUCCESS, said.message_id)
+            return
+        try:
+            payload = opened(said.payload, said.gzip, said.encryption, self.keys, self.options.limits)
+        except DecodeError as reason:
+            fault = cast(Fault, reason.fault)
+            self._outcomes.append(Noticed(fault, f"message {said.message_id}"))
+            self._result(cast(int, fault.rule.result), said.message_id)
+            return
+        if said.payload.translate(None, BLANKS) != said.payload:
+            self._outcomes.append(Noticed(Fault.PAYLOAD_BLANKS))
+        # A message of many pieces is sent again so late that five minutes are not enough.
+        options = self.options
+        life = max(options.remember_time, options.confirm_timeout * pieces * (options.retries + 1))
+        self._remembered.add(said.message_id, digest, now, life)
+        self._result(ResultCode.SUCCESS, said.message_id)
+        self._outcomes.append(Delivered(said.message_id, payload, said.encryption is not Encryption.NONE))

@@ -1,0 +1,1 @@
+"""Layer 2 of wolpertinger: documents with calls, responses and errors."""

@@ -1,0 +1,145 @@
+"""WOLP-13, WOLP-18, WOLP-19: messages and values as text; what cannot be sent raises LocalProtocolError.
+
+It refuses to know what a peer would say of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, ErrorCode, Message, Response
+from wirelake.protocols.wolpertinger.layer2.values import (
+    ClientInfo,
+    DirectoryObject,
+    FileObject,
+    MountInfo,
+    Permission,
+    SnapshotInfo,
+    guid,
+    moment_text,
+    written,
+)
+from wirelake.protocols.wolpertinger.layer2.xml_tree import NAMESPACE
+
+__all__ = ["document"]
+
+_SPECIAL: Final = re.compile(r"[&<>\r]")
+_ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
+_NOT_XML: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_UNUSUAL: Final = re.compile(r"[&<>\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Either of the two."""
+
+
+def document(message: Message, *, dotnet: bool = False) -> str:
+    """The text of a message, in one line but for what strings say; `dotnet` as in `values.written`."""
+    name, body = _body(message, dotnet)
+    return f'<{name} xmlns="{NAMESPACE}">{body}</{name}>'
+
+
+def _body(message: Message, dotnet: bool) -> tuple[str, str]:
+    if isinstance(message, Call):
+        inside = _text("MethodName", message.method) + _tag("Parameters", "".join([_object(value, dotnet) for value in message.parameters]))
+        return "RemoteMethodCall", _text("ComponentName", message.component) + _call_id(message.call_id) + inside
+    if isinstance(message, Response):
+        inside = _tag("ResponseValue", "" if message.value is None else _object(message.value, dotnet))
+        return "RemoteMethodResponse", _text("ComponentName", message.component) + _call_id(message.call_id) + inside
+    if message.code not in _CODES:
+        raise LocalProtocolError(Fault.ERROR_CODE_INVALID, f"{message.code} is none of the 17 codes")  # WOLP-15
+    inside = "" if message.call_id is None else _call_id(message.call_id)
+    return "RemoteError", _text("ComponentName", message.component) + _tag("ErrorCode", str(int(message.code))) + inside
+
+
+_CODES: Final = frozenset(ErrorCode)
+
+
+def _object(value: object, dotnet: bool) -> str:
+    """WOLP-19: one typed value; null is none."""
+    primitive = written(value, dotnet=dotnet)
+    if primitive is not None:
+        data_type, text = primitive
+        return f'<object type="{data_type}">{_escaped(text)}</object>'
+    if isinstance(value, (list, tuple)):
+        return f'<object type="list">{"".join([_object(item, dotnet) for item in value])}</object>'
+    if isinstance(value, (Call, Response, Error)):
+        name, body = _body(value, dotnet)
+    elif type(value) in _COMPLEX:
+        name, body = type(value).__name__, _COMPLEX[type(value)](value)
+    else:
+        raise LocalProtocolError(Fault.VALUE_UNSENDABLE, f"no data type holds {type(value).__name__}")
+    return f'<object type="{name[0].lower()}{name[1:]}"><{name}>{body}</{name}></object>'
+
+
+def _client_info(value: ClientInfo) -> str:
+    if not 0 <= value.trust_level <= 4 or value.protocol_version != 0:
+        raise LocalProtocolError(Fault.VALUE_UNSENDABLE, "a trust level is 0 to 4, the version of the protocol 0")
+    numbers = _tag("TrustLevel", str(int(value.trust_level))) + _tag("ProtocolVersion", "0")
+    return _text("JId", value.jid) + numbers + _tag("Profiles", _texts("Profile", value.profiles))
+
+
+def _entry(value: FileObject | DirectoryObject) -> str:
+    times = _tag("Created", moment_text(value.created)) + _tag("LastEdited", moment_text(value.last_edited))
+    return _text("Name", value.name) + _text("Path", value.path) + times
+
+
+def _file(value: FileObject) -> str:
+    return f'{_entry(value)}<Hash hashtype="sha1">{value.hash.hex()}</Hash>'
+
+
+def _directory(value: DirectoryObject) -> str:
+    files = "".join(_tag("FileObject", _file(file)) for file in value.files)
+    directories = "".join(_tag("DirectoryObject", _directory(directory)) for directory in value.directories)
+    return _entry(value) + _tag("Files", files) + _tag("Directories", directories)
+
+
+def _permission(value: Permission) -> str:
+    return _text("Path", value.path) + _tag("PermittedClients", _texts("Client", value.permitted_clients))
+
+
+def _mount(value: MountInfo) -> str:
+    return _text("MountPoint", value.mount_point) + _text("LocalPath", value.local_path)
+
+
+def _snapshot(value: SnapshotInfo) -> str:
+    return _tag("Id", str(value.id)) + _tag("Time", moment_text(value.time))
+
+
+_COMPLEX: Final[dict[type, Callable[[Any], str]]] = {
+    ClientInfo: _client_info,
+    FileObject: _file,
+    DirectoryObject: _directory,
+    Permission: _permission,
+    MountInfo: _mount,
+    SnapshotInfo: _snapshot,
+}
+
+
+def _call_id(text: str) -> str:
+    identifier = guid(text)
+    if identifier is None:
+        raise LocalProtocolError(Fault.CALL_ID_INVALID, repr(text))
+    return _tag("CallId", identifier)
+
+
+def _texts(name: str, texts: Iterable[str]) -> str:
+    return "".join(_text(name, text) for text in texts)
+
+
+def _text(name: str, text: str) -> str:
+    return _tag(name, _escaped(text))
+
+
+def _tag(name: str, inside: str) -> str:
+    return f"<{name}>{inside}</{name}>"
+
+
+def _escaped(text: str) -> str:
+    """WOLP-18: content verbatim; what XML 1.0 cannot carry is refused."""
+    if _UNUSUAL.search(text) is None:
+        return text
+    if (unfit := _NOT_XML.search(text)) is not None:
+        raise LocalProtocolError(Fault.VALUE_UNSENDABLE, f"XML has no character {unfit[0]!r}")
+    return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], text)

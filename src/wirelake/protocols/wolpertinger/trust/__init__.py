@@ -1,0 +1,1 @@
+"""Trust levels of wolpertinger: key agreement, authentication, session keys."""

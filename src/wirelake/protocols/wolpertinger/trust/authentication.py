@@ -1,0 +1,302 @@
+"""How trust is gained, in both roles: what the component Authentication answers, and which step follows which answer (WOLP-22 to WOLP-27).
+
+It decides and says what is to be said; `session.py` says it. It refuses to know documents, timers of calls, and how messages travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, cast
+from uuid import UUID
+
+import msgspec
+
+from wirelake.errors import LocalProtocolError, RemoteProtocolError
+from wirelake.protocols.rates import Buckets
+from wirelake.protocols.wolpertinger.events import Step
+from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer2.values import Value
+from wirelake.protocols.wolpertinger.options import HIGHEST_TRUST, Method, Options
+from wirelake.protocols.wolpertinger.trust import key_agreement
+from wirelake.protocols.wolpertinger.trust.key_agreement import Curve
+from wirelake.protocols.wolpertinger.trust.state import Standing
+from wirelake.protocols.wolpertinger.wire import Keys
+
+__all__ = ["METHODS", "Ask", "Authentication", "Draw", "Progress", "Verdict"]
+
+Draw = Callable[[int], bytes]
+"""Gives so many random bytes, as `os.urandom` does."""
+
+METHODS: Final = {
+    "EstablishConnection": Method((), trust=0),
+    "KeyExchange": Method(("string", "string"), trust=1),
+    "ClusterAuthGetToken": Method((), trust=2),
+    "ClusterAuthVerify": Method(("string",), trust=2),
+    # Only who proved to be of the cluster may ask for a proof: else it could hand us our own token, and use our answer.
+    "ClusterAuthRequestVerification": Method(("string",), returns=False, trust=3),
+    "ClusterAuthInitiate": Method(("string",), returns=False, trust=3),  # WOLP-26
+    "UserAuthGetToken": Method((), trust=2),
+    "UserAuthVerify": Method(("string", "string"), trust=2),
+    "AwardTrustLevel": Method(("int32",), returns=False, trust=0),
+}
+"""The methods of the component Authentication."""
+
+_RATE: Final = 1 / 6
+_BURST: Final = 10
+"""WOLP-25: proofs that are looked at, unless options say otherwise: 10, then 10 a minute."""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A call that is to be made."""
+
+    step: Step
+    method: str
+    parameters: tuple[Value, ...] = ()
+    returns: bool = True
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a call of the peer is answered with, and what comes after the answer (WOLP-25)."""
+
+    standing: Standing
+    value: Value | None = None
+    fault: Fault | None = None
+    """Instead of a value: the rule that the call breaks."""
+    reset: bool = False
+    ask: Ask | None = None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What follows from an answer to us."""
+
+    standing: Standing
+    ask: Ask | None = None
+    reached: int | None = None
+    """The level that was asked for is there."""
+    fault: Fault | None = None
+    """A step failed: the connection is reset."""
+
+
+class _Goal(msgspec.Struct):
+    """What `authenticate` was asked for, and how far it is."""
+
+    level: int
+    user: str
+    password: str
+    step: Step
+    waits_until: float | None = None
+    """CLUSTER_BACK: the peer knows our token, and has so long to prove itself."""
+
+
+class Authentication:
+    """The state of trust that is not yet gained."""
+
+    def __init__(self, options: Options, draw: Draw) -> None:
+        self._options = options
+        self._draw = draw
+        self._attempts = Buckets(_RATE, _BURST, 1) if options.attempts is None else options.attempts
+        self._tokens: dict[Step, tuple[bytes, float]] = {}
+        self._goal: _Goal | None = None
+        self._offer: tuple[key_agreement.PrivateKey, bytes] | None = None
+
+    @property
+    def step(self) -> Step | None:
+        """Which step of ours is on its way."""
+        return None if self._goal is None else self._goal.step
+
+    @property
+    def offering(self) -> bool:
+        """WOLP-24: a KeyExchange of ours is not answered: what else we say has to wait, because nobody knows how to say it."""
+        return self._offer is not None
+
+    @property
+    def deadline(self) -> float | None:
+        """When the peer's proof is late."""
+        return None if self._goal is None else self._goal.waits_until
+
+    def clear(self) -> Step | None:
+        """WOLP-28: forget everything; gives the step that failed by that."""
+        step = self.step
+        self._tokens.clear()
+        self._goal = self._offer = None
+        return step
+
+    # What the peer calls.
+
+    def answer(self, method: str, parameters: tuple[Value, ...], standing: Standing, now: float) -> Verdict:
+        """The answer to a call whose parameters and trust were checked."""
+        if method == "EstablishConnection":  # WOLP-23
+            admitted = self._options.admit
+            return Verdict(standing.raised(granted=1, held=1) if admitted else standing, admitted)
+        if method == "AwardTrustLevel":  # WOLP-27
+            return Verdict(msgspec.structs.replace(standing, awarded=cast(int, parameters[0])))
+        if method in ("ClusterAuthGetToken", "UserAuthGetToken"):
+            step = Step.CLUSTER if method == "ClusterAuthGetToken" else Step.USER
+            return Verdict(standing, key_agreement.to_text(self._token(step, now)))
+        texts = [str(parameter) for parameter in parameters]
+        try:
+            if method == "KeyExchange":
+                return self._exchange(texts[0], texts[1], standing)
+            if method == "ClusterAuthVerify":
+                return self._verify(
+                    key_agreement.read_text(texts[0]), self._cluster_tokens(now), self._options.cluster_key, 3, standing, now
+                )
+            if method == "UserAuthVerify":
+                return self._verify_user(texts[0], key_agreement.read_text(texts[1]), standing, now)
+            return self._prove(key_agreement.read_text(texts[0]), standing)
+        except RemoteProtocolError:
+            return Verdict(standing, fault=Fault.KEY_INVALID)
+
+    def _token(self, step: Step, now: float) -> bytes:
+        """WOLP-25: 32 random bytes that can be used once, and not for long."""
+        token = self._draw(key_agreement.TOKEN_SIZE)
+        self._tokens[step] = (token, now + self._options.token_life)
+        return token
+
+    def _used(self, step: Step, now: float) -> bytes | None:
+        """A token that was given out and is still good; it is not any more."""
+        token, until = self._tokens.pop(step, (None, now))
+        return token if now < until else None
+
+    def _cluster_tokens(self, now: float) -> list[bytes]:
+        """What a member of the cluster may prove itself with: the token it asked for, or the one we sent."""
+        tokens = (self._used(Step.CLUSTER, now), self._used(Step.CLUSTER_BACK, now))
+        return [token for token in tokens if token is not None]
+
+    def _exchange(self, blob: str, iv: str, standing: Standing) -> Verdict:
+        """WOLP-24: a fresh key on the caller's curve."""
+        if self.offering:
+            return Verdict(standing, fault=Fault.KEYS_CROSSED)
+        chosen = key_agreement.read_iv(iv)
+        theirs = key_agreement.read_blob(key_agreement.read_text(blob))
+        own = key_agreement.make_key(key_agreement.curve_of(theirs), self._draw)
+        keys = Keys(key_agreement.session_key(own, theirs), chosen)
+        return Verdict(standing.raised(granted=2, held=2, keys=keys), key_agreement.to_text(key_agreement.public_blob(own)))
+
+    def _verify(self, proof: bytes, tokens: list[bytes], cluster_key: bytes | None, level: int, standing: Standing, now: float) -> Verdict:
+        """WOLP-25: whether somebody knows the cluster key; what is wrong, and why, cannot be told from outside."""
+        expected = [key_agreement.cluster_proof(cluster_key or b"", token) for token in tokens]
+        return self._judged(proof, expected, cluster_key is not None, level, standing, now)
+
+    def _verify_user(self, name: str, proof: bytes, standing: Standing, now: float) -> Verdict:
+        token = self._used(Step.USER, now)
+        password = None if self._options.password_of is None else self._options.password_of(name.lower())
+        expected = [] if token is None else [key_agreement.user_proof(password or "", token)]
+        verdict = self._judged(proof, expected, password is not None, HIGHEST_TRUST, standing, now)
+        if verdict.reset:
+            return verdict
+        return msgspec.structs.replace(verdict, standing=msgspec.structs.replace(verdict.standing, user=name.lower()))
+
+    def _judged(self, proof: bytes, expected: list[bytes], possible: bool, level: int, standing: Standing, now: float) -> Verdict:
+        allowed = self._attempts.take(self._options.source, now)
+        good = [key_agreement.is_same(proof, one) for one in expected]
+        if allowed and possible and any(good):
+            return Verdict(standing.raised(granted=level), True)
+        return Verdict(standing, False, reset=True)
+
+    def _prove(self, token: bytes, standing: Standing) -> Verdict:
+        """WOLP-26: prove to a member of the cluster that we are one."""
+        if self._options.cluster_key is None or any(token == own for own, _ in self._tokens.values()):
+            return Verdict(standing, reset=True)
+        proof = key_agreement.cluster_proof(self._options.cluster_key, token)
+        return Verdict(standing, ask=Ask(Step.CLUSTER_BACK, "ClusterAuthVerify", (key_agreement.to_text(proof),)))
+
+    # What we ask for.
+
+    def begin(self, level: int, standing: Standing, user: str, password: str, now: float) -> Progress:
+        """The first step towards a level; raises LocalProtocolError if that cannot be wanted now."""
+        if self._goal is not None or not 1 <= level <= HIGHEST_TRUST:
+            raise LocalProtocolError(Fault.STEP_OUT_OF_ORDER, f"level {level}")
+        if (level == 3 and self._options.cluster_key is None) or (level == HIGHEST_TRUST and not user):
+            raise LocalProtocolError(Fault.STEP_OUT_OF_ORDER, f"level {level} needs a cluster key, or a user")
+        self._goal = _Goal(level, user, password, Step.ESTABLISH)
+        return self._next(standing, now)
+
+    def answered(self, step: Step, method: str, value: Value | None, standing: Standing, now: float) -> Progress:
+        """The peer answered a call of ours; of a call without a response, that it arrived."""
+        if step is Step.CLUSTER_BACK and method == "ClusterAuthVerify":  # the peer's goal, not ours
+            return Progress(standing.raised(held=3)) if value is True else Progress(standing, fault=Fault.PROOF_WRONG)
+        if self._goal is None:
+            return Progress(standing)
+        try:
+            return self._went_on(step, method, value, standing, now)
+        except RemoteProtocolError:
+            return Progress(standing, fault=Fault.ANSWER_WRONG)
+
+    def _went_on(self, step: Step, method: str, value: Value | None, standing: Standing, now: float) -> Progress:
+        if method in ("ClusterAuthGetToken", "UserAuthGetToken"):
+            return Progress(standing, self._proof(step, key_agreement.read_text(value if isinstance(value, str) else "?")))
+        if step is Step.ESTABLISH:
+            if not _is_yes(value):
+                return Progress(standing, fault=Fault.ANSWER_WRONG)
+            standing = standing.raised(granted=1, held=1)
+        elif step is Step.KEYS:
+            own, iv = self._offer or (None, b"")
+            self._offer = None
+            if own is None or not isinstance(value, str):
+                return Progress(standing, fault=Fault.ANSWER_WRONG)
+            theirs = key_agreement.read_blob(key_agreement.read_text(value))
+            standing = standing.raised(granted=2, held=2, keys=Keys(key_agreement.session_key(own, theirs), iv))
+        elif step is not Step.CLUSTER_BACK:
+            if value is not True:
+                return Progress(standing, fault=Fault.PROOF_WRONG)
+            standing = standing.raised(held=3 if step is Step.CLUSTER else HIGHEST_TRUST)
+        elif standing.granted < 3:
+            assert self._goal is not None  # noqa: S101 - see answered
+            self._goal.waits_until = now + self._options.call_timeout
+            return Progress(standing)
+        return self._next(standing, now)
+
+    def proven(self, standing: Standing, now: float) -> Progress:
+        """The peer proved itself: if that is what we waited for, the next step follows."""
+        if self._goal is None or self._goal.waits_until is None or standing.granted < 3:
+            return Progress(standing)
+        return self._next(standing, now)
+
+    def _next(self, standing: Standing, now: float) -> Progress:
+        """The next step towards our goal, or that it is reached."""
+        goal = self._goal
+        assert goal is not None  # noqa: S101 - whoever calls has looked
+        goal.waits_until = None
+        in_cluster = goal.level >= 3 and self._options.cluster_key is not None
+        if standing.held < 1:
+            ask = Ask(Step.ESTABLISH, "EstablishConnection")
+        elif goal.level >= 2 and standing.keys is None:
+            ask = self._offered()
+        elif in_cluster and standing.held < 3:
+            ask = Ask(Step.CLUSTER, "ClusterAuthGetToken")
+        elif in_cluster and standing.granted < 3:
+            token = key_agreement.to_text(self._token(Step.CLUSTER_BACK, now))
+            ask = Ask(Step.CLUSTER_BACK, "ClusterAuthRequestVerification", (token,), returns=False)
+        elif goal.level == HIGHEST_TRUST and standing.held < HIGHEST_TRUST:
+            ask = Ask(Step.USER, "UserAuthGetToken")
+        else:
+            self._goal = None
+            return Progress(standing, reached=goal.level)
+        goal.step = ask.step
+        return Progress(standing, ask)
+
+    def _offered(self) -> Ask:
+        """WOLP-24: a fresh key on P-521, and the IV of both directions."""
+        own, iv = key_agreement.make_key(Curve.P521, self._draw), self._draw(key_agreement.IV_SIZE)
+        self._offer = (own, iv)
+        return Ask(Step.KEYS, "KeyExchange", (key_agreement.to_text(key_agreement.public_blob(own)), key_agreement.to_text(iv)))
+
+    def _proof(self, step: Step, token: bytes) -> Ask:
+        goal = self._goal
+        assert goal is not None  # noqa: S101 - see answered
+        if step is Step.USER:
+            proof = key_agreement.to_text(key_agreement.user_proof(goal.password, token))
+            return Ask(step, "UserAuthVerify", (goal.user, proof))
+        proof = key_agreement.to_text(key_agreement.cluster_proof(self._options.cluster_key or b"", token))
+        return Ask(step, "ClusterAuthVerify", (proof,))
+
+
+def _is_yes(value: Value | None) -> bool:
+    """WOLP-23: true, or the identifier of a resource that is not all zeros."""
+    if isinstance(value, bool):
+        return value
+    try:
+        return UUID(str(value)).int != 0 if isinstance(value, str | UUID) else False
+    except ValueError:
+        return False

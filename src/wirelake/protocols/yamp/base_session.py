@@ -1,0 +1,338 @@
+"""A YAMP session's link with its peer: bytes cut into messages, handshake, keep-alive, close and redirect; who may say what when.
+
+It refuses to know events and requests: `session.py` does. See there for how it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
+from wirelake.protocols.buffer import Framed
+from wirelake.protocols.kernel import FAULT, KIND, START
+from wirelake.protocols.reply_timer import ReplyClock
+from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened, PongReceived, SessionEvent
+from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.messages import TYPES, VERSION, Close, CloseRedirect, Handshake, Message, Ping, Pong, name_of
+from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options, Serializer
+from wirelake.protocols.yamp.scanner import CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, ROW_COLUMNS
+from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.yamp.uids import Draw, Uids
+from wirelake.protocols.yamp.wire import buffer, encode, message, scan
+
+__all__ = ["Link"]
+
+_ODD: Final = {
+    ODD_BOOL: Fault.BOOL_ODD,
+    ODD_URI: Fault.URI_EMPTY,
+    ODD_REASON: Fault.REASON_NOT_UTF8,
+    ODD_SERIALIZER: Fault.SERIALIZER_EMPTY,
+}
+_MESSAGES: Final[dict[int, type[Message]]] = {number: one for one, number in TYPES.items()}
+
+
+class Link(Framed):
+    """What a session does whoever asks whom for what."""
+
+    def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
+        if options.serializer not in options.serializers:  # YAMP-5: an empty name is never sent
+            raise UsageError(f"no serializer {options.serializer!r} among {', '.join(options.serializers)}")
+        self.speaker = speaker
+        self.peer = speaker.other
+        self.options = options
+        self.state = INITIAL
+        self.ended: Ended | None = None
+        self._is_lossy = options.datagrams
+        self._serializer: Serializer = options.serializers[options.serializer]
+        self._buffer = buffer(options.limits)
+        self._datagram = b""
+        self._output: list[bytes] = []
+        self.last_size = 0
+        """Bytes of the last message that was said."""
+        self._events: list[SessionEvent] = []
+        self._uids = Uids(draw)
+        self._agreed: Handshake | None = None
+        self._handshake_deadline: float | None = None
+        self._next_handshake: float | None = None
+        self._next_ping: float | None = None
+        self._pong = ReplyClock(options.ping_timeout, options.min_rate)
+        self._ping_payload: bytes | None = None
+        """The keep-alive ping that waits for its pong."""
+        self._manual_payload: bytes | None = None
+        """The same of a ping that the owner sent."""
+        self._takers: dict[type[Message], Callable[[Any, float], None]] = {
+            Handshake: self._take_handshake,
+            Ping: lambda said, _: self._say(Pong(said.payload)),  # YAMP-17: verbatim
+            Pong: self._take_pong,
+            Close: lambda said, _: self._end(Ended(Ending.CLOSE, self.peer, False, detail=said.reason)),  # YAMP-20: no echo
+            CloseRedirect: lambda said, _: self._end(Ended(Ending.REDIRECT, self.peer, False, detail=said.url)),
+        }
+
+    # What comes out.
+
+    def output(self) -> bytes:
+        """The bytes to send now; they are gone from here."""
+        return self._join(self.messages())
+
+    def messages(self) -> list[bytes]:
+        """The same, message by message: for transports that keep them apart (YAMP-14, YAMP-15)."""
+        messages, self._output = self._output, []
+        return messages
+
+    def events(self) -> list[SessionEvent]:
+        """What happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def deadline(self) -> float | None:
+        """When `tick` wants to be called next, whatever else happens."""
+        timers = (self._handshake_deadline, self._next_handshake, self._next_ping, self._pong.deadline)
+        return min((timer for timer in timers if timer is not None), default=None)
+
+    @property
+    def frames(self) -> bytes:
+        """The whole messages that the last `receive` took, or the datagram; `rest` is what it could not take."""
+        return self._datagram if self.options.datagrams else self._buffer.taken
+
+    @property
+    def is_proven(self) -> bool:
+        """See Drivable: the handshake is done."""
+        return self._agreed is not None
+
+    @property
+    def serializer(self) -> str:
+        """What bodies are in: the name that was agreed on, or this side's own before that."""
+        return (self._agreed.serializer if self._agreed else "") or self.options.serializer
+
+    # What the caller does.
+
+    def start(self, now: float) -> None:
+        """0x00 system.handshake: a client says what it wants; both wait for the other's."""
+        if self.options.handshake_timeout is not None:
+            self._handshake_deadline = now + self.options.handshake_timeout
+        if self.speaker is Speaker.CLIENT:
+            self._greet(now)
+
+    def ping(self, now: float) -> bytes:  # noqa: ARG002 - every input of a session carries the time
+        """0x01 system.ping: ask for a pong, and return its payload; while one is on its way no other is sent.
+
+        No timeout runs: only keep-alive ends a session (YAMP-18). An owner that waits no longer calls `give_up_ping`.
+        """
+        self._require_open()
+        if self._manual_payload is None:
+            self._manual_payload = self._send_ping()
+        return self._manual_payload
+
+    def give_up_ping(self) -> None:
+        """YAMP-18: forget a ping of the owner; the session goes on, and the next ping is a new one."""
+        self._manual_payload = None
+
+    def bye(self, detail: str = "") -> None:
+        """0x03 system.close: say why; the session is over here."""
+        if self.ended is None:
+            self._close(detail)
+            self._end(Ended(Ending.CLOSE, self.speaker, True, detail=detail))
+
+    def redirect(self, url: str) -> None:
+        """0x04 system.close-redirect: send the client somewhere else; the session is over here."""
+        if self.speaker is not Speaker.SERVER:  # YAMP-21
+            raise LocalProtocolError(Fault.REDIRECT_BY_CLIENT)
+        if self.ended is None:
+            self._say(CloseRedirect(url))
+            self._end(Ended(Ending.REDIRECT, self.speaker, True, detail=url))
+
+    def fail(self, fault: Fault, detail: str = "") -> None:
+        """The close this fault is answered with, if any, and the end of the session."""
+        if self.ended is None:
+            reason = fault.rule.reason
+            said = reason is not None and (self.state, self.speaker, Close) in TRANSITIONS
+            if reason is not None and said:
+                self._close(reason.format(detail))
+            self._end(Ended(Ending.CLOSE if said else Ending.CLOSED, self.speaker, True, fault, detail))
+
+    # What the world does.
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Bytes from the peer, or one datagram. Whatever they are, this does not raise."""
+        if self.options.datagrams:
+            self._receive_datagram(data, now)
+            return
+        for taken, rows, _ in self._buffer.feed(data):
+            for row in rows:
+                if self.ended is not None:
+                    return
+                self._take(taken, row, now)
+        if self._buffer.size:  # as EMP-32
+            self._pong.moved(len(data), now)
+
+    def receive_eof(self, now: float) -> None:  # noqa: ARG002 - every input of a session carries the time
+        """YAMP-20: the peer closed the connection."""
+        if self.ended is None:
+            fault = Fault.CLOSED_INSIDE_MESSAGE if self._buffer.rest else Fault.CLOSED_WITHOUT_WORD
+            self._end(Ended(Ending.CLOSED, self.peer, False, fault))
+
+    def tick(self, now: float) -> None:
+        """Time passed: timers that are due fire."""
+        if self._handshake_deadline is not None and now >= self._handshake_deadline:  # YAMP-12
+            self.fail(Fault.HANDSHAKE_TIMEOUT)
+        if self._pong.is_over(now):  # YAMP-18
+            self.fail(Fault.PING_TIMEOUT)
+        if self.ended is not None:
+            return
+        if self._next_ping is not None and now >= self._next_ping:
+            self._keep_alive(now)
+        if self._next_handshake is not None and now >= self._next_handshake:  # YAMP-15
+            self._greet(now)
+
+    def pause(self) -> None:
+        """The owner stops reading for a while: a pong that waits unread is not a silent peer."""
+        self._pong.pause()
+
+    def resume(self, now: float) -> None:
+        """The owner reads again."""
+        self._pong.resume(now)
+
+    @property
+    def asked(self) -> int:
+        """See Drivable."""
+        return self._pong.asked
+
+    def drained(self, count: int, now: float) -> None:
+        """As EMP-32: bytes that were sent before the last ping have left."""
+        self._pong.drained(count, now)
+
+    def release(self) -> None:
+        """See Drivable."""
+        super().release()
+        self._takers = {}  # they refer to this object
+
+    # Inside.
+
+    def _advance(self, speaker: Speaker, said: type[Message]) -> bool:
+        """The only place where the state changes."""
+        after = TRANSITIONS.get((self.state, speaker, said))
+        if after is None:
+            return False
+        self.state = after
+        return True
+
+    def _say(self, said: Message) -> None:
+        self._put(type(said), encode(said, self.options.limits))
+
+    def _put(self, kind: type[Message], data: bytes) -> None:
+        """Say a message that is written already, if it may be said."""
+        if self._is_lossy and len(data) > self.options.max_datagram:
+            raise LocalProtocolError(Fault.DATAGRAM_TOO_LARGE, f"{len(data)} bytes, {self.options.max_datagram} fit")
+        if not self._advance(self.speaker, kind):
+            raise LocalProtocolError(refusal(self.state, self.speaker, kind))
+        self._output.append(data)
+        self.last_size = len(data)
+
+    def _close(self, reason: str) -> None:
+        self._say(Close(reason.encode(errors="replace").decode()))
+
+    def _greet(self, now: float) -> None:
+        self._say(Handshake(VERSION, self.options.serializer))
+        self._next_handshake = now + self.options.handshake_interval if self.options.datagrams else None
+
+    def _require_open(self) -> None:
+        if self.ended is not None:
+            raise SessionClosed(str(self.ended.reason()))
+        if self.state is not State.OPEN:  # YAMP-10
+            raise LocalProtocolError(Fault.SPOKE_TOO_SOON)
+
+    def _end(self, ended: Ended) -> None:
+        self.ended = ended
+        self._handshake_deadline = self._next_handshake = self._next_ping = None
+        self._pong.stop()
+        self._events.append(ended)
+
+    def _notice(self, fault: Fault, detail: str = "") -> None:
+        self._events.append(Noticed(fault, detail))
+
+    def _receive_datagram(self, data: bytes, now: float) -> None:
+        """YAMP-15: one whole message, or nothing."""
+        self._datagram = data
+        row = [0] * ROW_COLUMNS
+        count, _, end, _ = scan(data, 0, len(data), row, [], self.options.limits.for_scan())
+        if self.ended is not None:
+            return
+        if not count or (end != len(data) and row[FAULT] not in UNREADABLE):
+            self._notice(Fault.DATAGRAM_CUT, f"{len(data)} bytes")
+        else:
+            self._take(data, row, now)
+
+    def _take(self, data: bytes, row: list[int], now: float) -> None:
+        """One message of the peer, in the order of judgement: can it be read, may it be said now, may it be said at all."""
+        fault = row[FAULT]
+        if fault in UNREADABLE:
+            self.fail(Fault(fault), str(data[row[START]]))
+            return
+        said = _MESSAGES[row[KIND]]
+        if not self._advance(self.peer, said):
+            self.fail(refusal(self.state, self.peer, said), name_of(said))
+        elif fault:  # YAMP-36
+            self.fail(Fault(fault), str(row[CODE]))
+        else:
+            if row[ODDITIES]:
+                for odd, tolerated in _ODD.items():
+                    if row[ODDITIES] & odd:
+                        self._notice(tolerated)
+            self._takers[said](message(data, row), now)
+
+    def _take_handshake(self, said: Handshake, now: float) -> None:
+        if self._agreed is not None:
+            if self.speaker is Speaker.SERVER and self.options.datagrams:  # YAMP-15: the echo may have been lost
+                self._say(self._agreed)
+            else:  # YAMP-11
+                self._notice(Fault.HANDSHAKE_REPEATED)
+        elif self.speaker is Speaker.CLIENT:
+            wanted = Handshake(VERSION, self.options.serializer)
+            if said == wanted:
+                self._open(said, now)
+            else:  # YAMP-8
+                self.fail(Fault.ECHO_DIFFERS, f"version {said.version}, serializer {said.serializer!r}")
+        elif said.version != VERSION:  # YAMP-3
+            self.fail(Fault.VERSION_UNSUPPORTED, str(said.version))
+        elif said.serializer not in self.options.serializers and (said.serializer or not self.options.accept_empty_serializer):  # YAMP-4, 5
+            self.fail(Fault.SERIALIZER_UNSUPPORTED, f"{said.serializer} not supported. Use {', '.join(self.options.serializers)}")
+        elif self.options.redirect_to is not None:
+            self.redirect(self.options.redirect_to)
+        else:
+            self._say(said)  # YAMP-7: the same handshake
+            self._open(said, now)
+
+    def _open(self, agreed: Handshake, now: float) -> None:
+        self._agreed = agreed
+        self._serializer = self.options.serializers[self.serializer]
+        self._handshake_deadline = self._next_handshake = None
+        self._plan_ping(now)
+        self._events.append(Opened(agreed.version, agreed.serializer))
+
+    def _plan_ping(self, now: float) -> None:
+        self._next_ping = None if self.options.ping_interval is None else now + self.options.ping_interval
+
+    def _keep_alive(self, now: float) -> None:
+        self._ping_payload = self._send_ping()
+        self._next_ping = None
+        self._pong.ask(now)
+
+    def _send_ping(self) -> bytes:
+        """YAMP-17: the payload is ASCII text, because a peer may hold it as a string."""
+        payload = self._uids.next().hex().encode()
+        self._say(Ping(payload))
+        return payload
+
+    def _take_pong(self, said: Pong, now: float) -> None:
+        if said.payload == self._manual_payload:
+            self._manual_payload = None
+        elif said.payload == self._ping_payload:
+            self._ping_payload = None
+            self._pong.stop()
+            self._plan_ping(now)
+        else:  # YAMP-19
+            self._notice(Fault.PONG_UNSOLICITED)
+            return
+        self._events.append(PongReceived(said.payload))

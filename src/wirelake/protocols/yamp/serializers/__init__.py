@@ -1,0 +1,1 @@
+"""Serializers of YAMP bodies, and the limits on parsing them."""

@@ -1,0 +1,51 @@
+"""Bodies on their way through a serializer, and what is refused on the way. It refuses to know messages and sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.yamp.faults import Fault
+from wirelake.protocols.yamp.serializers.registry import Serializer
+
+__all__ = ["Undecodable", "pack", "pack_text", "unpack"]
+
+
+class Undecodable(Exception):
+    """YAMP-44: bytes that the serializer refuses; the text says why."""
+
+
+def pack(serializer: Serializer, body: Any) -> bytes:
+    """The bytes of a body; raises LocalProtocolError for one the serializer refuses.
+
+    YAMP-31: None is sent as the serializer writes it (`null`, `c0`); by a serializer that cannot, as no body.
+    """
+    try:
+        data = serializer.serialize(body)
+    except Exception as reason:
+        if body is None:
+            return b""
+        raise LocalProtocolError(Fault.BODY_UNSERIALIZABLE, str(reason) or repr(reason)) from reason
+    if not isinstance(data, bytes):
+        raise LocalProtocolError(Fault.BODY_UNSERIALIZABLE, f"it made {type(data).__name__}, not bytes")
+    return data
+
+
+def pack_text(serializer: Serializer, text: str) -> bytes:
+    """YAMP-40: an error of ours as the body of a response: a string, or a mapping where only those are bodies, or else nothing."""
+    for body in (text, {"error": text}):
+        try:
+            return pack(serializer, body)
+        except LocalProtocolError:
+            continue
+    return b""
+
+
+def unpack(serializer: Serializer, data: bytes) -> Any:
+    """The body of bytes, None if there are none (YAMP-31); raises Undecodable."""
+    if not data:
+        return None
+    try:
+        return serializer.parse(data)
+    except Exception as reason:
+        raise Undecodable(str(reason) or repr(reason)) from None
