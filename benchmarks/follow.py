@@ -136,15 +136,15 @@ def main() -> None:
     cold, _, _ = run(chosen.rate // 10, COLD_SECONDS, 0.0)
     rows, results = [["the first seconds of all", f"{len(cold):,}", *_shown(cold)]], []
     for name, gold_every in (("without gold", 0.0), ("with gold", chosen.gold_every)):
-        fresh, written, portions = run(chosen.rate, chosen.seconds, gold_every)
+        fresh, written, micro_batches = run(chosen.rate, chosen.seconds, gold_every)
         warm = fresh[int(chosen.rate * WARM_SECONDS) :]
         for what, part in ((f"{name}, first {WARM_SECONDS:.0f} s", fresh[: int(chosen.rate * WARM_SECONDS)]), (name, warm)):
             if len(part):
                 rows.append([what, f"{len(part):,}", *_shown(part)])
-        results.append((name, float(np.percentile(warm if len(warm) else fresh, 95)), written, len(fresh), portions))
+        results.append((name, float(np.percentile(warm if len(warm) else fresh, 95)), written, len(fresh), micro_batches))
     show(f"Freshness in seconds at {chosen.rate:,} messages a second", ["", "messages", "p50", "p95", "p99", "most"], rows)
-    for name, p95, written, found, portions in results:
-        verdict(f"{name}: under {GOAL} s for 95 of 100", p95 < GOAL, f"{p95:.2f} s in {portions} portions")
+    for name, p95, written, found, micro_batches in results:
+        verdict(f"{name}: under {GOAL} s for 95 of 100", p95 < GOAL, f"{p95:.2f} s in {micro_batches} portions")
         verdict(f"{name}: nothing lost", written == found, f"{found:,} of {written:,}")
 
 

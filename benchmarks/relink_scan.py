@@ -29,19 +29,19 @@ LIMITS = DEFAULT_LIMITS.for_scan(Stage.PACKETS, 4, 4)
 BULK = b"bulk"
 
 
-def small(count: int) -> list[m.Said]:
+def small(count: int) -> list[m.AnyMessage]:
     """Messages of one part of 128 bytes."""
     return [m.Message((BULK,), (b"x" * 128,)) for _ in range(count)]
 
 
-def acknowledgements(count: int) -> list[m.Said]:
+def acknowledgements(count: int) -> list[m.AnyMessage]:
     return [m.Consumed((BULK,), number) for number in range(count)]
 
 
-def mixed(count: int) -> list[m.Said]:
+def mixed(count: int) -> list[m.AnyMessage]:
     """What a link carries: mostly messages, of one part or several, and what keeps it going."""
     draw = random.Random(4)  # noqa: S311 - packets, not secrets
-    kinds: list[Callable[[int], m.Said]] = [
+    kinds: list[Callable[[int], m.AnyMessage]] = [
         lambda _: m.Message((BULK,), (b"x" * draw.randrange(40, 200),)),
         lambda _: m.Message((BULK,), (b"head", b"y" * draw.randrange(100), b"")),
         lambda _: m.Message((BULK, b"more", b"than"), (b"x" * 60,)),

@@ -214,7 +214,7 @@ def check(blocks: list[Block], raw: bytes, file_size: int) -> None:
         assert all(account.bytes >= 0 or account.reason == "spared by compression" for account in one.accounts)
         accounted += sum(account.bytes for account in one.accounts)
         quarantined = sum(account.bytes for account in one.accounts if account.category == "quarantine")
-        assert quarantined == sum(stretch.length for stretch in one.stretches)
+        assert quarantined == sum(stretch.length for stretch in one.unreadable)
         pieces = one.pieces.tolist()
         starts = [piece[0] for piece in pieces]
         assert starts == sorted(set(starts))
@@ -229,7 +229,7 @@ def check(blocks: list[Block], raw: bytes, file_size: int) -> None:
             for (at, offset, _), following in zip(pieces[first:last], [*starts[first + 1 : last], stop], strict=True):
                 assert data[at:following] == raw[offset : offset + following - at]
                 covered.append((offset, offset + following - at))
-        for stretch in one.stretches:
+        for stretch in one.unreadable:
             if stretch.layer == "file":
                 continue
             assert stretch.raw == raw[stretch.offset : stretch.offset + stretch.length]

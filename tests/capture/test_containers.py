@@ -29,7 +29,7 @@ from tests.capture.build import (
 )
 from tests.capture.test_recording import record
 
-from wirelake.capture.blocks.accounting import MAX_STRETCH
+from wirelake.capture.blocks.accounting import MAX_UNREADABLE
 from wirelake.capture.blocks.from_recording import intern
 from wirelake.capture.blocks.read_file import open_container, read
 from wirelake.capture.containers import pcap as pcap_room
@@ -122,7 +122,7 @@ def test_sections_bring_their_own_byte_order_and_interfaces(tmp_path):
     raw += packet_block(TS, segment(), ">", number=1)
     blocks = read_checked(wrote(tmp_path, raw))
     assert times(blocks) == [TS, TS // 1000 * 1000]
-    assert [stretch.reason for one in blocks for stretch in one.stretches] == ["packet of an unknown interface"]
+    assert [stretch.reason for one in blocks for stretch in one.unreadable] == ["packet of an unknown interface"]
 
 
 def test_unknown_blocks_are_skipped_and_counted(tmp_path):
@@ -179,7 +179,7 @@ def test_after_a_corrupt_block_the_rest_is_a_stretch_that_says_why(tmp_path, tai
     good = section() + interface() + packet_block(TS, segment())
     blocks = read_checked(wrote(tmp_path, good + tail))
     assert talk_of(blocks) == [(1, b"x")]
-    assert [(s.offset, s.length, s.layer, s.reason) for one in blocks for s in one.stretches] == [(len(good), len(tail), "pcapng", reason)]
+    assert [(s.offset, s.length, s.layer, s.reason) for one in blocks for s in one.unreadable] == [(len(good), len(tail), "pcapng", reason)]
 
 
 def test_after_an_impossible_pcap_record_the_rest_is_a_stretch_that_says_why(tmp_path):
@@ -187,7 +187,7 @@ def test_after_an_impossible_pcap_record_the_rest_is_a_stretch_that_says_why(tmp
     tail = struct.pack("<IIII", 1, 1, 262_145, 262_145) + bytes(50)
     blocks = read_checked(wrote(tmp_path, good + tail))
     assert talk_of(blocks) == [(1, b"x")]
-    assert [(s.offset, s.length, s.layer, s.reason) for one in blocks for s in one.stretches] == [
+    assert [(s.offset, s.length, s.layer, s.reason) for one in blocks for s in one.unreadable] == [
         (len(good), len(tail), "pcap", "impossible record length")
     ]
 
@@ -205,21 +205,21 @@ def test_a_block_that_does_not_count_its_padding_is_read(tmp_path):
 def test_a_file_that_is_no_capture_becomes_one_stretch(tmp_path, raw):
     path = wrote(tmp_path, raw)
     blocks = read_checked(path)
-    assert [(s.offset, s.length, s.reason) for one in blocks for s in one.stretches] == [(0, len(raw), "not a capture")]
+    assert [(s.offset, s.length, s.reason) for one in blocks for s in one.unreadable] == [(0, len(raw), "not a capture")]
     with pytest.raises(CaptureError, match="not a capture") as caught:
         open_container(identify(path))
     assert (caught.value.path, caught.value.offset) == (str(path), 0)
 
 
 def test_long_stretches_are_cut_at_the_limit(tmp_path):
-    size = 2 * MAX_STRETCH + 5
+    size = 2 * MAX_UNREADABLE + 5
     blocks = read_checked(wrote(tmp_path, bytes(size)))
-    assert [s.length for one in blocks for s in one.stretches] == [MAX_STRETCH, MAX_STRETCH, 5]
+    assert [s.length for one in blocks for s in one.unreadable] == [MAX_UNREADABLE, MAX_UNREADABLE, 5]
 
 
 def test_an_empty_file_is_one_empty_block(tmp_path):
     (one,) = read_checked(wrote(tmp_path, b""))
-    assert (len(one.runs), one.accounts, one.stretches, one.last) == (0, [], [], True)
+    assert (len(one.runs), one.accounts, one.unreadable, one.last) == (0, [], [], True)
 
 
 def test_files_of_nothing_but_headers_are_accounted_for(tmp_path):

@@ -79,7 +79,7 @@ def test_a_damaged_packed_file_is_read_as_far_as_it_goes(tmp_path, how, damage):
     blocks = list(read(source, ports={5040: "emp"}, sniff=lambda data: None))
     in_runs = sum(int((one.runs[:, 1] - one.runs[:, 0]).sum()) for one in blocks)
     assert in_runs + sum(account.bytes for one in blocks for account in one.accounts) == source.size
-    found = {stretch.reason: stretch for one in blocks for stretch in one.stretches}
+    found = {stretch.reason: stretch for one in blocks for stretch in one.unreadable}
     assert f"broken {how} stream" in found or damage == "cut"
     if damage == "tail":
         assert in_runs == 600_000
@@ -95,7 +95,7 @@ def test_a_packed_file_that_is_no_capture_is_one_stretch(tmp_path):
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress(b"hello, world"))
     blocks = read_checked(path, raw=b"hello, world")
-    assert [(s.offset, s.length, s.reason) for one in blocks for s in one.stretches] == [(0, 12, "not a capture")]
+    assert [(s.offset, s.length, s.reason) for one in blocks for s in one.unreadable] == [(0, 12, "not a capture")]
 
 
 @pytest.mark.parametrize("how", PACKERS)
@@ -177,8 +177,8 @@ def test_a_corrupt_record_costs_itself_only(tmp_path, kind, order):
             blocks = read_checked(path, window=window)
             texts = [data for *_, data in said(blocks)]
             assert texts == [b"data%02d" % n for n in range(12) if n != hit]
-            stretches = [(s.offset, s.offset + s.length) for one in blocks for s in one.stretches]
-            assert stretches == [(places[hit], places[hit + 1])]
+            unreadable = [(s.offset, s.offset + s.length) for one in blocks for s in one.unreadable]
+            assert unreadable == [(places[hit], places[hit + 1])]
 
 
 @pytest.mark.parametrize("kind", ["pcap", "pcapng"])
@@ -191,7 +191,7 @@ def test_garbage_between_records_is_passed_over(tmp_path, kind, size, monkeypatc
     path.write_bytes(raw[: places[6]] + b"\xff" * 12 + garbage + raw[places[6] :])
     blocks = read_checked(path)
     assert [data for *_, data in said(blocks)] == [b"data%02d" % n for n in range(12)]
-    assert sum(s.length for one in blocks for s in one.stretches) == size + 12
+    assert sum(s.length for one in blocks for s in one.unreadable) == size + 12
 
 
 @pytest.mark.parametrize("filler", [b"\0", b"\xff"])
@@ -211,7 +211,7 @@ def test_a_header_of_an_unknown_version_does_not_cost_the_packets(tmp_path):
     path.write_bytes(raw[:4] + b"\x01\0\x04\0" + raw[8:])
     blocks = read_checked(path)
     assert len(said(blocks)) == 12
-    assert [(s.offset, s.length, s.reason) for one in blocks for s in one.stretches] == [(0, 24, "unknown version")]
+    assert [(s.offset, s.length, s.reason) for one in blocks for s in one.unreadable] == [(0, 24, "unknown version")]
 
 
 def test_a_path_with_a_scheme_is_read_through_fsspec(tmp_path):

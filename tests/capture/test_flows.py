@@ -205,7 +205,7 @@ def test_a_capture_that_starts_in_mid_stream_is_read_from_its_first_segment(tmp_
     blocks = read_talk(tmp_path, talk)
     assert talk_of(blocks) == [(0, b"answer"), (1, b"next")]
     assert events(blocks) == []
-    assert [stretch.raw for stretch in blocks[0].stretches] == [b"before"]
+    assert [stretch.raw for stretch in blocks[0].unreadable] == [b"before"]
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_a_record_whose_port_cannot_be_one_is_quarantined_alone(tmp_path, end, p
     blocks = read_checked(path)
     assert [data for *_, data in said(blocks)] == [b"goodgood"]
     assert accounts(blocks)["quarantine", "port over 65535"] == 2 * len(bad)
-    assert [one.raw for block in blocks for one in block.stretches] == [bad, bad]
+    assert [one.raw for block in blocks for one in block.unreadable] == [bad, bad]
 
 
 def test_a_file_may_hold_recordings_and_packets(tmp_path):

@@ -15,10 +15,10 @@ from tests.capture.test_shipping import as_pcapng, books, busy, spoken
 from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.block import Block
 from wirelake.capture.blocks.read_file import read
-from wirelake.capture.blocks.read_split import Parcel, ship
+from wirelake.capture.blocks.read_split import PacketBatch, read_split
 from wirelake.capture.blocks.transfer import from_batch, to_batches
 from wirelake.capture.files.growing import Follower, Limits, Offset, portions
-from wirelake.capture.files.identity import Known, identify, mark
+from wirelake.capture.files.identity import KnownFile, identify, mark
 
 TS = 1_700_000_000_000_000
 NO_LIMITS = Limits()
@@ -70,9 +70,9 @@ class Reader:
         works = portions(self.offset, end)
         for work in works:
             self.spans.append((work.source.path, work.spans[-1].at, work.spans[-1].length))
-            sent = to_batches(ship(work, ports=PORTS, window=5000))
+            sent = to_batches(read_split(work, ports=PORTS, window=5000))
             for one in (item for batch in sent for item in from_batch(batch)):
-                (parcels if isinstance(one, Parcel) else self.blocks).append(one)
+                (parcels if isinstance(one, PacketBatch) else self.blocks).append(one)
         for parcel in sorted(parcels, key=lambda one: (one.rank, one.place)):
             self.blocks += self.assembly.feed(parcel)
         self.blocks += self.assembly.finish() if end.settled > self.offset.settled else self.assembly.rest()
@@ -150,7 +150,7 @@ def test_the_user_ends_a_torn_record_and_it_is_cut(tmp_path):
     assert reader.step() == 1
     assert reader.end() == 1
     assert (reader.offset.files[0].at, reader.offset.files[0].is_over, reader.offset.settled) == (len(whole) - 3, True, 1)
-    assert [one.reason for block in reader.blocks for one in block.stretches] == ["cut short"]
+    assert [one.reason for block in reader.blocks for one in block.unreadable] == ["cut short"]
     assert (spoken(reader.blocks), books(reader.blocks)) == one_reading(path)
 
 
@@ -169,7 +169,7 @@ def test_a_file_that_stays_without_a_packet_for_long_is_read_when_one_comes(tmp_
     reader.step()
     reader.end()
     assert spoken(reader.blocks) == one_reading(path)[0]
-    assert [one.reason for block in reader.blocks for one in block.stretches] == []
+    assert [one.reason for block in reader.blocks for one in block.unreadable] == []
     assert sum(length for _, _, length in reader.spans) == len(whole)
 
 
@@ -249,9 +249,9 @@ def test_what_others_have_read_is_not_read_again(tmp_path):
     path.write_bytes(whole)
     source = identify(path)
     cut = len(pcap([(TS + n, one) for n, one in enumerate(busy(5)[:9])]))
-    reader = Reader(lambda: [path], settle=0, known=[Known(source, source.size, mark(source, source.size))])
+    reader = Reader(lambda: [path], settle=0, known=[KnownFile(source, source.size, mark(source, source.size))])
     assert reader.step() == 0
-    part = Reader(lambda: [path], settle=10**12, known=[Known(source, cut, mark(source, cut))])
+    part = Reader(lambda: [path], settle=10**12, known=[KnownFile(source, cut, mark(source, cut))])
     assert part.step() == 1
     assert part.spans[0][1] == cut
 
@@ -278,7 +278,7 @@ def test_packed_and_foreign_files_are_read_when_they_are_quiet(tmp_path):
     assert reader.end() == 2
     assert reader.offset.settled == 1
     assert not reader.follower.has_more(reader.offset, map(str, tmp_path.iterdir()))
-    assert {one.reason for block in reader.blocks for one in block.stretches} == {"not a capture"}
+    assert {one.reason for block in reader.blocks for one in block.unreadable} == {"not a capture"}
     assert reader.step() == 0
 
 

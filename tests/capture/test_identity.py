@@ -7,7 +7,7 @@ import gzip
 import pytest
 from tests.capture.build import Talk, interface, packet_block, pcap, section
 
-from wirelake.capture.files.identity import Known, content, identify, mark, namesake, place
+from wirelake.capture.files.identity import KnownFile, content, identify, mark, namesake, place
 from wirelake.errors import CaptureError
 
 
@@ -18,23 +18,23 @@ def frames(port: int = 40_000, count: int = 20) -> list[tuple[int, bytes]]:
     return talk.frames()
 
 
-def known(path) -> Known:
+def known(path) -> KnownFile:
     source = identify(path)
     return read_as(source)
 
 
-def read_as(source) -> Known:
+def read_as(source) -> KnownFile:
     """A source that was read in two stretches."""
     half = source.size // 2
     spans = ((0, half), (half, source.size - half))
-    return Known(source, source.size, spans=tuple((at, size, content(source, at, size)) for at, size in spans))
+    return KnownFile(source, source.size, spans=tuple((at, size, content(source, at, size)) for at, size in spans))
 
 
-def told(path, *before: Known):
-    by_path: dict[str, list[Known]] = {}
+def told(path, *before: KnownFile):
+    by_path: dict[str, list[KnownFile]] = {}
     for one in before:
         by_path.setdefault(one.source.path, []).append(one)
-    by_id: dict[bytes, list[Known]] = {}
+    by_id: dict[bytes, list[KnownFile]] = {}
     for one in before:
         by_id.setdefault(one.source.id, []).append(one)
     return place(identify(path), by_path, by_id)
@@ -144,7 +144,7 @@ def test_files_that_differ_in_one_byte_are_two(tmp_path, at):
     changed = bytearray(one.read_bytes())
     changed[at] ^= 1
     other.write_bytes(changed)
-    for before in (known(one), Known(identify(one), one.stat().st_size, is_here=True)):
+    for before in (known(one), KnownFile(identify(one), one.stat().st_size, is_here=True)):
         found = told(other, before)
         assert (found.is_known, found.is_other, found.end) == (False, False, 0)
         assert found.source.id != before.source.id
@@ -161,7 +161,7 @@ def test_a_shorter_copy_is_the_beginning_of_the_longer_one(tmp_path):
     whole = pcap(frames())
     one.write_bytes(whole)
     at = len(whole) // 2
-    for before in (known(one), Known(identify(one), len(whole), is_here=True)):
+    for before in (known(one), KnownFile(identify(one), len(whole), is_here=True)):
         for size in (at - 1, at, at + 1, len(whole) - 1):
             other.write_bytes(whole[:size])
             found = told(other, before)
@@ -183,7 +183,7 @@ def test_what_an_older_wirelake_read_is_known_by_its_last_bytes(tmp_path):
     whole = pcap(frames())
     path.write_bytes(whole)
     source = identify(path)
-    older = Known(source, 9000, spans=((0, 5000, b""), (5000, 4000, mark(source, 9000))))
+    older = KnownFile(source, 9000, spans=((0, 5000, b""), (5000, 4000, mark(source, 9000))))
     assert told(path, older).end == 9000
     path.write_bytes(whole[:8999] + bytes([whole[8999] ^ 1]) + whole[9000:])
     assert told(path, older).is_other

@@ -222,7 +222,7 @@ def test_a_dispute_goes_to_quarantine_and_the_first_counts(tmp_path):
     talk.segment(0, ACK, b"cXef", seq=1003)
     blocks = read_talk(tmp_path, talk)
     assert talk_of(blocks) == [(1, b"abcdef")]
-    assert [(s.layer, s.reason, s.raw) for s in blocks[0].stretches] == [("tcp", "retransmission says something else", b"cXef")]
+    assert [(s.layer, s.reason, s.raw) for s in blocks[0].unreadable] == [("tcp", "retransmission says something else", b"cXef")]
 
 
 def test_a_keep_alive_is_no_news(tmp_path):
@@ -233,7 +233,7 @@ def test_a_keep_alive_is_no_news(tmp_path):
     blocks = read_talk(tmp_path, talk)
     assert talk_of(blocks) == [(1, b"abcdef")]
     assert accounts(blocks)["other", "retransmission"] == 1
-    assert not blocks[0].stretches
+    assert not blocks[0].unreadable
 
 
 def test_a_probe_of_a_zero_window_is_data_that_comes_again(tmp_path):

@@ -108,7 +108,7 @@ def test_a_recording_cut_anywhere_gives_every_whole_block_before_the_cut(tmp_pat
         path.write_bytes(raw[:size])
         blocks = read_checked(path)
         assert talk_of(blocks) == [words for end, words in zip(ends, spoken, strict=True) if end <= size], size
-        reasons = {stretch.reason for block in blocks for stretch in block.stretches}
+        reasons = {stretch.reason for block in blocks for stretch in block.unreadable}
         assert reasons <= ({"not a capture"} if size < 12 else {"cut short"})
 
 

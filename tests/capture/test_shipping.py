@@ -28,12 +28,12 @@ from tests.capture.build import (
 
 from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.block import Block, Source, source_of
-from wirelake.capture.blocks.packet_batch import Parcel, pack, route
+from wirelake.capture.blocks.packet_batch import PacketBatch, pack, route
 from wirelake.capture.blocks.read_file import read
-from wirelake.capture.blocks.read_split import ship, works
+from wirelake.capture.blocks.read_split import read_split, read_tasks
 from wirelake.capture.blocks.transfer import from_batch, to_batches
 from wirelake.capture.files.identity import identify
-from wirelake.capture.files.split import Split, Stretch, claim, settle
+from wirelake.capture.files.split import ByteRange, Split, guess, reconcile
 from wirelake.capture.record.exported_pdu import Tags, build
 from wirelake.protocols.kernel import compiled
 
@@ -118,18 +118,18 @@ def as_pcapng(frames: list[bytes], seed: int) -> bytes:
 
 def cuts_of(source: Source, places: list[int]) -> list[Split]:
     ends = sorted({0, *places, source.size})
-    return settle(source, [claim(source, Stretch(start, stop)) for start, stop in pairwise(ends)])
+    return reconcile(source, [guess(source, ByteRange(start, stop)) for start, stop in pairwise(ends)])
 
 
 def shipped(sources: list[Source], splits: list[list[Split]], buckets: int, sniff=lambda data: None) -> list[Block]:
     """The blocks of all tasks: first all splits are read, then every bucket is assembled."""
     blocks: list[Block] = []
-    parcels: list[Parcel] = []
+    parcels: list[PacketBatch] = []
     for rank, (source, ours) in enumerate(zip(sources, splits, strict=True)):
-        for work in works(source, ours, rank):
-            sent = to_batches(ship(work, buckets=buckets, ports=PORTS, window=5000), buckets)
+        for work in read_tasks(source, ours, rank):
+            sent = to_batches(read_split(work, buckets=buckets, ports=PORTS, window=5000), buckets)
             for one in (item for batch in sent for item in from_batch(batch)):
-                (parcels if isinstance(one, Parcel) else blocks).append(one)  # type: ignore[arg-type]
+                (parcels if isinstance(one, PacketBatch) else blocks).append(one)  # type: ignore[arg-type]
     for bucket in range(buckets):
         assembly = Assembly(PORTS, sniff)
         for parcel in sorted((one for one in parcels if one.bucket == bucket), key=lambda one: (one.rank, one.place)):
@@ -158,18 +158,18 @@ def spoken(blocks: list[Block]) -> dict[tuple[bytes, int], list[tuple[object, ..
 
 def books(blocks: list[Block]) -> tuple[Counter, Counter, Counter]:
     """Accounts (bytes and items), stretches and events, wherever they stand."""
-    accounts, stretches, events = Counter(), Counter(), Counter()
+    accounts, unreadable, events = Counter(), Counter(), Counter()
     for one in blocks:
         for account in one.accounts:
             accounts[account.category, account.reason, "bytes"] += account.bytes
             accounts[account.category, account.reason, "items"] += account.items
-        for stretch in one.stretches:
+        for stretch in one.unreadable:
             number, there = source_of(stretch.offset)
-            stretches[one.all_sources()[number].path, there, stretch.raw, stretch.layer, stretch.reason] += 1
+            unreadable[one.all_sources()[number].path, there, stretch.raw, stretch.layer, stretch.reason] += 1
         for event in one.events:
             number, there = source_of(event.offset)
             events[one.flows[event.flow].session_id, event.what, event.by, event.ts, one.all_sources()[number].path, there] += 1
-    return accounts, stretches, events
+    return accounts, unreadable, events
 
 
 def by_span(blocks: list[Block], sources: list[Source]) -> dict[tuple[str, int], int]:
@@ -207,7 +207,7 @@ def test_splits_and_buckets_give_what_one_reader_gives(tmp_path, kind, seed):
         blocks = shipped([source], [splits], buckets)
         assert spoken(blocks) == spoken(expected)
         assert books(blocks) == books(expected)
-        spans = {(source.path, work.spans[-1].at): work.size for work in works(source, splits)}
+        spans = {(source.path, work.spans[-1].at): work.size for work in read_tasks(source, splits)}
         assert by_span(blocks, [source]) == {key: length for key, length in spans.items() if length}
 
 
@@ -227,7 +227,7 @@ def test_what_is_looked_for_before_a_split_is_neither_lost_nor_counted_twice(tmp
         blocks = shipped([source], [splits], 2)
         assert spoken(blocks) == spoken(expected)
         assert books(blocks) == books(expected)
-        spans = {(source.path, work.spans[-1].at): work.size for work in works(source, splits)}
+        spans = {(source.path, work.spans[-1].at): work.size for work in read_tasks(source, splits)}
         assert by_span(blocks, [source]) == {key: length for key, length in spans.items() if length}
 
 

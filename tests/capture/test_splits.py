@@ -27,10 +27,10 @@ from wirelake.capture.blocks.block import Source
 from wirelake.capture.blocks.read_file import read, walk_split
 from wirelake.capture.containers import pcap as pcap_room
 from wirelake.capture.containers.records import NO_TIME
-from wirelake.capture.containers.walk import Spoilt, Walk
+from wirelake.capture.containers.walk import Damaged, Walk
 from wirelake.capture.files.identity import identify
 from wirelake.capture.files.source_file import open_source
-from wirelake.capture.files.split import Claim, Split, Stretch, claim, cut, settle
+from wirelake.capture.files.split import ByteRange, Guess, Split, divide, guess, reconcile
 
 TS = 1_700_000_000_000_000
 CUTS = 1000
@@ -114,7 +114,7 @@ def found(source: Source, splits: list[Split] | None = None, window: int = 8 << 
     with open_source(source) as file:
         for split in [None] if splits is None else splits:
             for step in walk_split(source, file, split, window).steps():
-                if isinstance(step, Spoilt):
+                if isinstance(step, Damaged):
                     rows.append((step.base, step.raw, step.reason))
                     continue
                 for row in step.rows.tolist():
@@ -122,9 +122,9 @@ def found(source: Source, splits: list[Split] | None = None, window: int = 8 << 
     return rows
 
 
-def claims_of(source: Source, places: list[int]) -> list[Claim]:
+def claims_of(source: Source, places: list[int]) -> list[Guess]:
     ends = [0, *sorted(places), source.size]
-    return [claim(source, Stretch(start, stop)) for start, stop in pairwise(ends) if start < stop]
+    return [guess(source, ByteRange(start, stop)) for start, stop in pairwise(ends) if start < stop]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -140,7 +140,7 @@ def test_any_cuts_give_what_one_reader_finds(tmp_path, name):
         places = [dice.randrange(1, source.size) for _ in range(dice.choice([1, 2, 10, 50]))]
         done += len(places)
         claims = claims_of(source, places)
-        splits = settle(source, claims)
+        splits = reconcile(source, claims)
         taken = {(split.begin, split.end) for split in splits}
         wrong += sum((one.begin, one.end) not in taken for one in claims)
         assert found(source, splits) == expected
@@ -156,7 +156,7 @@ def test_every_single_cut_near_the_start_gives_what_one_reader_finds(tmp_path, n
     source = identify(path)
     expected = found(source)
     for place in range(1, 150):
-        assert found(source, settle(source, claims_of(source, [place]))) == expected
+        assert found(source, reconcile(source, claims_of(source, [place]))) == expected
 
 
 def test_windows_do_not_change_what_is_found(tmp_path):
@@ -182,7 +182,7 @@ def test_packets_without_a_time_have_none_wherever_reading_begins(tmp_path, betw
     assert {row[6] for row in expected[3:8]} == {NO_TIME}
     for place in range(1, len(raw)):
         for other in (place + 1, len(raw) - 1):
-            assert found(source, settle(source, claims_of(source, [place, other]))) == expected
+            assert found(source, reconcile(source, claims_of(source, [place, other]))) == expected
 
 
 def test_a_search_does_not_believe_in_neighbours_years_apart(tmp_path):
@@ -208,15 +208,15 @@ def test_guesses_in_an_ordinary_file_are_right(tmp_path, kind):
     path.write_bytes(plain(2000, kind))
     source = identify(path)
 
-    def never(stretch: Stretch, at: int, known: object) -> Claim:
+    def never(stretch: ByteRange, at: int, known: object) -> Guess:
         raise AssertionError(f"{stretch} was guessed wrong: {at}")
 
     for size in (10_000, 33_333, 100_000):
-        stretches = cut(source, size)
-        assert len(stretches) > 3
-        assert [one.stop for one in stretches[:-1]] == [one.start for one in stretches[1:]]
-        splits = settle(source, [claim(source, one) for one in stretches], never)
-        assert len(splits) == len(stretches)
+        unreadable = divide(source, size)
+        assert len(unreadable) > 3
+        assert [one.stop for one in unreadable[:-1]] == [one.start for one in unreadable[1:]]
+        splits = reconcile(source, [guess(source, one) for one in unreadable], never)
+        assert len(splits) == len(unreadable)
         assert found(source, splits) == found(source)
 
 
@@ -224,7 +224,7 @@ def test_blocks_of_splits_say_what_blocks_of_the_file_say(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(plain(300, "pcapng"))
     source = identify(path)
-    splits = settle(source, [claim(source, one) for one in cut(source, 9000)])
+    splits = reconcile(source, [guess(source, one) for one in divide(source, 9000)])
     assert len(splits) > 5
     blocks = []
     for split in splits:
@@ -241,7 +241,7 @@ def test_a_record_over_many_stretches_leaves_the_others_nothing(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(section() + interface(252) + packet_block(TS, bytes(50_000)) + packet_block(TS, bytes(100)))
     source = identify(path)
-    splits = settle(source, [claim(source, one) for one in cut(source, 1000)])
+    splits = reconcile(source, [guess(source, one) for one in divide(source, 1000)])
     assert found(source, splits) == found(source)
     assert len(splits) < 4
 
@@ -251,15 +251,15 @@ def test_files_without_records_are_split_too(tmp_path, raw):
     path = tmp_path / "file"
     path.write_bytes(raw)
     source = identify(path)
-    stretches = [Stretch(0, len(raw) // 2), Stretch(len(raw) // 2, len(raw))]
-    assert found(source, settle(source, [claim(source, one) for one in stretches])) == found(source)
+    unreadable = [ByteRange(0, len(raw) // 2), ByteRange(len(raw) // 2, len(raw))]
+    assert found(source, reconcile(source, [guess(source, one) for one in unreadable])) == found(source)
 
 
 def test_a_packed_file_is_one_split(tmp_path):
     path = tmp_path / "file.gz"
     path.write_bytes(gzip.compress(plain(300, "pcap")))
     source = identify(path)
-    splits = settle(source, [claim(source, one) for one in cut(source, 3000)])
+    splits = reconcile(source, [guess(source, one) for one in divide(source, 3000)])
     assert [(split.begin, split.known) for split in splits] == [(0, None)]
     assert found(source, splits) == found(source)
 
@@ -270,6 +270,6 @@ def test_a_walk_says_where_it_ended(tmp_path: Path):
     source = identify(path)
     with open_source(source) as file:
         walk = Walk(source.path, file, stop=1000)
-        last = [step for step in walk.steps() if not isinstance(step, Spoilt)][-1]
+        last = [step for step in walk.steps() if not isinstance(step, Damaged)][-1]
         assert walk.at >= 1000
         assert last.base + last.rows[-1, 0] < 1000

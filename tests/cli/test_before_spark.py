@@ -12,7 +12,7 @@ from wirelake.explore.query import query
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.jobs.sink import TableWriter
 from wirelake.lake.store import decode_settings, delta, journal, snapshot
-from wirelake.lake.tables.catalog import EDITION, GOLD, SILVER
+from wirelake.lake.tables.catalog import GOLD, RULES_VERSION, SILVER
 
 
 def tree(folder):
@@ -31,7 +31,7 @@ def lake(tmp_path):
     journal.done(made)
     for each in GOLD:
         delta.exchange(made, each, [], [], 1, 1)
-    journal.write(made, "edition", str(EDITION).encode())
+    journal.write(made, "edition", str(RULES_VERSION).encode())
     snapshot.publish(made)
     return made
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.errors import LakeError
-from wirelake.lake.session.settings import BRISK
+from wirelake.lake.session.settings import SHORT_SESSION
 
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
 ROOT = Path(__file__).parents[2]
@@ -147,8 +147,8 @@ def test_a_wrong_query_names_the_tables(shown, wirelake):
 @pytest.mark.parametrize(
     ("words", "options"),
     [
-        ((), BRISK["spark.driver.extraJavaOptions"]),
-        (("--master", "local[1]"), BRISK["spark.driver.extraJavaOptions"]),
+        ((), SHORT_SESSION["spark.driver.extraJavaOptions"]),
+        (("--master", "local[1]"), SHORT_SESSION["spark.driver.extraJavaOptions"]),
         (("--conf", "spark.driver.extraJavaOptions=-Xint"), "-Xint"),
         (("--master", "spark://127.0.0.1:1"), None),
         (("--conf", "spark.master=spark://127.0.0.1:1"), None),

@@ -219,7 +219,7 @@ def test_a_recording_that_failed_was_told_when_it_did(tmp_path):
                 os.dup2(full.fileno(), recorder._descriptor)
             recorder.connection(role="client", local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
 
-    with pytest.raises(terminal.AlreadyTold, match="No space left"):
+    with pytest.raises(terminal.AlreadyReported, match="No space left"):
         talk()
 
 

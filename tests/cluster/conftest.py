@@ -23,14 +23,14 @@ from tests.lake.test_captures import talks
 
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.session import java
-from wirelake.lake.session.settings import BRISK
+from wirelake.lake.session.settings import SHORT_SESSION
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds that starting may take, however busy the machine."""
 SECONDS = 400.0
 """Seconds that an ingest may take."""
-_SMALL = {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "2", **BRISK}
+_SMALL = {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "2", **SHORT_SESSION}
 SMALL = tuple(chain(*(("--conf", f"{name}={value}") for name, value in _SMALL.items())))
 """What an ingest is told that has little to do."""
 

@@ -101,7 +101,7 @@ def has_odd_bits(data: bytes, stage: Stage, size: int) -> bool:
     return bool(row[ODDITIES] & ODD_BITS)
 
 
-def described(said: m.Said) -> dict[str, Any]:
+def described(said: m.AnyMessage) -> dict[str, Any]:
     """A message in the words of the vectors."""
     match said:
         case m.Version(version):

@@ -46,7 +46,7 @@ class OnStage:
     def connect(self, request: m.Request) -> None:
         if self.speaker is Speaker.CONNECTOR:
             self.session = Session(self.speaker, QUIET, link=self.link)
-            parts: list[m.Said] = [m.Version(), m.Reply(EPOCH, LINK_ID)]
+            parts: list[m.AnyMessage] = [m.Version(), m.Reply(EPOCH, LINK_ID)]
         else:
             self.session = Session(self.speaker, QUIET, registry=self.registry)
             parts = [m.Version(), request]
@@ -73,7 +73,7 @@ class OnStage:
     def drain(self) -> None:
         self.heard += self.session.events()
 
-    def said(self) -> list[m.Said]:
+    def said(self) -> list[m.AnyMessage]:
         """What we said since the last call, but for the handshake."""
         data = self.session.output()
         if self.speaker is Speaker.LISTENER and data[:16] == encode(m.Reply(EPOCH, LINK_ID)):

@@ -13,7 +13,7 @@ from wirelake.errors import DecodeError
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.events import Event, LinkLost, LinkShutdown, MessageReceived, MessagesResolved, Noticed, Opened, Outcome
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.handshake import Prologue
+from wirelake.protocols.relink.handshake import HandshakeReader
 from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint
@@ -31,7 +31,7 @@ class Step(msgspec.Struct):
     speaker: Speaker | None
     connection: int
     data: bytes = b""
-    said: list[m.Said] = []
+    said: list[m.AnyMessage] = []
 
 
 def run(recording: Any) -> None:
@@ -89,7 +89,7 @@ def check_session(steps: Any) -> None:
 
 def read(steps: Any) -> list[Step]:
     found: list[Step] = []
-    prologues: dict[int, Prologue] = {}
+    prologues: dict[int, HandshakeReader] = {}
     for step in steps:
         keys("step", step, {"name", "hex"})
         who = re.fullmatch(r"(connector|listener)#(\d+)", step["name"])
@@ -99,12 +99,12 @@ def read(steps: Any) -> list[Step]:
             found.append(Step(None, found[-1].connection if found else 0))
             continue
         speaker, connection, data = SPEAKERS[who[1]], int(who[2]), octets("hex", step["hex"])
-        prologue = prologues.setdefault(connection, Prologue())
+        prologue = prologues.setdefault(connection, HandshakeReader())
         found.append(Step(speaker, connection, data, decoded(prologue, speaker, data)))
     return found
 
 
-def decoded(prologue: Prologue, speaker: Speaker, data: bytes) -> list[m.Said]:
+def decoded(prologue: HandshakeReader, speaker: Speaker, data: bytes) -> list[m.AnyMessage]:
     """Every message in whole packets, as the lake reads them: with the limits the handshake tells."""
     said, at = [], 0
     while at < len(data):
@@ -126,7 +126,7 @@ def check_conversation(steps: list[Step]) -> None:
             states[step.connection] = TRANSITIONS[state, step.speaker, type(said)]
 
 
-def first(steps: list[Step], kind: type[m.Said]) -> Any:
+def first(steps: list[Step], kind: type[m.AnyMessage]) -> Any:
     return next(said for step in steps for said in step.said if isinstance(said, kind))
 
 
@@ -141,7 +141,7 @@ class Play:
         transactions = bool(request.flags & 1), bool(request.flags & 2)
         self.endpoint = Endpoint(request.endpoint, request.connector_id_size, request.listener_id_size, *transactions)
         self.heard: list[Event] = []
-        self.said: list[m.Said] = []
+        self.said: list[m.AnyMessage] = []
         self.session: Session | None = None
         self.link: Link | None = None
         self.connection = 0
@@ -163,7 +163,7 @@ class Play:
         self.connection = connection
         self.session = self.make()
         self.session.start(float(connection))
-        self.prologue = Prologue(DEFAULT_LIMITS, self.endpoint.id_sizes)
+        self.prologue = HandshakeReader(DEFAULT_LIMITS, self.endpoint.id_sizes)
         self.buffer = buffer(DEFAULT_LIMITS, self.prologue.limits(self.speaker))
 
     def drain(self) -> None:
@@ -175,7 +175,7 @@ class Play:
         self.heard += self.session.events()
         self.link = self.session.link or self.link
 
-    def act(self, said: m.Said) -> None:
+    def act(self, said: m.AnyMessage) -> None:
         """What the side we stand in for began, we begin as well."""
         match said:
             case m.Message(ids, parts):

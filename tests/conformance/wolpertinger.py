@@ -16,7 +16,7 @@ from tests.conformance.wolpertinger_values import is_value, types_of
 from wirelake.protocols.kernel import LENGTH, compiled
 from wirelake.protocols.wolpertinger import schemas
 from wirelake.protocols.wolpertinger.events import CallReceived, WasReset
-from wirelake.protocols.wolpertinger.layer1.endpoint import Confirmed, Delivered, Link, Undelivered
+from wirelake.protocols.wolpertinger.layer1.endpoint import Confirmed, Delivered, Layer1, Undelivered
 from wirelake.protocols.wolpertinger.layer1.lines import measure
 from wirelake.protocols.wolpertinger.layer2 import documents
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, error_name
@@ -26,7 +26,7 @@ from wirelake.protocols.wolpertinger.options import Method, Options
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, FAULT, PAYLOAD_LENGTH, ROW_COLUMNS, scan
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import Speaker
-from wirelake.protocols.wolpertinger.trust.state import Standing
+from wirelake.protocols.wolpertinger.trust.state import TrustState
 from wirelake.protocols.wolpertinger.wire import Keys, buffer, decode, encode, opened, sealed
 
 GENERATED = re.compile(r"<generate: ([0-9]+) zero bytes, base64 ([0-9]+) chars, split at ([0-9]+)>")
@@ -119,7 +119,7 @@ def check_codes(vector: dict[str, Any], delivered: list[bytes]) -> None:
     assert vector["expect"] == "ok" or vector["result_code"] != 0
 
 
-def check_pending(link: Link, vector: dict[str, Any]) -> None:
+def check_pending(link: Layer1, vector: dict[str, Any]) -> None:
     """WOLP-9: messages that wait for pieces: whether there are any, how many, or their ids."""
     waiting = [message_id for message_id, one in link._assembly._sets.items() if not one.refused]
     claims = [vector["pending"]] if "pending" in vector else []
@@ -134,9 +134,9 @@ def check_pending(link: Link, vector: dict[str, Any]) -> None:
         assert same(waiting if isinstance(claim, list) else bool(waiting) if isinstance(claim, bool) else len(waiting), claim)
 
 
-def link_with(agreed: Keys | None, sent: list[int]) -> Link:
+def link_with(agreed: Keys | None, sent: list[int]) -> Layer1:
     """A link whose messages with these ids wait for results."""
-    link = Link(Options(), agreed)
+    link = Layer1(Options(), agreed)
     for message_id in sent:
         link._unconfirmed._last_id = message_id - 1
         assert link.send(b"", 0.0) == message_id
@@ -144,14 +144,14 @@ def link_with(agreed: Keys | None, sent: list[int]) -> Link:
     return link
 
 
-def as_texts(texts: list[bytes], agreed: Keys | None, sent: list[int]) -> tuple[Link, list[Any], list[bytes]]:
+def as_texts(texts: list[bytes], agreed: Keys | None, sent: list[int]) -> tuple[Layer1, list[Any], list[bytes]]:
     link = link_with(agreed, sent)
     for text in texts:
         link.receive(text, measure(text, 0, len(text), DEFAULT_LIMITS), 0.0)
     return finished(link)
 
 
-def as_lines(texts: list[bytes], agreed: Keys | None, sent: list[int]) -> tuple[Link, list[Any], list[bytes]]:
+def as_lines(texts: list[bytes], agreed: Keys | None, sent: list[int]) -> tuple[Layer1, list[Any], list[bytes]]:
     """WOLP-11: a stream of lines, cut anywhere; a line feed inside a text is another blank there."""
     stream = b"".join(text.replace(b"\n", b" ") + b"\n" for text in texts)
     for pieces in cuts(stream):
@@ -164,7 +164,7 @@ def as_lines(texts: list[bytes], agreed: Keys | None, sent: list[int]) -> tuple[
     return finished(link)
 
 
-def finished(link: Link) -> tuple[Link, list[Any], list[bytes]]:
+def finished(link: Layer1) -> tuple[Layer1, list[Any], list[bytes]]:
     return link, link.outcomes(), link.messages()
 
 
@@ -260,7 +260,7 @@ def heard(document: bytes, context: Any) -> tuple[list[int], list[Any]]:
     trust = context.get("trust_level", 4)
     agreed = SOME_KEYS if trust >= 2 else None
     encrypted = context.get("encrypted", agreed is not None)
-    session = Session(Speaker.SERVER, Options(components=COMPONENTS), draw=bytes, standing=Standing(trust, trust, agreed))
+    session = Session(Speaker.SERVER, Options(components=COMPONENTS), draw=bytes, standing=TrustState(trust, trust, agreed))
     what = sealed(document, agreed if encrypted else None)
     session.receive_text(encode(Envelope(1, what.text, what.gzip, what.encryption)), 0.0)
     result, *answers = session.messages()

@@ -14,7 +14,7 @@ from wirelake.lake.jobs.sink import TableWriter
 from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.check_lake import CHECKS, check_lake
 from wirelake.lake.store.journal import Following
-from wirelake.lake.tables.catalog import EDITION, GOLD, table
+from wirelake.lake.tables.catalog import GOLD, RULES_VERSION, table
 
 MESSAGES = table("messages")
 
@@ -30,7 +30,7 @@ def made(recorded, tmp_path):
     journal.done(lake)
     for each in GOLD:
         delta.exchange(lake, each, [], [], 1, 1)
-    journal.write(lake, "edition", str(EDITION).encode())
+    journal.write(lake, "edition", str(RULES_VERSION).encode())
     snapshot.publish(lake)
     return lake
 
@@ -75,7 +75,7 @@ def test_gold_that_is_behind_or_of_another_edition_is_told(made):
     assert problems(made) == {}
     assert [text.partition(",")[0] for text in notes(made)["gold"]] == [
         "gold tables are as of batch 1",
-        "gold tables were built by another edition of the rules than " + str(EDITION) + ": the next ingest builds them",
+        "gold tables were built by another edition of the rules than " + str(RULES_VERSION) + ": the next ingest builds them",
     ]
 
 

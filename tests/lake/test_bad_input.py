@@ -114,8 +114,8 @@ def test_a_file_that_grows_while_it_is_read_is_read_as_far_as_it_was(spark, wire
     monkeypatch.setattr(sources_blocks, "blocks", grows)
     outcome = wirelake("ingest", lake, path)
     assert (outcome.code, f"4 messages from 1 files ({size:,} bytes)" in outcome.talk) == (0, True)
-    books = [row for row in delta.dataset(lake, table("ledger")).to_table().to_pylist() if row["source"] == str(path)]
-    assert {row["source_size"] for row in books} == {sum(row["bytes"] for row in books)} == {size}
+    ledger_entries = [row for row in delta.dataset(lake, table("ledger")).to_table().to_pylist() if row["source"] == str(path)]
+    assert {row["source_size"] for row in ledger_entries} == {sum(row["bytes"] for row in ledger_entries)} == {size}
 
 
 def test_a_file_that_cannot_be_decoded_at_all_is_kept_whole_in_quarantine(spark, wirelake, lake, tmp_path):

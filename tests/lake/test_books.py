@@ -1,4 +1,4 @@
-"""Books and extents: held to an obvious twin that looks at every byte."""
+"""LedgerEntries and extents: held to an obvious twin that looks at every byte."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from wirelake.capture.blocks.block import OFFSET_MASK, Source, Span, place
-from wirelake.lake.decode.accounting import Books, Where
+from wirelake.lake.decode.accounting import LedgerEntries, Where
 
 SOURCES = [Source("one", b"11111111", 10_000), Source("two", b"22222222", 5_000)]
 SPANS = [Span(0, 4000), Span(4000, 6000), Span(place(1, 0), 2500), Span(place(1, 2500), 2500)]
@@ -47,8 +47,8 @@ def test_bytes_are_accounted_for_where_they_are(seed):
     dice = random.Random(seed)
     pieces, every = speech(dice, 40)
     starts, lengths = cut_up(dice, len(every))
-    books = Books()
-    books.spread(WHERE, "message", "emp", pieces, starts, lengths)
+    ledger_entries = LedgerEntries()
+    ledger_entries.spread(WHERE, "message", "emp", pieces, starts, lengths)
     expected: Counter = Counter()
     items: Counter = Counter()
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
@@ -57,11 +57,11 @@ def test_bytes_are_accounted_for_where_they_are(seed):
             span = max(span.at & OFFSET_MASK for span in SPANS if WHERE.source(span.at)[0] is source and span.at & OFFSET_MASK <= there)
             expected[source.path, span] += 1
             items[source.path, span] += not number
-    found = books.close()
+    found = ledger_entries.close()
     assert {(one.source.path, one.offset): one.bytes for one in found} == expected
     assert {(one.source.path, one.offset): one.items for one in found if one.items} == {key: count for key, count in items.items() if count}
     assert {(one.offset, one.length) for one in found} <= {(span.at & OFFSET_MASK, span.length) for span in SPANS}
-    assert books.close() == []
+    assert ledger_entries.close() == []
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,17 +80,17 @@ def test_a_message_reaches_from_its_lowest_to_its_highest_byte(seed):
 
 def test_one_span_takes_all():
     where = Where([SOURCES[0]], [Span(0, 10_000)])
-    books = Books()
-    books.spread(where, "message", "emp", np.array([[0, 5, 0]]), np.array([0, 10]), np.array([10, 20]))
-    books.add(where, 9999, "container", "packet record", 16, 1)
-    assert [(one.category, one.bytes, one.items) for one in books.close()] == [("container", 16, 1), ("message", 30, 2)]
+    ledger_entries = LedgerEntries()
+    ledger_entries.spread(where, "message", "emp", np.array([[0, 5, 0]]), np.array([0, 10]), np.array([10, 20]))
+    ledger_entries.add(where, 9999, "container", "packet record", 16, 1)
+    assert [(one.category, one.bytes, one.items) for one in ledger_entries.close()] == [("container", 16, 1), ("message", 30, 2)]
 
 
 def test_accounts_go_to_the_span_of_their_place():
-    books = Books()
+    ledger_entries = LedgerEntries()
     for at in (0, 3999, 4000, 9999, place(1, 0), place(1, 2500), place(1, 4999)):
-        books.add(WHERE, at, "other", "why", 1, 1)
-    assert [(one.source.path, one.offset, one.bytes) for one in books.close()] == [
+        ledger_entries.add(WHERE, at, "other", "why", 1, 1)
+    assert [(one.source.path, one.offset, one.bytes) for one in ledger_entries.close()] == [
         ("one", 0, 2),
         ("one", 4000, 2),
         ("two", 0, 1),
@@ -99,7 +99,7 @@ def test_accounts_go_to_the_span_of_their_place():
 
 
 def test_an_empty_source_is_in_the_books_and_another_is_not():
-    books = Books()
-    books.open(Where([Source("empty", b"00000000", 0)], [Span(0, 0)]))
-    books.open(Where([SOURCES[0]], [Span(0, 10_000)]))
-    assert [(one.source.path, one.reason, one.bytes) for one in books.close()] == [("empty", "empty file", 0)]
+    ledger_entries = LedgerEntries()
+    ledger_entries.open(Where([Source("empty", b"00000000", 0)], [Span(0, 0)]))
+    ledger_entries.open(Where([SOURCES[0]], [Span(0, 10_000)]))
+    assert [(one.source.path, one.reason, one.bytes) for one in ledger_entries.close()] == [("empty", "empty file", 0)]

@@ -147,5 +147,5 @@ def test_a_plan_leaves_nothing_out(tmp_path, sizes):
         path = tmp_path / f"{number}.pcap"
         path.write_bytes(bytes(size))
         sources.append(identify(path))
-    made = plan.plan(sources, lambda cuts: [plan.claim_here(one) for one in cuts], 2)
-    assert [work.source for work in [*made.direct, *made.dealt]] == sources
+    made = plan.plan(sources, lambda cuts: [plan.guess_here(one) for one in cuts], 2)
+    assert [work.source for work in [*made.direct, *made.partitioned]] == sources

@@ -22,7 +22,7 @@ from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
 from wirelake.capture.record.recorder import Recorder
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.lake.decode.state import Memory
+from wirelake.lake.decode.state import DecoderState
 from wirelake.lake.tables.catalog import SILVER, TABLES
 from wirelake.protocols.emp.messages import Data, Hello, Ping, RequestResponse
 from wirelake.protocols.emp.wire import encode
@@ -49,7 +49,7 @@ def decoded(path, window: int = 8 << 20, dice: random.Random | None = None) -> R
         made.append(decoder.feed(block))
         if dice is not None and dice.random() < 0.3:
             made.append(decoder.rest())
-            decoder = Decoder(DecodeOptions(), memory=Memory.put(decoder.memory.take()), keyring=Keyring([KEYS]))
+            decoder = Decoder(DecodeOptions(), decoder_state=DecoderState.put(decoder.decoder_state.take()), keyring=Keyring([KEYS]))
     made.append(decoder.finish())
     for batches in made:
         for name, parts in batches.items():
@@ -251,9 +251,9 @@ def test_a_memory_that_was_put_back_is_the_one_that_was_taken_out(tmp_path):
     waited = 0
     for block in read(identify(path), ports=PORTS, sniff=protocols.sniff, window=2000):
         decoder.feed(block)
-        taken = decoder.memory.take()
-        again = Memory.put(taken)
-        assert again.waiting == decoder.memory.waiting
+        taken = decoder.decoder_state.take()
+        again = DecoderState.put(taken)
+        assert again.waiting == decoder.decoder_state.waiting
         assert again.take() == taken
         waited = max(waited, again.waiting)
     assert waited

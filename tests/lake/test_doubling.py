@@ -16,9 +16,9 @@ from wirelake.lake.decode import decoder as decode_decoder
 from wirelake.lake.decode import handshake, websocket, xmpp
 from wirelake.lake.decode import state as decode_state
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.lake.decode.handshake import Prologues
-from wirelake.lake.decode.scan import Reading
-from wirelake.lake.decode.state import Memory, Said
+from wirelake.lake.decode.handshake import PendingHandshakes
+from wirelake.lake.decode.scan import Scanner
+from wirelake.lake.decode.state import DecoderState, Segment
 from wirelake.lake.decode.websocket import Unwrapper
 from wirelake.lake.decode.xmpp import Stanzas
 from wirelake.protocols.relink import Limits
@@ -61,24 +61,24 @@ class CountingNumpy:
 @pytest.mark.parametrize("to_server", [1, 0])
 def test_a_connection_of_which_one_side_was_seen_waits_at_a_cost_per_run(opening, to_server):
     def work(count: int) -> int:
-        reading, waits = Reading("relink", Limits()), Prologues(Memory())
+        reading, waits = Scanner("relink", Limits()), PendingHandshakes(DecoderState())
         said = [opening] * bool(opening) + [relink.GENERAL["ping"]] * count
-        heard = [Said(FLOW, to_server, 0, np.frombuffer(one, np.uint8), np.zeros((1, 3), np.int64)) for one in said]
+        heard = [Segment(FLOW, to_server, 0, np.frombuffer(one, np.uint8), np.zeros((1, 3), np.int64)) for one in said]
         return lines_run(lambda: waits.hear(reading, heard), handshake)
 
     assert work(400) < ABOUT_TWICE * work(200)
 
 
 def test_what_waited_is_read_as_soon_as_the_other_side_has_spoken_whoever_remembers_it():
-    reading, remembered = Reading("relink", Limits()), Memory()
+    reading, remembered = Scanner("relink", Limits()), DecoderState()
     pieces = np.zeros((1, 3), np.int64)
 
-    def said(to_server: int, data: bytes, missing: int = 0) -> list[Said]:
-        return [Said(FLOW, to_server, missing, np.frombuffer(data, np.uint8), pieces)]
+    def said(to_server: int, data: bytes, missing: int = 0) -> list[Segment]:
+        return [Segment(FLOW, to_server, missing, np.frombuffer(data, np.uint8), pieces)]
 
     for at in range(len(REPLIED)):
-        assert Prologues(remembered).hear(reading, said(0, REPLIED[at : at + 1])) == ([], [])
-    waits = Prologues(remembered)
+        assert PendingHandshakes(remembered).hear(reading, said(0, REPLIED[at : at + 1])) == ([], [])
+    waits = PendingHandshakes(remembered)
     for at in range(len(REQUESTED) - 1):
         assert waits.hear(reading, said(1, REQUESTED[at : at + 1])) == ([], [])
     (opened,), known = waits.hear(reading, said(1, REQUESTED[-1:]))
@@ -88,10 +88,10 @@ def test_what_waited_is_read_as_soon_as_the_other_side_has_spoken_whoever_rememb
 
 
 def test_a_side_with_a_gap_is_waited_for_no_longer():
-    reading, waits = Reading("relink", Limits()), Prologues(Memory())
+    reading, waits = Scanner("relink", Limits()), PendingHandshakes(DecoderState())
 
     def heard(to_server: int, data: bytes, missing: int = 0) -> int:
-        return len(waits.hear(reading, [Said(FLOW, to_server, missing, np.frombuffer(data, np.uint8), np.zeros((1, 3), np.int64))])[0])
+        return len(waits.hear(reading, [Segment(FLOW, to_server, missing, np.frombuffer(data, np.uint8), np.zeros((1, 3), np.int64))])[0])
 
     assert [heard(1, b"x"), heard(0, REPLIED), heard(0, b"z", 5), heard(1, b"y", 9)] == [0, 0, 0, 1]
 
@@ -102,7 +102,7 @@ def test_connections_are_let_go_at_a_cost_per_connection(monkeypatch):
         monkeypatch.setattr(decoder, "_open", lambda *_: None)
         for number in range(count):
             flow = Flow(number.to_bytes(16), "relink", "tcp", Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2), "port", "wire")
-            decoder.memory.unsettled[flow.session_id] = [Said(flow, 1, 0, np.zeros(8, np.uint8), np.zeros((1, 3), np.int64))]
+            decoder.decoder_state.pending[flow.session_id] = [Segment(flow, 1, 0, np.zeros(8, np.uint8), np.zeros((1, 3), np.int64))]
         return lines_run(lambda: decoder._let_go(0), decode_decoder, decode_state)
 
     assert work(200) < ABOUT_TWICE * work(100)

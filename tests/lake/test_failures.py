@@ -51,7 +51,7 @@ def _poisonous(request, monkeypatch):
                 raise ZeroDivisionError("a bug")
 
     def never_ending(self):
-        if any(POISON in bytes(one.data) for one in self.memory.directions.values()):
+        if any(POISON in bytes(one.data) for one in self.decoder_state.directions.values()):
             raise ZeroDivisionError("a bug")
         return finish(self)
 
@@ -83,9 +83,9 @@ def ingested(lake, paths, *, strict=False) -> dict[str, str]:
         writer = TableWriter(lake, 1, DecodeOptions(), None, PORTS, name)
         told = []
         try:
-            for works, buckets in ((plan.direct, 0), (plan.dealt, BUCKETS)):
-                reader = BlockReader(works, PORTS, buckets, place)
-                shipped = Shipments(batch for one in share(works) for batch in reader.read(one)).sortWithinPartitions("rank", "place")
+            for read_tasks, buckets in ((plan.direct, 0), (plan.partitioned, BUCKETS)):
+                reader = BlockReader(read_tasks, PORTS, buckets, place)
+                shipped = Shipments(batch for one in share(read_tasks) for batch in reader.read(one)).sortWithinPartitions("rank", "place")
                 for bucket in range(max(buckets, 1)):
                     told.append(writer.write(row for row in shipped.rows if row.column("bucket")[0].as_py() == bucket))
             writer.commit(told)

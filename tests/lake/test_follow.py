@@ -28,7 +28,7 @@ class Following:
 
     def __init__(self, spark, lake: Path, folder: Path, options: FollowOptions = BRISK) -> None:
         self.stop = threading.Event()
-        self.portions: list = []
+        self.micro_batches: list = []
         self.failure: BaseException | None = None
         self.result = None
         self._changed = threading.Condition()
@@ -44,16 +44,16 @@ class Following:
 
     def _tell(self, portion, now) -> None:
         with self._changed:
-            self.portions.append(portion)
+            self.micro_batches.append(portion)
             self._changed.notify_all()
 
     def has(self, size: int, seconds: float = 120) -> None:
         """Wait until so many bytes have been read."""
         with self._changed:
-            done = self._changed.wait_for(lambda: self.failure or sum(one.bytes for one in self.portions) >= size, seconds)
+            done = self._changed.wait_for(lambda: self.failure or sum(one.bytes for one in self.micro_batches) >= size, seconds)
         if self.failure:
             raise self.failure
-        assert done, f"only {sum(one.bytes for one in self.portions)} of {size} bytes after {seconds} seconds"
+        assert done, f"only {sum(one.bytes for one in self.micro_batches)} of {size} bytes after {seconds} seconds"
 
     def __enter__(self):
         self._thread.start()
@@ -103,16 +103,16 @@ def test_a_folder_that_grows_while_it_is_followed_gives_what_one_ingest_gives(sp
                 written += stop - at
                 at = stop
             following.has(written)
-    assert following.result.portions > 1
+    assert following.result.micro_batches > 1
     waits = delta.dataset(lake, table("ledger")).to_table().to_pylist()
     assert any(row["category"] == "waiting" for row in waits)  # connections that are not over
     assert contents(lake) != hashes
     result = follow(spark, lake, folder, ONCE, ports=PORTS)  # goes on where the other stopped, and gives up what waits
-    assert (result.portions, result.bytes) == (1, 0)
+    assert (result.micro_batches, result.bytes) == (1, 0)
     assert contents(lake) == hashes
     assert check_ledger(lake).problems == ()
     again = follow(spark, lake, folder, ONCE, ports=PORTS)
-    assert again.portions == 0
+    assert again.micro_batches == 0
     assert ingest(spark, lake, [folder], ports=PORTS).files == 0
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_goes_away_is_told_and_the_rest_is_read(spark, tmp_path, mon
         (folder / f"{number}.pcap").write_bytes(part)
     from wirelake.lake.jobs import follow as room
 
-    read, gone = room.read_portion, []
+    read, gone = room.read_micro_batch, []
 
     def vanish(*given):
         if not gone:
@@ -158,6 +158,6 @@ def test_what_cannot_be_followed_is_told(spark, tmp_path):
     with pytest.raises(LakeError, match="only a folder"):
         follow(spark, tmp_path / "lake", tmp_path / "nowhere")
     (tmp_path / "in").mkdir()
-    assert follow(spark, tmp_path / "lake", tmp_path / "in", ONCE).portions == 0  # nothing there yet is fine
+    assert follow(spark, tmp_path / "lake", tmp_path / "in", ONCE).micro_batches == 0  # nothing there yet is fine
     with journal.locked(tmp_path / "lake"), pytest.raises(LakeError, match="being written by process"):
         follow(spark, tmp_path / "lake", tmp_path / "in", ONCE)

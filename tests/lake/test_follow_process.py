@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from tests.lake.following import contents, files, story
 
-from wirelake.lake.session.settings import BRISK
+from wirelake.lake.session.settings import SHORT_SESSION
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.check_ledger import check_ledger
 from wirelake.lake.tables.catalog import GOLD, table
 
 pytestmark = pytest.mark.timeout(900)  # every process starts Spark
 
-BRISKLY = [f"--conf={name}={value}" for name, value in BRISK.items()]
+BRISKLY = [f"--conf={name}={value}" for name, value in SHORT_SESSION.items()]
 PORTS = ["--port", "yamp=5041", "--port", "relink=5042", "--port", "event-mesh=5043"]
 
 
@@ -70,7 +70,7 @@ def until(condition, process: Process, seconds: float = 180) -> None:
         time.sleep(0.02)
 
 
-def portions(lake: Path) -> int:
+def micro_batches(lake: Path) -> int:
     return (delta.batch(lake, table("ledger")) or 0) if (lake / "ledger" / "_delta_log").is_dir() else 0
 
 
@@ -80,16 +80,16 @@ def test_ctrl_c_ends_following_with_all_tables_up_to_date(spark, tmp_path):
     first, second = files(story(5, 1), 2)
     (folder / "a.pcap").write_bytes(first)
     following = Process(lake, folder, "--gold-every", "0")
-    until(lambda: portions(lake) >= 1, following)
+    until(lambda: micro_batches(lake) >= 1, following)
     (folder / "b.pcap").write_bytes(second)
-    before = portions(lake)
-    until(lambda: portions(lake) > before, following)
+    before = micro_batches(lake)
+    until(lambda: micro_batches(lake) > before, following)
     assert following.end(signal.SIGINT) == 0, "".join(following.said)
     said = "".join(following.said)
     assert "stopping: what is under way is finished" in said
     assert "Traceback" not in said
     assert journal.pending(lake) is None
-    assert {delta.batch(lake, each) for each in GOLD} == {portions(lake)}
+    assert {delta.batch(lake, each) for each in GOLD} == {micro_batches(lake)}
     assert check_ledger(lake).problems == ()
 
 
@@ -133,11 +133,11 @@ def killed(tmp_path: Path, seed: int, kills: int) -> None:
 
     for _ in range(kills):
         grow()
-        before = portions(lake)
+        before = micro_batches(lake)
         # However long it takes to start, the files are not over.
         following = Process(lake, folder, "--gold-every", str(dice.choice([0, 1])), "--settle", "3600")
         try:
-            until(lambda: portions(lake) > before, following)  # noqa: B023 - it is done before the next
+            until(lambda: micro_batches(lake) > before, following)  # noqa: B023 - it is done before the next
             for _ in range(dice.randint(0, 2)):
                 grow()
                 time.sleep(dice.random())

@@ -15,7 +15,7 @@ from wirelake.capture.files.growing import Offset, Position
 from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError
 from wirelake.lake.decode.decoder import DecodeOptions
-from wirelake.lake.decode.state import Memory
+from wirelake.lake.decode.state import DecoderState
 from wirelake.lake.jobs.forget import forget
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.jobs.sink import TableWriter
@@ -28,7 +28,7 @@ from wirelake.lake.store.removal import Inventory, Removal, remainder
 from wirelake.lake.tables.catalog import SILVER, table
 from wirelake.protocols.emp.messages import Data
 from wirelake.protocols.emp.wire import encode
-from wirelake.protocols.relink.handshake import Prologue
+from wirelake.protocols.relink.handshake import HandshakeReader
 
 BATCH = frozenset({"batch"})
 """What says when something was read: again is later."""
@@ -154,12 +154,12 @@ def test_reading_again_what_was_never_read_is_reading_it(two, tmp_path):
 
 def followed(lake, path, *, is_open=False, waiting=()):
     """The lake goes on with a folder in which this file is."""
-    memory, source = Memory(), identify(path)
+    decoder_state, source = DecoderState(), identify(path)
     gone = delta.dataset(lake, table("connections")).to_table().to_pylist()
     mine, others = ({row["connection_id"] for row in gone if (row["source"] == str(path)) is own} for own in (True, False))
     for one in mine | others:
-        memory.prologues[one], memory.agreed[one, 1], memory.seen[one, source.id] = Prologue(), "known", None
-    name = state_file.write(lake, "00000001-0", b"assembly", memory.take())
+        decoder_state.handshakes[one], decoder_state.agreed[one, 1], decoder_state.seen[one, source.id] = HandshakeReader(), "known", None
+    name = state_file.write(lake, "00000001-0", b"assembly", decoder_state.take())
     position = Position(str(path), source.id, 0, at=source.size, size=source.size, is_over=True)
     stays = Position("/elsewhere", b"12345678", 0)
     journal.remember(lake, Following(Offset((position, stays), 1, is_open), 1, {"0": name}, list(waiting)))
@@ -171,11 +171,11 @@ def test_following_forgets_positions_and_connections_of_what_goes(two, tmp_path)
     now = intake.forget(two, ["a.pcapng"]).following
     assert now.offset.files == (stays,)
     assembly, taken = state_file.read(two, now.memories["0"])
-    memory = Memory.put(taken)
+    decoder_state = DecoderState.put(taken)
     assert assembly == b"assembly"
     assert mine
     assert others
-    for kept in (set(memory.prologues), {key[0] for key in memory.agreed}, {key[0] for key in memory.seen}):
+    for kept in (set(decoder_state.handshakes), {key[0] for key in decoder_state.agreed}, {key[0] for key in decoder_state.seen}):
         assert kept == others
     assert journal.following(two).offset.files[1:] == (stays,), "nothing changes before the batch is published"
 

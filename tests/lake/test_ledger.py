@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from wirelake.capture.blocks.block import Source
-from wirelake.capture.files.identity import Known, mark
+from wirelake.capture.files.identity import KnownFile, mark
 from wirelake.cli.main import run
 from wirelake.errors import LakeError
 from wirelake.lake.decode import accounting
@@ -49,7 +49,7 @@ def test_files_are_looked_at_where_they_lie(tmp_path):
     path = tmp_path / "a.pcap"
     path.write_bytes(b"content")
     source = store_check_ledger.identify(path)
-    known = Known(source, source.size, mark(source, source.size))
+    known = KnownFile(source, source.size, mark(source, source.size))
     assert store_check_ledger._as_it_lies(known) == ""
     path.write_bytes(b"another")
     assert "other contents" in store_check_ledger._as_it_lies(known)

@@ -11,13 +11,13 @@ import pytest
 from tests.lake.following import PORTS, Bomb, contents, files, story
 
 from wirelake import protocols
-from wirelake.capture.files.growing import Follower, Limits, Offset, portions
+from wirelake.capture.files.growing import Follower, Limits, Offset, micro_batches
 from wirelake.capture.files.identity import beginning, content, identify
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import LakeError
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.jobs.ingest import remove
-from wirelake.lake.jobs.micro_batch import read_portion
+from wirelake.lake.jobs.micro_batch import read_micro_batch
 from wirelake.lake.jobs.sink import TableWriter
 from wirelake.lake.sources import intake
 from wirelake.lake.sources import plan as sources_plan
@@ -77,13 +77,13 @@ class Shipments:
 
 def ingested(lake: Path, paths: list[Path]) -> dict[str, str]:
     """What one ingest makes of files, dealt among tasks as Spark would."""
-    plan = sources_plan.plan([identify(path) for path in paths], lambda cuts: list(map(sources_plan.claim_here, cuts)), 1)
+    plan = sources_plan.plan([identify(path) for path in paths], lambda cuts: list(map(sources_plan.guess_here, cuts)), 1)
     writer = TableWriter(lake_at(lake), 1, DecodeOptions(), None, PORTS)
     journal.begin(lake, 1, [identify(path) for path in paths])
     told = []
-    for works, buckets in ((plan.direct, 0), (plan.dealt, BUCKETS)):
-        reader = BlockReader(works, PORTS, buckets)
-        shipped = Shipments(batch for one in share(works) for batch in reader.read(one))
+    for read_tasks, buckets in ((plan.direct, 0), (plan.partitioned, BUCKETS)):
+        reader = BlockReader(read_tasks, PORTS, buckets)
+        shipped = Shipments(batch for one in share(read_tasks) for batch in reader.read(one))
         if not buckets:
             told.append(writer.write(iter(shipped.rows)))
             continue
@@ -111,7 +111,7 @@ class Reader:
     def step(self, limits: Limits | None = None) -> bool:
         paths = sorted(str(path) for path in self.folder.iterdir())
         end = self.follower.latest(self.at.offset, paths, limits or Limits())
-        found = read_portion(self._shipped(end), self.lake, self.batch + 1, self.at, end, DecodeOptions(), PORTS)
+        found = read_micro_batch(self._shipped(end), self.lake, self.batch + 1, self.at, end, DecodeOptions(), PORTS)
         if found is None:
             return False
         portion, self.at = found
@@ -120,7 +120,7 @@ class Reader:
 
     def _shipped(self, end: Offset) -> Shipments:
         reader = BlockReader([], PORTS, BUCKETS)
-        made = [batch for one in share(portions(self.at.offset, end)) for batch in reader.read(one)]
+        made = [batch for one in share(micro_batches(self.at.offset, end)) for batch in reader.read(one)]
         if end.settled > self.at.offset.settled:
             settling = FollowReader.__new__(FollowReader)
             settling._buckets = BUCKETS
@@ -266,19 +266,19 @@ def test_a_recording_whose_later_parts_need_more_is_found_out(tmp_path):
         recorder.connection(protocol="yamp", role="client", local=("127.0.0.1", 3), remote=("127.0.0.1", 4))
     sources = [identify(tmp_path / "a.pcapng")]
     plan = sources_plan.plan(sources, lambda cuts: [], 1)
-    assert (len(plan.direct), len(plan.dealt)) == (1, 0)
+    assert (len(plan.direct), len(plan.partitioned)) == (1, 0)
     with pytest.raises(LakeError, match=NOT_ALONE):
         list(BlockReader(plan.direct, PORTS, 0).read(share(plan.direct)[0]))
     plan = sources_plan.plan(sources, lambda cuts: [], 1, deal_all=True)
-    assert (len(plan.direct), len(plan.dealt)) == (0, 1)
-    assert list(BlockReader(plan.dealt, PORTS, 1).read(share(plan.dealt)[0]))
+    assert (len(plan.direct), len(plan.partitioned)) == (0, 1)
+    assert list(BlockReader(plan.partitioned, PORTS, 1).read(share(plan.partitioned)[0]))
 
 
 def test_every_room_that_remembers_is_dealt_by_connection():
-    from wirelake.lake.decode.scan import remembers
+    from wirelake.lake.decode.scan import is_stateful
 
-    assert {name for name in protocols.ROOMS if remembers(name)} >= {"relink", "yamp"}
-    assert not remembers("emp")
+    assert {name for name in protocols.ROOMS if is_stateful(name)} >= {"relink", "yamp"}
+    assert not is_stateful("emp")
 
 
 @pytest.mark.parametrize("kind", ["capture", "recording"])

@@ -10,7 +10,7 @@ from tests.lake.test_cuts import EMP, RELINK, YAMP, hostile
 
 from wirelake import protocols
 from wirelake.lake.decode import scan as room
-from wirelake.lake.decode.scan import Reading
+from wirelake.lake.decode.scan import Scanner
 from wirelake.protocols.emp.messages import Hello
 from wirelake.protocols.emp.wire import encode
 
@@ -19,7 +19,7 @@ OPENINGS = {"emp": (encode(Hello()), EMP), "yamp": (b"", YAMP), "relink": (b"", 
 
 def strides(protocol: str, stream: bytes, cuts: list[int]) -> tuple[list, list[int], list[int]]:
     """All rows with their runs, where runs end, and why."""
-    reading = Reading(protocol, protocols.room(protocol).Limits())
+    reading = Scanner(protocol, protocols.room(protocol).Limits())
     given = reading.given
     if protocol == "relink":
         given = reading.limits.for_scan(reading.room.Stage.PACKETS, 2, 2) if hasattr(reading.room, "Stage") else given

@@ -10,7 +10,7 @@ from wirelake.capture.record.recorder import Recorder
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import table
-from wirelake.protocols.relink.handshake import Prologue
+from wirelake.protocols.relink.handshake import HandshakeReader
 
 
 def rows(lake, name, protocol="relink"):
@@ -20,7 +20,7 @@ def rows(lake, name, protocol="relink"):
 
 @pytest.fixture(scope="module")
 def session_id():
-    known = Prologue()
+    known = HandshakeReader()
     known.link = (EPOCH, LINK)
     return known.session
 

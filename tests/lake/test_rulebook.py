@@ -19,7 +19,7 @@ from tests.protocols.wolpertinger.pair import KEYS
 
 from wirelake.lake.gold.rules.registry import ROOMS
 from wirelake.lake.store import delta
-from wirelake.lake.tables.catalog import EDITION, GOLD
+from wirelake.lake.tables.catalog import GOLD, RULES_VERSION
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 
@@ -91,13 +91,14 @@ FINGERPRINTS = {
     "metrics": "fe0ea3037958f04a",
     "topology": "dbd306a225503875",
 }
-"""What gold tables of EDITION 3 say of that lake."""
+"""What gold tables of RULES_VERSION 3 say of that lake."""
 
 
 def test_tables_that_say_something_else_are_of_another_edition(told):
     """Lakes that were built before would go on saying what they said.
 
-    If rules or builders have changed, raise EDITION and write down the new fingerprints; if only what is recorded here has, only these.
+    If rules or builders have changed, raise RULES_VERSION and write down the new fingerprints; if only what is recorded here has, only
+    these.
     """
     _, lake = told
     found = {}
@@ -106,4 +107,4 @@ def test_tables_that_say_something_else_are_of_another_edition(told):
         columns = [field.name for field in each.schema if not (pa.types.is_binary(field.type) and field.name.endswith("_id"))]
         rows = delta.dataset(lake, each).to_table(columns=[name for name in columns if name not in ("source", "client")]).to_pylist()
         found[each.name] = sha256("\n".join(sorted(repr(row) for row in rows)).encode()).hexdigest()[:16]
-    assert (EDITION, found) == (3, FINGERPRINTS)
+    assert (RULES_VERSION, found) == (3, FINGERPRINTS)

@@ -12,7 +12,7 @@ from tests.lake.hashing import hashes
 from tests.lake.test_ingest import TALK
 
 from wirelake.capture.blocks.block import Source
-from wirelake.capture.blocks.read_split import works
+from wirelake.capture.blocks.read_split import read_tasks
 from wirelake.errors import LakeError
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.session import home as session_home
@@ -91,10 +91,10 @@ def test_small_sources_share_a_partition_and_large_ones_do_not(tmp_path):
     for path, size in zip(paths, sizes, strict=True):
         with path.open("wb") as file:
             file.truncate(size)
-    todo = [work for n, size in enumerate(sizes) for work in works(Source(str(paths[n]), n.to_bytes(8, "big"), size), [], n)]
+    todo = [work for n, size in enumerate(sizes) for work in read_tasks(Source(str(paths[n]), n.to_bytes(8, "big"), size), [], n)]
     shares = share(todo)
-    assert sorted(work.source.path for one in shares for work in one.works) == sorted(work.source.path for work in todo)
-    assert [len(one.works) for one in shares] == [1, 5, 1]
+    assert sorted(work.source.path for one in shares for work in one.read_tasks) == sorted(work.source.path for work in todo)
+    assert [len(one.read_tasks) for one in shares] == [1, 5, 1]
     assert share([]) == []
 
 
@@ -221,9 +221,9 @@ def test_a_home_that_somebody_chose_and_a_package_that_workers_would_not_find_ar
 
 def test_a_session_that_has_little_to_do_is_started_in_haste(spark, recorded, tmp_path, monkeypatch):
     small, lake = recorded(tmp_path / "small.pcapng", TALK), tmp_path / "lake"
-    assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.BRISK
+    assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.SHORT_SESSION
     monkeypatch.setattr(short_sessions, "BRISK_BYTES", small.stat().st_size)
-    assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.BRISK
+    assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.SHORT_SESSION
     assert short_sessions.for_one_ingest(lake, [str(small), str(small)]) == {}, "much to read"
     assert short_sessions.for_one_ingest(lake, ["memory://elsewhere.pcapng"]) == {}, "nobody knows how much"
     assert short_sessions.for_one_ingest(lake, [str(tmp_path / "gone.pcapng")]) == {}

@@ -23,16 +23,16 @@ from wirelake import protocols
 from wirelake.capture.blocks import assembly_state
 from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.assembly_state import AssemblyState
-from wirelake.capture.blocks.packet_batch import Parcel
-from wirelake.capture.blocks.read_split import ship, works
+from wirelake.capture.blocks.packet_batch import PacketBatch
+from wirelake.capture.blocks.read_split import read_split, read_tasks
 from wirelake.capture.files.growing import Offset
 from wirelake.capture.files.identity import identify
 from wirelake.capture.packets.tcp_stream import LATE, Budget, Half
 from wirelake.errors import LakeError, StateError
 from wirelake.lake.decode import scan
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.lake.decode.state import Memory
-from wirelake.lake.decode.state_codec import MemoryState
+from wirelake.lake.decode.state import DecoderState
+from wirelake.lake.decode.state_codec import StoredState
 from wirelake.lake.decode.streams import GAP
 from wirelake.lake.decode.websocket import ALIEN
 from wirelake.lake.jobs.follow import follow
@@ -57,16 +57,16 @@ class Moment(NamedTuple):
     """The states between two parcels, and the parcel that comes next."""
 
     assembly: bytes
-    memory: bytes
-    next: Parcel
+    decoder_state: bytes
+    next: PacketBatch
 
 
-def put(assembly: bytes, memory: bytes) -> tuple[Assembly, Decoder]:
+def put(assembly: bytes, decoder_state: bytes) -> tuple[Assembly, Decoder]:
     known = (PORTS, protocols.sniff, protocols.dialect)
-    return Assembly.put(assembly, *known), Decoder(OPTIONS, memory=Memory.put(memory), keyring=Keyring([KEYS]))
+    return Assembly.put(assembly, *known), Decoder(OPTIONS, decoder_state=DecoderState.put(decoder_state), keyring=Keyring([KEYS]))
 
 
-def go_on(assembly: Assembly, decoder: Decoder, parcel: Parcel) -> None:
+def go_on(assembly: Assembly, decoder: Decoder, parcel: PacketBatch) -> None:
     for block in (*assembly.feed(parcel), *assembly.rest()):
         decoder.feed(block)
 
@@ -84,30 +84,33 @@ def moments(tmp_path_factory) -> list[Moment]:
     mixed = [one for turn in zip_longest(*said) for one in turn if one is not None]
     path = tmp_path_factory.mktemp("state") / "a.pcap"
     path.write_bytes(pcap([(1_700_000_000_000_000 + number, one) for number, one in enumerate(mixed)]))
-    (work,) = works(identify(path), [])
-    parcels = [one for one in ship(work, ports=PORTS, window=30_000) if isinstance(one, Parcel)]
+    (work,) = read_tasks(identify(path), [])
+    parcels = [one for one in read_split(work, ports=PORTS, window=30_000) if isinstance(one, PacketBatch)]
     assembly, decoder = Assembly(PORTS, protocols.sniff, protocols.dialect), Decoder(OPTIONS, keyring=Keyring([KEYS]))
     out = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wirelake.protocols.kernel._use_compiled", True)
         for parcel, after in pairwise(parcels):
             go_on(assembly, decoder, parcel)
-            out.append(Moment(assembly.take(), decoder.memory.take(), after))
+            out.append(Moment(assembly.take(), decoder.decoder_state.take(), after))
     return out
 
 
 def test_every_kind_of_state_is_stored_and_restored(moments):
     kinds = set()
     for moment in moments:
-        assembly, decoder = put(moment.assembly, moment.memory)
+        assembly, decoder = put(moment.assembly, moment.decoder_state)
         assert assembly.take() == moment.assembly
-        assert decoder.memory.take() == moment.memory
-        stored = [msgspec.msgpack.decode(moment.assembly, type=AssemblyState), msgspec.msgpack.decode(moment.memory, type=MemoryState)]
+        assert decoder.decoder_state.take() == moment.decoder_state
+        stored = [
+            msgspec.msgpack.decode(moment.assembly, type=AssemblyState),
+            msgspec.msgpack.decode(moment.decoder_state, type=StoredState),
+        ]
         kinds |= {name for state in stored for name in state.__struct_fields__ if getattr(state, name)}
         for one in stored[0].tracked:
             kinds |= {name for part in (one, *one.halves) for name in part.__struct_fields__ if getattr(part, name)}
         kinds |= {"inside websocket" for *_, one in stored[1].wrapped if one} | {"inside xmpp" for *_, one in stored[1].stanzas if one}
-    assert kinds >= {*AssemblyState.__struct_fields__, *MemoryState.__struct_fields__, "ahead", "recent", "held"}
+    assert kinds >= {*AssemblyState.__struct_fields__, *StoredState.__struct_fields__, "ahead", "recent", "held"}
     assert kinds >= {"inside websocket", "inside xmpp"}
 
 
@@ -126,12 +129,12 @@ def test_gaps_of_a_stream_are_stored():
     assert [bit.what for bit in again.place(150, 4, 99, b"late")] == [LATE]
 
 
-def leaves(value: object, path: tuple = ()) -> list[tuple]:
+def key_ranges(value: object, path: tuple = ()) -> list[tuple]:
     """Paths to everything inside a value."""
     found = [path]
     if isinstance(value, list | dict):
         for key in value if isinstance(value, dict) else range(len(value)):
-            found += leaves(value[key], (*path, key))
+            found += key_ranges(value[key], (*path, key))
     return found
 
 
@@ -146,7 +149,7 @@ def forged(content: bytes, dice: random.Random) -> bytes:
         return content[: dice.randrange(len(content))]
     value = msgspec.msgpack.decode(content)
     for _ in range(dice.choice([1, 1, 2])):
-        *way, last = dice.choice(leaves(value)[1:])
+        *way, last = dice.choice(key_ranges(value)[1:])
         inside = value
         for key in way:
             inside = inside[key]
@@ -167,7 +170,7 @@ def forged(content: bytes, dice: random.Random) -> bytes:
 def plainly(monkeypatch) -> None:
     """Kernels as Python runs them: an index that leads outside raises IndexError."""
     for name in protocols.ROOMS:
-        scan.Reading(name, OPTIONS.limits(name))
+        scan.Scanner(name, OPTIONS.limits(name))
         scan._stride(name)
     plain = {one: kernel._over_views(one) for one in kernel._kernels}
     monkeypatch.setattr("wirelake.protocols.kernel._dispatchers", plain)
@@ -181,7 +184,7 @@ def test_a_forged_state_is_refused_or_leads_nowhere_outside(moments, monkeypatch
     refused = passed = 0
     while refused + passed < count:
         moment = dice.choice(moments[:: max(1, len(moments) // 4)])
-        spoilt = [moment.assembly, moment.memory]
+        spoilt = [moment.assembly, moment.decoder_state]
         which = dice.randrange(2)
         spoilt[which] = forged(spoilt[which], dice)
         try:
@@ -194,24 +197,26 @@ def test_a_forged_state_is_refused_or_leads_nowhere_outside(moments, monkeypatch
         for block in assembly.finish():
             decoder.feed(block)
         decoder.finish()
-        Memory.put(decoder.memory.take())
+        DecoderState.put(decoder.decoder_state.take())
     assert min(refused, passed) > count // 10
 
 
 @pytest.mark.parametrize(
     ("name", "field", "value", "why"),
     [
-        ("memory", "pieces", b"\xff" * 24, "pieces"),
-        ("memory", "data", b"", "bytes that wait are missing"),
-        ("memory", "sources", [], "spans are not in order"),
-        ("memory", "flows", [], "no flow of this number"),
+        ("decoder_state", "pieces", b"\xff" * 24, "pieces"),
+        ("decoder_state", "data", b"", "bytes that wait are missing"),
+        ("decoder_state", "sources", [], "spans are not in order"),
+        ("decoder_state", "flows", [], "no flow of this number"),
         ("assembly", "flows", [(2**31, True)], "no flow of this number"),
         ("assembly", "waiting", [], "what waits is not what is said to wait"),
         ("assembly", "spans", [], "a place is in no span"),
     ],
 )
 def test_what_is_wrong_with_a_state_is_told(moments, name, field, value, why):
-    kind, restore = (MemoryState, Memory.put) if name == "memory" else (AssemblyState, lambda taken: put(taken, moments[0].memory))
+    kind, restore = (
+        (StoredState, DecoderState.put) if name == "decoder_state" else (AssemblyState, lambda taken: put(taken, moments[0].decoder_state))
+    )
     told = []
     for moment in moments:
         state = msgspec.msgpack.decode(getattr(moment, name), type=kind)
@@ -227,8 +232,8 @@ def test_limits_are_those_of_the_ingest_that_reads_on(moments):
     """Kernels size their arrays by limits: a state must not bring its own."""
     for moment in moments:
         small = DecodeOptions(rooms={"relink": {"max_parts": 7}, "emp": {"max_message_size": 5000}})
-        decoder = Decoder(small, memory=Memory.put(moment.memory))
-        for one in decoder.memory.directions.values():
+        decoder = Decoder(small, decoder_state=DecoderState.put(moment.decoder_state))
+        for one in decoder.decoder_state.directions.values():
             if one.given and one.flow.protocol in small.rooms:
                 expected = small.limits(one.flow.protocol).for_scan()
                 assert one.given[:4] == expected[:4]
@@ -269,8 +274,8 @@ def restored(lake, name: str):
 def test_a_state_is_read_from_the_file_it_was_written_to(lake, moments):
     name = state_file.write(lake, "00000001-0", *moments[-1][:2])
     state_file.check(lake, [name])
-    assembly, memory = restored(lake, name)
-    assert (assembly.take(), memory.take()) == moments[-1][:2]
+    assembly, decoder_state = restored(lake, name)
+    assert (assembly.take(), decoder_state.take()) == moments[-1][:2]
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -309,7 +314,7 @@ def test_a_state_of_a_newer_version_is_refused(lake):
 
 def test_every_flipped_bit_and_every_cut_of_a_file_is_found(lake):
     assembly, decoder = Assembly(PORTS, protocols.sniff), Decoder(OPTIONS)
-    name = state_file.write(lake, "00000001-0", assembly.take(), decoder.memory.take())
+    name = state_file.write(lake, "00000001-0", assembly.take(), decoder.decoder_state.take())
     whole = (journal.memories(lake) / name).read_bytes()
     spoilt = [bytes([*whole[:at], whole[at] ^ 1 << bit, *whole[at + 1 :]]) for at in range(len(whole)) for bit in range(8)]
     for content in (*spoilt, *(whole[:at] for at in range(len(whole))), whole + b"\0"):

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from wirelake.lake.gold.incremental import connection_index, index, minute_index
-from wirelake.lake.gold.incremental.affected import minutes, slot, touched
+from wirelake.lake.gold.incremental.affected import affected, minutes, slot
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.delta import File
 
@@ -33,7 +33,7 @@ def ask(tmp_path):
         delta.append(lake, connection_index.TABLE, [File("one.parquet", 1, len(rows))], newest)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        found = touched(lake, built, newest, scratch)
+        found = affected(lake, built, newest, scratch)
         assert found.slots == {slot(one) for one in pq.read_table(found.sessions)["session_id"].to_pylist()}
         return found
 

@@ -177,9 +177,9 @@ def test_a_lost_packet_costs_the_messages_it_touched_and_no_other(tmp_path, side
         start = dice.randrange(places[5][0], places[80][0])
         lost = (start, start + dice.choice([1, 3, 1400, 5000]))
         rows = decoded(lossy(tmp_path / "a.pcap", said, side, lost), window)
-        touched = {number for number, (begin, end) in enumerate(places) if begin < lost[1] and end > lost[0]}
+        affected = {number for number, (begin, end) in enumerate(places) if begin < lost[1] and end > lost[0]}
         found = numbers(rows, "to_client" if side else "to_server")
-        assert found == [number for number in range(90) if number not in touched]
+        assert found == [number for number in range(90) if number not in affected]
         assert {row["reason"] for row in rows["quarantine"]} <= {"GAP"}
 
 

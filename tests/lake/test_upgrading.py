@@ -92,7 +92,7 @@ def test_gold_tables_of_another_edition_of_the_rules_are_built_anew_and_what_key
     snapshot.publish(lake)
     assert {name for name, told in hashes(lake).items() if told != wanted[name]} == {each.name for each in misled}
     assert ingest(spark, lake, paths).built == ()
-    monkeypatch.setattr(publish, "EDITION", publish.EDITION + 1)
+    monkeypatch.setattr(publish, "EDITION", publish.RULES_VERSION + 1)
     assert ingest(spark, lake, paths).built == tuple(each.name for each in GOLD)
     assert hashes(lake) == wanted
     assert ingest(spark, lake, paths).built == ()

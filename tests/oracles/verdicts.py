@@ -14,7 +14,7 @@ import numpy as np
 
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.containers.records import KIND, NO_TIME, RECORD_PACKET, START, TS, WIRE_SIZE
-from wirelake.capture.containers.walk import Spoilt, Walk
+from wirelake.capture.containers.walk import Damaged, Walk
 from wirelake.capture.files.identity import identify
 from wirelake.capture.files.source_file import open_source
 
@@ -55,7 +55,7 @@ def counts(path: Path) -> Counts:
     with open_source(source) as file:
         order = "<" if file.window(0, 1) in (b"\xd4", b"\x4d") else ">"
         for step in Walk(source.path, file).steps():
-            if isinstance(step, Spoilt):
+            if isinstance(step, Damaged):
                 spoilt += len(step.raw)
                 continue
             rows = step.rows[step.rows[:, KIND] == RECORD_PACKET]

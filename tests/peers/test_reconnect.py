@@ -8,7 +8,7 @@ import pytest
 from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, quick, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, ConnectionLost, LocalProtocolError, SessionClosed
-from wirelake.peers.backoff import Backoff, Patience
+from wirelake.peers.backoff import Backoff, BackoffTimer
 from wirelake.peers.client import Client
 from wirelake.peers.emp import Live, Peer, connect, serve
 from wirelake.protocols.emp.faults import Fault
@@ -21,7 +21,7 @@ LIVE = Live(session=QUIET, linger=0.2)
 SOON = Backoff(first=0.01, most=0.02)
 
 
-def ceilings(patience: Patience, outcomes: list[bool]) -> list[float | None]:
+def ceilings(patience: BackoffTimer, outcomes: list[bool]) -> list[float | None]:
     return [patience.next(opened) for opened in outcomes]
 
 
@@ -30,7 +30,7 @@ def longest(_low: float, high: float) -> float:
 
 
 def test_waits_double_up_to_the_most():
-    patience = Patience(Backoff(first=0.5, most=5), longest)
+    patience = BackoffTimer(Backoff(first=0.5, most=5), longest)
     assert ceilings(patience, [False] * 6) == [0.5, 1, 2, 4, 5, 5]
     patience.fruitless = 10_000  # and numbers do not overflow
     assert patience.next(False) == 5
@@ -38,35 +38,35 @@ def test_waits_double_up_to_the_most():
 
 def test_a_wait_is_anywhere_between_nothing_and_its_ceiling():
     asked = []
-    patience = Patience(Backoff(first=1, most=100), lambda low, high: asked.append((low, high)) or 0.25)
+    patience = BackoffTimer(Backoff(first=1, most=100), lambda low, high: asked.append((low, high)) or 0.25)
     assert ceilings(patience, [False] * 3) == [0.25] * 3
     assert asked == [(0, 1), (0, 2), (0, 4)]
-    free = Patience(Backoff(first=1, most=8))
+    free = BackoffTimer(Backoff(first=1, most=8))
     waits = [free.next(False) for _ in range(200)]
     assert all(0 <= wait <= 8 for wait in waits)
     assert len(set(waits)) > 190
 
 
 def test_only_a_finished_handshake_goes_back_to_the_start():
-    patience = Patience(Backoff(first=1, most=100), longest)
+    patience = BackoffTimer(Backoff(first=1, most=100), longest)
     assert ceilings(patience, [False, False, False, True, False, False]) == [1, 2, 4, 1, 1, 2]
 
 
 def test_a_handshake_without_progress_does_not_go_back_to_the_start():
     """Waits go on growing, but a handshake is an attempt that did not fail: it does not give up."""
-    patience = Patience(Backoff(first=1, most=100, attempts=2), longest)
+    patience = BackoffTimer(Backoff(first=1, most=100, attempts=2), longest)
     waits = [patience.next(opened, progressed=progressed) for opened, progressed in ((True, False),) * 3 + ((False, True), (True, True))]
     assert waits == [1, 2, 4, 8, 1]
 
 
 def test_attempts_in_a_row_are_counted_and_a_lost_connection_is_none():
-    patience = Patience(Backoff(first=1, most=100, attempts=3), longest)
+    patience = BackoffTimer(Backoff(first=1, most=100, attempts=3), longest)
     assert ceilings(patience, [False, False, False]) == [1, 2, None]
-    patience = Patience(Backoff(first=1, most=100, attempts=2), longest)
+    patience = BackoffTimer(Backoff(first=1, most=100, attempts=2), longest)
     assert ceilings(patience, [True, False, False]) == [1, 1, None]
 
 
-def client_of(address: str, backoff: Backoff, patience: Patience | None = None, live: Live = LIVE) -> Client[Peer]:
+def client_of(address: str, backoff: Backoff, patience: BackoffTimer | None = None, live: Live = LIVE) -> Client[Peer]:
     """A client whose patience a test can watch."""
     target = parse(address, 5040)
     return Client(target, lambda stream: Peer(Speaker.CLIENT, stream, live), reconnect=backoff, patience=patience)
@@ -147,7 +147,7 @@ def test_a_server_that_hangs_up_before_hello_does_not_reset_the_back_off():
 
         backoff = Backoff(first=1, most=1000)
         async with raw_server(hang_up_six_times) as address:
-            client = client_of(address, backoff, Patience(backoff, uniform))
+            client = client_of(address, backoff, BackoffTimer(backoff, uniform))
             async with client as peer:
                 assert await peer.request(b"at last") == b"at last"
                 assert client.connections == 1
@@ -174,7 +174,7 @@ def test_a_finished_handshake_resets_the_back_off():
 
         backoff = Backoff(first=1, most=1000)
         async with raw_server(sometimes) as address:
-            client = client_of(address, backoff, Patience(backoff, uniform))
+            client = client_of(address, backoff, BackoffTimer(backoff, uniform))
             async with client:
                 await until(lambda: client.connections >= 3)
         assert asked[:8] == [1, 2, 1, 1, 2, 1, 1, 2]

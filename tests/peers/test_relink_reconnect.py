@@ -10,7 +10,7 @@ from tests.peers.relink_world import ANY, DEMO, QUICK, Heard, Proxy, live, raw_c
 from tests.peers.world import PATIENCE, Raw, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, ConnectionLost, DeliveryFailed
-from wirelake.peers.backoff import Backoff, Patience
+from wirelake.peers.backoff import Backoff, BackoffTimer
 from wirelake.peers.relink import Endpoint, connect, serve
 from wirelake.protocols.relink.events import Ended, LinkLost, LinkShutdown, Opened, Outcome, Resumed, TombstonesForgotten
 from wirelake.protocols.relink.faults import Fault
@@ -284,7 +284,7 @@ def test_a_peer_that_ends_connections_on_closed_channels_is_told_of_them_twice(c
         forgetful, heard, ceilings = Forgetful(), Heard(), []
         async with raw_server(forgetful) as address:
             connector = connect(address, DEMO, live=live(heard), reconnect=QUICK)
-            connector._client._patience = Patience(QUICK, lambda _, high: ceilings.append(high) or high)
+            connector._client._patience = BackoffTimer(QUICK, lambda _, high: ceilings.append(high) or high)
             async with connector as link:
                 link.consume(await anext(aiter(link)))
                 await link.channel(CHAN).send(b"again", timeout=PATIENCE)

@@ -12,20 +12,20 @@ from wirelake.capture.record.recorder import Recorder
 from wirelake.peers.relink import connect, serve
 from wirelake.protocols import kernel
 from wirelake.protocols.kernel import FAULT, compiled
-from wirelake.protocols.relink import Prologue, Speaker, walk
+from wirelake.protocols.relink import HandshakeReader, Speaker, walk
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.scanner import PART_COLUMNS, ROW_COLUMNS
 from wirelake.protocols.relink.wire import message
 
 
-def read_back(path) -> dict[bytes, tuple[Prologue, list[tuple[Speaker, m.Said]]]]:
+def read_back(path) -> dict[bytes, tuple[HandshakeReader, list[tuple[Speaker, m.AnyMessage]]]]:
     """Connection -> its prologue and everything that was said on it, in the order of the recording."""
-    found: dict[bytes, tuple[Prologue, list[tuple[Speaker, m.Said]]]] = {}
+    found: dict[bytes, tuple[HandshakeReader, list[tuple[Speaker, m.AnyMessage]]]] = {}
     for block in read_checked(path):
         data = np.frombuffer(block.data, np.uint8)
         for one in block.runs.tolist():
             flow = block.flows[one[RUN_FLOW]]
-            prologue, said = found.setdefault(flow.session_id, (Prologue(), []))
+            prologue, said = found.setdefault(flow.session_id, (HandshakeReader(), []))
             speaker = Speaker.CONNECTOR if one[RUN_TO_SERVER] else Speaker.LISTENER
             for limits, start, stop in prologue.pieces(speaker, data, one[RUN_START], one[RUN_STOP]):
                 assert limits is not None

@@ -38,7 +38,7 @@ class _Ticker:
         self._recent: list[tuple[float, int]] = []
         self._last = 0.0
 
-    def portion(self, sources: int, size: int, messages: int, newest: int, now: float) -> None:
+    def micro_batch(self, sources: int, size: int, messages: int, newest: int, now: float) -> None:
         """A portion was published."""
         self._messages += messages
         self._bytes += size
@@ -125,7 +125,9 @@ def run_follow(
             keys=keys,
             keyring=keyring,
             stop=stop,
-            tell=lambda portion, now: ticker.portion(portion.sources, portion.bytes, portion.messages, portion.newest, now),
+            tell=lambda micro_batch, now: ticker.micro_batch(
+                micro_batch.sources, micro_batch.bytes, micro_batch.messages, micro_batch.newest, now
+            ),
             building=building,
         )
     for text in result.lost:
@@ -133,7 +135,7 @@ def run_follow(
     for text in result.unread:
         say(f"waits for more: {text}")
     say(
-        f"{result.messages:,} messages ({result.bytes:,} bytes) in {result.portions} portions and {time.monotonic() - started:.1f} s"
+        f"{result.messages:,} messages ({result.bytes:,} bytes) in {result.micro_batches} portions and {time.monotonic() - started:.1f} s"
         f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}: {lake}"
     )
     say_unrecognised(result.unrecognised, lake)

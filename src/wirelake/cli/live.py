@@ -39,7 +39,7 @@ __all__ = [
     "recording",
     "say",
     "text_of",
-    "until_told",
+    "until_stopped",
 ]
 
 
@@ -176,7 +176,7 @@ def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[R
             yield recorder
     except CaptureError as error:
         if error is recorder.failure:
-            raise terminal.AlreadyTold(str(error)) from None
+            raise terminal.AlreadyReported(str(error)) from None
         raise
 
 
@@ -193,7 +193,7 @@ async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
         task.result()
 
 
-async def until_told() -> None:
+async def until_stopped() -> None:
     """Wait for Ctrl-C, a polite kill, or the end of whoever reads stdout."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()

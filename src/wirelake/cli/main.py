@@ -15,7 +15,7 @@ from wirelake import __version__
 from wirelake.cli import logs
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import with_verbose
-from wirelake.cli.terminal import AlreadyTold, say, say_traceback
+from wirelake.cli.terminal import AlreadyReported, say, say_traceback
 from wirelake.errors import ConnectFailed, InputMissing, MissingExtra, ProtocolError, QueryError, UsageError, WirelakeError
 from wirelake.extras import missing
 
@@ -92,7 +92,7 @@ def run(arguments: list[str]) -> int:
             _say_usage(error)
             return ExitCode.USAGE
         except WirelakeError as error:
-            if not isinstance(error, AlreadyTold):
+            if not isinstance(error, AlreadyReported):
                 _explain(str(error))
             return next(code for kind, code in _EXITS if isinstance(error, kind))
         except (KeyboardInterrupt, click.Abort):

@@ -22,7 +22,7 @@ from wirelake.masking import mask
 from wirelake.text import ACTING, visible
 
 __all__ = [
-    "AlreadyTold",
+    "AlreadyReported",
     "Format",
     "json_text",
     "open_input",
@@ -82,7 +82,7 @@ def spreadsheet_cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
-class AlreadyTold(WirelakeError):
+class AlreadyReported(WirelakeError):
     """An error that was told when it happened: only the exit code says it again."""
 
 

@@ -20,9 +20,9 @@ from wirelake.capture.blocks.block import RUN_FLOW, RUN_TO_SERVER, Block, Endpoi
 from wirelake.capture.blocks.read_file import open_container, read
 from wirelake.capture.files.source_file import measure
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.lake.decode.scan import Reading
+from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import Speaker
-from wirelake.lake.decode.streams import Speech
+from wirelake.lake.decode.streams import Segments
 from wirelake.protocols.kernel import LENGTH, START
 
 __all__ = ["Captured"]
@@ -98,7 +98,7 @@ class _Describing(Decoder):
     def objects(self, block: Block) -> Iterator[dict[str, Any]]:
         """The objects of one block, to be taken before the next block comes."""
         ours = np.array([flow.protocol == self._protocol for flow in block.flows], np.bool_)
-        for stretch in block.stretches:
+        for stretch in block.unreadable:
             told = {"offset": stretch.offset, "length": stretch.length, "fault": stretch.reason, "layer": stretch.layer}
             self._found.append((stretch.offset, partial(dict, told)))
         if len(block.runs):
@@ -121,18 +121,18 @@ class _Describing(Decoder):
     def _note_connections(self, block: Block) -> None:
         """Neither are those of connections."""
 
-    def _put(self, reading: Reading, speech: Speech, scanned: Array, parts: Array, run_of: Array) -> None:
-        data, flat, limits = speech.data.tobytes(), parts.ravel().tolist(), reading.limits
-        extent = self._where.extent(speech.pieces, scanned[:, START], scanned[:, LENGTH])
+    def _put(self, reading: Scanner, segments: Segments, scanned: Array, parts: Array, run_of: Array) -> None:
+        data, flat, limits = segments.data.tobytes(), parts.ravel().tolist(), reading.limits
+        extent = self._where.extent(segments.pieces, scanned[:, START], scanned[:, LENGTH])
         for index, row in enumerate(scanned.tolist()):
-            run = speech.runs[run_of[index]]
-            flow, to_server = speech.flows[run[RUN_FLOW]], int(run[RUN_TO_SERVER])
+            run = segments.runs[run_of[index]]
+            flow, to_server = segments.flows[run[RUN_FLOW]], int(run[RUN_TO_SERVER])
             offset, ts = int(extent.offsets[index]), int(extent.ts[index])
             describe = partial(self._describe(flow, to_server), data, row, flat, limits, 0)
-            self._found.append((offset, partial(self._placed, describe, speech, row, data, offset, ts, _seen(flow, to_server, ts))))
+            self._found.append((offset, partial(self._placed, describe, segments, row, data, offset, ts, _seen(flow, to_server, ts))))
 
     def _placed(
-        self, describe: Describe, speech: Speech, row: list[int], data: bytes, offset: int, ts: int, seen: dict[str, Any]
+        self, describe: Describe, segments: Segments, row: list[int], data: bytes, offset: int, ts: int, seen: dict[str, Any]
     ) -> dict[str, Any]:
         """The object of one message, with its places in the capture."""
         described = describe()
@@ -140,11 +140,11 @@ class _Describing(Decoder):
             described |= self._verify(data[row[START] : row[START] + row[LENGTH]], ts / 1e6 if ts > 0 else None)
         for name in ("offset", "message_offset"):
             if name in described:
-                described[name] = self._offset(speech, described[name]) if described[name] != row[START] else offset
+                described[name] = self._offset(segments, described[name]) if described[name] != row[START] else offset
         return seen | described
 
-    def _spoil(self, flow: Flow, to_server: int, fault: Any, speech: Speech, start: int, length: int) -> None:
-        extent = self._where.extent(speech.pieces, np.array([start]), np.array([length]))
+    def _spoil(self, flow: Flow, to_server: int, fault: Any, segments: Segments, start: int, length: int) -> None:
+        extent = self._where.extent(segments.pieces, np.array([start]), np.array([length]))
         offset = int(extent.offsets[0])
         told = {"offset": offset, "fault": fault.name, "clause": fault.clause, "text": fault.text, "message_length": length}
         self._found.append((offset, partial(dict, _seen(flow, to_server, int(extent.ts[0])) | told)))
@@ -156,10 +156,10 @@ class _Describing(Decoder):
             self._describers[speaker] = self._describer()
         return self._describers[speaker]
 
-    def _offset(self, speech: Speech, at: int) -> int:
+    def _offset(self, segments: Segments, at: int) -> int:
         """Where in the capture a byte of a speech is; of the end of it, where its last byte is."""
-        place = np.array([min(at, len(speech.data) - 1)])
-        return int(self._where.extent(speech.pieces, place, np.array([1])).offsets[0])
+        place = np.array([min(at, len(segments.data) - 1)])
+        return int(self._where.extent(segments.pieces, place, np.array([1])).offsets[0])
 
 
 def _seen(flow: Flow, to_server: int, ts: int) -> dict[str, Any]:

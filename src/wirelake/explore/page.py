@@ -17,7 +17,7 @@ from wirelake.explore.markup import Child, Markup, element, join, vouched
 from wirelake.explore.rule_section import findings, rules
 from wirelake.explore.summary import CATEGORIES, Survey
 from wirelake.explore.table_sections import believed, sessions, spoilt
-from wirelake.explore.traffic_section import strangers, traffic
+from wirelake.explore.traffic_section import traffic, unrecognised
 
 __all__ = ["page"]
 
@@ -74,11 +74,11 @@ def _contents(known: Survey) -> Markup:
             _figures(known),
             _timeline(known),
             latencies(known.exchanges),
-            traffic(known.paces, known.pairs),
+            traffic(known.rates, known.pairs),
             findings(known),
             believed(known),
             spoilt(known),
-            strangers(known.strangers),
+            unrecognised(known.unrecognised),
             rules(known),
             sessions(known),
             _ledger(known),

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ACTIVE", "PACES", "PAIRS", "PAUSE_SECONDS", "STRANGERS", "Pace", "Pair", "Stranger"]
+__all__ = ["ACTIVE", "PAIRS", "PAUSE_SECONDS", "RATES", "UNRECOGNISED", "Pair", "Rate", "Stranger"]
 
 _TOP: Final = 20
 PAUSE_SECONDS: Final = 60
@@ -30,7 +30,7 @@ ACTIVE: Final = f"""
 """Active time by what is put in place of `by`. Pauses within one second are short, so each second is one stretch."""
 
 
-class Pace(msgspec.Struct, frozen=True):
+class Rate(msgspec.Struct, frozen=True):
     """One protocol, over all its minutes."""
 
     protocol: str
@@ -43,7 +43,7 @@ class Pace(msgspec.Struct, frozen=True):
     errors: int
 
 
-PACES: Final = f"""
+RATES: Final = f"""
     SELECT protocol, coalesce(any_value(active), 0) AS active, sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes,
         max(messages)::BIGINT AS peak, sum(errors)::BIGINT AS errors
     FROM (
@@ -93,7 +93,7 @@ class Stranger(msgspec.Struct, frozen=True):
     """How many there are."""
 
 
-STRANGERS: Final = f"""
+UNRECOGNISED: Final = f"""
     SELECT server_address || ':' || server_port || ' (' || transport || ')' AS server, reason, count(DISTINCT client_address) AS clients,
         sum(packets)::BIGINT AS packets, sum(bytes)::BIGINT AS bytes, epoch_us(max(last_seen)) AS last, count(*) OVER () AS total
     FROM unrecognised GROUP BY ALL ORDER BY bytes DESC, server, reason LIMIT {_TOP}

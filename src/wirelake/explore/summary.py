@@ -12,7 +12,7 @@ import msgspec
 
 from wirelake.explore.exchanges import COUNTS, Exchanges, exchanges
 from wirelake.explore.findings import Believed, Finding, RuleText, Spoilt, believed, findings, rule_texts, spoilt
-from wirelake.explore.pairs import ACTIVE, PACES, PAIRS, STRANGERS, Pace, Pair, Stranger
+from wirelake.explore.pairs import ACTIVE, PAIRS, RATES, UNRECOGNISED, Pair, Rate, Stranger
 from wirelake.explore.query import opened
 from wirelake.explore.rows import rows_of
 
@@ -139,7 +139,7 @@ class Survey(msgspec.Struct, frozen=True):
     spoilt: list[Spoilt]
     rules: list[RuleText]
     """What the rules say that findings are about."""
-    paces: list[Pace]
+    rates: list[Rate]
     pairs: list[Pair]
     accounts: list[Account]
     """The largest sources."""
@@ -149,7 +149,7 @@ class Survey(msgspec.Struct, frozen=True):
     """Sources whose ledger does not add up to their size. There should be none, ever."""
     rows: dict[str, int]
     """Table -> rows."""
-    strangers: list[Stranger] = []
+    unrecognised: list[Stranger] = []
 
 
 def headline(lake: Path) -> Headline:
@@ -185,9 +185,9 @@ def survey(lake: Path) -> Survey:
             believed=judged,
             spoilt=unread,
             rules=rule_texts(broken, judged, unread),
-            paces=rows_of(connection, PACES, Pace),
+            rates=rows_of(connection, RATES, Rate),
             pairs=rows_of(connection, PAIRS, Pair),
-            strangers=rows_of(connection, STRANGERS, Stranger),
+            unrecognised=rows_of(connection, UNRECOGNISED, Stranger),
             accounts=rows_of(connection, f"{_ACCOUNTS} LIMIT {TOP}", Account),
             parts={row[0]: row[1] for row in _fetch(connection, _PARTS)},
             unbalanced=rows_of(connection, _UNBALANCED, Account),

@@ -6,15 +6,15 @@ from typing import Final
 
 from wirelake.explore.formatting import count, duration, many, moment, rate, size
 from wirelake.explore.markup import Markup, element
-from wirelake.explore.pairs import PAUSE_SECONDS, Pace, Pair, Stranger
+from wirelake.explore.pairs import PAUSE_SECONDS, Pair, Rate, Stranger
 from wirelake.explore.table_sections import cell, listing
 
-__all__ = ["strangers", "traffic"]
+__all__ = ["traffic", "unrecognised"]
 
 
-def traffic(paces: list[Pace], pairs: list[Pair]) -> Markup:
+def traffic(rates: list[Rate], pairs: list[Pair]) -> Markup:
     """How much, how fast, and between which peers; nothing, if there are no messages."""
-    if not paces and not pairs:
+    if not rates and not pairs:
         return Markup()
     more = (pairs[0].total if pairs else 0) - len(pairs)
     return element(
@@ -34,7 +34,7 @@ def traffic(paces: list[Pace], pairs: list[Pair]) -> Markup:
                 "busiest minute": "number",
                 "errors": "number",
             },
-            [_pace(one) for one in paces],
+            [_rate(one) for one in rates],
         ),
         element("p", "Who talks to whom, the busiest first."),
         listing(
@@ -47,7 +47,7 @@ def traffic(paces: list[Pace], pairs: list[Pair]) -> Markup:
     )
 
 
-def strangers(known: list[Stranger]) -> Markup:
+def unrecognised(known: list[Stranger]) -> Markup:
     """Traffic that no protocol recognised, by server; nothing, if there is none."""
     if not known:
         return Markup()
@@ -58,7 +58,7 @@ def strangers(known: list[Stranger]) -> Markup:
         element("p", "No protocol recognises what these servers and their clients say. Is one of them on a port of its own? ", _PORT),
         listing(
             {"server": "", "reason": "", "clients": "number", "packets": "number", "bytes": "number", "seen": ""},
-            [_stranger(one) for one in known],
+            [_unrecognised(one) for one in known],
         ),
         element("p", f"And {many(more, 'more')}: ", element("code", "wirelake query"), " on table unrecognised.", class_="more")
         if more > 0
@@ -69,7 +69,7 @@ def strangers(known: list[Stranger]) -> Markup:
 _PORT: Final = element("code", "wirelake ingest --port PROTOCOL=PORT")
 
 
-def _stranger(one: Stranger) -> list[Markup]:
+def _unrecognised(one: Stranger) -> list[Markup]:
     return [
         cell("server", one.server or "others", class_="place"),
         cell("reason", one.reason),
@@ -84,7 +84,7 @@ def _small(said: str) -> Markup:
     return element("span", said, class_="dim small")
 
 
-def _pace(one: Pace) -> list[Markup]:
+def _rate(one: Rate) -> list[Markup]:
     return [
         cell("protocol", element("strong", one.protocol)),
         cell("messages", count(one.messages), _small(size(one.bytes)), class_="number"),

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Backoff", "Patience"]
+__all__ = ["Backoff", "BackoffTimer"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Backoff:
     """Attempts in a row without a handshake before giving up; None: never."""
 
 
-class Patience:
+class BackoffTimer:
     """Where in its back-off a client is."""
 
     def __init__(self, backoff: Backoff, uniform: Callable[[float, float], float] = random.uniform) -> None:

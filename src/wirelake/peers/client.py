@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, Generic, Protocol, TypeVar
 
 from wirelake.errors import ConnectFailed, ConnectionLost, Redirected, SessionClosed, UsageError, WirelakeError
-from wirelake.peers.backoff import Backoff, Patience
+from wirelake.peers.backoff import Backoff, BackoffTimer
 from wirelake.transports import reach
 from wirelake.transports.address import ENCRYPTED, Target
 from wirelake.transports.stream import Stream
@@ -85,7 +85,7 @@ class Client(Generic[P]):
         tls: ssl.SSLContext | None = None,
         reconnect: Backoff | None = None,
         connect_timeout: float = 10.0,
-        patience: Patience | None = None,
+        patience: BackoffTimer | None = None,
         follow: Follow | None = None,
         again: Callable[[], bool] = lambda: True,
         dial: Dial = reach.connect,
@@ -101,7 +101,7 @@ class Client(Generic[P]):
         self._make = make
         self._tls = tls
         self._reconnect = reconnect
-        self._patience = patience or Patience(reconnect or Backoff(attempts=1))
+        self._patience = patience or BackoffTimer(reconnect or Backoff(attempts=1))
         self._connect_timeout = connect_timeout
         self._again = again
         self._dial = dial

@@ -9,10 +9,10 @@ from __future__ import annotations
 from wirelake.capture.record.recorder import Connection, Recorder
 from wirelake.transports.datagram import Address, Datagram
 
-__all__ = ["Conversations"]
+__all__ = ["DatagramRecording"]
 
 
-class Conversations:
+class DatagramRecording:
     """The recorded conversations of one endpoint, at most `most` at the same time: who floods from many addresses fills no memory."""
 
     def __init__(self, recorder: Recorder, protocol: str, transport: str, local: Address, most: int) -> None:

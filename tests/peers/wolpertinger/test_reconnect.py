@@ -29,7 +29,7 @@ def test_each_connection_is_authenticated_before_it_is_given():
                     await first.Shop.Level3()
                 while (second := await client.peer()) is first:
                     await asyncio.sleep(0.01)
-                assert second.standing.held == 3
+                assert second.trust_state.held == 3
                 assert await second.Shop.Level3() == 3
                 assert await second.Shop.Notes() == ()
                 assert client.connections == 2

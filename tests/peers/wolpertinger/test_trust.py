@@ -37,8 +37,8 @@ def test_each_level_opens_its_methods_and_no_others(level):
         live = Live(session=Options(cluster_key=KEY), authenticate=level, **ADA)
         async with serve(ANY, Shop, live=Live(session=SERVER)) as server, connect(server.address, live=live) as peer:
             assert await peer.opened() == level
-            assert peer.standing.held == level
-            assert peer.standing.encrypted == (level >= 2)
+            assert peer.trust_state.held == level
+            assert peer.trust_state.encrypted == (level >= 2)
             assert await levels(peer) == list(range(level + 1))
 
     run(main)
@@ -49,8 +49,8 @@ def test_the_cluster_is_proved_both_ways(cut):
     async def main():
         async with two_peers(OURS, THEIRS, cut) as (one, two):
             await one.authenticate(3)
-            await until(lambda: two.standing.held == 3)  # which it learns last
-            assert (one.standing.held, one.standing.granted, two.standing.granted) == (3, 3, 3)
+            await until(lambda: two.trust_state.held == 3)  # which it learns last
+            assert (one.trust_state.held, one.trust_state.granted, two.trust_state.granted) == (3, 3, 3)
             assert await levels(one) == await levels(two) == [0, 1, 2, 3]
 
     run(main)
@@ -63,7 +63,7 @@ def test_the_side_that_was_called_may_authenticate_too():
             assert await levels(two) == [0, 1, 2, 3]
             assert await two.authenticate(4, **ADA) == 4
             assert await levels(two) == [0, 1, 2, 3, 4]
-            assert one.standing.encrypted
+            assert one.trust_state.encrypted
 
     run(main)
 
@@ -174,7 +174,7 @@ def test_a_reset_takes_all_trust_and_the_connection_lives_on():
             assert isinstance(happened.event, WasReset)
             assert not happened.event.here
             await stopped.wait()
-            assert (one.standing.held, two.standing.granted, two.standing.encrypted) == (0, 0, False)
+            assert (one.trust_state.held, two.trust_state.granted, two.trust_state.encrypted) == (0, 0, False)
             assert await levels(one) == [0]
             await one.authenticate(3)
             assert await levels(one) == [0, 1, 2, 3]
@@ -195,7 +195,7 @@ def test_plain_text_after_encryption_is_answered_with_202_and_a_reset():
                 while not isinstance(seen[-1], WasReset):
                     seen.append((await anext(happenings)).event)
             assert [event.code for event in seen if isinstance(event, ErrorReceived)] == [202]
-            await until(lambda: other.standing.granted == 0)
+            await until(lambda: other.trust_state.granted == 0)
             assert await peer.Shop.testMethod1("x", False) == "x"
 
     run(main)

@@ -9,19 +9,19 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.emp.faults import Fault
-from wirelake.protocols.emp.requests import LAST_ID, Asked, Match, Served
+from wirelake.protocols.emp.requests import LAST_ID, IncomingRequests, Match, OutgoingRequests
 
 
 def asked(*expiries, max_abandoned=10):
     """Requests 1, 2, … with these expiries."""
-    one = Asked(max_abandoned)
+    one = OutgoingRequests(max_abandoned)
     for expiry in expiries:
         one.ask(one.next_id, expiry)
     return one
 
 
 def test_identifiers_count_from_one():
-    one = Asked(10)
+    one = OutgoingRequests(10)
     assert [one.next_id, one.next_id] == [1, 1], "looking takes none"
     one.ask(1, None)
     assert one.next_id == 2
@@ -30,7 +30,7 @@ def test_identifiers_count_from_one():
 
 
 def test_the_last_identifier_is_the_last():
-    one = Asked(10)
+    one = OutgoingRequests(10)
     one.ask(LAST_ID - 1, None)
     assert one.next_id == LAST_ID
     one.ask(LAST_ID, None)
@@ -101,7 +101,7 @@ def test_the_end_forgets_everything():
 
 
 def test_out_of_order_answers_go_at_once():
-    served = Served(in_order=False)
+    served = IncomingRequests(in_order=False)
     for request_id in (1, 2, 3):
         served.take(request_id)
     assert [served.answer(request_id, bytes((request_id,))) for request_id in (3, 1, 2)] == [[b"\x03"], [b"\x01"], [b"\x02"]]
@@ -109,7 +109,7 @@ def test_out_of_order_answers_go_at_once():
 
 
 def test_in_order_answers_wait_for_their_turn():
-    served = Served(in_order=True)
+    served = IncomingRequests(in_order=True)
     for request_id in (5, 9, 7):
         served.take(request_id)
     assert served.answer(7, b"7") == []
@@ -122,7 +122,7 @@ def test_in_order_answers_wait_for_their_turn():
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_what_was_not_asked_cannot_be_answered(in_order):
-    served = Served(in_order)
+    served = IncomingRequests(in_order)
     served.take(1)
     served.take(2)
     served.answer(2, b"")
@@ -140,7 +140,7 @@ class AskedAgainstASimpleModel(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.asked = Asked(self.BOUND)
+        self.asked = OutgoingRequests(self.BOUND)
         self.pending: list[tuple[int, float | None]] = []
         self.abandoned: list[int] = []
         self.now = 0.0

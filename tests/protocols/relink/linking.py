@@ -6,7 +6,7 @@ from tests.protocols.relink.pair import C, Pair
 
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import (
-    Said,
+    AnyMessage,
 )
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.wire import encode
@@ -16,7 +16,7 @@ TX = Endpoint("demo", 1, 1, connector_transactions=True)
 SIX = Endpoint("demo", 6, 6)
 
 
-def say(pair: Pair, to, *said: Said) -> Fault | None:
+def say(pair: Pair, to, *said: AnyMessage) -> Fault | None:
     """Said to one side by hand; the fault it ends the connection with."""
     pair.give(to, b"".join(map(encode, said)))
     ended = pair.ends[to].ended

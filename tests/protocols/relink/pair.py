@@ -7,10 +7,10 @@ from typing import Any
 from tests.protocols.relink import invariants
 
 from wirelake.protocols.relink.events import Event, MessageReceived, MessagesResolved, Outcome
-from wirelake.protocols.relink.handshake import Prologue
+from wirelake.protocols.relink.handshake import HandshakeReader
 from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.registry import Registry
-from wirelake.protocols.relink.messages import Said
+from wirelake.protocols.relink.messages import AnyMessage
 from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.relink.session import Session
@@ -114,11 +114,11 @@ class Pair:
         self.lose()
         self.registry = Registry([self.endpoint], self.registry.epoch + 1, lambda: next(self.ids), self.options)
 
-    def said(self, speaker: Speaker) -> list[Said]:
+    def said(self, speaker: Speaker) -> list[AnyMessage]:
         """What one side said on the current connection."""
         return decoded(self.bytes[speaker], speaker, self.endpoint)
 
-    def packets(self, speaker: Speaker) -> list[Said]:
+    def packets(self, speaker: Speaker) -> list[AnyMessage]:
         return self.said(speaker)[2:]
 
     # What was told.
@@ -144,8 +144,8 @@ class Pair:
         self.run()
 
 
-def decoded(data: bytes, speaker: Speaker, endpoint: Endpoint) -> list[Said]:
-    prologue, said, at = Prologue(DEFAULT_LIMITS, endpoint.id_sizes), [], 0
+def decoded(data: bytes, speaker: Speaker, endpoint: Endpoint) -> list[AnyMessage]:
+    prologue, said, at = HandshakeReader(DEFAULT_LIMITS, endpoint.id_sizes), [], 0
     while at < len(data):
         row, parts = [0] * ROW_COLUMNS, [0] * (1100 * PART_COLUMNS)
         count, _, at, _ = scan(data, at, len(data), row, parts, prologue.limits(speaker))

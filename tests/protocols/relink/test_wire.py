@@ -13,7 +13,7 @@ from wirelake.protocols.kernel import FAULT, LENGTH, PARTS
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.columns import SCHEMA, columns, readable
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.handshake import Prologue, sniff
+from wirelake.protocols.relink.handshake import HandshakeReader, sniff
 from wirelake.protocols.relink.notation import describe, parse
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, Stage, scan
 from wirelake.protocols.relink.state_machine import Speaker
@@ -150,13 +150,13 @@ def test_what_is_wrong_is_described():
 
 def test_a_prologue_follows_both_directions():
     """RELINK-7: the listener's packets cannot be read before the connector's request was; then each direction has its own sizes."""
-    prologue = Prologue()
+    prologue = HandshakeReader()
     said = {
         Speaker.CONNECTOR: [m.Version(), m.Request("demo", 3, 1), m.Message((b"abc",), (b"x",)), m.Consumed((b"z",), 4)],
         Speaker.LISTENER: [m.Version(), m.Reply(5, 6), m.Consumed((b"abc",), 4), m.Message((b"z",), (b"y",))],
     }
     assert prologue.id_sizes is None
-    heard: dict[Speaker, list[m.Said]] = {speaker: [] for speaker in Speaker}
+    heard: dict[Speaker, list[m.AnyMessage]] = {speaker: [] for speaker in Speaker}
     for speaker, count in ((Speaker.LISTENER, 2), (Speaker.CONNECTOR, 4), (Speaker.LISTENER, 4)):
         for one in said[speaker][len(heard[speaker]) : count]:
             data, row, parts = encode(one), [0] * ROW_COLUMNS, [0] * (1024 * PART_COLUMNS)
@@ -171,7 +171,7 @@ def test_a_prologue_follows_both_directions():
             assert prologue.limits(Speaker.LISTENER) is None
     assert prologue.id_sizes == (3, 1)
     assert prologue.link == (5, 6)
-    assert Prologue(id_sizes=(1, 2), stage=Stage.PACKETS).limits(Speaker.LISTENER)[-2:] == (2, 1)
+    assert HandshakeReader(id_sizes=(1, 2), stage=Stage.PACKETS).limits(Speaker.LISTENER)[-2:] == (2, 1)
 
 
 @pytest.mark.parametrize("cut", [1, 8, 23, 32, 300, 10_000])
@@ -180,7 +180,7 @@ def test_runs_are_cut_where_another_way_of_reading_begins(name, cut):
     """RELINK-7: as the lake walks runs: whatever runs a connection comes in, every byte is in one piece, and every packet is read right."""
     forth = [m.Version(), m.Request(name, 3, 1), m.Message((b"abc",), (b"x",)), m.Consumed((b"z",), 4)]
     back = [m.Version(), m.Reply(5, 6), m.Consumed((b"abc",), 4), m.Message((b"z",), (b"y",))]
-    prologue = Prologue()
+    prologue = HandshakeReader()
     for speaker, said in ((Speaker.CONNECTOR, forth), (Speaker.LISTENER, back)):
         stream = b"".join(map(encode, said))
         found, left, at = [], b"", 0
@@ -200,13 +200,13 @@ def test_runs_are_cut_where_another_way_of_reading_begins(name, cut):
             assert place == len(run)
         assert left == b""
         assert found == said
-    listener = Prologue()
+    listener = HandshakeReader()
     pieces = list(listener.pieces(Speaker.LISTENER, stream, 0, len(stream)))
     assert [limits is None for limits, _, _ in pieces] == [False, False, True]
     assert pieces[-1][1:] == (24, len(stream))
 
 
-def read(data: bytes, cut: int, **limits) -> list[m.Said]:
+def read(data: bytes, cut: int, **limits) -> list[m.AnyMessage]:
     one = buffer(Limits(**limits))
     pieces = [data[at : at + cut] for at in range(0, len(data), cut)]
     said = [message(whole, row, parts) for piece in pieces for whole, rows, parts in one.feed(piece) for row in rows]

@@ -11,11 +11,11 @@ from wirelake.protocols.wolpertinger.messages import Envelope
 from wirelake.protocols.wolpertinger.options import Method, Options
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import Speaker
-from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 from wirelake.protocols.wolpertinger.wire import Keys, decode, encode, opened, sealed
 
 KEYS = Keys(bytes(range(32)), bytes(range(16)))
-TRUSTED = Standing(4, 4, KEYS)
+TRUSTED = TrustState(4, 4, KEYS)
 CALL_ID = "f5afec97-5839-4666-b8d3-8c108b241720"
 COMPONENTS = {
     "Sample": {
@@ -39,8 +39,8 @@ def dice(seed: str):
     return draw
 
 
-def session(speaker: Speaker = Speaker.SERVER, standing: Standing = STRANGER, **options: Any) -> Session:
-    return Session(speaker, Options(**{"components": COMPONENTS, **options}), draw=dice(speaker.name), standing=standing)
+def session(speaker: Speaker = Speaker.SERVER, trust_state: TrustState = STRANGER, **options: Any) -> Session:
+    return Session(speaker, Options(**{"components": COMPONENTS, **options}), draw=dice(speaker.name), trust_state=trust_state)
 
 
 def text_of(payload: bytes, message_id: int = 1, keys: Keys | None = None, *, compress: bool = False) -> bytes:
@@ -73,9 +73,11 @@ def codes(texts: list[bytes], keys: Keys | None = None) -> list[int]:
 class Pair:
     """A client and a server, and everything that happened to them."""
 
-    def __init__(self, client: dict[str, Any] | None = None, server: dict[str, Any] | None = None, standing: Standing = STRANGER) -> None:
-        self.client = session(Speaker.CLIENT, standing, **(client or {}))
-        self.server = session(Speaker.SERVER, standing, **(server or {}))
+    def __init__(
+        self, client: dict[str, Any] | None = None, server: dict[str, Any] | None = None, trust_state: TrustState = STRANGER
+    ) -> None:
+        self.client = session(Speaker.CLIENT, trust_state, **(client or {}))
+        self.server = session(Speaker.SERVER, trust_state, **(server or {}))
         self.heard: dict[Speaker, list[Any]] = {Speaker.CLIENT: [], Speaker.SERVER: []}
         self.said: list[tuple[Speaker, bytes]] = []
         self.now = 0.0

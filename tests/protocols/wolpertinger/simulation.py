@@ -27,7 +27,7 @@ from wirelake.protocols.wolpertinger.events import (
 from wirelake.protocols.wolpertinger.options import Options
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import Speaker
-from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 
 CLUSTER = bytes(range(16))
 ALL_RETRIES = 10_000.0
@@ -37,7 +37,7 @@ ALL_RETRIES = 10_000.0
 class World:
     """Both sides, what is on its way between them, and the bookkeeping of what was promised."""
 
-    def __init__(self, seed: int, standing: Standing = STRANGER, *, ordered: bool = False) -> None:
+    def __init__(self, seed: int, trust_state: TrustState = STRANGER, *, ordered: bool = False) -> None:
         self.random = random.Random(seed)
         self.ordered = ordered
         self.lose, self.repeat = self.random.choice([0.0, 0.05, 0.3]), self.random.choice([0.0, 0.1, 0.4])
@@ -50,7 +50,7 @@ class World:
             fragment_size=self.random.choice([60, 200, 30_500]),
             compress=self.random.random() < 0.3,
         )
-        self.sides = [Session(speaker, options, draw=dice(f"{seed} {speaker}"), standing=standing) for speaker in Speaker]
+        self.sides = [Session(speaker, options, draw=dice(f"{seed} {speaker}"), trust_state=trust_state) for speaker in Speaker]
         self._wire: list[tuple[float, int, int, bytes]] = []
         self._numbers = itertools.count()
         self._last_arrival = [0.0, 0.0]
@@ -141,9 +141,9 @@ class World:
             assert one._link._assembly.weight == 0
 
 
-def calls(seed: int, standing: Standing) -> World:
+def calls(seed: int, trust_state: TrustState) -> World:
     """Many calls in both directions over a network that reorders."""
-    world = World(seed, standing)
+    world = World(seed, trust_state)
     for _ in range(25):
         world.call(world.random.randrange(2))
         world.run(world.now + world.random.choice([0.0, 0.5, 30.0]))
@@ -172,7 +172,7 @@ def trust(seed: int) -> World:
         if isinstance(world.finished[-1], Authenticated):
             break
     assert world.finished[-1] == Authenticated(3)
-    assert [one.standing.granted for one in world.sides] == [3, 3]
-    assert world.sides[0].standing.keys == world.sides[1].standing.keys
+    assert [one.trust_state.granted for one in world.sides] == [3, 3]
+    assert world.sides[0].trust_state.keys == world.sides[1].trust_state.keys
     world.rest()
     return world

@@ -17,7 +17,7 @@ from wirelake.protocols.wolpertinger.layer1.lines import Lines
 from wirelake.protocols.wolpertinger.layer2 import documents
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int64
-from wirelake.protocols.wolpertinger.passive import Heard
+from wirelake.protocols.wolpertinger.passive import Passive
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS
 
 SHARED = ("kind", "name", "subject", "correlation_id", "status", "fault", "body", "body_json", "verified")
@@ -140,9 +140,9 @@ def test_what_the_lake_opened_itself_is_read():
         document(said, 3, KEYS),
         document(Call("Core", "SendResetNotice", CALL_ID), 3, KEYS),
         heard={
-            0: Heard(documents.encode(said)),
-            1: Heard(documents.encode(said)),
-            2: Heard(documents.encode(Call("Core", "SendResetNotice", CALL_ID))),
+            0: Passive(documents.encode(said)),
+            1: Passive(documents.encode(said)),
+            2: Passive(documents.encode(Call("Core", "SendResetNotice", CALL_ID))),
         },
     )
     assert (piece["KIND"], piece["NAME"], piece["SUBJECT"]) == ("request", "RemoteMethodCall", "Sample.Secret")

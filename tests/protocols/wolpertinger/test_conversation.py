@@ -25,7 +25,7 @@ from wirelake.protocols.wolpertinger.state_machine import (
     refusal,
     utterance,
 )
-from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 
 EXAMPLES = {
     Call: Call("Sample", "Echo", CALL_ID, ("hi",)),
@@ -67,12 +67,12 @@ def test_names_are_told_apart():
 @pytest.mark.parametrize("said", EXAMPLES, ids=lambda one: one.__name__)
 def test_in_clear_a_session_takes_what_the_table_has_and_forbids_the_rest(said):
     """WOLP-22: where everything is encrypted, only a notice and an error are let through, and only errors are not answered."""
-    one = session(standing=Standing(2, 2, KEYS))
+    one = session(trust_state=TrustState(2, 2, KEYS))
     replies = say(one, EXAMPLES[said])
     assert replies[0] == b"result:0;message_id:1;"
     answered = [error.code for error in read(replies)]
     assert answered == ([] if said in (Error, EncryptionError, ResetNotice) else [202])
-    assert (one.standing == STRANGER) is (said is not Error)
+    assert (one.trust_state == STRANGER) is (said is not Error)
     assert one.state is (State.ENCRYPTED if said is Error else State.CLEAR)
 
 
@@ -80,23 +80,23 @@ def test_a_key_nobody_asked_for_is_not_taken():
     one = session()
     assert say(one, EXAMPLES[KeyAnswer]) == [b"result:0;message_id:1;"]
     assert [event.fault for event in one.events()] == [Fault.KEYS_UNASKED]
-    assert (one.state, one.standing) == (State.CLEAR, STRANGER)
+    assert (one.state, one.trust_state) == (State.CLEAR, STRANGER)
 
 
 def test_a_key_that_comes_too_late_resets_both():
-    pair = Pair(standing=Standing(1, 1))
+    pair = Pair(trust_state=TrustState(1, 1))
     pair.client.authenticate(2, 0.0)
     (offer,) = pair.client.messages()
     pair.client._asked.clear()
     pair.client._trust.clear()
     pair.server.receive_text(offer, 0.0)
     pair.talk()
-    assert pair.client.standing == pair.server.standing == STRANGER
+    assert pair.client.trust_state == pair.server.trust_state == STRANGER
     assert pair.client.state is pair.server.state is State.CLEAR
 
 
 def test_saying_what_the_table_lacks_is_the_callers_bug():
-    one = session(standing=Standing(2, 2, KEYS))
+    one = session(trust_state=TrustState(2, 2, KEYS))
     one._link.keys = None
     with pytest.raises(LocalProtocolError) as caught:
         one.call("Sample", "Echo", ("hi",), 0.0)

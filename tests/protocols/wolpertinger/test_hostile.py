@@ -38,7 +38,7 @@ def bomb(size: int) -> tuple[bytes, int]:
 
 @pytest.mark.parametrize("keys", [None, KEYS])
 def test_a_gzip_bomb_stops_at_the_limit(keys):
-    one = session(standing=TRUSTED, limits=Limits(max_inflated_size=10_000))
+    one = session(trust_state=TRUSTED, limits=Limits(max_inflated_size=10_000))
     packed, length = bomb(1 << 24)
     what = sealed(packed, keys)
     one.receive_text(encode(Envelope(1, what.text, length, what.encryption)), 0.0)
@@ -140,8 +140,8 @@ def test_void_calls_that_nobody_finishes_are_forgotten():
 def test_keys_and_passwords_are_in_no_representation():
     secret = b"thirty-two bytes that are secret"
     keys = Keys(secret, bytes(16))
-    one = session(standing=TRUSTED, cluster_key=secret)
-    for shown in (repr(keys), repr(Options(cluster_key=secret)), repr(one.standing), str(keys), repr(STRANGER)):
+    one = session(trust_state=TRUSTED, cluster_key=secret)
+    for shown in (repr(keys), repr(Options(cluster_key=secret)), repr(one.trust_state), str(keys), repr(STRANGER)):
         assert "secret" not in shown
 
 
@@ -167,7 +167,7 @@ def test_the_end_of_a_session_is_the_end():
 
 
 def test_a_goodbye_is_a_reset_notice_in_clear_if_we_were_no_strangers():
-    one = session(standing=TRUSTED)
+    one = session(trust_state=TRUSTED)
     one.bye("done")
     assert [said.method for said in read(one.messages())] == ["SendResetNotice"]
     other = session()
@@ -209,8 +209,8 @@ LINES = st.one_of(
 
 @given(st.lists(LINES, max_size=25), st.sampled_from([STRANGER, TRUSTED]), st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
-def test_nothing_a_peer_says_makes_a_session_raise(lines, standing, seed):
-    one, dice, now = session(Speaker.CLIENT, standing, cluster_key=bytes(16)), random.Random(seed), 0.0
+def test_nothing_a_peer_says_makes_a_session_raise(lines, trust_state, seed):
+    one, dice, now = session(Speaker.CLIENT, trust_state, cluster_key=bytes(16)), random.Random(seed), 0.0
     for line in lines:
         if dice.random() < 0.3 and one.ended is None:
             one.reset(now) if dice.random() < 0.5 else one.call("Sample", "Echo", ("hi",), now)

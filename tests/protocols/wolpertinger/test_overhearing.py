@@ -21,14 +21,14 @@ from wirelake.protocols.wolpertinger.layer2.documents import Rejected, decode
 from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int32, Int64, UInt64
 from wirelake.protocols.wolpertinger.messages import Encryption
 from wirelake.protocols.wolpertinger.notation import described_document
-from wirelake.protocols.wolpertinger.passive import Ear
+from wirelake.protocols.wolpertinger.passive import PassiveDecoder
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, scan
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring, log_line, read_log
 
 TEN = [bytes((number,)) * 32 for number in range(10)]
 
 
-def read(data: bytes, keyring: Keyring | None = None, ears: dict[int, Ear] | None = None, seconds: float = 0.0):
+def read(data: bytes, keyring: Keyring | None = None, ears: dict[int, PassiveDecoder] | None = None, seconds: float = 0.0):
     """The rows of lines, both kinds of columns together."""
     array = np.frombuffer(data, np.uint8)
     rows, parts = np.zeros(64 * ROW_COLUMNS, np.int64), np.zeros(1, np.int64)
@@ -38,7 +38,7 @@ def read(data: bytes, keyring: Keyring | None = None, ears: dict[int, Ear] | Non
     rows = rows[columns.readable(rows)]
     nobody = np.zeros(len(rows), np.int64)
     ears = {} if ears is None else ears
-    heard, _ = columns.overheard(array, rows, nobody, nobody + seconds, ears, DEFAULT_LIMITS, keyring)
+    heard, _ = columns.passive(array, rows, nobody, nobody + seconds, ears, DEFAULT_LIMITS, keyring)
     made = columns.columns(array, rows, parts, DEFAULT_LIMITS, heard=heard)
     own = pa.table([made.own[field.name].cast(field.type) for field in columns.SCHEMA], schema=columns.SCHEMA).to_pylist()
     shared = [{name: column[index].as_py() for name, column in made.shared.items()} for index in range(len(rows))]
@@ -87,7 +87,7 @@ def test_every_document_of_the_vectors_is_a_row_or_a_fault():
 def test_pieces_are_joined_across_blocks_in_any_order():
     said = asked(1, "Echo", "tea" * 200)
     texts = pieces(said, 1, 150)
-    ears: dict[int, Ear] = {}
+    ears: dict[int, PassiveDecoder] = {}
     rows = [read(text, ears=ears)[0] for text in (*texts[1:], texts[0])]
     assert [row["root"] for row in rows] == [None] * (len(texts) - 1) + ["RemoteMethodCall"]
     assert [row["name"] for row in rows[:-1]] == ["fragment"] * (len(texts) - 1)
@@ -97,7 +97,7 @@ def test_pieces_are_joined_across_blocks_in_any_order():
 
 def test_pieces_that_come_too_late_join_nothing():
     texts = pieces(asked(1, "Echo", "tea" * 200), 1, 150)
-    ears: dict[int, Ear] = {}
+    ears: dict[int, PassiveDecoder] = {}
     read(b"".join(texts[:-1]), ears=ears)
     assert ears[0].weight > 0
     (row,) = read(texts[-1], ears=ears, seconds=20.0 * len(texts))
@@ -106,7 +106,7 @@ def test_pieces_that_come_too_late_join_nothing():
 
 def test_pieces_that_were_let_go_are_pieces_still():
     texts = pieces(asked(1, "Echo", "tea" * 200), 1, 150)
-    ears: dict[int, Ear] = {}
+    ears: dict[int, PassiveDecoder] = {}
     read(b"".join(texts[:-1]), ears=ears)
     ears[0].forget_pieces()
     (row,) = read(texts[-1], ears=ears)

@@ -26,7 +26,7 @@ from wirelake.protocols.wolpertinger.messages import Encryption
 from wirelake.protocols.wolpertinger.options import Method
 from wirelake.protocols.wolpertinger.scanner import Limits
 from wirelake.protocols.wolpertinger.state_machine import Speaker
-from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 from wirelake.protocols.wolpertinger.wire import decode, opened
 
 CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER
@@ -56,8 +56,8 @@ def test_wolp_15_only_codes_of_the_schema_are_sent_and_any_is_heard():
 def test_wolp_16_an_error_is_never_answered_whatever_is_wrong_with_it():
     good = documents.encode(Error("Core", 303, CALL_ID))
     for document in (good, good.replace(b"303", b"many"), good.replace(b"</RemoteError>", b""), good.replace(b"<CallId>", b"<X/><CallId>")):
-        for standing, keys in ((STRANGER, None), (TRUSTED, KEYS), (TRUSTED, None)):
-            assert say(session(standing=standing), document, 1, keys) == [b"result:0;message_id:1;"]
+        for trust_state, keys in ((STRANGER, None), (TRUSTED, KEYS), (TRUSTED, None)):
+            assert say(session(trust_state=trust_state), document, 1, keys) == [b"result:0;message_id:1;"]
 
 
 def test_wolp_16_an_invalid_response_is_answered_once_without_a_call_id():
@@ -136,7 +136,7 @@ def test_wolp_19_null_is_no_parameter_null_is_a_response_and_void_has_none():
     ],
 )
 def test_wolp_20_component_method_trust_parameters_in_this_order(call, trust, code):
-    one = session(standing=Standing(trust, trust, KEYS if trust >= 2 else None))
+    one = session(trust_state=TrustState(trust, trust, KEYS if trust >= 2 else None))
     (error,) = read(say(one, call, 1, KEYS if trust >= 2 else None), KEYS)
     assert (error.code, error.call_id, error.component) == (code, CALL_ID, call.component)
     assert not any(isinstance(event, CallReceived) for event in one.events())

@@ -111,7 +111,7 @@ def test_wolp_5_secure_is_an_alias_both_together_are_a_duplicate_and_a_signature
 @pytest.mark.parametrize("value", ["AES", "Aes", "aEs"])
 def test_wolp_5_the_encryption_is_named_in_either_case(key, value):
     what = sealed(documents.encode(ECHO), KEYS)
-    one = session(standing=TRUSTED)
+    one = session(trust_state=TRUSTED)
     one.receive_text(f"message_id:1;{key}:{value};{what.text.decode()}", 0.0)
     assert one.messages() == [b"result:0;message_id:1;"]
     assert faults(one) == ([] if key == "encryption" else [Fault.ALIAS_USED])
@@ -127,7 +127,7 @@ def test_wolp_5_another_name_is_another_encryption(value):
 def test_wolp_9_pieces_agree_if_they_name_one_encryption_however_it_is_spelled(other, code, is_first):
     text = sealed(documents.encode(ECHO), KEYS).text.decode()
     pairs = [other, "encryption:aes"] if is_first else ["encryption:aes", other]
-    one = session(standing=TRUSTED)
+    one = session(trust_state=TRUSTED)
     for index, piece in enumerate((text[:40], text[40:])):
         one.receive_text(f"fragment_index:{index};fragment_count:2;message_id:7;{pairs[index]};{piece}", 0.0)
     assert one.messages() == [f"result:{code};message_id:7;".encode()]
@@ -182,7 +182,7 @@ def test_wolp_8_all_failures_of_an_encrypted_payload_look_alike():
 def test_wolp_8_every_wrong_padding_gives_the_same_result_and_the_same_events():
     seen = set()
     for last in range(256):
-        one = session(standing=TRUSTED)
+        one = session(trust_state=TRUSTED)
         encryptor = KEYS.cipher.encryptor()
         block = encryptor.update(bytes(15) + bytes((last,))) + encryptor.finalize()
         one.receive_text(b"message_id:3;gzip:5;encryption:aes;" + base64.b64encode(block), 0.0)
@@ -194,7 +194,7 @@ def test_wolp_8_padding_is_looked_at_as_a_whole():
     for last in range(256):
         encryptor = KEYS.cipher.encryptor()
         block = encryptor.update(bytes(15) + bytes((last,))) + encryptor.finalize()
-        one = session(standing=TRUSTED)
+        one = session(trust_state=TRUSTED)
         one.receive_text(b"message_id:3;encryption:aes;" + base64.b64encode(block), 0.0)
         assert one.messages()[0] == (b"result:0;message_id:3;" if last == 1 else b"result:4;message_id:3;")
 

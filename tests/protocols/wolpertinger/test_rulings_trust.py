@@ -22,7 +22,7 @@ from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.state_machine import Speaker, State
 from wirelake.protocols.wolpertinger.trust import key_agreement
-from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 
 CLIENT, SERVER = Speaker.CLIENT, Speaker.SERVER
 CLUSTER = bytes(range(16))
@@ -32,13 +32,13 @@ ECHO = Call("Sample", "Echo", CALL_ID, ("hi",))
 
 
 def test_wolp_22_in_clear_at_trust_2_is_answered_in_clear_and_resets():
-    one = session(standing=TRUSTED)
+    one = session(trust_state=TRUSTED)
     replies = say(one, ECHO)
     assert read(replies) == [Error("Authentication", 202, CALL_ID)]
-    assert one.standing == STRANGER
+    assert one.trust_state == STRANGER
     assert one.state is State.CLEAR
     assert one.events()[-1] == WasReset(True, Fault.CLEAR_WHEN_ENCRYPTED)
-    assert codes(say(session(standing=TRUSTED), b"nonsense")) == [202]
+    assert codes(say(session(trust_state=TRUSTED), b"nonsense")) == [202]
 
 
 def test_wolp_22_encrypted_before_keys_is_refused_by_layer_1():
@@ -46,11 +46,11 @@ def test_wolp_22_encrypted_before_keys_is_refused_by_layer_1():
 
 
 def test_wolp_22_who_hears_202_in_clear_has_been_reset():
-    pair = Pair(standing=TRUSTED)
+    pair = Pair(trust_state=TRUSTED)
     call_id = pair.client.call("Sample", "Secret", (), 0.0)
     pair.talk()
     say(pair.client, Error("Authentication", 202), 50)
-    assert pair.client.standing == STRANGER
+    assert pair.client.trust_state == STRANGER
     assert pair.client.state is State.CLEAR
     assert CallFailed(call_id, Failure.RESET) in pair.client.events()
 
@@ -86,9 +86,9 @@ def test_wolp_24_keys_are_fresh_each_time_and_everything_is_encrypted_after():
     for _ in range(2):
         pair.client.authenticate(2, 0.0)
         pair.talk()
-        assert pair.client.standing.keys == pair.server.standing.keys
-        assert pair.client.standing.keys is not None
-        keys.add((pair.client.standing.keys.key, pair.client.standing.keys.iv))
+        assert pair.client.trust_state.keys == pair.server.trust_state.keys
+        assert pair.client.trust_state.keys is not None
+        keys.add((pair.client.trust_state.keys.key, pair.client.trust_state.keys.iv))
         call_id = pair.client.call("Sample", "Echo", ("hi",), 0.0)
         pair.talk()
         assert b"encryption:aes" in pair.said[-2][1]
@@ -109,26 +109,26 @@ def test_wolp_24_wrong_input_is_answered_305(wrong):
         text = "!"
     else:
         text = key_agreement.to_text(blob[:-1] if wrong == "blob" else blob[:-1] + bytes((blob[-1] ^ 1,)))
-    one = session(standing=Standing(1, 1))
+    one = session(trust_state=TrustState(1, 1))
     assert codes(say(one, Call("Authentication", "KeyExchange", CALL_ID, (text, iv)))) == [305]
-    assert one.standing == Standing(1, 1)
+    assert one.trust_state == TrustState(1, 1)
 
 
 @pytest.mark.parametrize("curve", key_agreement.Curve)
 def test_wolp_24_the_answer_is_on_the_callers_curve(curve):
     own = key_agreement.make_key(curve, lambda size: bytes(range(size)))
-    one = session(standing=Standing(1, 1))
+    one = session(trust_state=TrustState(1, 1))
     call = Call(
         "Authentication", "KeyExchange", CALL_ID, (key_agreement.to_text(key_agreement.public_blob(own)), key_agreement.to_text(bytes(16)))
     )
     (answer,) = read(say(one, call))
     theirs = key_agreement.read_blob(key_agreement.read_text(answer.value))
     assert key_agreement.curve_of(theirs) is curve
-    assert key_agreement.session_key(own, theirs) == one.standing.keys.key
+    assert key_agreement.session_key(own, theirs) == one.trust_state.keys.key
 
 
 def test_wolp_24_two_offers_that_cross_are_both_refused_and_nobody_waits_for_ever():
-    pair = Pair(standing=Standing(1, 1))
+    pair = Pair(trust_state=TrustState(1, 1))
     pair.client.authenticate(2, 0.0)
     pair.server.authenticate(2, 0.0)
     pair.talk()
@@ -138,13 +138,13 @@ def test_wolp_24_two_offers_that_cross_are_both_refused_and_nobody_waits_for_eve
 
 
 def test_wolp_24_what_is_said_while_keys_are_exchanged_is_said_encrypted():
-    pair = Pair(standing=Standing(1, 1))
+    pair = Pair(trust_state=TrustState(1, 1))
     pair.client.authenticate(2, 0.0)
     call_id = pair.client.call("Sample", "Echo", ("hi",), 0.0)
     assert len(pair.client._held) == 1
     pair.talk()
     assert [event.call_id for event in pair.events(SERVER, CallReceived)] == [call_id]
-    assert pair.server.standing.encrypted
+    assert pair.server.trust_state.encrypted
 
 
 def cluster(**server) -> Pair:
@@ -156,7 +156,13 @@ def cluster(**server) -> Pair:
 def test_wolp_25_a_cluster_is_proved_both_ways():
     pair = cluster()
     assert pair.events(CLIENT, Authenticated) == [Authenticated(3)]
-    assert pair.client.standing.granted == pair.client.standing.held == pair.server.standing.granted == pair.server.standing.held == 3
+    assert (
+        pair.client.trust_state.granted
+        == pair.client.trust_state.held
+        == pair.server.trust_state.granted
+        == pair.server.trust_state.held
+        == 3
+    )
     assert TrustChanged(3, 3) in pair.events(SERVER, TrustChanged)
 
 
@@ -164,7 +170,7 @@ def test_wolp_25_a_wrong_cluster_key_is_told_no_before_the_reset():
     pair = cluster(cluster_key=bytes(16))
     (failed,) = pair.events(CLIENT, AuthenticationFailed)
     assert (failed.step, failed.fault) == (Step.CLUSTER, Fault.PROOF_WRONG)
-    assert pair.client.standing == pair.server.standing == STRANGER
+    assert pair.client.trust_state == pair.server.trust_state == STRANGER
     assert pair.events(SERVER, WasReset) == [WasReset(True, Fault.PROOF_WRONG)]
     pair.client.authenticate(2, 0.0)
     assert pair.talk().events(CLIENT, Authenticated) == [Authenticated(2)]
@@ -174,7 +180,7 @@ def test_wolp_25_users_prove_their_passwords_whatever_the_case_of_their_names():
     pair = Pair(server={"password_of": {"joe": SESAME}.get})
     pair.client.authenticate(4, 0.0, user="JOE", password=SESAME)
     assert pair.talk().events(CLIENT, Authenticated) == [Authenticated(4)]
-    assert (pair.server.standing.granted, pair.server.standing.held, pair.server.standing.user) == (4, 2, "joe")
+    assert (pair.server.trust_state.granted, pair.server.trust_state.held, pair.server.trust_state.user) == (4, 2, "joe")
     for user, password in (("joe", "wrong"), ("jim", SESAME), ("jim", "")):
         pair = Pair(server={"password_of": {"joe": SESAME}.get})
         pair.client.authenticate(4, 0.0, user=user, password=password)
@@ -195,35 +201,35 @@ def token_of(one, now: float, number: int) -> bytes:
 
 @pytest.mark.parametrize(("age", "works"), [(0.0, True), (59.9, True), (60.0, False)])
 def test_wolp_25_a_token_lives_for_a_minute(age, works):
-    one = session(standing=Standing(2, 2, KEYS), cluster_key=CLUSTER)
+    one = session(trust_state=TrustState(2, 2, KEYS), cluster_key=CLUSTER)
     token = token_of(one, 0.0, 1)
     assert len(token) == 32
     assert verify(one, token, age, 2) is works
 
 
 def test_wolp_25_a_token_is_good_once():
-    one = session(standing=Standing(2, 2, KEYS), cluster_key=CLUSTER)
+    one = session(trust_state=TrustState(2, 2, KEYS), cluster_key=CLUSTER)
     token = token_of(one, 0.0, 1)
     assert verify(one, token, 0.0, 2) is True
     assert verify(one, token, 0.0, 3) is False
-    assert one.standing == STRANGER
+    assert one.trust_state == STRANGER
 
 
 def test_wolp_25_guesses_are_limited_over_sessions():
     attempts = Buckets(1, 3, 10)
     answers = []
     for _ in range(5):
-        one = session(standing=Standing(2, 2, KEYS), cluster_key=CLUSTER, attempts=attempts, source="a@b")
+        one = session(trust_state=TrustState(2, 2, KEYS), cluster_key=CLUSTER, attempts=attempts, source="a@b")
         answers.append(verify(one, token_of(one, 0.0, 1), 0.0, 2))
     assert answers == [True] * 3 + [False] * 2
 
 
 def test_wolp_25_nobody_gets_a_proof_for_a_token_of_ours_reflected():
-    one = session(standing=Standing(2, 2, KEYS), cluster_key=CLUSTER)
+    one = session(trust_state=TrustState(2, 2, KEYS), cluster_key=CLUSTER)
     token = key_agreement.to_text(token_of(one, 0.0, 1))
     reflected = Call("Authentication", "ClusterAuthRequestVerification", CALL_ID, (token,))
     assert codes(say(one, reflected, 2, KEYS), KEYS) == [201]
-    member = session(standing=Standing(3, 3, KEYS), cluster_key=CLUSTER)
+    member = session(trust_state=TrustState(3, 3, KEYS), cluster_key=CLUSTER)
     token = key_agreement.to_text(token_of(member, 0.0, 1))
     said = read(say(member, Call("Authentication", "ClusterAuthRequestVerification", CALL_ID, (token,)), 2, KEYS), KEYS)
     assert [one.method for one in said] == ["SendResetNotice"]
@@ -231,26 +237,26 @@ def test_wolp_25_nobody_gets_a_proof_for_a_token_of_ours_reflected():
 
 @pytest.mark.parametrize("name", ["ClusterAuthRequestVerification", "ClusterAuthInitiate"])
 def test_wolp_26_a_request_for_verification_is_answered_with_a_proof_by_either_name(name):
-    one = session(standing=Standing(3, 2, KEYS), cluster_key=CLUSTER)
+    one = session(trust_state=TrustState(3, 2, KEYS), cluster_key=CLUSTER)
     token = bytes(range(32))
     (call,) = read(say(one, Call("Authentication", name, CALL_ID, (key_agreement.to_text(token),)), 1, KEYS), KEYS)
     assert call.method == "ClusterAuthVerify"
     assert call.parameters == (key_agreement.to_text(key_agreement.cluster_proof(CLUSTER, token)),)
     say(one, Response("Authentication", call.call_id, True), 2, KEYS)
-    assert one.standing.held == 3
+    assert one.trust_state.held == 3
 
 
 def test_wolp_27_an_awarded_level_is_written_down_and_nothing_follows():
     one = session()
     assert say(one, Call("Authentication", "AwardTrustLevel", CALL_ID, (4,))) == [b"result:0;message_id:1;"]
     assert one.events() == [TrustAwarded(4)]
-    assert one.standing == Standing(awarded=4)
+    assert one.trust_state == TrustState(awarded=4)
     assert one.state is State.CLEAR
 
 
 @pytest.mark.parametrize("keys", [None, KEYS])
 def test_wolp_28_a_reset_notice_is_acted_on_at_any_level_in_clear_or_not(keys):
-    pair = Pair(standing=TRUSTED)
+    pair = Pair(trust_state=TRUSTED)
     asked = pair.client.call("Sample", "Secret", (), 0.0)
     served = pair.server.call("Sample", "Secret", (), 0.0)
     pair.talk()
@@ -259,20 +265,20 @@ def test_wolp_28_a_reset_notice_is_acted_on_at_any_level_in_clear_or_not(keys):
     replies = say(pair.client, Call("Core", "SendResetNotice", CALL_ID), 71, keys)
     assert replies == [b"result:0;message_id:71;"]
     assert pair.client.events()[-3:] == [CallFailed(asked, Failure.RESET), TrustChanged(0, 0), WasReset(False)]
-    assert pair.client.standing == STRANGER
+    assert pair.client.trust_state == STRANGER
     assert pair.client.respond(served, True, 0.0) is False
     assert pair.client.deadline is None
 
 
 def test_wolp_28_a_notice_that_comes_again_does_not_reset_again():
-    one = session(standing=TRUSTED)
+    one = session(trust_state=TRUSTED)
     notice = Call("Core", "SendResetNotice", CALL_ID)
     say(one, notice, 7)
     one.authenticate(1, 0.0)
     (call,) = read(one.messages())
     say(one, Response("Authentication", call.call_id, True), 8)
     assert say(one, notice, 7) == [b"result:0;message_id:7;"]
-    assert one.standing == Standing(1, 1)
+    assert one.trust_state == TrustState(1, 1)
 
 
 def test_wolp_28_a_reset_forgets_what_was_sent_and_what_was_delivered():

@@ -141,8 +141,8 @@ def test_a_bomb_in_the_lake_is_kept_as_bytes_without_json():
     rows = np.zeros(8 * ROW_COLUMNS, np.int64)
     count = compiled(scan)(array, 0, len(data), rows, np.zeros(1, np.int64), Limits().for_scan())[0]
     rows = rows[: count * ROW_COLUMNS].reshape(count, -1)
-    tongues = columns.negotiated(array, rows, np.zeros(count, np.int64), {})
-    made = columns.columns(array, rows, np.zeros((0, 0), np.int64), Limits(), tongues=tongues)
+    body_serializers = columns.negotiated(array, rows, np.zeros(count, np.int64), {})
+    made = columns.columns(array, rows, np.zeros((0, 0), np.int64), Limits(), body_serializers=body_serializers)
     assert made.shared["body_json"].to_pylist() == [None, None, None, "[1]"]
     assert [bool(odd & ODD_BODY) for odd in made.own["oddities"].to_pylist()] == [False, True, True, False]
     assert made.shared["body"].to_pylist()[1:] == bombs

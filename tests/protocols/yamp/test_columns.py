@@ -31,9 +31,11 @@ def made(runs, known=None, **how):
     walk = walked(data, places, rows=256)
     array = np.frombuffer(data, np.uint8)
     rows, run_of = np.array(walk.rows, np.int64).reshape(-1, ROW_COLUMNS), np.array(walk.run_of, np.int64)
-    tongues = negotiated(array, rows, run_of, {} if known is None else known)
+    body_serializers = negotiated(array, rows, run_of, {} if known is None else known)
     good = readable(rows)
-    return columns(array, rows[good], np.zeros((0, 1), np.int64), DEFAULT_LIMITS, tongues=tongues.where(good), **how), rows
+    return columns(
+        array, rows[good], np.zeros((0, 1), np.int64), DEFAULT_LIMITS, body_serializers=body_serializers.where(good), **how
+    ), rows
 
 
 def own(runs, **how):

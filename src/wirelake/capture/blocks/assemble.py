@@ -12,11 +12,11 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.accounting import Tally
+from wirelake.capture.blocks.accounting import Accounting
 from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_COLUMNS, RUN_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
 from wirelake.capture.blocks.builder import Gathering
 from wirelake.capture.blocks.from_packets import Traffic
-from wirelake.capture.blocks.packet_batch import PAYLOAD_AT, RECORD_AT, TS_AT, Parcel
+from wirelake.capture.blocks.packet_batch import PAYLOAD_AT, RECORD_AT, TS_AT, PacketBatch
 from wirelake.capture.packets.dissect import PACKET_COLUMNS
 from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
 
@@ -41,9 +41,9 @@ class Assembly:
         self._sources: list[Source] = []
         self._spans: list[Span] = []
         self._starts: list[int] = []
-        self._tally = Tally(self._starts)
+        self._accounting = Accounting(self._starts)
         self._gathering = Gathering()
-        self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._tally, dialect=self._dialect)
+        self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._accounting, dialect=self._dialect)
 
     def take(self) -> bytes:
         """The state of all connections as bytes, to go on from later. Blocks must have been asked for before."""
@@ -76,21 +76,21 @@ class Assembly:
         self._spans[:] = [msgspec.structs.replace(span, at=moved(span.at)) for span in spans]
         self._starts[:] = [span.at for span in self._spans]
 
-    def feed(self, parcel: Parcel) -> Iterator[Block]:
+    def feed(self, batch: PacketBatch) -> Iterator[Block]:
         """Open the next parcel; the blocks that are full."""
-        if not self._sources or self._sources[-1].id != parcel.source.id:
+        if not self._sources or self._sources[-1].id != batch.source.id:
             if len(self._sources) >= MAX_SOURCES:
                 yield from self.finish()
                 self._begin()
-            self._sources.append(parcel.source)
+            self._sources.append(batch.source)
         base = place(len(self._sources) - 1, 0)
-        for span in parcel.spans:
+        for span in batch.spans:
             at = bisect_left(self._starts, base + span.at)
             if at == len(self._starts) or self._starts[at] != base + span.at:
                 self._starts.insert(at, base + span.at)
                 self._spans.insert(at, msgspec.structs.replace(span, at=base + span.at))
-        table = parcel.packets
-        data = bytes(parcel.data)
+        table = batch.packets
+        data = bytes(batch.data)
         self._traffic.packets(data, table[:, :PACKET_COLUMNS], table[:, TS_AT], base + table[:, RECORD_AT], base + table[:, PAYLOAD_AT])
         if self._gathering.size >= BLOCK_BYTES:
             yield from self._blocks()
@@ -109,12 +109,12 @@ class Assembly:
     def _blocks(self, *, always: bool = False) -> Iterator[Block]:
         if not self._sources:
             return
-        accounts, stretches = self._tally.take()
+        accounts, unreadable = self._accounting.take()
         block = self._gathering.take(self._sources[0])
         if block is None:
             if not accounts and not always:
                 return
             block = Block(self._sources[0], b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
-        block.accounts, block.stretches = accounts, stretches
+        block.accounts, block.unreadable = accounts, unreadable
         block.sources, block.spans = list(self._sources), list(self._spans)
         yield block

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks.block import Endpoint, Source, Span
-from wirelake.capture.blocks.stored_state import Count, End, Number, Place, Record, check, check_places, check_spans, decode, encode
+from wirelake.capture.blocks.stored_state import Count, End, FilePosition, Number, Record, check, check_places, check_spans, decode, encode
 from wirelake.capture.packets.tcp_flows import SESSION_ID_SIZE, UNDECIDED_BYTES, Held, Tracked
 from wirelake.capture.packets.tcp_stream import MAX_GAPS, Bit, Budget, Half
 from wirelake.capture.packets.udp_flows import Pair
@@ -43,7 +43,7 @@ class HalfState(Record):
 
     next: Position
     first: Position
-    ahead: list[tuple[Position, Number, Place, bytes]]
+    ahead: list[tuple[Position, Number, FilePosition, bytes]]
     recent: list[tuple[Position, bytes]]
     gaps: Annotated[list[tuple[Position, Position]], msgspec.Meta(max_length=MAX_GAPS)]
     missing: Position
@@ -59,7 +59,7 @@ class HeldState(Record):
     what: Literal["", "fresh", "disputed", "early", "late"]
     missing: Position
     ts: Number
-    offset: Place
+    offset: FilePosition
     chunk: bytes
     event: Literal["", "opened", "finished", "closed", "reset"]
 

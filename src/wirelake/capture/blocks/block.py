@@ -42,8 +42,8 @@ __all__ = [
     "FlowEvent",
     "Source",
     "Span",
-    "Stranger",
-    "Stretch",
+    "Unreadable",
+    "Unrecognised",
     "from_batch",
     "place",
     "source_of",
@@ -138,7 +138,7 @@ class FlowEvent(msgspec.Struct, frozen=True):
     """How far the block's data was when it happened."""
 
 
-class Stranger(msgspec.Struct, frozen=True):
+class Unrecognised(msgspec.Struct, frozen=True):
     """Who said what no protocol recognises."""
 
     transport: str
@@ -161,14 +161,14 @@ class Account(msgspec.Struct, frozen=True):
     items: int
     at: int = 0
     """Which span it is of: where that begins."""
-    stranger: Stranger | None = None
+    unrecognised: Unrecognised | None = None
     """Whose bytes they are, where nobody recognised them."""
     first: int = NO_TIME
     """When the first of them was seen; only with a stranger."""
     last: int = NO_TIME
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class Unreadable(msgspec.Struct, frozen=True):
     """Bytes that the capture layer itself could not read; they are accounted for as `quarantine`."""
 
     offset: int
@@ -184,7 +184,7 @@ class Notes(msgspec.Struct, frozen=True):
     flows: list[Flow]
     events: list[FlowEvent]
     accounts: list[Account]
-    stretches: list[Stretch]
+    unreadable: list[Unreadable]
     sources: list[Source] = []
     spans: list[Span] = []
 
@@ -201,7 +201,7 @@ class Block(msgspec.Struct):
     flows: list[Flow] = []
     events: list[FlowEvent] = []
     accounts: list[Account] = []
-    stretches: list[Stretch] = []
+    unreadable: list[Unreadable] = []
     last: bool = False
     """True on the last block of its source."""
     sources: list[Source] = []
@@ -238,7 +238,7 @@ _decoder = msgspec.msgpack.Decoder(Notes)
 
 def to_batch(block: Block) -> pa.RecordBatch:
     """One block as a record batch of one row."""
-    notes = Notes(block.flows, block.events, block.accounts, block.stretches, block.sources, block.spans)
+    notes = Notes(block.flows, block.events, block.accounts, block.unreadable, block.sources, block.spans)
     values = [
         block.source.path,
         block.source.id,
@@ -267,7 +267,7 @@ def from_batch(batch: pa.RecordBatch) -> list[Block]:
                 packed.flows,
                 packed.events,
                 packed.accounts,
-                packed.stretches,
+                packed.unreadable,
                 last.as_py(),
                 packed.sources,
                 packed.spans,

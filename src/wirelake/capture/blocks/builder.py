@@ -1,6 +1,6 @@
 """Gathering: segments of many flows laid end to end, in the order of the file, until they make a block.
 
-It refuses to know why a segment belongs to a flow (`flows.py`), and where bytes went that are in no run (`tally.py`).
+It refuses to know why a segment belongs to a flow (`flows.py`), and where bytes went that are in no run (`accounting.py`).
 """
 
 from __future__ import annotations

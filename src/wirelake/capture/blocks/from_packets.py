@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wirelake.capture.blocks.accounting import HEADERS, OTHER, Tally
+from wirelake.capture.blocks.accounting import HEADERS, OTHER, Accounting
 from wirelake.capture.blocks.builder import Gathering
 from wirelake.capture.containers.records import SIZE, START, TS
 from wirelake.capture.packets.dissect import (
@@ -57,20 +57,20 @@ def dissected(data: bytes, records: Array) -> Array:
     return packets
 
 
-def account(records: Array, packets: Array, tally: Tally, at: int = 0) -> Array:
+def account(records: Array, packets: Array, accounting: Accounting, at: int = 0) -> Array:
     """Account for headers, and for packets that lead nowhere; says which of them lead somewhere. `at` is a place in their span."""
     kinds = packets[:, REASON]
     for reason in np.unique(kinds).tolist():
         sizes = records[kinds == reason, SIZE]
         if reason == IS_FRAGMENT:
             rest = sizes - packets[kinds == reason, PAYLOAD_SIZE]
-            tally.add(HEADERS, "link and ip of a fragment", int(rest.sum()), len(rest), at)
+            accounting.add(HEADERS, "link and ip of a fragment", int(rest.sum()), len(rest), at)
         elif reason != IS_OURS:
-            tally.add(OTHER, REASONS[reason], int(sizes.sum()), len(sizes), at)
+            accounting.add(OTHER, REASONS[reason], int(sizes.sum()), len(sizes), at)
     is_ours = kinds == IS_OURS
     for name, is_one in (("tcp", packets[:, TRANSPORT] == TCP), ("udp", packets[:, TRANSPORT] != TCP)):
         heads = (records[:, SIZE] - packets[:, PAYLOAD_SIZE])[is_ours & is_one]
-        tally.add(HEADERS, f"link, ip and {name}", int(heads.sum()), len(heads), at)
+        accounting.add(HEADERS, f"link, ip and {name}", int(heads.sum()), len(heads), at)
     leads: Array = kinds <= IS_FRAGMENT
     return leads
 
@@ -83,20 +83,20 @@ class Traffic:
         ports: Mapping[int, str],
         sniff: Callable[[bytes], str | None],
         gathering: Gathering,
-        tally: Tally,
+        accounting: Accounting,
         interest: Interest = EVERYTHING,
         dialect: Dialect = one_dialect,
     ) -> None:
-        self._tally = tally
+        self._accounting = accounting
         self._interest = interest
-        self._tracker = Tracker(ports, sniff, gathering, tally, dialect)
-        self._datagrams = Datagrams(ports, sniff, gathering, tally)
-        self._fragments = Fragments(tally)
+        self._tracker = Tracker(ports, sniff, gathering, accounting, dialect)
+        self._datagrams = Datagrams(ports, sniff, gathering, accounting)
+        self._fragments = Fragments(accounting)
 
     def window(self, base: int, data: bytes, records: Array) -> None:
         """The packets of a window, byte `base` of its source on."""
         packets = dissected(data, records)
-        leads = account(records, packets, self._tally)
+        leads = account(records, packets, self._accounting)
         if self._interest is not EVERYTHING:  # what came before the time may begin what is wanted
             leads &= self._interest.on_ports(packets) & Interest(until=self._interest.until).in_time(records[:, TS])
         records, packets = records[leads], packets[leads]
@@ -159,7 +159,7 @@ class Traffic:
 
     def _whole(self, here: bytes, there: bytes, carried: int, parts: list[Part], ts: int, record: int) -> None:
         """A datagram that was put together."""
-        port, other, segments = opened(carried, parts, self._tally)
+        port, other, segments = opened(carried, parts, self._accounting)
         if carried == TCP:
             for sequence, acknowledged, flags, at, chunk in segments:
                 self._tracker.packet(here, port, there, other, sequence, acknowledged, flags, ts, record, at, chunk)
@@ -171,7 +171,7 @@ Segments = list[tuple[int, int, int, int, bytes]]
 """(sequence, acknowledged, flags, place in the source, bytes) each."""
 
 
-def opened(carried: int, parts: list[Part], tally: Tally) -> tuple[int, int, Segments]:
+def opened(carried: int, parts: list[Part], accounting: Accounting) -> tuple[int, int, Segments]:
     """A datagram that was put together: its ports, and what it carries, as if each part had come in a packet of its own.
 
     Of TCP the first part opens and the last closes; of UDP, the flags say how many parts follow.
@@ -188,9 +188,11 @@ def opened(carried: int, parts: list[Part], tally: Tally) -> tuple[int, int, Seg
             chunks.append((part.offset + first - part.place, part.chunk[first - part.place : last - part.place]))
         rest = len(part.chunk) - max(0, last - first)
         if reason == IS_OURS:
-            tally.add(HEADERS, f"{'tcp' if carried == TCP else 'udp'} of a fragmented datagram", rest, 0 if part.place else 1, part.offset)
+            accounting.add(
+                HEADERS, f"{'tcp' if carried == TCP else 'udp'} of a fragmented datagram", rest, 0 if part.place else 1, part.offset
+            )
         else:
-            tally.add(OTHER, REASONS[reason], rest, 0 if part.place else 1, part.offset)
+            accounting.add(OTHER, REASONS[reason], rest, 0 if part.place else 1, part.offset)
     if reason != IS_OURS:
         return 0, 0, []
     ports = row[SOURCE_PORT], row[DESTINATION_PORT]

@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.accounting import HEADERS, OTHER, Tally
-from wirelake.capture.blocks.block import Block, Endpoint, Flow, FlowEvent, Source, Stranger
+from wirelake.capture.blocks.accounting import HEADERS, OTHER, Accounting
+from wirelake.capture.blocks.block import Block, Endpoint, Flow, FlowEvent, Source, Unrecognised
 from wirelake.capture.containers.records import DATA, SIZE, START, TS, WIRE_SIZE
 from wirelake.capture.packets.tcp_flows import UNRECOGNISED, by_port, is_client, session_id
 from wirelake.capture.record.exported_pdu import RECEIVED, Tags, info_words, parse, recorded_session_id
@@ -108,7 +108,7 @@ class Meaning(msgspec.Struct, frozen=True):
     event: str = ""
     by: str = ""
     detail: str = ""
-    stranger: Stranger | None = None
+    unrecognised: Unrecognised | None = None
     """Who it is when nobody here knows the protocol."""
     fault: str = ""
     """Why records with these tags cannot be read; empty if they can."""
@@ -117,10 +117,10 @@ class Meaning(msgspec.Struct, frozen=True):
 class Recorded:
     """Turns windows of exported PDUs into blocks."""
 
-    def __init__(self, ports: Mapping[int, str], protocols: Collection[str] | None, tally: Tally) -> None:
+    def __init__(self, ports: Mapping[int, str], protocols: Collection[str] | None, accounting: Accounting) -> None:
         self._ports = ports
         self._protocols = protocols
-        self._tally = tally
+        self._accounting = accounting
         self._meanings: dict[bytes, Meaning] = {}
 
     def block(self, source: Source, base: int, window: bytes, used: int, records: np.ndarray[Any, Any]) -> Block | None:
@@ -135,7 +135,7 @@ class Recorded:
             for record, number in zip(records[~readable].tolist(), numbers[~readable].tolist(), strict=True):
                 reason = "tags do not end" if number == NO_TAGS else "cut by the snap length"
                 raw = window[record[DATA] : record[DATA] + record[SIZE]]
-                self._tally.quarantine(base + record[DATA], raw, "exported pdu", reason)
+                self._accounting.quarantine(base + record[DATA], raw, "exported pdu", reason)
             records, numbers = records[readable], numbers[readable]
 
         meanings = [self._meaning(window[start : start + size]) for start, size in places[:distinct].tolist()]
@@ -143,7 +143,7 @@ class Recorded:
         if faulty.any():
             for record, number in zip(records[faulty].tolist(), numbers[faulty].tolist(), strict=True):
                 raw = window[record[DATA] : record[DATA] + record[SIZE]]
-                self._tally.quarantine(base + record[DATA], raw, "exported pdu", meanings[number].fault)
+                self._accounting.quarantine(base + record[DATA], raw, "exported pdu", meanings[number].fault)
             records, numbers = records[~faulty], numbers[~faulty]
         flows: dict[Flow, int] = {}
         flow_of = np.array([-1 if m.flow is None else flows.setdefault(m.flow, len(flows)) for m in meanings], np.int64)
@@ -151,7 +151,7 @@ class Recorded:
 
         tags_sizes = places[numbers, 1]
         payload_sizes = records[:, SIZE] - tags_sizes
-        self._tally.add(HEADERS, "exported pdu tags", int(tags_sizes.sum()), len(records), base)
+        self._accounting.add(HEADERS, "exported pdu tags", int(tags_sizes.sum()), len(records), base)
         lost = (flow_of[numbers] < 0) & (payload_sizes > 0)
         if lost.any():
             self._leave(meanings, numbers[lost], payload_sizes[lost], records[lost, TS], base)
@@ -180,7 +180,7 @@ class Recorded:
         for number, size, count, first, last in zip(
             *(one.tolist() for one in (numbers[order][firsts], sums, lasts - firsts + 1, times[firsts], times[lasts])), strict=True
         ):
-            self._tally.add(OTHER, UNRECOGNISED, size, count, base, meanings[number].stranger, first, last)
+            self._accounting.add(OTHER, UNRECOGNISED, size, count, base, meanings[number].unrecognised, first, last)
 
     def _meaning(self, tags: bytes) -> Meaning:
         meaning = self._meanings.get(tags)
@@ -209,7 +209,7 @@ class Recorded:
             protocol, known_by = by_port(server.port, client.port, self._ports), "port"
         if not protocol or (self._protocols is not None and protocol not in self._protocols):
             why = f"recorded as {protocol}" if protocol else "neither a tag nor a known port"
-            return Meaning(None, to_server, stranger=Stranger(transport, client.address, server.address, server.port, why))
+            return Meaning(None, to_server, unrecognised=Unrecognised(transport, client.address, server.address, server.port, why))
         connection = words.get("connection", "")
         if connection:
             identity = recorded_session_id(connection)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.accounting import Tally
+from wirelake.capture.blocks.accounting import Accounting
 from wirelake.capture.blocks.block import Source, Span
 from wirelake.capture.blocks.from_packets import account, dissected, opened
 from wirelake.capture.containers.records import START, TS
@@ -38,7 +38,7 @@ from wirelake.capture.packets.dissect import (
 from wirelake.capture.packets.ip_fragments import Fragments
 from wirelake.protocols.kernel import active, array, kernel
 
-__all__ = ["PARCEL_COLUMNS", "PAYLOAD_AT", "RECORD_AT", "TS_AT", "Packer", "Parcel", "pack", "route"]
+__all__ = ["PACKET_BATCH_COLUMNS", "PAYLOAD_AT", "RECORD_AT", "TS_AT", "Packer", "PacketBatch", "pack", "route"]
 
 Array = np.ndarray[Any, Any]
 
@@ -47,11 +47,11 @@ RECORD_AT: Final = PACKET_COLUMNS + 1
 """Where the record stands in the source."""
 PAYLOAD_AT: Final = PACKET_COLUMNS + 2
 """Where the payload stands in the source."""
-PARCEL_COLUMNS: Final = PACKET_COLUMNS + 3
+PACKET_BATCH_COLUMNS: Final = PACKET_COLUMNS + 3
 """A row of `packets.py` with its time and places."""
 
 
-class Parcel(msgspec.Struct):
+class PacketBatch(msgspec.Struct):
     """Packets of one bucket, in the order of their source."""
 
     source: Source
@@ -109,45 +109,45 @@ def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any) -> int:
 class Packer:
     """Packs the packets of one split of a source: of the last of these spans."""
 
-    def __init__(self, source: Source, rank: int, buckets: int, spans: list[Span], tally: Tally) -> None:
+    def __init__(self, source: Source, rank: int, buckets: int, spans: list[Span], accounting: Accounting) -> None:
         self._source = source
         self._rank = rank
         self._buckets = buckets
         self._spans = spans
-        self._tally = tally
-        self._fragments = Fragments(tally)
+        self._accounting = accounting
+        self._fragments = Fragments(accounting)
 
     def warm(self, steps: Iterator[tuple[int, bytes, Array]]) -> None:
         """Take the fragments of windows before the split (base, data, records): datagrams that it finishes may have begun there."""
-        nobody = Tally()
+        nobody = Accounting()
         self._fragments.account_to(nobody)
         for base, data, records in steps:
             packets = dissected(data, records)
             for index in np.flatnonzero(packets[:, REASON] == IS_FRAGMENT):
                 self._part(base, data, packets[index].tolist(), int(records[index, TS]))
         self._fragments.expire(self._spans[-1].at)
-        self._fragments.account_to(self._tally)
+        self._fragments.account_to(self._accounting)
 
-    def window(self, base: int, data: bytes, records: Array) -> list[Parcel]:
+    def window(self, base: int, data: bytes, records: Array) -> list[PacketBatch]:
         """The parcels of a window, byte `base` of the source on."""
         packets = dissected(data, records)
-        account(records, packets, self._tally, base)
+        account(records, packets, self._accounting, base)
         whole = packets[:, REASON] < IS_FRAGMENT
         numbers = np.zeros(int(whole.sum()), np.int64)
         ours = packets[whole]
         active(route)(array(data), ours, self._buckets, numbers)
         origins = np.column_stack((records[whole, TS], base + records[whole, START], base + ours[:, PAYLOAD]))
-        parcels = {}
+        packet_batches = {}
         for bucket in np.unique(numbers).tolist():
             chosen = np.flatnonzero(numbers == bucket)
             size = int((2 * ours[chosen, WIDTH] + ours[chosen, PAYLOAD_SIZE]).sum())
-            out, table = np.empty(size, np.uint8), np.empty((len(chosen), PARCEL_COLUMNS), np.int64)
+            out, table = np.empty(size, np.uint8), np.empty((len(chosen), PACKET_BATCH_COLUMNS), np.int64)
             active(pack)(array(data), ours, chosen, out, table)
             table[:, PACKET_COLUMNS:] = origins[chosen]
-            parcels[bucket] = Parcel(self._source, self._rank, base, bucket, out.tobytes(), table, self._spans)
+            packet_batches[bucket] = PacketBatch(self._source, self._rank, base, bucket, out.tobytes(), table, self._spans)
         for index in np.flatnonzero(packets[:, REASON] == IS_FRAGMENT):
-            self._fragment(base, data, packets[index].tolist(), records[index].tolist(), parcels)
-        return list(parcels.values())
+            self._fragment(base, data, packets[index].tolist(), records[index].tolist(), packet_batches)
+        return list(packet_batches.values())
 
     def finish(self, end: int, *, is_last: bool) -> None:
         """The split ends here: whoever reads on inherits the datagrams that are not whole, unless nobody does."""
@@ -162,18 +162,18 @@ class Packer:
         is_last, at = not packet[FLAGS], base + packet[PAYLOAD]
         return self._fragments.part(here, there, packet[TRANSPORT], packet[SEQUENCE], packet[ACKNOWLEDGED], is_last, ts, at, chunk)
 
-    def _fragment(self, base: int, data: bytes, packet: list[int], record: list[int], parcels: dict[int, Parcel]) -> None:
+    def _fragment(self, base: int, data: bytes, packet: list[int], record: list[int], packet_batches: dict[int, PacketBatch]) -> None:
         """Add a datagram to its parcel if this part makes it whole."""
         parts = self._part(base, data, packet, record[TS])
         if parts is None:
             return
         width = packet[WIDTH]
         ends = data[packet[SOURCE] : packet[SOURCE] + width] + data[packet[DESTINATION] : packet[DESTINATION] + width]
-        port, other, segments = opened(packet[TRANSPORT], parts, self._tally)
+        port, other, segments = opened(packet[TRANSPORT], parts, self._accounting)
         rows = []
         body = bytearray(ends)
         for sequence, acknowledged, flags, at, chunk in segments:
-            row = [0] * PARCEL_COLUMNS
+            row = [0] * PACKET_BATCH_COLUMNS
             row[SOURCE], row[DESTINATION], row[WIDTH] = 0, width, width
             row[SOURCE_PORT], row[DESTINATION_PORT], row[TRANSPORT] = port, other, packet[TRANSPORT]
             row[SEQUENCE], row[ACKNOWLEDGED], row[FLAGS] = sequence, acknowledged, flags
@@ -182,16 +182,16 @@ class Packer:
             body += chunk
             rows.append(row)
         if rows:
-            self._add(base, bytes(body), np.array(rows, np.int64), parcels)
+            self._add(base, bytes(body), np.array(rows, np.int64), packet_batches)
 
-    def _add(self, base: int, body: bytes, rows: Array, parcels: dict[int, Parcel]) -> None:
+    def _add(self, base: int, body: bytes, rows: Array, packet_batches: dict[int, PacketBatch]) -> None:
         number = np.zeros(1, np.int64)
         active(route)(array(body), rows[:1, :PACKET_COLUMNS], self._buckets, number)
-        parcel = parcels.get(int(number[0]))
-        if parcel is None:
-            empty = np.empty((0, PARCEL_COLUMNS), np.int64)
-            parcel = parcels[int(number[0])] = Parcel(self._source, self._rank, base, int(number[0]), b"", empty, self._spans)
-        rows[:, [SOURCE, DESTINATION, PAYLOAD]] += len(parcel.data)
-        parcel.data = bytes(parcel.data) + body
-        joined = np.concatenate((parcel.packets, rows))
-        parcel.packets = joined[np.argsort(joined[:, RECORD_AT], kind="stable")]
+        batch = packet_batches.get(int(number[0]))
+        if batch is None:
+            empty = np.empty((0, PACKET_BATCH_COLUMNS), np.int64)
+            batch = packet_batches[int(number[0])] = PacketBatch(self._source, self._rank, base, int(number[0]), b"", empty, self._spans)
+        rows[:, [SOURCE, DESTINATION, PAYLOAD]] += len(batch.data)
+        batch.data = bytes(batch.data) + body
+        joined = np.concatenate((batch.packets, rows))
+        batch.packets = joined[np.argsort(joined[:, RECORD_AT], kind="stable")]

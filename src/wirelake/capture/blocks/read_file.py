@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.accounting import CONTAINER, Tally
+from wirelake.capture.blocks.accounting import CONTAINER, Accounting
 from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span
 from wirelake.capture.blocks.builder import Gathering
 from wirelake.capture.blocks.from_packets import Traffic
 from wirelake.capture.blocks.from_recording import Recorded
 from wirelake.capture.containers.detect import HEAD_SIZE, Container, recognise, restore
 from wirelake.capture.containers.records import KIND, LENGTH, LINK, RECORD_BAD_DATA, RECORD_KINDS, RECORD_PACKET, SIZE, START
-from wirelake.capture.containers.walk import WINDOW, Spoilt, Walk, Window
+from wirelake.capture.containers.walk import WINDOW, Damaged, Walk, Window
 from wirelake.capture.files import identity
 from wirelake.capture.files.source_file import Bytes, Packed, open_source, read_range
 from wirelake.capture.files.split import Split
@@ -75,30 +75,30 @@ def walked_mark(source: Source, walk: Walk, span: Span) -> bytes:
     return walk.digest.digest() if walk.digest else identity.content(source, span.at, span.length)
 
 
-def account_records(step: Window, tally: Tally) -> np.ndarray[Any, Any]:
+def account_records(step: Window, accounting: Accounting) -> np.ndarray[Any, Any]:
     """Account for everything in a window that is not inside a packet, and give the packets."""
     rows = step.rows
     is_packet = rows[:, KIND] == RECORD_PACKET
     packets: np.ndarray[Any, Any] = rows[is_packet]
-    tally.add(CONTAINER, "packet record", int((packets[:, LENGTH] - packets[:, SIZE]).sum()), len(packets), step.base)
+    accounting.add(CONTAINER, "packet record", int((packets[:, LENGTH] - packets[:, SIZE]).sum()), len(packets), step.base)
     is_bad = rows[:, KIND] >= RECORD_BAD_DATA
     for kind in np.unique(rows[~is_packet & ~is_bad, KIND]).tolist():
         sizes = rows[rows[:, KIND] == kind, LENGTH]
-        tally.add(CONTAINER, RECORD_KINDS[kind], int(sizes.sum()), len(sizes), step.base)
+        accounting.add(CONTAINER, RECORD_KINDS[kind], int(sizes.sum()), len(sizes), step.base)
     for record in rows[is_bad].tolist():
         raw = step.data[record[START] : record[START] + record[LENGTH]]
-        tally.quarantine(step.base + record[START], raw, step.layer, RECORD_KINDS[record[KIND]])
+        accounting.quarantine(step.base + record[START], raw, step.layer, RECORD_KINDS[record[KIND]])
     return packets
 
 
-def account_packing(file: Bytes, tally: Tally) -> None:
+def account_packing(file: Bytes, accounting: Accounting) -> None:
     """Account for what packing spared, and for packed bytes that cannot be unpacked."""
     if not isinstance(file, Packed):
         return
-    tally.add(CONTAINER, "spared by compression", file.packed_at - file.unpacked, 1)
+    accounting.add(CONTAINER, "spared by compression", file.packed_at - file.unpacked, 1)
     at = file.unpacked
     while file.broken and (raw := file.left()):
-        tally.quarantine(at, raw, "file", file.broken)
+        accounting.quarantine(at, raw, "file", file.broken)
         at += len(raw)
 
 
@@ -123,10 +123,10 @@ class _Reading:
         self._file = file
         self._walk = walk
         self._span = Span(walk.at, min(walk.stop, source.size) - walk.at)
-        self._tally = Tally((walk.at,))
+        self._accounting = Accounting((walk.at,))
         self._gathering = Gathering()
-        self._traffic = Traffic(ports, sniff, self._gathering, self._tally, interest, dialect)
-        self._recorded = Recorded(ports, protocols, self._tally)
+        self._traffic = Traffic(ports, sniff, self._gathering, self._accounting, interest, dialect)
+        self._recorded = Recorded(ports, protocols, self._accounting)
 
     def blocks(self) -> Iterator[Block]:
         """All blocks. Each waits for the next step, so that the last is known to be the last."""
@@ -137,7 +137,7 @@ class _Reading:
                 yield from waiting
                 waiting = blocks
         self._traffic.finish()
-        account_packing(self._file, self._tally)
+        account_packing(self._file, self._accounting)
         blocks = self._complete([])
         if blocks:
             yield from waiting
@@ -150,11 +150,11 @@ class _Reading:
             waiting[-1].spans = [msgspec.structs.replace(self._span, mark=mark)]
         yield from waiting
 
-    def _step(self, step: Window | Spoilt) -> list[Block]:
-        if isinstance(step, Spoilt):
-            self._tally.quarantine(step.base, step.raw, step.layer, step.reason)
+    def _step(self, step: Window | Damaged) -> list[Block]:
+        if isinstance(step, Damaged):
+            self._accounting.quarantine(step.base, step.raw, step.layer, step.reason)
             return self._complete([])
-        packets = account_records(step, self._tally)
+        packets = account_records(step, self._accounting)
         exported = packets[:, LINK] == LINK_EXPORTED
         blocks = []
         if exported.any():
@@ -166,12 +166,12 @@ class _Reading:
     def _complete(self, blocks: list[Block | None]) -> list[Block]:
         """Blocks with what was gathered and with the tally; none when there was nothing."""
         ready = [block for block in (*blocks, self._gathering.take(self._source)) if block is not None]
-        accounts, stretches = self._tally.take()
+        accounts, unreadable = self._accounting.take()
         if not ready:
             if not accounts:
                 return []
             ready = [self._empty()]
-        ready[0].accounts, ready[0].stretches = accounts, stretches
+        ready[0].accounts, ready[0].unreadable = accounts, unreadable
         for block in ready:
             block.spans = [self._span]
         return ready

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.accounting import Tally
+from wirelake.capture.blocks.accounting import Accounting
 from wirelake.capture.blocks.block import (
     PIECE_COLUMNS,
     PIECE_OFFSET,
@@ -29,11 +29,11 @@ from wirelake.capture.blocks.block import (
     Span,
 )
 from wirelake.capture.blocks.from_recording import Recorded
-from wirelake.capture.blocks.packet_batch import Packer, Parcel
+from wirelake.capture.blocks.packet_batch import Packer, PacketBatch
 from wirelake.capture.blocks.read_file import account_packing, account_records, walk_split, walked_mark
 from wirelake.capture.containers.detect import restore
 from wirelake.capture.containers.records import KIND, LINK, RECORD_PACKET
-from wirelake.capture.containers.walk import EVERYTHING, WINDOW, Spoilt, Walk
+from wirelake.capture.containers.walk import EVERYTHING, WINDOW, Damaged, Walk
 from wirelake.capture.files.identity import content
 from wirelake.capture.files.source_file import Bytes, open_plain, open_source
 from wirelake.capture.files.split import Split
@@ -41,10 +41,10 @@ from wirelake.capture.packets.ip_fragments import REACH
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
 from wirelake.errors import CaptureError
 
-__all__ = ["Dealt", "Work", "deal", "ship", "spoil", "whole", "works"]
+__all__ = ["Partitioned", "ReadTask", "deal", "read_split", "read_tasks", "spoil", "whole"]
 
 
-class Work(msgspec.Struct, frozen=True):
+class ReadTask(msgspec.Struct, frozen=True):
     """One split of a source, with what a task needs to know of the others."""
 
     source: Source
@@ -63,8 +63,8 @@ class Work(msgspec.Struct, frozen=True):
         return self.spans[-1].length
 
 
-class Dealt(msgspec.Struct):
-    """Recorded payloads of some connections, to be decoded by whoever has their bucket; see `Parcel`."""
+class Partitioned(msgspec.Struct):
+    """Recorded payloads of some connections, to be decoded by whoever has their bucket; see `PacketBatch`."""
 
     block: Block
     rank: int
@@ -72,7 +72,7 @@ class Dealt(msgspec.Struct):
     bucket: int
 
 
-def works(source: Source, splits: list[Split], rank: int = 0) -> list[Work]:
+def read_tasks(source: Source, splits: list[Split], rank: int = 0) -> list[ReadTask]:
     """What there is to do for a source; without splits it is read whole. A packed source accounts for itself as long as it lies there."""
     splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
@@ -82,75 +82,77 @@ def works(source: Source, splits: list[Split], rank: int = 0) -> list[Work]:
         near = number
         while near and spans[near].at > split.begin - REACH:
             near -= 1
-        made.append(Work(source, split, spans[near : number + 1], number == len(splits) - 1, rank))
+        made.append(ReadTask(source, split, spans[near : number + 1], number == len(splits) - 1, rank))
     return made
 
 
-def whole(source: Source, begin: int, reason: str) -> Work:
+def whole(source: Source, begin: int, reason: str) -> ReadTask:
     """A source whose bytes go to quarantine from a place on, because they cannot be decoded."""
-    return Work(source, Split(begin, EVERYTHING, None), [Span(begin, source.size - begin)], spoilt=reason)
+    return ReadTask(source, Split(begin, EVERYTHING, None), [Span(begin, source.size - begin)], spoilt=reason)
 
 
-def spoil(work: Work) -> Iterator[Block]:
+def spoil(work: ReadTask) -> Iterator[Block]:
     """The bytes of a work, as they lie in its source, all of them for quarantine."""
-    span, tally = work.spans[-1], Tally([work.spans[-1].at])
+    span, accounting = work.spans[-1], Accounting([work.spans[-1].at])
     at, stop = span.at, span.at + span.length
     with open_plain(work.source) as plain:
         while at < stop:
             raw = plain.window(at, min(WINDOW, stop - at))
-            tally.quarantine(at, raw, "decoder", work.spoilt)
+            accounting.quarantine(at, raw, "decoder", work.spoilt)
             at += len(raw)
-            yield from _complete(work, None, tally)
+            yield from _complete(work, None, accounting)
     marked = msgspec.structs.replace(span, mark=content(work.source, span.at, span.length))
-    yield from _complete(msgspec.structs.replace(work, spans=[marked]), None, tally, always=True)
+    yield from _complete(msgspec.structs.replace(work, spans=[marked]), None, accounting, always=True)
 
 
-def ship(
-    work: Work,
+def read_split(
+    work: ReadTask,
     *,
     buckets: int = 1,
     ports: Mapping[int, str],
     protocols: Collection[str] | None = None,
-    dealt: Collection[str] = (),
+    partitioned: Collection[str] = (),
     window: int = WINDOW,
-) -> Iterator[Parcel | Dealt | Block]:
-    """Read one split; connections are dealt into so many buckets, recorded ones of the protocols in `dealt` only."""
+) -> Iterator[PacketBatch | Partitioned | Block]:
+    """Read one split; connections are dealt into so many buckets, recorded ones of the protocols in `partitioned` only."""
     source, split = work.source, work.split
-    tally = Tally([span.at for span in work.spans])
-    packer = Packer(source, work.rank, buckets, work.spans, tally)
-    recorded = Recorded(ports, protocols, tally)
+    accounting = Accounting([span.at for span in work.spans])
+    packer = Packer(source, work.rank, buckets, work.spans, accounting)
+    recorded = Recorded(ports, protocols, accounting)
     with open_source(source) as file:
         if split.begin:
             packer.warm(_before(source, file, split, window))
         walk = walk_split(source, file, split, window, hashed=not work.spans[-1].mark)
         for step in walk.steps():
             block = None
-            if isinstance(step, Spoilt):
-                tally.quarantine(step.base, step.raw, step.layer, step.reason)
+            if isinstance(step, Damaged):
+                accounting.quarantine(step.base, step.raw, step.layer, step.reason)
             else:
-                packets = account_records(step, tally)
+                packets = account_records(step, accounting)
                 exported = packets[:, LINK] == LINK_EXPORTED
                 if exported.any():
                     block = recorded.block(source, step.base, step.data, step.used, packets[exported])
                 if block is not None:
                     block.spans = work.spans
-                    block, sent = deal(block, dealt, buckets)
-                    yield from (Dealt(one, work.rank, step.base, bucket) for bucket, one in sent.items())
+                    block, sent = deal(block, partitioned, buckets)
+                    yield from (Partitioned(one, work.rank, step.base, bucket) for bucket, one in sent.items())
                 if not exported.all():
                     yield from packer.window(step.base, step.data, packets[~exported])
-            yield from _complete(work, block, tally)
+            yield from _complete(work, block, accounting)
         if walk.at != split.end and split.growing:
             raise CaptureError(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
         packer.finish(walk.at, is_last=work.is_last)
-        account_packing(file, tally)
+        account_packing(file, accounting)
         span = work.spans[-1]
         span = span if span.mark else msgspec.structs.replace(span, mark=walked_mark(source, walk, span))
-        yield from _complete(msgspec.structs.replace(work, spans=[*work.spans[:-1], span]), None, tally, always=True)
+        yield from _complete(msgspec.structs.replace(work, spans=[*work.spans[:-1], span]), None, accounting, always=True)
 
 
-def deal(block: Block, dealt: Collection[str], buckets: int) -> tuple[Block, dict[int, Block]]:
+def deal(block: Block, partitioned: Collection[str], buckets: int) -> tuple[Block, dict[int, Block]]:
     """What stays of a block of recorded payloads, and by bucket what is taken out of it: connections of these protocols."""
-    targets = np.array([int.from_bytes(one.session_id[:8]) % buckets if one.protocol in dealt else -1 for one in block.flows], np.int64)
+    targets = np.array(
+        [int.from_bytes(one.session_id[:8]) % buckets if one.protocol in partitioned else -1 for one in block.flows], np.int64
+    )
     if not (targets >= 0).any():
         return block, {}
     data = np.frombuffer(block.data, np.uint8)
@@ -189,17 +191,17 @@ def _before(source: Source, file: Bytes, split: Split, window: int) -> Iterator[
     at, known = split.warm
     walk = Walk(source.path, file, at=at, stop=split.begin, container=restore(known) if known else None, window=window)
     for step in walk.steps():
-        if not isinstance(step, Spoilt):
+        if not isinstance(step, Damaged):
             packets = step.rows[step.rows[:, KIND] == RECORD_PACKET]
             yield step.base, step.data, packets[packets[:, LINK] != LINK_EXPORTED]
 
 
-def _complete(work: Work, block: Block | None, tally: Tally, *, always: bool = False) -> Iterator[Block]:
+def _complete(work: ReadTask, block: Block | None, accounting: Accounting, *, always: bool = False) -> Iterator[Block]:
     """A block with what was accounted for; none when there is neither."""
-    accounts, stretches = tally.take()
+    accounts, unreadable = accounting.take()
     if block is None and not accounts and not always:
         return
     if block is None:
         block = Block(work.source, b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
-    block.accounts, block.stretches, block.spans = accounts, stretches, work.spans
+    block.accounts, block.unreadable, block.spans = accounts, unreadable, work.spans
     yield block

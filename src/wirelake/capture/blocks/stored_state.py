@@ -21,8 +21,8 @@ __all__ = [
     "Address",
     "Count",
     "End",
+    "FilePosition",
     "Number",
-    "Place",
     "Port",
     "Record",
     "check",
@@ -44,7 +44,7 @@ Number = Annotated[int, msgspec.Meta(ge=-LAST - 1, le=LAST)]
 """What an array of 64 bits holds."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 """Sums of a few of these stay in 64 bits."""
-Place = Annotated[int, msgspec.Meta(ge=0, le=LAST)]
+FilePosition = Annotated[int, msgspec.Meta(ge=0, le=LAST)]
 """An offset with the number of its source; see `blocks.place`."""
 Port = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
 Address = Annotated[bytes, msgspec.Meta(min_length=4, max_length=16)]

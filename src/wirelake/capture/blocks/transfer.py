@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from wirelake.capture.blocks import block
 from wirelake.capture.blocks.block import Block, Source, Span
-from wirelake.capture.blocks.packet_batch import PARCEL_COLUMNS, Parcel
-from wirelake.capture.blocks.read_split import Dealt
+from wirelake.capture.blocks.packet_batch import PACKET_BATCH_COLUMNS, PacketBatch
+from wirelake.capture.blocks.read_split import Partitioned
 
 __all__ = ["SCHEMA", "from_batch", "to_batches"]
 
@@ -34,16 +34,16 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Span])
 
 
-def to_batches(items: Iterable[Parcel | Dealt | Block], buckets: int = 1) -> Iterator[pa.RecordBatch]:
+def to_batches(items: Iterable[PacketBatch | Partitioned | Block], buckets: int = 1) -> Iterator[pa.RecordBatch]:
     """One record batch of one row for each; blocks that were not dealt may go to any bucket."""
     for number, item in enumerate(items):
-        if isinstance(item, Parcel):
+        if isinstance(item, PacketBatch):
             values: list[Any] = [item.source.path, item.source.id, item.source.size, False, item.data]
             values += [np.ascontiguousarray(item.packets, np.int64).tobytes(), b"", _encoder.encode(item.spans)]
             yield _batch(
                 [item.bucket, item.rank, item.place, True], [pa.array([value], field.type) for value, field in _with_types(values)]
             )
-        elif isinstance(item, Dealt):
+        elif isinstance(item, Partitioned):
             yield _batch([item.bucket, item.rank, item.place, False], block.to_batch(item.block).columns)
         else:
             yield _batch([number % max(buckets, 1), 0, 0, False], block.to_batch(item).columns)
@@ -58,7 +58,7 @@ def _batch(leading: list[Any], columns: list[pa.Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*head, *columns], schema=SCHEMA)
 
 
-def from_batch(batch: pa.RecordBatch) -> Iterator[Parcel | Block]:
+def from_batch(batch: pa.RecordBatch) -> Iterator[PacketBatch | Block]:
     """The blocks and parcels of a record batch, in its order; their data stays where it is."""
     names = block.SCHEMA.names
     for row in range(batch.num_rows):
@@ -68,7 +68,7 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[Parcel | Block]:
             yield from block.from_batch(inner)
             continue
         source = Source(*(inner.column(name)[0].as_py() for name in names[:3]))
-        packets = np.frombuffer(inner.column("runs")[0].as_buffer(), np.int64).reshape(-1, PARCEL_COLUMNS)
+        packets = np.frombuffer(inner.column("runs")[0].as_buffer(), np.int64).reshape(-1, PACKET_BATCH_COLUMNS)
         data = memoryview(inner.column("data")[0].as_buffer())
         rank, place, bucket = (one.column(name)[0].as_py() for name in ("rank", "place", "bucket"))
-        yield Parcel(source, rank, place, bucket, data, packets, _decoder.decode(inner.column("notes")[0].as_py()))
+        yield PacketBatch(source, rank, place, bucket, data, packets, _decoder.decode(inner.column("notes")[0].as_py()))

@@ -15,10 +15,10 @@ from wirelake.capture.files.magic import HEAD_SIZE, capture_kind
 from wirelake.errors import CaptureError
 from wirelake.protocols.kernel import active
 
-__all__ = ["HEAD_SIZE", "Container", "Known", "recognise", "restore"]
+__all__ = ["HEAD_SIZE", "Container", "ContainerState", "recognise", "restore"]
 
 
-class Known(msgspec.Struct, frozen=True):
+class ContainerState(msgspec.Struct, frozen=True):
     """What a container knows at a place of its file: enough to read on from there in another process."""
 
     layer: str
@@ -46,7 +46,7 @@ class Container(Protocol):
         """The first place in a window from `start` on where records certainly begin: (place, 0), or (-1, first place not decided)."""
         ...
 
-    def known(self) -> Known:
+    def known(self) -> ContainerState:
         """What it knows now."""
         ...
 
@@ -56,7 +56,7 @@ class Pcap:
 
     layer: Final = "pcap"
 
-    def __init__(self, known: Known | None = None) -> None:
+    def __init__(self, known: ContainerState | None = None) -> None:
         self._state = np.array(known.state if known else (0,) * pcap.STATE_SIZE, np.int64)
 
     def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
@@ -69,9 +69,9 @@ class Pcap:
         place, decided = active(pcap.find)(data, start, len(data), int(is_end), self._state)
         return place, decided
 
-    def known(self) -> Known:
+    def known(self) -> ContainerState:
         """See `Container.known`."""
-        return Known(self.layer, tuple(self._state.tolist()))
+        return ContainerState(self.layer, tuple(self._state.tolist()))
 
 
 class Pcapng:
@@ -79,7 +79,7 @@ class Pcapng:
 
     layer: Final = "pcapng"
 
-    def __init__(self, known: Known | None = None) -> None:
+    def __init__(self, known: ContainerState | None = None) -> None:
         # An older wirelake remembered more of a file that is followed.
         self._state = np.array(known.state[: pcapng.STATE_SIZE] if known else (0,) * pcapng.STATE_SIZE, np.int64)
         self._interfaces = np.zeros((pcapng.MAX_INTERFACES, pcapng.INTERFACE_COLUMNS), np.int64)
@@ -97,10 +97,10 @@ class Pcapng:
         place, decided = active(pcapng.find)(data, start, len(data), int(is_end), self._state)
         return place, decided
 
-    def known(self) -> Known:
+    def known(self) -> ContainerState:
         """See `Container.known`."""
         count = int(self._state[pcapng.INTERFACES])
-        return Known(self.layer, tuple(self._state.tolist()), self._interfaces[:count].tobytes())
+        return ContainerState(self.layer, tuple(self._state.tolist()), self._interfaces[:count].tobytes())
 
 
 def recognise(path: str, head: bytes, at: int = 0) -> Container:
@@ -111,6 +111,6 @@ def recognise(path: str, head: bytes, at: int = 0) -> Container:
     return Pcap() if kind == Pcap.layer else Pcapng()
 
 
-def restore(known: Known) -> Container:
+def restore(known: ContainerState) -> Container:
     """A container that goes on where another stopped."""
     return Pcap(known) if known.layer == Pcap.layer else Pcapng(known)

@@ -21,7 +21,7 @@ from wirelake.capture.files.source_file import Bytes
 from wirelake.errors import CaptureError
 from wirelake.protocols.kernel import array
 
-__all__ = ["CUT_SHORT", "EVERYTHING", "HASH_SIZE", "NOT_A_CAPTURE", "ROWS", "WINDOW", "Spoilt", "Walk", "Window", "begin", "new_digest"]
+__all__ = ["CUT_SHORT", "EVERYTHING", "HASH_SIZE", "NOT_A_CAPTURE", "ROWS", "WINDOW", "Damaged", "Walk", "Window", "begin", "new_digest"]
 
 WINDOW: Final = 8 << 20
 """Bytes of a file looked at together; a longer record is read whole."""
@@ -45,7 +45,7 @@ class Window(NamedTuple):
     layer: str
 
 
-class Spoilt(NamedTuple):
+class Damaged(NamedTuple):
     """Bytes that are no records."""
 
     base: int
@@ -88,14 +88,14 @@ class Walk:
         self.stop = stop
         return self
 
-    def steps(self) -> Iterator[Window | Spoilt]:
+    def steps(self) -> Iterator[Window | Damaged]:
         """Everything from `at` to the end, in order and without holes."""
         for step in self._steps():
             if self.digest is not None:
-                self.digest.update(step.raw if isinstance(step, Spoilt) else memoryview(step.data)[: step.used])
+                self.digest.update(step.raw if isinstance(step, Damaged) else memoryview(step.data)[: step.used])
             yield step
 
-    def _steps(self) -> Iterator[Window | Spoilt]:
+    def _steps(self) -> Iterator[Window | Damaged]:
         if self.container is None and not self._recognise():
             if not self._growing:
                 yield from self._rest()
@@ -126,13 +126,13 @@ class Walk:
             return not head
         return True
 
-    def _rest(self) -> Iterator[Spoilt]:
+    def _rest(self) -> Iterator[Damaged]:
         """A source that is no capture, whole."""
         while raw := self._file.window(self.at, self._window):
             base, self.at = self.at, self.at + len(raw)
-            yield Spoilt(base, raw, "capture", NOT_A_CAPTURE)
+            yield Damaged(base, raw, "capture", NOT_A_CAPTURE)
 
-    def _skip(self, container: Container, reason: str) -> Iterator[Spoilt]:
+    def _skip(self, container: Container, reason: str) -> Iterator[Damaged]:
         """What lies before the next place where records certainly begin; the place itself is passed over."""
         first = 1
         while True:
@@ -142,7 +142,7 @@ class Walk:
             used = place if place >= 0 else decided
             if used:
                 base, self.at = self.at, self.at + used
-                yield Spoilt(base, data[:used], container.layer, reason)
+                yield Damaged(base, data[:used], container.layer, reason)
             if place >= 0 or is_end or (self._growing and not self._is_decidable()):
                 return
             first = 0

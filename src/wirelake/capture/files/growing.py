@@ -17,19 +17,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from wirelake.capture.blocks.block import Source, Span
-from wirelake.capture.blocks.read_split import Work
-from wirelake.capture.containers.detect import Known as Container
+from wirelake.capture.blocks.read_split import ReadTask
+from wirelake.capture.containers.detect import ContainerState as Container
 from wirelake.capture.containers.detect import restore
 from wirelake.capture.containers.walk import EVERYTHING, WINDOW, Walk
 from wirelake.capture.files import identity
-from wirelake.capture.files.identity import Known
+from wirelake.capture.files.identity import KnownFile
 from wirelake.capture.files.magic import HEAD_SIZE, capture_kind
 from wirelake.capture.files.source_file import Packed, open_source
 from wirelake.capture.files.split import WARM, Split
 from wirelake.capture.packets.ip_fragments import REACH
 from wirelake.errors import CaptureError
 
-__all__ = ["Follower", "Limits", "Offset", "Position", "portions"]
+__all__ = ["Follower", "Limits", "Offset", "Position", "micro_batches"]
 
 
 class Position(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,7 +93,7 @@ class _Looks(NamedTuple):
 class Follower:
     """Looks at files, again and again."""
 
-    def __init__(self, known: Iterable[Known] = (), *, settle: float = 0.0, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, known: Iterable[KnownFile] = (), *, settle: float = 0.0, now: Callable[[], float] = time.time) -> None:
         self._known = {one.source.id: one for one in known}
         self._settle = settle
         """Seconds without a change after which a packed file, or one without a packet, is read."""
@@ -102,7 +102,7 @@ class Follower:
         self._now = now
         self._looks: dict[str, tuple[_Looks, Position | None, bytes]] = {}
         """Path -> what it looked like, what it was then, and what its beginning was called."""
-        self._here: dict[bytes, tuple[Known, Position]] = {}
+        self._here: dict[bytes, tuple[KnownFile, Position]] = {}
         """Files that this look has found so far and of which nothing was read, by id."""
         self._torn: dict[bytes, _Looks] = {}
         """Packed files whose stream was not complete when they looked like this."""
@@ -123,7 +123,7 @@ class Follower:
             count -= moved.at > one.at
             files.append(moved)
         self._known |= {one.id: self._as_known(one) for one in files if one.at}
-        is_open = start.is_open or bool(portions(start, Offset(tuple(files))))
+        is_open = start.is_open or bool(micro_batches(start, Offset(tuple(files))))
         is_over = all(one.is_over and (one.id not in sizes or sizes[one.id].size <= one.at) for one in files)
         if is_open and is_over and self._is_last:
             return Offset(tuple(files), start.settled + 1)
@@ -163,7 +163,7 @@ class Follower:
                 return None
             self._looks[path] = (told, made, source.id)
         if made is not None and not made.at and made.path == path:
-            self._here.setdefault(made.id, (Known(Source(path, made.id, told.size), told.size, is_here=True), made))
+            self._here.setdefault(made.id, (KnownFile(Source(path, made.id, told.size), told.size, is_here=True), made))
         return made
 
     def _grown(self, source: Source, told: _Looks, places: dict[bytes, Position]) -> Position | None:
@@ -177,7 +177,7 @@ class Follower:
     def _identify(self, source: Source, places: dict[bytes, Position], *, is_quiet: bool) -> Position | None:
         begins = identity.beginning(source)
         known = self._known | {one.id: self._as_known(one) for one in places.values() if one.at}
-        by_path: dict[str, list[Known]] = {}
+        by_path: dict[str, list[KnownFile]] = {}
         for one in known.values():
             by_path.setdefault(one.source.path, []).append(one)
         by_id = {id_: [one] for id_, one in known.items()}
@@ -219,13 +219,13 @@ class Follower:
         told_of = (end, size, mark, one.at, digest, here[1], warm, near, starts[first:])
         return Position(one.path, one.id, one.begins, one.base, *told_of, is_quiet=is_whole)
 
-    def _as_known(self, one: Position) -> Known:
+    def _as_known(self, one: Position) -> KnownFile:
         """A position as what was read: with the hashes of all of it that are known."""
         old = self._known.get(one.id)
         spans = tuple(span for span in (old.spans if old else ()) if span[0] + span[1] <= (one.since if one.digest else one.at))
         if one.digest and one.at > one.since:
             spans = (*spans, (one.since, one.at - one.since, one.digest))
-        return Known(Source(one.path, one.id, one.at), one.at, one.mark, spans)
+        return KnownFile(Source(one.path, one.id, one.at), one.at, one.mark, spans)
 
     def _is_complete(self, one: Position, source: Source, told: _Looks) -> bool:
         """Whether a quiet file is read whole, though it may grow: a packed one to the end of its stream, or one that is no capture."""
@@ -281,7 +281,7 @@ def _walked(source: Source, end: int) -> Container | None:
     return walk.container.known() if walk.container else None
 
 
-def portions(start: Offset, end: Offset) -> list[Work]:
+def micro_batches(start: Offset, end: Offset) -> list[ReadTask]:
     """What is to be read to get from one offset to another."""
     before = {one.id: one for one in start.files}
     works = []
@@ -295,5 +295,5 @@ def portions(start: Offset, end: Offset) -> list[Work]:
         if one.since == old.at:
             spans[-1] = msgspec.structs.replace(spans[-1], mark=one.digest)
         split = Split(old.at, EVERYTHING if one.is_over else one.at, old.known, old.warm, growing=not one.is_quiet)
-        works.append(Work(Source(one.path, one.id, one.size), split, spans, one.is_over, rank))
+        works.append(ReadTask(Source(one.path, one.id, one.size), split, spans, one.is_over, rank))
     return works

@@ -19,11 +19,23 @@ import msgspec
 from wirelake.capture.blocks.block import Source
 from wirelake.capture.containers.records import KIND, LENGTH, RECORD_PACKET, START, TS
 from wirelake.capture.containers.walk import HASH_SIZE as _HASH_SIZE
-from wirelake.capture.containers.walk import Spoilt, Walk, new_digest
+from wirelake.capture.containers.walk import Damaged, Walk, new_digest
 from wirelake.capture.files.source_file import Bytes, Packed, measure, open_plain, open_source
 from wirelake.errors import CaptureError
 
-__all__ = ["BEGINNING", "Beginning", "Hashed", "Known", "Place", "beginning", "content", "identify", "mark", "namesake", "place"]
+__all__ = [
+    "BEGINNING",
+    "Beginning",
+    "Hashed",
+    "KnownFile",
+    "SourcePosition",
+    "beginning",
+    "content",
+    "identify",
+    "mark",
+    "namesake",
+    "place",
+]
 
 BEGINNING: Final = 64 << 10
 """Bytes at the start of a file that are looked at for its first packet, and at each end of one that has none there."""
@@ -39,7 +51,7 @@ Hashed = tuple[int, int, bytes]
 """A stretch that was read: where it begins, its length, and the hash of its bytes; or an older mark; or nothing."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownFile(msgspec.Struct, frozen=True):
     """How far a source was read, and what its bytes were."""
 
     source: Source
@@ -52,7 +64,7 @@ class Known(msgspec.Struct, frozen=True):
     """Whether it is about to be read: then its file tells what its bytes are."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class SourcePosition(msgspec.Struct, frozen=True):
     """What a file is: a source, and how far that was read before; `is_other` if another file had its name."""
 
     source: Source
@@ -91,7 +103,7 @@ def beginning(source: Source) -> Beginning | None:
             return None
         walk = Walk(source.path, file, stop=BEGINNING, window=BEGINNING)
         for step in walk.steps():
-            if isinstance(step, Spoilt):
+            if isinstance(step, Damaged):
                 return None
             packets = step.rows[step.rows[:, KIND] == RECORD_PACKET]
             if len(packets):
@@ -139,7 +151,7 @@ def _older_namesake(source: Source) -> Source:
     return msgspec.structs.replace(source, id=blake2b(source.id + source.path.encode(), digest_size=_ID_SIZE).digest())
 
 
-def place(source: Source, by_path: dict[str, list[Known]], by_id: dict[bytes, list[Known]]) -> Place:
+def place(source: Source, by_path: dict[str, list[KnownFile]], by_id: dict[bytes, list[KnownFile]]) -> SourcePosition:
     """What a file is, given what was read before under its name and elsewhere, the furthest last. Contents decide."""
     here = by_path.get(source.path, [])
     others = by_id.get(_older_namesake(source).id, [])
@@ -155,11 +167,11 @@ def place(source: Source, by_path: dict[str, list[Known]], by_id: dict[bytes, li
         furthest = max((other.end for other in by_id.get(one.source.id, ())), default=0)
         if end is not None and (end == source.size or end >= furthest):  # else it grew otherwise than the one that was read on
             known = msgspec.structs.replace(source, id=one.source.id)
-            return Place(known, end, is_known=True, like=one.source.path, is_part=end < one.end)
-    return Place(free or source, is_other=any(one.end for one in here))
+            return SourcePosition(known, end, is_known=True, like=one.source.path, is_part=end < one.end)
+    return SourcePosition(free or source, is_other=any(one.end for one in here))
 
 
-def _common(source: Source, one: Known) -> int | None:
+def _common(source: Source, one: KnownFile) -> int | None:
     """How far a file is what was read of another: to the end of what was read, or to its own, if it is a shorter copy. None: it is not."""
     if not one.end:
         return 0 if source.id == one.source.id and not source.size else None
@@ -182,7 +194,7 @@ def _common(source: Source, one: Known) -> int | None:
     return source.size if is_copy else None
 
 
-def _has_read(source: Source, one: Known) -> bool:
+def _has_read(source: Source, one: KnownFile) -> bool:
     """Whether a file still has what was read of it; one of which no mark was kept must be as long as it was."""
     if one.mark and mark(source, one.end) != one.mark:
         return False

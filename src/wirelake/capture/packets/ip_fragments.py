@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from wirelake.capture.blocks.accounting import OTHER, Tally
+from wirelake.capture.blocks.accounting import OTHER, Accounting
 from wirelake.capture.containers.records import NO_TIME
 
 __all__ = ["MAX_AGE", "MAX_WAITING", "REACH", "Fragments", "Part"]
@@ -57,8 +57,8 @@ class _Datagram:
 class Fragments:
     """All datagrams of one capture that are not whole yet."""
 
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
+    def __init__(self, accounting: Accounting) -> None:
+        self._accounting = accounting
         self._waiting: dict[tuple[bytes, bytes, int, int], _Datagram] = {}
 
     def part(
@@ -95,9 +95,9 @@ class Fragments:
                 break
             self._give_up(key)
 
-    def account_to(self, tally: Tally) -> None:
+    def account_to(self, accounting: Accounting) -> None:
         """From now on, account to another tally."""
-        self._tally = tally
+        self._accounting = accounting
 
     def finish(self) -> None:
         """Nothing more comes."""
@@ -120,11 +120,11 @@ class Fragments:
             insort(datagram.parts, Part(start, part.chunk[skipped : stop - part.place], part.offset + skipped))
             datagram.size += stop - start
         repeated = len(part.chunk) - sum(stop - start for start, stop in fresh)
-        self._tally.add(OTHER, "repeated fragment", repeated, 1 if repeated else 0, part.offset)
+        self._accounting.add(OTHER, "repeated fragment", repeated, 1 if repeated else 0, part.offset)
 
     def _give_up(self, key: tuple[bytes, bytes, int, int]) -> None:
         self._lose(self._waiting.pop(key))
 
     def _lose(self, datagram: _Datagram) -> None:
         for part in datagram.parts:
-            self._tally.add(OTHER, "incomplete datagram", len(part.chunk), 1, part.offset)
+            self._accounting.add(OTHER, "incomplete datagram", len(part.chunk), 1, part.offset)

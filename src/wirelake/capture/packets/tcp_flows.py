@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from wirelake.capture.blocks.accounting import GAP, OTHER, Tally
-from wirelake.capture.blocks.block import Endpoint, Flow, Stranger
+from wirelake.capture.blocks.accounting import GAP, OTHER, Accounting
+from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
 from wirelake.capture.blocks.builder import Gathering
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.capture.packets.dissect import ACK, FIN, RST, SYN
@@ -131,14 +131,14 @@ class Tracker:
         ports: Mapping[int, str],
         sniff: Callable[[bytes], str | None],
         gathering: Gathering,
-        tally: Tally,
+        accounting: Accounting,
         dialect: Dialect = one_dialect,
     ) -> None:
         self._ports = ports
         self._sniff = sniff
         self._dialect = dialect
         self._gathering = gathering
-        self._tally = tally
+        self._accounting = accounting
         self._flows: dict[tuple[bytes, int, bytes, int], tuple[Tracked, bool]] = {}
         self._held_total = 0
         self._budget = Budget()
@@ -177,7 +177,7 @@ class Tracker:
             if not tracked.halves[not to_server].from_start:
                 self._event(tracked, True, ts, record, "opened")
         if payload and flags & RST:
-            self._tally.add(OTHER, "text of a reset", len(payload), 1, offset)
+            self._accounting.add(OTHER, "text of a reset", len(payload), 1, offset)
         elif payload:
             self._payload(tracked, to_server, half, data_at, ts, offset, payload)
         if missing:
@@ -292,7 +292,7 @@ class Tracker:
     def _take(self, tracked: Tracked, to_server: bool, bits: list[Bit]) -> None:
         for bit in bits:
             if bit.what == REPEATED:
-                self._tally.add(OTHER, "retransmission", len(bit.chunk), 1, bit.offset)
+                self._accounting.add(OTHER, "retransmission", len(bit.chunk), 1, bit.offset)
             else:
                 self._keep(tracked, Held(to_server, bit, ""))
 
@@ -352,10 +352,10 @@ class Tracker:
             self._gathering.event(flow, bit.ts, bit.offset, item.event, by)
         elif bit.what == FRESH:
             if bit.missing > 0:
-                self._tally.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
+                self._accounting.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
             self._gathering.segment(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
         else:
-            self._tally.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
+            self._accounting.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 
     def _give_up(self, tracked: Tracked) -> None:
         """Decide that nobody here knows this flow's protocol, if nobody does yet; one on a known port is read by the text."""
@@ -380,8 +380,8 @@ class Tracker:
         """Account for bytes of a flow that nobody recognised."""
         if size:
             why = UNLIKE if tracked.halves[0].from_start or tracked.halves[1].from_start else MIDWAY
-            stranger = Stranger("tcp", tracked.client.address, tracked.server.address, tracked.server.port, why)
-            self._tally.add(OTHER, UNRECOGNISED, size, 1, offset, stranger, ts)
+            unrecognised = Unrecognised("tcp", tracked.client.address, tracked.server.address, tracked.server.port, why)
+            self._accounting.add(OTHER, UNRECOGNISED, size, 1, offset, unrecognised, ts)
 
     def _release(self, tracked: Tracked) -> list[Held]:
         held, tracked.held = tracked.held, []

@@ -12,8 +12,8 @@ import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from wirelake.capture.blocks.accounting import OTHER, Tally
-from wirelake.capture.blocks.block import Endpoint, Flow, Stranger
+from wirelake.capture.blocks.accounting import OTHER, Accounting
+from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
 from wirelake.capture.blocks.builder import Gathering
 from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED, by_port, is_client, session_id
 
@@ -47,11 +47,13 @@ class Pair:
 class Datagrams:
     """All pairs of one packet capture; datagrams go to a gathering, unrecognised ones to a tally."""
 
-    def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], gathering: Gathering, tally: Tally) -> None:
+    def __init__(
+        self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], gathering: Gathering, accounting: Accounting
+    ) -> None:
         self._ports = ports
         self._sniff = sniff
         self._gathering = gathering
-        self._tally = tally
+        self._accounting = accounting
         self._pairs: dict[tuple[bytes, int, bytes, int], tuple[Pair, bool]] = {}
 
     def packet(
@@ -66,9 +68,9 @@ class Datagrams:
                 pair.is_named(protocol, "bytes")
         if pair.flow is None:
             pair.unknown += 1
-            stranger = Stranger("udp", pair.client.address, pair.server.address, pair.server.port, UNLIKE)
+            unrecognised = Unrecognised("udp", pair.client.address, pair.server.address, pair.server.port, UNLIKE)
             for number, (offset, chunk) in enumerate(parts):
-                self._tally.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset, stranger, ts)
+                self._accounting.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset, unrecognised, ts)
         else:
             self._gathering.datagram(pair.flow, to_server, ts, parts)
 

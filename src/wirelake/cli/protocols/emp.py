@@ -14,7 +14,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, recording, say, until_told
+from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, recording, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols import PORTS
@@ -87,7 +87,7 @@ async def _serve(
         live = emp.Live(session=options, on_request=on_request, on_data=on_data, recorder=recorder)
         async with emp.serve(address, live=live, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
-            await until_told()
+            await until_stopped()
             say("closing")
 
 

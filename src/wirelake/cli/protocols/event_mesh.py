@@ -14,7 +14,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, recording, say, until_told
+from wirelake.cli.live import compile_scanner, emit, recording, say, until_stopped
 from wirelake.cli.live_flags import live_flags
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
@@ -184,7 +184,7 @@ async def _stay(
             if show is not None:
                 one.subscribe(pattern, show)
             say(f"node {_uuid(one.node_id)} at {one.address}; Ctrl-C ends it")
-            await until_told()
+            await until_stopped()
             _tell(one)
 
 

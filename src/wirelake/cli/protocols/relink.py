@@ -12,7 +12,7 @@ import click
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_of, compile_scanner, emit, first_of, recording, say, text_of, until_told
+from wirelake.cli.live import body_of, compile_scanner, emit, first_of, recording, say, text_of, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols import PORTS
@@ -118,7 +118,7 @@ async def _serve(
         tls = None if cert is None else server_context(cert, key)
         async with relink.serve(address, {endpoint: take}, live=live, limits=limited, tls=tls) as listener:
             say(f"listening at {listener.address}; Ctrl-C ends it")
-            await until_told()
+            await until_stopped()
             say("closing")
 
 
@@ -207,7 +207,7 @@ def listen(
             live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
             tls = _tls(address, ca_file, insecure)
             async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), live=live, tls=tls) as link:
-                await first_of(until_told(), _show_all(link, count))
+                await first_of(until_stopped(), _show_all(link, count))
 
     asyncio.run(hear())
     return ExitCode.OK

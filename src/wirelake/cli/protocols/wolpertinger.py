@@ -17,7 +17,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_told
+from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
@@ -127,7 +127,7 @@ def serve(
             login = _login(xmpp_password, xmpp_server)
             async with wolpertinger.serve(address, Demo, live=live, tls=tls, limits=server, login=login) as serving:
                 say(f"listening at {serving.address}; Ctrl-C ends it")
-                await until_told()
+                await until_stopped()
                 say("closing")
 
     asyncio.run(offer())
@@ -195,7 +195,7 @@ def listen(address: str, count: int | None, **told: Any) -> int:
 
         async with _connected(address, on_event=show, **told) as peer:
             say(f"connected to {address}; Ctrl-C ends it")
-            await first_of(until_told(), enough.wait(), peer.over())
+            await first_of(until_stopped(), enough.wait(), peer.over())
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 

@@ -15,7 +15,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_told
+from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
@@ -25,7 +25,7 @@ from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
     from wirelake.peers.admission import ServerLimits
-    from wirelake.peers.yamp import Call, Heard, Live, Peer, Service
+    from wirelake.peers.yamp import Call, Live, Peer, ReceivedEvent, Service
     from wirelake.protocols.yamp.options import Limits, Options
 
 __all__ = ["call", "listen", "send", "serve"]
@@ -79,7 +79,7 @@ async def _serve(
         live = yamp.Live(session=options, service=service, recorder=recorder, on_request=told)
         async with yamp.serve(address, live=live, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
-            await until_told()
+            await until_stopped()
             say("closing")
 
 
@@ -172,7 +172,7 @@ def listen(address: str, pattern: str, count: int | None, ca_file: Path | None, 
         # A server may speak as soon as hands are shaken: who listens is there before.
         service, enough, left = Service(), asyncio.Event(), math.inf if count is None else count
 
-        def show(event: Heard) -> None:
+        def show(event: ReceivedEvent) -> None:
             nonlocal left
             if left > 0:
                 _show_event(event)
@@ -183,7 +183,7 @@ def listen(address: str, pattern: str, count: int | None, ca_file: Path | None, 
         service.on(pattern, show)
         async with _connected(address, _options(**session), False, ca_file, insecure, record, service) as peer:
             say(f"connected to {address}; Ctrl-C ends it")
-            await first_of(until_told(), enough.wait(), peer.over())
+            await first_of(until_stopped(), enough.wait(), peer.over())
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 
@@ -235,7 +235,7 @@ def _print(value: Any) -> None:
     print(json_text(value, str), flush=True)
 
 
-def _show_event(event: Heard) -> None:
+def _show_event(event: ReceivedEvent) -> None:
     emit({"from": _place(event.peer), "event": event.uri, "body": event.body}, str)
 
 

@@ -1,4 +1,4 @@
-"""Books: where bytes went, by source and span, as decoding finds out; what becomes the ledger.
+"""LedgerEntries: where bytes went, by source and span, as decoding finds out; what becomes the ledger.
 
 It refuses to know why bytes went there, and to round.
 """
@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
-from wirelake.capture.blocks.read_split import Work
+from wirelake.capture.blocks.read_split import ReadTask
 from wirelake.errors import LakeError
 from wirelake.lake.store.journal import Waiting
 from wirelake.lake.tables import ledger
 
-__all__ = ["Books", "Entry", "Extent", "Where", "balance", "merge", "rows", "weigh"]
+__all__ = ["Entry", "Extent", "LedgerEntries", "Where", "balance", "merge", "rows", "weigh"]
 
 Array = np.ndarray[Any, Any]
 _MARK: Final = "mark"
@@ -101,7 +101,7 @@ class Entry(msgspec.Struct, frozen=True):
     items: int
 
 
-class Books:
+class LedgerEntries:
     """What one task accounts for."""
 
     def __init__(self) -> None:
@@ -205,21 +205,23 @@ def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.Re
     told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("bytes", "sum"), ("items", "sum")]
     every = pa.Table.from_batches(batches, schema=ledger.TABLE.schema)
     marks = every.group_by(keys[:2]).aggregate([("mark", "max")])
-    books = every.filter(pc.not_equal(every["category"], _MARK)).group_by(keys).aggregate(told).join(marks, keys[:2])
-    books = books.rename_columns([name.removesuffix("_sum").removesuffix("_max") for name in books.column_names])
-    books = books.append_column("batch", pa.array([number] * len(books), pa.int64()))
-    books = books.select(ledger.TABLE.schema.names)
-    books = books.cast(ledger.TABLE.schema).sort_by([("source", "ascending"), ("offset", "ascending"), ("category", "ascending")])
-    return books.combine_chunks().to_batches()[0] if len(books) else rows([])
+    ledger_entries = every.filter(pc.not_equal(every["category"], _MARK)).group_by(keys).aggregate(told).join(marks, keys[:2])
+    ledger_entries = ledger_entries.rename_columns([name.removesuffix("_sum").removesuffix("_max") for name in ledger_entries.column_names])
+    ledger_entries = ledger_entries.append_column("batch", pa.array([number] * len(ledger_entries), pa.int64()))
+    ledger_entries = ledger_entries.select(ledger.TABLE.schema.names)
+    ledger_entries = ledger_entries.cast(ledger.TABLE.schema).sort_by(
+        [("source", "ascending"), ("offset", "ascending"), ("category", "ascending")]
+    )
+    return ledger_entries.combine_chunks().to_batches()[0] if len(ledger_entries) else rows([])
 
 
-def weigh(works: Iterable[Work], books: pa.RecordBatch, before: Iterable[Waiting]) -> tuple[list[Entry], list[Waiting]]:
+def weigh(works: Iterable[ReadTask], ledger_entries: pa.RecordBatch, before: Iterable[Waiting]) -> tuple[list[Entry], list[Waiting]]:
     """What of the spans that were read waits for what comes next, as entries that make each span add up; and all that waits now.
 
     A span that waited is accounted for by what was found of it since, less what no longer waits. Else LakeError.
     """
     found: dict[tuple[bytes, int], int] = {}
-    for row in books.select(["source_id", "offset", "bytes"]).to_pylist():
+    for row in ledger_entries.select(["source_id", "offset", "bytes"]).to_pylist():
         key = (row["source_id"], row["offset"])
         found[key] = found.get(key, 0) + row["bytes"]
     entries, waiting = [], []
@@ -247,13 +249,13 @@ def weigh(works: Iterable[Work], books: pa.RecordBatch, before: Iterable[Waiting
     return entries, waiting
 
 
-def balance(sources: Iterable[Source], books: pa.RecordBatch, begins: Mapping[bytes, int] | None = None) -> None:
+def balance(sources: Iterable[Source], ledger_entries: pa.RecordBatch, begins: Mapping[bytes, int] | None = None) -> None:
     """The spans of every source touch each other to its last byte, and each is accounted for in full; else LakeError.
 
     They begin with its first byte, or where `begins` says that reading went on.
     """
     spans: dict[bytes, dict[tuple[int, int], int]] = {}
-    for row in books.select(["source_id", "offset", "length", "bytes"]).to_pylist():
+    for row in ledger_entries.select(["source_id", "offset", "length", "bytes"]).to_pylist():
         mine = spans.setdefault(row["source_id"], {})
         span = (row["offset"], row["length"])
         mine[span] = mine.get(span, 0) + row["bytes"]

@@ -1,7 +1,7 @@
 """Blocks to rows: every message, every stretch that is none, and an account of every byte. Runs in the task that writes.
 
 What is decoded depends on what was said, not on how it was cut into blocks, files, tasks or batches: all that is carried from one to the
-next is in a `Memory`.
+next is in a `DecoderState`.
 
 It refuses to know Spark, files and what protocols mean: rooms scan and make columns, this puts them in place.
 """
@@ -31,14 +31,14 @@ from wirelake.capture.blocks.block import (
     Flow,
 )
 from wirelake.lake.decode import accounting, rows
-from wirelake.lake.decode.accounting import Books, Extent, Where
+from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
-from wirelake.lake.decode.handshake import Opened, Prologues
+from wirelake.lake.decode.handshake import Opened, PendingHandshakes
 from wirelake.lake.decode.options import DecodeOptions
-from wirelake.lake.decode.scan import Reading
-from wirelake.lake.decode.state import Memory, Speaker
-from wirelake.lake.decode.streams import GAP, Listener, Speech, said
-from wirelake.lake.decode.unrecognised import Strangers
+from wirelake.lake.decode.scan import Scanner
+from wirelake.lake.decode.state import DecoderState, Speaker
+from wirelake.lake.decode.streams import GAP, Segments, StreamReader, said
+from wirelake.lake.decode.unrecognised import UnrecognisedTraffic
 from wirelake.lake.decode.websocket import Unwrapped, Unwrapper
 from wirelake.lake.decode.xmpp import Stanzas, Taken
 from wirelake.lake.gold.steps import signatures
@@ -69,7 +69,7 @@ class Decoder:
         self,
         options: DecodeOptions,
         keys: TrustStore | None = None,
-        memory: Memory | None = None,
+        decoder_state: DecoderState | None = None,
         keyring: Keyring | None = None,
         sink: Callable[[Batches], object] | None = None,
     ) -> None:
@@ -77,51 +77,54 @@ class Decoder:
         self._options = options
         self._keys = keys
         self._keyring = keyring
-        self.memory = memory or Memory()
+        self.decoder_state = decoder_state or DecoderState()
         """What is remembered so far; whoever takes it out puts it into the decoder that goes on."""
-        self._unwrapper = Unwrapper(self.memory.wrapped)
-        self._stanzas = Stanzas(self.memory.stanzas)
-        self._prologues = Prologues(self.memory)
-        self._readings: dict[tuple[str, tuple[str, ...]], Reading] = {}
-        self._listeners: dict[Reading, Listener] = {}
-        self._books = Books()
-        self._strangers = Strangers()
+        self._unwrapper = Unwrapper(self.decoder_state.wrapped)
+        self._stanzas = Stanzas(self.decoder_state.stanzas)
+        self._handshakes = PendingHandshakes(self.decoder_state)
+        self._readings: dict[tuple[str, tuple[str, ...]], Scanner] = {}
+        self._stream_readers: dict[Scanner, StreamReader] = {}
+        self._ledger_entries = LedgerEntries()
+        self._unrecognised = UnrecognisedTraffic()
         self._gathering = Gathering(options.max_batch_bytes // 2, sink)
-        for one in self.memory.directions.values():  # kernels size their arrays by limits: never by stored ones
+        for one in self.decoder_state.directions.values():  # kernels size their arrays by limits: never by stored ones
             one.given = self._reading(one.flow).resumed(one.given)
 
     def feed(self, block: Block) -> Batches:
         """The rows of one block, without those that the sink got."""
-        block = self.memory.renumber(block)
-        self._books.open(Where.of(block) if block.spans else self._where)
+        block = self.decoder_state.renumber(block)
+        self._ledger_entries.open(Where.of(block) if block.spans else self._where)
         for account in block.accounts:
-            self._books.add(self._where, account.at, account.category, account.reason, account.bytes, account.items)
-            self._strangers.add(self._where, account)
+            self._ledger_entries.add(self._where, account.at, account.category, account.reason, account.bytes, account.items)
+            self._unrecognised.add(self._where, account)
         self._note_connections(block)
-        for stretch in block.stretches:
+        for stretch in block.unreadable:
             found = (stretch.reason, None, stretch.reason, stretch.raw, stretch.offset, stretch.length)
             self._gathering.spoil(rows.spoilt(self._where, None, None, None, stretch.layer, *found), len(stretch.raw))
         self._decode_runs(block)
         self._let_go(MAX_CARRIED)
-        self.memory.forget()
+        self.decoder_state.forget()
         return self._gathering.give()
 
     def rest(self) -> Batches:
         """The ledger of all that came since it was asked for, and what nobody recognised; what is unfinished stays in the memory."""
         given = self._gathering.give()
-        return given | {unrecognised.TABLE.name: [self._strangers.close()], ledger.TABLE.name: [accounting.rows(self._books.close())]}
+        return given | {
+            unrecognised.TABLE.name: [self._unrecognised.close()],
+            ledger.TABLE.name: [accounting.rows(self._ledger_entries.close())],
+        }
 
     def finish(self) -> Batches:
         """What is left when no more blocks come, and the ledger of all that came."""
-        for connection in list(self.memory.unsettled):
-            reading = self._reading(self.memory.unsettled[connection][0].flow)
-            self._open(reading, [self._prologues.release(reading, connection)])
+        for connection in list(self.decoder_state.pending):
+            reading = self._reading(self.decoder_state.pending[connection][0].flow)
+            self._open(reading, [self._handshakes.release(reading, connection)])
         self._leave_frames(0)
-        alike: dict[Reading, list[Speaker]] = {}
-        for speaker, one in self.memory.directions.items():
+        alike: dict[Scanner, list[Speaker]] = {}
+        for speaker, one in self.decoder_state.directions.items():
             alike.setdefault(self._reading(one.flow), []).append(speaker)
         for reading, mine in alike.items():
-            self._listener(reading).end(mine, reading.room.Fault.MESSAGE_CUT)
+            self._stream_reader(reading).end(mine, reading.room.Fault.MESSAGE_CUT)
         self._leave_stanzas(0)
         return self.rest()
 
@@ -129,54 +132,54 @@ class Decoder:
 
     @property
     def _where(self) -> Where:
-        return self.memory.where
+        return self.decoder_state.where
 
     def _add(self, table: str, batch: pa.RecordBatch) -> None:
         self._gathering.add(table, batch)
 
-    def _reading(self, flow: Flow) -> Reading:
+    def _reading(self, flow: Flow) -> Scanner:
         """How the bytes of a flow are read; there are no more ways than a room has dialects, whatever a file says."""
         known = getattr(protocols.room(flow.protocol).Limits, "DIALECT", ()) if flow.dialect else ()
         key = (flow.protocol, tuple(name for name in known if name in flow.dialect))
         if key not in self._readings:
-            self._readings[key] = Reading(flow.protocol, self._options.limits(*key))
+            self._readings[key] = Scanner(flow.protocol, self._options.limits(*key))
         return self._readings[key]
 
-    def _listener(self, reading: Reading) -> Listener:
-        if reading not in self._listeners:
+    def _stream_reader(self, reading: Scanner) -> StreamReader:
+        if reading not in self._stream_readers:
 
             def given(speaker: Speaker) -> tuple[int, ...] | None:
-                if not reading.has_prologue:
+                if not reading.needs_handshake:
                     return reading.given
                 who = reading.room.Speaker.CLIENT if speaker[1] else reading.room.Speaker.SERVER
-                known: tuple[int, ...] | None = self.memory.prologues[speaker[0]].limits(who, reading.limits)
+                known: tuple[int, ...] | None = self.decoder_state.handshakes[speaker[0]].limits(who, reading.limits)
                 return known
 
-            why = reading.room.Fault.ID_SIZES_UNKNOWN if reading.has_prologue else None
-            self._listeners[reading] = Listener(reading, self.memory.directions, self._put, self._spoil, given, why)
-        return self._listeners[reading]
+            why = reading.room.Fault.ID_SIZES_UNKNOWN if reading.needs_handshake else None
+            self._stream_readers[reading] = StreamReader(reading, self.decoder_state.directions, self._put, self._spoil, given, why)
+        return self._stream_readers[reading]
 
     def _decode_runs(self, block: Block) -> None:
         if not len(block.runs):
             return
         data = np.frombuffer(block.data, np.uint8)
-        alike: dict[Reading | str, list[int]] = {}
+        alike: dict[Scanner | str, list[int]] = {}
         for number, flow in enumerate(block.flows):
             alike.setdefault(self._reading(flow) if flow.protocol in protocols.ROOMS else flow.protocol, []).append(number)
         for reading, flows in alike.items():
             runs = block.runs[np.isin(block.runs[:, RUN_FLOW], flows)]
             if isinstance(reading, str):
                 sizes = runs[:, RUN_STOP] - runs[:, RUN_START]
-                self._books.spread(self._where, "other", f"no room for {reading}", block.pieces, runs[:, RUN_START], sizes)
+                self._ledger_entries.spread(self._where, "other", f"no room for {reading}", block.pieces, runs[:, RUN_START], sizes)
                 continue
             # Records hold whole messages and a datagram stands for itself; what was seen of a stream must be put together.
             streams = np.array([_is_stream(flow, reading) for flow in block.flows])[runs[:, RUN_FLOW]]
             if not streams.all():
-                self._walk(reading, Speech(data, runs[~streams], block.pieces, block.flows), reading.given)
+                self._walk(reading, Segments(data, runs[~streams], block.pieces, block.flows), reading.given)
             if streams.any():
                 self._hear(reading, block, data, runs[streams])
 
-    def _hear(self, reading: Reading, block: Block, data: Array, runs: Array) -> None:
+    def _hear(self, reading: Scanner, block: Block, data: Array, runs: Array) -> None:
         """What was said on streams, taken out of what they travel in."""
         if "xmpp" in reading.wrappings:
             taken = self._stanzas.take(data, runs, block.pieces, block.flows, reading.is_text)
@@ -186,24 +189,24 @@ class Decoder:
             self._unwrap(reading, self._unwrapper.unwrap(data, runs, block.pieces, block.flows))
             return
         heard = said(data, runs, block.pieces, block.flows)
-        if reading.has_prologue:
-            opened, heard = self._prologues.hear(reading, heard)
+        if reading.needs_handshake:
+            opened, heard = self._handshakes.hear(reading, heard)
             self._open(reading, opened)
-        self._listener(reading).hear(heard)
+        self._stream_reader(reading).hear(heard)
 
-    def _unwrap(self, reading: Reading, found: Unwrapped) -> None:
+    def _unwrap(self, reading: Scanner, found: Unwrapped) -> None:
         """What the frames of WebSockets carried, and an account of the frames."""
         for pieces, spans in found.wrapping:
-            self._books.spread(self._where, HEADERS, "websocket", pieces, spans[:, 0], spans[:, 1], counted=False)
+            self._ledger_entries.spread(self._where, HEADERS, "websocket", pieces, spans[:, 0], spans[:, 1], counted=False)
         for one in found.lost:
-            self._spoil(one.flow, one.to_server, GAP, Speech(one.data, _NO_RUNS, one.pieces, []), 0, len(one.data))
-        self._listener(reading).hear(found.heard, self._unwrapper.why)
+            self._spoil(one.flow, one.to_server, GAP, Segments(one.data, _NO_RUNS, one.pieces, []), 0, len(one.data))
+        self._stream_reader(reading).hear(found.heard, self._unwrapper.why)
 
-    def _take(self, reading: Reading, taken: Taken) -> None:
+    def _take(self, reading: Scanner, taken: Taken) -> None:
         """Texts that were the bodies of messages, and an account of what they travelled in."""
         for category, reason, pieces, spans in taken.accounts:
             places = np.array(spans, np.int64)
-            self._books.spread(self._where, category, reason, pieces, places[:, 0], places[:, 1], counted=False)
+            self._ledger_entries.spread(self._where, category, reason, pieces, places[:, 0], places[:, 1], counted=False)
         noted: list[rows.Noted] = []
         for one in taken.begun:
             by = "client" if one.to_server else "server"
@@ -213,124 +216,130 @@ class Decoder:
                 self._gathering.spoil(rows.spoilt(self._where, one.flow, one.to_server, one.ts, *gap), 0)
         if noted:
             self._add(connections.TABLE.name, rows.connected(self._where, noted))
-        if taken.speech is not None:
-            self._walk(reading, taken.speech, reading.limits.for_text())
+        if taken.segments is not None:
+            self._walk(reading, taken.segments, reading.limits.for_text())
 
-    def _open(self, reading: Reading, opened: list[Opened]) -> None:
+    def _open(self, reading: Scanner, opened: list[Opened]) -> None:
         """Connections that can be read from now on."""
         for connection in opened:
             for given, part in connection.parts:
                 run = np.array([[0, len(part.data), 0, part.to_server]], np.int64)
-                self._walk(reading, Speech(np.ascontiguousarray(part.data), run, part.pieces, [part.flow]), given)
-            self._listener(reading).hear(connection.rest)
+                self._walk(reading, Segments(np.ascontiguousarray(part.data), run, part.pieces, [part.flow]), given)
+            self._stream_reader(reading).hear(connection.rest)
 
-    def _walk(self, reading: Reading, speech: Speech, given: tuple[int, ...]) -> None:
+    def _walk(self, reading: Scanner, segments: Segments, given: tuple[int, ...]) -> None:
         """Runs that hold whole messages; an unfinished one at the end of a run is spoilt."""
-        starts, stops = np.ascontiguousarray(speech.runs[:, RUN_START]), np.ascontiguousarray(speech.runs[:, RUN_STOP])
+        starts, stops = np.ascontiguousarray(segments.runs[:, RUN_START]), np.ascontiguousarray(segments.runs[:, RUN_STOP])
         ends = stops.copy()
-        for scanned, parts, run_of in reading.walk(speech.data, starts, stops, ends, given):
-            self._put(reading, speech, scanned, parts, run_of)
+        for scanned, parts, run_of in reading.walk(segments.data, starts, stops, ends, given):
+            self._put(reading, segments, scanned, parts, run_of)
         for index in np.flatnonzero(ends < stops).tolist():
-            flow, to_server = speech.flows[speech.runs[index, RUN_FLOW]], int(speech.runs[index, RUN_TO_SERVER])
-            self._spoil(flow, to_server, reading.cut(flow), speech, int(ends[index]), int(stops[index] - ends[index]))
+            flow, to_server = segments.flows[segments.runs[index, RUN_FLOW]], int(segments.runs[index, RUN_TO_SERVER])
+            self._spoil(flow, to_server, reading.cut(flow), segments, int(ends[index]), int(stops[index] - ends[index]))
 
-    def _put(self, reading: Reading, speech: Speech, scanned: Array, parts: Array, run_of: Array) -> None:
+    def _put(self, reading: Scanner, segments: Segments, scanned: Array, parts: Array, run_of: Array) -> None:
         """Messages to their tables, the rest to quarantine."""
         good = reading.shape.readable(scanned)
-        runs = speech.runs[run_of]
-        self._spoil_rows(reading, speech, scanned[~good], runs[~good])
-        more = self._learnt(reading.shape, speech, scanned, runs, good)
+        runs = segments.runs[run_of]
+        self._spoil_rows(reading, segments, scanned[~good], runs[~good])
+        more = self._learnt(reading.shape, segments, scanned, runs, good)
         parts = parts[np.repeat(good, scanned[:, PARTS])]
         scanned, runs = scanned[good], runs[good]
         if not len(scanned):
             return
-        self._books.spread(self._where, "message", reading.protocol, speech.pieces, scanned[:, START], scanned[:, LENGTH])
-        extent = self._where.extent(speech.pieces, scanned[:, START], scanned[:, LENGTH])
+        self._ledger_entries.spread(self._where, "message", reading.protocol, segments.pieces, scanned[:, START], scanned[:, LENGTH])
+        extent = self._where.extent(segments.pieces, scanned[:, START], scanned[:, LENGTH])
         firsts = np.concatenate(([0], np.cumsum(scanned[:, PARTS])))
         budget, heard, at, until = self._options.max_batch_bytes, None, 0, 0
         while at < len(scanned):
             if at == until:  # what is heard of a speaker is heard once
                 base, until = at, at + within(scanned[at:, LENGTH], budget)
-                heard, count = self._heard(reading, speech, scanned[at:until], runs[at:until], extent.ts[at:until])
+                heard, count = self._heard(reading, segments, scanned[at:until], runs[at:until], extent.ts[at:until])
                 until = at + count
-            told = {name: tongues.where(slice(at, until)) for name, tongues in more.items()}
+            told = {name: body_serializers.where(slice(at, until)) for name, body_serializers in more.items()}
             if heard is not None:
                 told["heard"] = {index + base - at: one for index, one in heard.items() if index + base >= at}
             taken = slice(firsts[at], firsts[until])
             made = reading.shape.columns(
-                speech.data, scanned[at:until], parts[taken], reading.limits, self._options.json_bodies, budget, **told
+                segments.data, scanned[at:until], parts[taken], reading.limits, self._options.json_bodies, budget, **told
             )
             some = slice(at, until if made.taken is None else at + made.taken)
-            self._put_columns(reading, speech, scanned[some], parts[firsts[at] : firsts[some.stop]], runs[some], extent.part(some), made)
+            self._put_columns(reading, segments, scanned[some], parts[firsts[at] : firsts[some.stop]], runs[some], extent.part(some), made)
             at = some.stop
 
     def _put_columns(
-        self, reading: Reading, speech: Speech, scanned: Array, parts: Array, runs: Array, extent: Extent, made: Columns
+        self, reading: Scanner, segments: Segments, scanned: Array, parts: Array, runs: Array, extent: Extent, made: Columns
     ) -> None:
         """Messages of one batch to their two tables."""
         protocol = reading.protocol
-        agreed = self.memory.prologues if reading.has_prologue else {}
-        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in speech.flows]
-        leading = rows.leading(self._where, extent, speech.flows, runs, links, made.sessions)
+        agreed = self.decoder_state.handshakes if reading.needs_handshake else {}
+        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in segments.flows]
+        leading = rows.leading(self._where, extent, segments.flows, runs, links, made.sessions)
         if self._keys is not None and protocol == "event_mesh":
-            made.shared["verified"] = signatures.verified(speech.data, scanned, parts, extent.ts, self._keys)
+            made.shared["verified"] = signatures.verified(segments.data, scanned, parts, extent.ts, self._keys)
         size = pa.array(scanned[:, LENGTH])
         shared = {"protocol": rows.constant(protocol, len(scanned)), "size": size, **leading, **made.shared}
         self._add(messages.TABLE.name, rows.batch(messages.TABLE.schema, shared))
         self._add(protocol, rows.batch(TABLES[protocol].schema, {**leading, **made.own}))
 
-    def _learnt(self, shape: Any, speech: Speech, scanned: Array, runs: Array, good: Array) -> dict[str, Any]:
+    def _learnt(self, shape: Any, segments: Segments, scanned: Array, runs: Array, good: Array) -> dict[str, Any]:
         """What the columns of these rows depend on that their speaker said before them, perhaps in an earlier block."""
         if not hasattr(shape, "negotiated"):
             return {}
-        speakers, who = _speakers(speech, runs)
-        agreed = self.memory.agreed
+        speakers, who = _speakers(segments, runs)
+        agreed = self.decoder_state.agreed
         known = {number: agreed[speaker] for number, speaker in who.items() if speaker in agreed}
-        tongues = shape.negotiated(speech.data, scanned, speakers, known)
+        body_serializers = shape.negotiated(segments.data, scanned, speakers, known)
         agreed |= {who[number]: name for number, name in known.items()}
-        return {"tongues": tongues.where(good)}
+        return {"body_serializers": body_serializers.where(good)}
 
-    def _heard(self, reading: Reading, speech: Speech, scanned: Array, runs: Array, micros: Array) -> tuple[dict[int, Any] | None, int]:
+    def _heard(self, reading: Scanner, segments: Segments, scanned: Array, runs: Array, micros: Array) -> tuple[dict[int, Any] | None, int]:
         """What these rows carry that takes other texts of their speaker, or keys, to be read; and of how many of them that is."""
-        if not hasattr(reading.shape, "overheard"):
+        if not hasattr(reading.shape, "passive"):
             return None, len(scanned)
-        speakers, who = _speakers(speech, runs)
-        ears = {number: self.memory.ears.pop(speaker) for number, speaker in who.items() if speaker in self.memory.ears}
-        found, count = reading.shape.overheard(
-            speech.data, scanned, speakers, micros / 1e6, ears, reading.limits, self._keyring, self._options.max_batch_bytes
+        speakers, who = _speakers(segments, runs)
+        fragment_states = {
+            number: self.decoder_state.fragment_states.pop(speaker)
+            for number, speaker in who.items()
+            if speaker in self.decoder_state.fragment_states
+        }
+        found, count = reading.shape.passive(
+            segments.data, scanned, speakers, micros / 1e6, fragment_states, reading.limits, self._keyring, self._options.max_batch_bytes
         )
-        self.memory.ears |= {who[number]: ear for number, ear in ears.items() if not ear.is_idle}
+        self.decoder_state.fragment_states |= {who[number]: ear for number, ear in fragment_states.items() if not ear.is_idle}
         return found, count
 
-    def _spoil_rows(self, reading: Reading, speech: Speech, scanned: Array, runs: Array) -> None:
+    def _spoil_rows(self, reading: Scanner, segments: Segments, scanned: Array, runs: Array) -> None:
         """Rows of a scanner that are no messages, many at once."""
         starts, lengths = scanned[:, START], scanned[:, LENGTH]
         is_short = (lengths > 0) & (lengths <= self._options.max_raw)
-        extent = self._where.extent(speech.pieces, starts, lengths)
+        extent = self._where.extent(segments.pieces, starts, lengths)
         for code in np.unique(scanned[is_short, FAULT]).tolist():
             same = is_short & (scanned[:, FAULT] == code)
-            self._books.spread(self._where, "quarantine", reading.room.Fault(code).name, speech.pieces, starts[same], lengths[same])
+            self._ledger_entries.spread(
+                self._where, "quarantine", reading.room.Fault(code).name, segments.pieces, starts[same], lengths[same]
+            )
         for index, (start, length, code) in enumerate(scanned[:, [START, LENGTH, FAULT]].tolist()):
-            fault, flow, to_server = reading.room.Fault(code), speech.flows[runs[index, RUN_FLOW]], int(runs[index, RUN_TO_SERVER])
+            fault, flow, to_server = reading.room.Fault(code), segments.flows[runs[index, RUN_FLOW]], int(runs[index, RUN_TO_SERVER])
             if is_short[index]:
-                self._keep_raw(flow, to_server, fault, speech, slice(start, start + length), extent, index)
+                self._keep_raw(flow, to_server, fault, segments, slice(start, start + length), extent, index)
             else:
-                self._spoil(flow, to_server, fault, speech, start, length)
+                self._spoil(flow, to_server, fault, segments, start, length)
 
-    def _keep_raw(self, flow: Flow, to_server: int, fault: Any, speech: Speech, place: slice, extent: Extent, index: int) -> None:
+    def _keep_raw(self, flow: Flow, to_server: int, fault: Any, segments: Segments, place: slice, extent: Extent, index: int) -> None:
         """One row of `quarantine`; `extent` says of its bytes, at `index`, where they are."""
-        raw = speech.data[place].tobytes()
+        raw = segments.data[place].tobytes()
         first = int(extent.first[index]) & ~OFFSET_MASK | int(extent.offsets[index])
         found = (flow.protocol, fault.name, fault.clause, fault.text, raw, first, int(extent.lengths[index]))
         self._gathering.spoil(rows.spoilt(self._where, flow, to_server, int(extent.ts[index]), *found), len(raw))
 
-    def _spoil(self, flow: Flow, to_server: int, fault: Any, speech: Speech, start: int, length: int) -> None:
+    def _spoil(self, flow: Flow, to_server: int, fault: Any, segments: Segments, start: int, length: int) -> None:
         """Bytes of a stream that are no message: accounted for, and kept."""
-        self._books.spread(self._where, "quarantine", fault.name, speech.pieces, np.array([start]), np.array([length]))
+        self._ledger_entries.spread(self._where, "quarantine", fault.name, segments.pieces, np.array([start]), np.array([length]))
         for at in range(start, start + length, self._options.max_raw):
             size = min(self._options.max_raw, start + length - at)
-            extent = self._where.extent(speech.pieces, np.array([at]), np.array([size]))
-            self._keep_raw(flow, to_server, fault, speech, slice(at, at + size), extent, 0)
+            extent = self._where.extent(segments.pieces, np.array([at]), np.array([size]))
+            self._keep_raw(flow, to_server, fault, segments, slice(at, at + size), extent, 0)
 
     def _note_connections(self, block: Block) -> None:
         noted: list[rows.Noted] = [(block.flows[number], ts, at, "seen", "", "") for number, ts, at in self._first_seen(block)]
@@ -356,43 +365,43 @@ class Decoder:
         for index in order[np.sort(firsts)].tolist():
             number, ts, at = int(flows[index]), int(times[index]), int(places[index])
             key = (block.flows[number].session_id, self._where.source(at)[0].id)
-            if key not in self.memory.seen:
-                self.memory.seen[key] = None
+            if key not in self.decoder_state.seen:
+                self.decoder_state.seen[key] = None
                 yield number, ts, at
 
     def _let_go(self, limit: int) -> None:
         """Do without what waits, longest first, until no more bytes wait than this; pieces of messages are counted by themselves."""
-        heard = sum(ear.weight for ear in self.memory.ears.values())
-        for ear in self.memory.ears.values():
+        heard = sum(ear.weight for ear in self.decoder_state.fragment_states.values())
+        for ear in self.decoder_state.fragment_states.values():
             if heard <= limit:
                 break
             heard -= ear.weight
             ear.forget_pieces()
-        if self.memory.waiting <= limit:
+        if self.decoder_state.waiting <= limit:
             return
         self._leave_frames(limit)
-        waiting = self.memory.waiting
-        for connection, held in list(self.memory.unsettled.items()):
+        waiting = self.decoder_state.waiting
+        for connection, held in list(self.decoder_state.pending.items()):
             if waiting <= limit:
                 return
             reading = self._reading(held[0].flow)
             waiting -= sum(len(one.data) for one in held)
-            self._open(reading, [self._prologues.release(reading, connection)])
-            both = [self.memory.directions.get((connection, to_server)) for to_server in (0, 1)]
+            self._open(reading, [self._handshakes.release(reading, connection)])
+            both = [self.decoder_state.directions.get((connection, to_server)) for to_server in (0, 1)]
             waiting += sum(len(one.data) for one in both if one is not None)
-        for speaker, left in list(self.memory.directions.items()):
+        for speaker, left in list(self.decoder_state.directions.items()):
             if waiting <= limit:
                 return
             if len(left.data):
                 waiting -= len(left.data)
                 reading = self._reading(left.flow)
-                self._listener(reading).let_go(speaker, reading.room.Fault.MESSAGE_CUT)
+                self._stream_reader(reading).let_go(speaker, reading.room.Fault.MESSAGE_CUT)
         self._leave_stanzas(limit)
 
     def _leave_frames(self, limit: int) -> None:
         """Stop to look for frames of WebSockets in what waits, until no more bytes wait than this."""
-        waiting = self.memory.waiting
-        for speaker, one in self.memory.wrapped.items():
+        waiting = self.decoder_state.waiting
+        for speaker, one in self.decoder_state.wrapped.items():
             if waiting <= limit:
                 return
             if one is not None and len(one.data):
@@ -401,8 +410,8 @@ class Decoder:
 
     def _leave_stanzas(self, limit: int) -> None:
         """Do without stanzas that are not finished, until no more bytes wait than this."""
-        waiting = self.memory.waiting
-        for speaker, one in self.memory.stanzas.items():
+        waiting = self.decoder_state.waiting
+        for speaker, one in self.decoder_state.stanzas.items():
             if waiting <= limit:
                 return
             if one is not None and len(one.data):
@@ -410,12 +419,12 @@ class Decoder:
                 self._take(self._reading(one.flow), self._stanzas.end(speaker))
 
 
-def _speakers(speech: Speech, runs: Array) -> tuple[Array, dict[int, Speaker]]:
+def _speakers(segments: Segments, runs: Array) -> tuple[Array, dict[int, Speaker]]:
     """A number for who says each row, and whose number it is."""
     speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
-    return speakers, {number: (speech.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
+    return speakers, {number: (segments.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
 
 
-def _is_stream(flow: Flow, reading: Reading) -> bool:
+def _is_stream(flow: Flow, reading: Scanner) -> bool:
     """Whether what comes on a flow must be put together; of a recording only where both sides must be heard before either is read."""
-    return flow.transport != "udp" and (flow.observed_by == "wire" or reading.has_prologue)
+    return flow.transport != "udp" and (flow.observed_by == "wire" or reading.needs_handshake)

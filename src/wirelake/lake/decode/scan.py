@@ -1,4 +1,4 @@
-"""Reading: the kernels of one room with its limits: what walks records, what strides through streams, and what finds the way again.
+"""Scanner: the kernels of one room with its limits: what walks records, what strides through streams, and what finds the way again.
 
 It refuses to know where bytes come from, and what becomes of rows.
 """
@@ -15,7 +15,7 @@ from wirelake import protocols
 from wirelake.capture.blocks.block import Flow
 from wirelake.protocols.kernel import compiled, strider
 
-__all__ = ["ROWS", "Reading", "Scanned", "remembers", "stands_alone"]
+__all__ = ["ROWS", "Scanned", "Scanner", "is_stateful", "stands_alone"]
 
 Array = np.ndarray[Any, Any]
 Scanned = tuple[Array, Array, Array]
@@ -25,7 +25,7 @@ ROWS: Final = 65_536
 """Messages scanned and written as columns in one go."""
 
 
-def remembers(protocol: str) -> bool:
+def is_stateful(protocol: str) -> bool:
     """Whether how a message of a protocol is read depends on what was said before it on its connection."""
     shape = protocols.columns(protocol)
     return hasattr(protocols.room(protocol), "Prologue") or hasattr(shape, "negotiated") or hasattr(shape, "overheard")
@@ -33,7 +33,7 @@ def remembers(protocol: str) -> bool:
 
 def stands_alone(flow: Flow) -> bool:
     """Whether what comes on a flow can be decoded where it is read: records that hold whole messages and need nothing of others."""
-    return flow.observed_by != "wire" and not remembers(flow.protocol)
+    return flow.observed_by != "wire" and not is_stateful(flow.protocol)
 
 
 @cache
@@ -42,7 +42,7 @@ def _stride(protocol: str) -> Callable[..., Any]:
     return strider(protocols.room(protocol).scan, shape.ROW_COLUMNS, shape.PART_COLUMNS)
 
 
-class Reading:
+class Scanner:
     """One room, as one ingest reads its connections of one dialect."""
 
     def __init__(self, protocol: str, limits: Any) -> None:
@@ -50,7 +50,7 @@ class Reading:
         self.room = protocols.room(protocol)
         self.shape = protocols.columns(protocol)
         self.limits = limits
-        self.has_prologue = hasattr(self.room, "Prologue")
+        self.needs_handshake = hasattr(self.room, "Prologue")
         """Whether the peers of a connection agree first on how it is to be read."""
         self.wrappings: tuple[str, ...] = getattr(self.room, "WRAPPINGS", ())
         """What its streams may travel in."""
@@ -64,10 +64,10 @@ class Reading:
 
     def resumed(self, given: tuple[int, ...]) -> tuple[int, ...]:
         """What the scanner is given for a direction whose state was stored: what its peers agreed on, by the limits that hold now."""
-        if not self.has_prologue:
+        if not self.needs_handshake:
             return self.given
-        prologue = self.room.Prologue
-        again: tuple[int, ...] = prologue.given(prologue.agreed(given), self.limits)
+        handshake = self.room.Prologue
+        again: tuple[int, ...] = handshake.given(handshake.agreed(given), self.limits)
         return again
 
     def cut(self, flow: Flow) -> Any:

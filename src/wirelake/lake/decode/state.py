@@ -1,4 +1,4 @@
-"""Memory: all that decoding remembers of connections between blocks, files, tasks and micro-batches.
+"""DecoderState: all that decoding remembers of connections between blocks, files, tasks and micro-batches.
 
 What is decoded depends on what a connection said, never on where that was cut; so whatever waits is here, and nowhere else. A memory can
 be taken out as bytes and put back: it holds no keys.
@@ -16,10 +16,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Stretch
+from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Unreadable
 from wirelake.lake.decode.accounting import Where
 
-__all__ = ["MAX_REMEMBERED", "MAX_SOURCES", "Direction", "Memory", "Said", "Speaker"]
+__all__ = ["MAX_REMEMBERED", "MAX_SOURCES", "DecoderState", "Direction", "Segment", "Speaker"]
 
 Array = np.ndarray[Any, Any]
 Speaker = tuple[bytes, int]
@@ -31,7 +31,7 @@ MAX_SOURCES: Final = 1 << 10
 """Sources that are numbered before those nobody needs any more are forgotten."""
 
 
-class Said(msgspec.Struct):
+class Segment(msgspec.Struct):
     """Bytes of one direction as they come next, and the pieces that lead back to their source."""
 
     flow: Flow
@@ -70,7 +70,7 @@ class Direction(msgspec.Struct):
     """Where nothing is certain, messages begin with the first byte."""
 
 
-class Memory:
+class DecoderState:
     """What is remembered of the connections that one task reads."""
 
     def __init__(self) -> None:
@@ -79,13 +79,13 @@ class Memory:
         self.spans: list[Span] = []
         self.directions: dict[Speaker, Direction] = {}
         """Streams, longest first heard of first."""
-        self.unsettled: dict[bytes, list[Said]] = {}
+        self.pending: dict[bytes, list[Segment]] = {}
         """Connection -> what was said on it before its peers had agreed on how it is to be read."""
-        self.prologues: dict[bytes, Any] = {}
+        self.handshakes: dict[bytes, Any] = {}
         """Connection -> what they agreed on."""
         self.agreed: dict[Speaker, str] = {}
         """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
-        self.ears: dict[Speaker, Any] = {}
+        self.fragment_states: dict[Speaker, Any] = {}
         """What was heard of each speaker that texts to come are read by, where a protocol has messages in pieces."""
         self.wrapped: dict[Speaker, Any] = {}
         """How far each speaker's wrapping is, where there may be one; None: there is none."""
@@ -141,7 +141,7 @@ class Memory:
             block.flows,
             [msgspec.structs.replace(event, offset=moved(event.offset)) for event in block.events],
             [msgspec.structs.replace(one, at=moved(one.at)) for one in block.accounts],
-            [Stretch(moved(one.offset), one.length, one.layer, one.reason, one.raw) for one in block.stretches],
+            [Unreadable(moved(one.offset), one.length, one.layer, one.reason, one.raw) for one in block.unreadable],
             block.last,
         )
 
@@ -164,7 +164,7 @@ class Memory:
 
     def forget(self) -> None:
         """Keep what is remembered within limits."""
-        remembered: list[dict[Any, Any]] = [self.prologues, self.agreed, self.ears, self.wrapped, self.seen, self.stanzas]
+        remembered: list[dict[Any, Any]] = [self.handshakes, self.agreed, self.fragment_states, self.wrapped, self.seen, self.stanzas]
         for one in remembered:
             if len(one) > MAX_REMEMBERED:
                 for key in list(one)[: len(one) // 2]:
@@ -177,10 +177,10 @@ class Memory:
         self.stanzas.clear()
         by_connection: list[dict[Any, Any]] = [
             self.directions,
-            self.unsettled,
-            self.prologues,
+            self.pending,
+            self.handshakes,
             self.agreed,
-            self.ears,
+            self.fragment_states,
             self.wrapped,
             self.seen,
         ]
@@ -196,17 +196,17 @@ class Memory:
         return state_codec.encoded(self)
 
     @classmethod
-    def put(cls, taken: bytes) -> Memory:
+    def put(cls, taken: bytes) -> DecoderState:
         """A memory that goes on from a state; raises StateError for one that cannot be."""
         from wirelake.lake.decode import state_codec as decode_state_codec  # noqa: PLC0415 - it imports modules that import this one
 
-        memory = cls()
-        decode_state_codec.restore(memory, taken)
-        return memory
+        decoder_state = cls()
+        decode_state_codec.restore(decoder_state, taken)
+        return decoder_state
 
-    def _waiting(self) -> Iterator[Direction | Said]:
+    def _waiting(self) -> Iterator[Direction | Segment]:
         yield from self.directions.values()
-        yield from chain.from_iterable(self.unsettled.values())
+        yield from chain.from_iterable(self.pending.values())
         yield from (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)
 
 

@@ -15,16 +15,16 @@ import numpy as np
 from wirelake import protocols
 from wirelake.capture.blocks.block import PIECE_COLUMNS, PIECE_OFFSET, PIECE_START, Flow, Source, Span
 from wirelake.capture.blocks.stored_state import LAST, Count, Number, Record, check, check_places, check_spans, decode, encode
-from wirelake.lake.decode.state import Direction, Said
+from wirelake.lake.decode.state import Direction, Segment
 from wirelake.lake.decode.streams import DEAD, GAP, LOOKS, READING, UNCOUNTED
 from wirelake.lake.decode.websocket import ALIEN, STARTS, Wrapped
 from wirelake.lake.decode.xmpp import Stream
 from wirelake.protocols import websocket, xmpp
-from wirelake.protocols.relink.handshake import Agreed, Prologue, PrologueState
-from wirelake.protocols.wolpertinger.passive import Ear, EarState
+from wirelake.protocols.relink.handshake import Agreed, HandshakeReader, HandshakeState
+from wirelake.protocols.wolpertinger.passive import PassiveDecoder, PassiveState
 
 if TYPE_CHECKING:
-    from wirelake.lake.decode.state import Memory
+    from wirelake.lake.decode.state import DecoderState
 
 __all__ = ["encoded", "restore"]
 
@@ -63,8 +63,8 @@ class DirectionState(Record):
     is_hopeful: bool
 
 
-class SaidState(Record):
-    """A `Said`."""
+class SegmentState(Record):
+    """A `Segment`."""
 
     waiting: Waiting
     missing: Missing
@@ -93,8 +93,8 @@ class StreamState(Record):
     heard: list[tuple[str, bool]]
 
 
-class MemoryState(Record):
-    """A `Memory`; every table is in its order."""
+class StoredState(Record):
+    """A `DecoderState`; every table is in its order."""
 
     sources: list[Source]
     spans: list[Span]
@@ -102,10 +102,10 @@ class MemoryState(Record):
     data: bytes
     pieces: bytes
     directions: list[DirectionState]
-    unsettled: list[list[SaidState]]
-    prologues: list[tuple[Id, PrologueState]]
+    pending: list[list[SegmentState]]
+    handshakes: list[tuple[Id, HandshakeState]]
     agreed: list[tuple[Id, Side, str]]
-    ears: list[tuple[Id, Side, EarState]]
+    fragment_states: list[tuple[Id, Side, PassiveState]]
     wrapped: list[tuple[Id, Side, WrappedState | None]]
     stanzas: list[tuple[Id, Side, StreamState | None]]
     seen: list[tuple[Id, bytes]]
@@ -137,28 +137,28 @@ class _Writer:
         return Waiting(number, 1 if to_server else 0, len(one.data), count)
 
 
-def encoded(memory: Memory) -> bytes:
+def encoded(decoder_state: DecoderState) -> bytes:
     """The state of a memory."""
     writer = _Writer()
-    directions = [_direction_state(one, writer) for one in memory.directions.values()]
-    unsettled = [[SaidState(writer.add(one, one.to_server), one.missing) for one in said] for said in memory.unsettled.values()]
-    wrapped = [(*_key(key), one and _wrapped_state(one, writer)) for key, one in memory.wrapped.items()]
-    stanzas = [(*_key(key), one and _stream_state(one, key[1], writer)) for key, one in memory.stanzas.items()]
+    directions = [_direction_state(one, writer) for one in decoder_state.directions.values()]
+    pending = [[SegmentState(writer.add(one, one.to_server), one.missing) for one in said] for said in decoder_state.pending.values()]
+    wrapped = [(*_key(key), one and _wrapped_state(one, writer)) for key, one in decoder_state.wrapped.items()]
+    stanzas = [(*_key(key), one and _stream_state(one, key[1], writer)) for key, one in decoder_state.stanzas.items()]
     return encode(
-        MemoryState(
-            memory.sources,
-            memory.spans,
+        StoredState(
+            decoder_state.sources,
+            decoder_state.spans,
             list(writer.flows),
             b"".join(writer.data),
             b"".join(writer.pieces),
             directions,
-            unsettled,
-            [(key, one.state()) for key, one in memory.prologues.items()],
-            [(*_key(key), one) for key, one in memory.agreed.items()],
-            [(*_key(key), one.state()) for key, one in memory.ears.items()],
+            pending,
+            [(key, one.state()) for key, one in decoder_state.handshakes.items()],
+            [(*_key(key), one) for key, one in decoder_state.agreed.items()],
+            [(*_key(key), one.state()) for key, one in decoder_state.fragment_states.items()],
             wrapped,
             stanzas,
-            list(memory.seen),
+            list(decoder_state.seen),
         )
     )
 
@@ -168,7 +168,7 @@ def _key(speaker: tuple[bytes, int]) -> tuple[bytes, Side]:
 
 
 def _direction_state(one: Direction, writer: _Writer) -> DirectionState:
-    agreed = Prologue.agreed(one.given) if _has_prologue(one.flow) else None
+    agreed = HandshakeReader.agreed(one.given) if _needs_handshake(one.flow) else None
     why = one.why and one.why.name
     waiting = writer.add(one, one.to_server)
     return DirectionState(waiting, one.mode, agreed, one.owed, why, 1 if one.first else 0, one.looked, one.is_hopeful)
@@ -189,7 +189,7 @@ def _stream_state(one: Stream, to_server: int, writer: _Writer) -> StreamState:
 class _Reader:
     """Gives bytes and pieces out again, after all of them were held to their ranges."""
 
-    def __init__(self, state: MemoryState) -> None:
+    def __init__(self, state: StoredState) -> None:
         self._flows = state.flows
         for flow in state.flows:
             _check_flow(flow)
@@ -197,13 +197,13 @@ class _Reader:
         check(len(state.pieces) % _PIECE_BYTES == 0, "pieces are cut off")
         self._pieces = np.frombuffer(state.pieces, "<i8").astype(np.int64).reshape(-1, PIECE_COLUMNS)
         waiting = [one.waiting for one in state.directions]
-        waiting += [one.waiting for said in state.unsettled for one in said]
+        waiting += [one.waiting for said in state.pending for one in said]
         waiting += [one.waiting for *_, one in state.wrapped if one is not None]
         waiting += [one.waiting for *_, one in state.stanzas if one is not None]
         self._check(state, waiting)
         self._byte = self._piece = 0
 
-    def _check(self, state: MemoryState, waiting: list[Waiting]) -> None:
+    def _check(self, state: StoredState, waiting: list[Waiting]) -> None:
         check(sum(one.size for one in waiting) == len(self._data), "bytes that wait are missing")
         check(sum(one.count for one in waiting) == len(self._pieces), "pieces are missing")
         check(all(one.flow < len(self._flows) for one in waiting), "there is no flow of this number")
@@ -230,28 +230,28 @@ class _Reader:
         return data, pieces
 
 
-def restore(memory: Memory, content: bytes) -> None:
+def restore(decoder_state: DecoderState, content: bytes) -> None:
     """Give a new memory the state that was stored; raises StateError for one that cannot be."""
-    state = decode(content, MemoryState)
+    state = decode(content, StoredState)
     check_spans(state.sources, state.spans)
-    memory.sources, memory.spans = state.sources, state.spans
+    decoder_state.sources, decoder_state.spans = state.sources, state.spans
     reader = _Reader(state)
     for direction in state.directions:
         one = _direction(direction, reader)
-        memory.directions[one.flow.session_id, one.to_server] = one
-    check(len(memory.directions) == len(state.directions), "a direction is there twice")
-    for waits in state.unsettled:
-        said = [Said(reader.flow(one.waiting), one.waiting.to_server, one.missing, *reader.next(one.waiting)) for one in waits]
+        decoder_state.directions[one.flow.session_id, one.to_server] = one
+    check(len(decoder_state.directions) == len(state.directions), "a direction is there twice")
+    for waits in state.pending:
+        said = [Segment(reader.flow(one.waiting), one.waiting.to_server, one.missing, *reader.next(one.waiting)) for one in waits]
         check(len({one.flow.session_id for one in said}) == 1, "what waits for a handshake is of several connections")
-        check(all(_has_prologue(one.flow) for one in said), "a protocol without a handshake waits for one")
-        memory.unsettled[said[0].flow.session_id] = said
-    check(len(memory.unsettled) == len(state.unsettled), "a connection is there twice")
-    memory.prologues = {key: Prologue.restored(one) for key, one in state.prologues}
-    memory.agreed = {(key, side): one for key, side, one in state.agreed}
-    memory.ears = {(key, side): _ear(one) for key, side, one in state.ears}
-    memory.wrapped = {(key, side): one and _wrapped(one, (key, side), reader) for key, side, one in state.wrapped}
-    memory.stanzas = {(key, side): one and _stream(one, (key, side), reader) for key, side, one in state.stanzas}
-    memory.seen = dict.fromkeys(state.seen)
+        check(all(_needs_handshake(one.flow) for one in said), "a protocol without a handshake waits for one")
+        decoder_state.pending[said[0].flow.session_id] = said
+    check(len(decoder_state.pending) == len(state.pending), "a connection is there twice")
+    decoder_state.handshakes = {key: HandshakeReader.restored(one) for key, one in state.handshakes}
+    decoder_state.agreed = {(key, side): one for key, side, one in state.agreed}
+    decoder_state.fragment_states = {(key, side): _ear(one) for key, side, one in state.fragment_states}
+    decoder_state.wrapped = {(key, side): one and _wrapped(one, (key, side), reader) for key, side, one in state.wrapped}
+    decoder_state.stanzas = {(key, side): one and _stream(one, (key, side), reader) for key, side, one in state.stanzas}
+    decoder_state.seen = dict.fromkeys(state.seen)
 
 
 def _check_flow(flow: Flow) -> None:
@@ -267,15 +267,15 @@ def _check_wrapping(flow: Flow, wrapping: str, key: tuple[bytes, int]) -> None:
     check(flow.session_id == key[0], "a flow has two ids")
 
 
-def _has_prologue(flow: Flow) -> bool:
-    return hasattr(protocols.room(flow.protocol), "Prologue")
+def _needs_handshake(flow: Flow) -> bool:
+    return hasattr(protocols.room(flow.protocol), "HandshakeReader")
 
 
 def _direction(state: DirectionState, reader: _Reader) -> Direction:
     flow = reader.flow(state.waiting)
     check(state.mode == READING or state.why is not None, "nothing says why bytes are passed over")
-    check(state.mode == DEAD or (state.agreed is not None) == _has_prologue(flow), "nothing says how bytes are to be read")
-    given = Prologue.given(state.agreed)
+    check(state.mode == DEAD or (state.agreed is not None) == _needs_handshake(flow), "nothing says how bytes are to be read")
+    given = HandshakeReader.given(state.agreed)
     why = None if state.why is None else _why(state.why, flow)
     data, pieces = reader.next(state.waiting)
     told = (state.owed, why, state.first, state.looked, state.is_hopeful)
@@ -288,11 +288,11 @@ def _why(name: str, flow: Flow) -> Any:
     return _GAPS.get(name) or faults[name]
 
 
-def _ear(state: EarState) -> Ear:
-    ear = Ear.restored(state)
-    check(ear is not None, "pieces of a message contradict each other")
-    assert ear is not None  # noqa: S101 - checked
-    return ear
+def _ear(state: PassiveState) -> PassiveDecoder:
+    decoder = PassiveDecoder.restored(state)
+    check(decoder is not None, "pieces of a message contradict each other")
+    assert decoder is not None  # noqa: S101 - checked
+    return decoder
 
 
 def _wrapped(state: WrappedState, key: tuple[bytes, int], reader: _Reader) -> Wrapped:

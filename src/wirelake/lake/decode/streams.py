@@ -1,11 +1,11 @@
 """Streams: what each speaker of a connection said, read as it comes, the same wherever it was cut.
 
-A direction is in one of four modes. *Reading*: messages follow each other, and an unfinished one waits for its rest. *Passing*: a gap hit a
+A direction is in one of four modes. *Scanner*: messages follow each other, and an unfinished one waits for its rest. *Passing*: a gap hit a
 message whose length is known, and the rest of it is passed over. *Searching*: after anything else nobody knows where messages begin, and
 the first place is looked for where they certainly do: in looks of fixed sizes, counted from where sense ended, so that what is found
 depends on the stream and not on how much of it was there. *Dead*: nothing more can be read, and what comes is set aside in portions.
 
-It refuses to know protocols: their kernels come in as a `Reading`.
+It refuses to know protocols: their kernels come in as a `Scanner`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 
 from wirelake.capture.blocks.block import PIECE_OFFSET, PIECE_START, RUN_MISSING, Flow
 from wirelake.capture.packets.tcp_stream import UNKNOWN
-from wirelake.lake.decode.scan import Reading
-from wirelake.lake.decode.state import Direction, Said, Speaker
+from wirelake.lake.decode.scan import Scanner
+from wirelake.lake.decode.state import Direction, Segment, Speaker
 
 __all__ = [
     "DEAD",
@@ -33,8 +33,8 @@ __all__ = [
     "UNCOUNTED",
     "UNREADABLE",
     "Gap",
-    "Listener",
-    "Speech",
+    "Segments",
+    "StreamReader",
     "clip",
     "said",
 ]
@@ -71,7 +71,7 @@ class Gap(msgspec.Struct, frozen=True):
 GAP: Final = Gap()
 
 
-class Speech(msgspec.Struct):
+class Segments(msgspec.Struct):
     """Bytes to scan: runs (start, stop, flow, to_server) in `data`, and the pieces that lead back to the source."""
 
     data: Array
@@ -89,21 +89,21 @@ class _Item(msgspec.Struct):
     run: int
 
 
-Put = Callable[[Reading, Speech, Array, Array, Array], None]
+Put = Callable[[Scanner, Segments, Array, Array, Array], None]
 """Takes rows, their parts, and which run each is of."""
-Spoil = Callable[[Flow, int, Any, Speech, int, int], None]
+Spoil = Callable[[Flow, int, Any, Segments, int, int], None]
 """Takes bytes that are no message: whose, to the server or not, why, where, from, how many."""
 
 
-def said(data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> list[Said]:
+def said(data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> list[Segment]:
     """What the runs of a block say, one after the other."""
     return [
-        Said(flows[number], to_server, missing, data[start:stop], clip(pieces, start, stop))
+        Segment(flows[number], to_server, missing, data[start:stop], clip(pieces, start, stop))
         for start, stop, number, to_server, missing in runs.tolist()
     ]
 
 
-def _turns(heard: Iterable[Said]) -> Iterator[dict[Speaker, list[Said]]]:
+def _turns(heard: Iterable[Segment]) -> Iterator[dict[Speaker, list[Segment]]]:
     """The same in the order it came, so that in each turn a speaker says what lies between two gaps."""
     turn: dict[Speaker, int] = {}
     numbered = []
@@ -111,17 +111,17 @@ def _turns(heard: Iterable[Said]) -> Iterator[dict[Speaker, list[Said]]]:
         turn[one.speaker] = turn.get(one.speaker, 0) + (one.missing != 0)
         numbered.append((turn[one.speaker], one))
     for _, together in groupby(sorted(numbered, key=lambda item: item[0]), key=lambda item: item[0]):
-        speakers: dict[Speaker, list[Said]] = {}
+        speakers: dict[Speaker, list[Segment]] = {}
         for _, one in together:
             speakers.setdefault(one.speaker, []).append(one)
         yield speakers
 
 
-class Listener:
+class StreamReader:
     """Listens to the streams of one protocol."""
 
     def __init__(
-        self, reading: Reading, directions: dict[Speaker, Direction], put: Put, spoil: Spoil, given: Callable[[Speaker], Any], why: Any
+        self, reading: Scanner, directions: dict[Speaker, Direction], put: Put, spoil: Spoil, given: Callable[[Speaker], Any], why: Any
     ) -> None:
         self._reading = reading
         self._directions = directions
@@ -131,7 +131,7 @@ class Listener:
         """What the scanner is given for a speaker; None: that cannot be known, and `why` is the fault."""
         self._why = why
 
-    def hear(self, heard: Iterable[Said], why: Callable[[Speaker], Any] = lambda _: GAP) -> None:
+    def hear(self, heard: Iterable[Segment], why: Callable[[Speaker], Any] = lambda _: GAP) -> None:
         """Take what comes next; `why` says why a direction is unreadable where it is."""
         for turn in _turns(heard):
             broken = {speaker: first[0] for speaker, first in turn.items() if first[0].missing}
@@ -166,14 +166,14 @@ class Listener:
 
     # Inside.
 
-    def _break(self, speaker: Speaker, one: Said, why: Any) -> None:
+    def _break(self, speaker: Speaker, one: Segment, why: Any) -> None:
         """Bytes are missing before these: leave what cannot be finished, and find out how to go on."""
         left = self._directions.pop(speaker, None)
         given = left.given if left else self._given(speaker)
         fresh = Direction(one.flow, one.to_server, READING, given or ())
         if left is not None and left.mode == DEAD:
             self._directions[speaker] = left  # it was set aside already
-        elif one.missing == UNREADABLE or self._reading.has_prologue or given is None:
+        elif one.missing == UNREADABLE or self._reading.needs_handshake or given is None:
             if left is not None:
                 self._set_aside(left, why)
             unknown = self._why if one.missing == UNKNOWN else why
@@ -196,7 +196,7 @@ class Listener:
         fresh = Direction(left.flow, left.to_server, PASSING if owed > 0 else SEARCHING, left.given, why=GAP, owed=max(owed, 0))
         return msgspec.structs.replace(fresh, is_hopeful=owed == 0)
 
-    def _advance(self, turn: dict[Speaker, list[Said]], *, ended: bool = False) -> None:
+    def _advance(self, turn: dict[Speaker, list[Segment]], *, ended: bool = False) -> None:
         """Read on what waits of these speakers, with what they said now; with `ended`, no more of it will come before a gap."""
         items: list[_Item] = []
         chunks: list[Array] = []
@@ -212,7 +212,7 @@ class Listener:
             items.append(_Item(direction, start, at, len(items)))
         if not items:
             return
-        speech = Speech(
+        segments = Segments(
             np.concatenate(chunks),
             np.array([(item.start, item.stop, item.run, item.direction.to_server) for item in items], np.int64),
             np.concatenate(places),
@@ -220,70 +220,70 @@ class Listener:
         )
         todo = items
         while todo:
-            ready = [item for item in todo if self._is_reading(item, speech, ended=ended)]
+            ready = [item for item in todo if self._is_reading(item, segments, ended=ended)]
             todo = []
             alike: dict[tuple[int, ...], list[_Item]] = {}
             for item in ready:
                 alike.setdefault(item.direction.given, []).append(item)
             for given, same in alike.items():
-                todo += self._read(same, speech, given)
+                todo += self._read(same, segments, given)
         for item in items:
-            self._keep(item, speech)
+            self._keep(item, segments)
 
-    def _begin(self, first: Said) -> Direction:
+    def _begin(self, first: Segment) -> Direction:
         given = self._given(first.speaker)
         if given is None:
             return Direction(first.flow, first.to_server, DEAD, why=self._why)
         return Direction(first.flow, first.to_server, READING, given)
 
-    def _is_reading(self, item: _Item, speech: Speech, *, ended: bool) -> bool:
+    def _is_reading(self, item: _Item, segments: Segments, *, ended: bool) -> bool:
         """Go on with a direction until it can be read, or must wait."""
         one = item.direction
         if one.mode == PASSING and item.stop - item.start >= one.owed:
-            self._pass(item, speech, item.start + one.owed)
+            self._pass(item, segments, item.start + one.owed)
             # The length was the least the message takes, so what follows it is made sure of.
             one.mode, one.owed, one.first, one.looked, one.is_hopeful = SEARCHING, 0, 0, 0, True
         while one.mode == DEAD and item.stop - item.start >= PORTION:
-            self._pass(item, speech, item.start + PORTION)
+            self._pass(item, segments, item.start + PORTION)
         while one.mode == SEARCHING and (item.stop > item.start or not ended):
-            if not self._look(item, speech, ended=ended):
+            if not self._look(item, segments, ended=ended):
                 break
         return one.mode == READING and item.stop > item.start
 
-    def _look(self, item: _Item, speech: Speech, *, ended: bool) -> bool:
+    def _look(self, item: _Item, segments: Segments, *, ended: bool) -> bool:
         """Take the next look for a certain message; False if there is nothing to look at yet, or nothing left."""
         one, size = item.direction, LOOKS[item.direction.looked]
         there = item.stop - item.start
         if there < size and not ended:
             return False
         stop = item.start + min(size, there)
-        place = self._reading.find(speech.data, item.start + one.first, stop, one.given)
+        place = self._reading.find(segments.data, item.start + one.first, stop, one.given)
         if place < stop:
-            self._pass(item, speech, place)
+            self._pass(item, segments, place)
         elif there >= size and one.looked + 1 < len(LOOKS):
             one.looked += 1
             return True
         elif not one.is_hopeful:
-            self._pass(item, speech, item.stop if there < size else item.start + STEP)
+            self._pass(item, segments, item.stop if there < size else item.start + STEP)
             one.looked = 0
             return there >= size
         one.mode, one.why, one.first, one.looked, one.is_hopeful = READING, None, 0, 0, False
         return False
 
-    def _pass(self, item: _Item, speech: Speech, place: int) -> None:
+    def _pass(self, item: _Item, segments: Segments, place: int) -> None:
         """Set aside what lies before a place."""
         if place > item.start:
             one = item.direction
-            self._spoil(one.flow, one.to_server, one.why or GAP, speech, item.start, place - item.start)
+            self._spoil(one.flow, one.to_server, one.why or GAP, segments, item.start, place - item.start)
             item.start = place
 
-    def _read(self, items: list[_Item], speech: Speech, given: tuple[int, ...]) -> list[_Item]:
+    def _read(self, items: list[_Item], segments: Segments, given: tuple[int, ...]) -> list[_Item]:
         """Read directions as far as they make sense; gives those that do not, with more to look at."""
         starts, stops = (np.array([getattr(item, name) for item in items], np.int64) for name in ("start", "stop"))
         ends, faults = starts.copy(), np.zeros(len(items), np.int64)
         run_of = np.array([item.run for item in items])
-        for rows, parts, runs in self._reading.stride(speech.data, starts, stops, ends, faults, given):
-            self._put(self._reading, speech, rows, parts, run_of[runs])
+        for rows, parts, runs in self._reading.stride(segments.data, starts, stops, ends, faults, given):
+            self._put(self._reading, segments, rows, parts, run_of[runs])
         lost = []
         for item, end, fault in zip(items, ends.tolist(), faults.tolist(), strict=True):
             item.start = end
@@ -293,20 +293,20 @@ class Listener:
                 lost.append(item)
         return lost
 
-    def _keep(self, item: _Item, speech: Speech) -> None:
+    def _keep(self, item: _Item, segments: Segments) -> None:
         """Remember how far a direction is; one that is read to its end needs no memory."""
         one = item.direction
         if one.mode == READING and item.start == item.stop:
             return
-        one.data = speech.data[item.start : item.stop].copy()
-        one.pieces = clip(speech.pieces, item.start, item.stop)
+        one.data = segments.data[item.start : item.stop].copy()
+        one.pieces = clip(segments.pieces, item.start, item.stop)
         self._directions[one.flow.session_id, one.to_server] = one
 
     def _set_aside(self, left: Direction, why: Any) -> None:
         """What waited will not be read."""
         if len(left.data):
-            speech = Speech(left.data, np.zeros((0, RUN_MISSING), np.int64), left.pieces, [])
-            self._spoil(left.flow, left.to_server, why, speech, 0, len(left.data))
+            segments = Segments(left.data, np.zeros((0, RUN_MISSING), np.int64), left.pieces, [])
+            self._spoil(left.flow, left.to_server, why, segments, 0, len(left.data))
 
 
 def clip(pieces: Array, start: int, stop: int) -> Array:

@@ -1,7 +1,7 @@
-"""Strangers: what no protocol recognised, summed by host and port; what becomes the table `unrecognised`.
+"""UnrecognisedTraffic: what no protocol recognised, summed by host and port; what becomes the table `unrecognised`.
 
-Tasks sum what blocks account for, and the driver merges their sums, as with the ledger (`books.py`). Both are bounded: beyond `MAX_ROWS`
-the rest is one row of each source.
+Tasks sum what blocks account for, and the driver merges their sums, as with the ledger (`ledger_entries.py`). Both are bounded: beyond
+`MAX_ROWS` the rest is one row of each source.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wirelake.capture.blocks.accounting import REST
-from wirelake.capture.blocks.block import Account, Stranger
+from wirelake.capture.blocks.block import Account, Unrecognised
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.lake.decode.accounting import Where
 from wirelake.lake.tables.unrecognised import TABLE
 
-__all__ = ["MAX_ROWS", "Strangers", "bytes_in", "merge", "packed", "unpacked"]
+__all__ = ["MAX_ROWS", "UnrecognisedTraffic", "bytes_in", "merge", "packed", "unpacked"]
 
 MAX_ROWS: Final = 10_000
 """Rows of one task, and of one batch: those with most bytes are kept. What is left is one more row of each source."""
@@ -39,18 +39,18 @@ class _Sum(msgspec.Struct):
     last: int = NO_TIME
 
 
-class Strangers:
+class UnrecognisedTraffic:
     """What one task sums."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[bytes, Stranger], _Sum] = {}
+        self._sums: dict[tuple[bytes, Unrecognised], _Sum] = {}
 
     def add(self, where: Where, account: Account) -> None:
         """Take an account of bytes that nobody recognised."""
-        if account.stranger is None:
+        if account.unrecognised is None:
             return
         source, _ = where.source(account.at)
-        key = (source.id, account.stranger)
+        key = (source.id, account.unrecognised)
         if key not in self._sums and len(self._sums) >= MAX_ROWS:
             key = (source.id, REST)
         one = self._sums.setdefault(key, _Sum(source.path))
@@ -62,18 +62,18 @@ class Strangers:
 
     def close(self) -> pa.RecordBatch:
         """All rows, leaving nothing."""
-        rows = [_row(source, stranger, one) for (source, stranger), one in self._sums.items()]
+        rows = [_row(source, unrecognised, one) for (source, unrecognised), one in self._sums.items()]
         self._sums = {}
         return pa.RecordBatch.from_pylist(rows, schema=TABLE.schema)
 
 
-def _row(source: bytes, stranger: Stranger, one: _Sum) -> dict[str, object]:
-    names = (stranger.transport, stranger.client, stranger.server, stranger.port)
+def _row(source: bytes, unrecognised: Unrecognised, one: _Sum) -> dict[str, object]:
+    names = (unrecognised.transport, unrecognised.client, unrecognised.server, unrecognised.port)
     return {
         "source": one.source,
         "source_id": source,
-        **dict(zip(_NAMES, (None,) * 4 if stranger == REST else names, strict=True)),
-        "reason": stranger.why,
+        **dict(zip(_NAMES, (None,) * 4 if unrecognised == REST else names, strict=True)),
+        "reason": unrecognised.why,
         "packets": one.items,
         "bytes": one.bytes,
         "first_seen": None if one.first == NO_TIME else one.first,

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_FLOW, RUN_MISSING, RUN_START, RUN_STOP, RUN_TO_SERVER, Flow
-from wirelake.lake.decode.state import Said, Speaker
+from wirelake.lake.decode.state import Segment, Speaker
 from wirelake.lake.decode.streams import LOOKS, STEP, UNCOUNTED, UNREADABLE, Gap, clip
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.websocket import CONTROL, FRAME, GOT, LEFT, LOST, PAYLOAD, PHASE, STATE_COLUMNS, TURN, find, unframe
@@ -30,11 +30,11 @@ STARTS: Final = {b"G"[0]: b"GET ", b"H"[0]: b"HTTP"}
 class Unwrapped(msgspec.Struct):
     """What became of some runs."""
 
-    heard: list[Said] = []
+    heard: list[Segment] = []
     """What comes next of each direction, taken out of its frames."""
     wrapping: list[tuple[Array, Array]] = []
     """Pieces, and (start, length) of every stretch that is handshake, header or control frame."""
-    lost: list[Said] = []
+    lost: list[Segment] = []
     """Bytes beside a gap that nobody can read."""
 
 
@@ -59,9 +59,9 @@ class Wrapped:
         self.has_gap = False
         """Whether frames were ever looked for: then one that is none was perhaps no frame at all."""
 
-    def said(self, missing: int, data: Array, pieces: Array) -> Said:
+    def said(self, missing: int, data: Array, pieces: Array) -> Segment:
         """Bytes of this direction."""
-        return Said(self.flow, self.to_server, missing, data, pieces)
+        return Segment(self.flow, self.to_server, missing, data, pieces)
 
     def skip(self, missing: int) -> bool:
         """So many bytes are not there; says whether nobody knows where frames begin from now on."""
@@ -136,7 +136,7 @@ class Unwrapper:
             one = self._directions[speaker]
             mine = clip(pieces, start, stop)
             if one is None:
-                out.heard.append(Said(flows[number], to_server, missing, data[start:stop], mine))
+                out.heard.append(Segment(flows[number], to_server, missing, data[start:stop], mine))
                 continue
             one.flow, one.to_server = flows[number], to_server
             if missing > 0:

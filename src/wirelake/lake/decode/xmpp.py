@@ -20,7 +20,7 @@ import numpy as np
 from wirelake.capture.blocks.accounting import HEADERS, OTHER
 from wirelake.capture.blocks.block import PIECE_COLUMNS, PIECE_OFFSET, PIECE_START, PIECE_TS, Endpoint, Flow
 from wirelake.lake.decode.state import Speaker
-from wirelake.lake.decode.streams import Speech, clip
+from wirelake.lake.decode.streams import Segments, clip
 from wirelake.protocols import xmpp
 from wirelake.protocols.kernel import compiled
 
@@ -53,7 +53,7 @@ class Begun(msgspec.Struct, frozen=True):
 class Taken(msgspec.Struct):
     """What became of some runs."""
 
-    speech: Speech | None
+    segments: Segments | None
     """One run for each text; None: there are none."""
     begun: list[Begun]
     accounts: list[tuple[str, str, Array, list[tuple[int, int]]]]
@@ -253,12 +253,12 @@ class _Taking:
 
     def finished(self, rest: Array) -> Taken:
         """All of it."""
-        speech = None
+        segments = None
         if self._runs:
             data = np.frombuffer(b"".join(self._data), np.uint8)
-            speech = Speech(data, np.array(self._runs, np.int64), np.concatenate(self._pieces), list(self._flows))
+            segments = Segments(data, np.array(self._runs, np.int64), np.concatenate(self._pieces), list(self._flows))
         accounts = [(category, reason, pieces, spans) for (category, reason, _), (pieces, spans) in self._accounts.items()]
-        return Taken(speech, self.begun, accounts, rest)
+        return Taken(segments, self.begun, accounts, rest)
 
 
 def conversation(stream: Flow, peer: str) -> Flow:

@@ -94,7 +94,7 @@ def decode(
     def blamed() -> list[Source]:
         if current:
             return _culprits(current[0], fresh)
-        return [source] if source is not None else decoder.memory.sources
+        return [source] if source is not None else decoder.decoder_state.sources
 
     while True:
         current.clear()
@@ -108,7 +108,7 @@ def decode(
 
 def finish(decoder: Decoder, place: Path | None) -> Batches:
     """What is left when no more blocks come. If that fails, all sources are to blame of which something waited."""
-    waiting = list(decoder.memory.sources)
+    waiting = list(decoder.decoder_state.sources)
     with noted(place, lambda: waiting):
         return decoder.finish()
 

@@ -1,7 +1,8 @@
 """Following: a folder whose captures grow, read into a lake as they do.
 
-Spark's Structured Streaming asks `follow_source.py` how far files go, and hands over what lies between; `portion.py` decodes and publishes
-it. What following goes on with is in the lake, published with the rows: Spark's own record of the stream is thrown away. Gold tables follow
+Spark's Structured Streaming asks `follow_source.py` how far files go, and hands over what lies between; `micro_batch.py` decodes and
+publishes it. What following goes on with is in the lake, published with the rows: Spark's own record of the stream is thrown away. Gold
+tables follow
 in a thread of their own, every few seconds.
 
 It refuses to know formats, protocols and tables.
@@ -28,7 +29,7 @@ from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.gold.incremental import refresh
 from wirelake.lake.jobs.failures import plainly
 from wirelake.lake.jobs.ingest import remove
-from wirelake.lake.jobs.micro_batch import Portion, read_portion
+from wirelake.lake.jobs.micro_batch import MicroBatch, read_micro_batch
 from wirelake.lake.session.start import is_connect
 from wirelake.lake.sources import intake
 from wirelake.lake.sources.paths import captures, lake_folder
@@ -85,7 +86,7 @@ class FollowOptions(msgspec.Struct, frozen=True):
 class FollowResult(msgspec.Struct):
     """What following did."""
 
-    portions: int = 0
+    micro_batches: int = 0
     bytes: int = 0
     messages: int = 0
     quarantined: int = 0
@@ -114,7 +115,7 @@ class _Run:
         ports: dict[int, str],
         keys: TrustStore | None,
         keyring: Keyring | None,
-        tell: Callable[[Portion, float], None],
+        tell: Callable[[MicroBatch, float], None],
     ) -> None:
         self._spark, self.lake, self._folder, self._options = spark, lake, folder, options
         self._decode, self._ports, self._keys, self._keyring, self._tell = decode, ports, keys, keyring, tell
@@ -161,24 +162,24 @@ class _Run:
             told = (self._checkpoint / "offsets" / str(number)).read_text().splitlines()[-1]
             end = msgspec.json.decode(told, type=Offset)
             secrets = (self._keys, self._keyring)
-            found = read_portion(shipments, self.lake, self._batch + 1, self._at, end, self._decode, self._ports, *secrets)
+            found = read_micro_batch(shipments, self.lake, self._batch + 1, self._at, end, self._decode, self._ports, *secrets)
             if found is None:
                 self._at = msgspec.structs.replace(self._at, offset=end)
                 return
-            portion, self._at = found
-            self._batch = portion.batch
-            self.result.portions += 1
-            self.result.bytes += portion.bytes
-            self.result.messages += portion.messages
-            self.result.quarantined += portion.quarantined
-            self.result.unrecognised += portion.unrecognised
+            micro_batch, self._at = found
+            self._batch = micro_batch.batch
+            self.result.micro_batches += 1
+            self.result.bytes += micro_batch.bytes
+            self.result.messages += micro_batch.messages
+            self.result.quarantined += micro_batch.quarantined
+            self.result.unrecognised += micro_batch.unrecognised
             snapshot.publish(self.lake, SILVER)
-            self._tell(portion, time.time())
+            self._tell(micro_batch, time.time())
 
     def write_down(self, run: run_log.Run) -> None:
         """What was done, for the table of runs."""
         run.bytes, run.quarantined = self.result.bytes, self.result.quarantined
-        if self.result.portions:
+        if self.result.micro_batches:
             run.added(self._batch, {"messages": self.result.messages, "quarantine": self.result.quarantined})
 
     def has_more(self) -> bool:
@@ -217,7 +218,7 @@ def follow(
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     stop: threading.Event | None = None,
-    tell: Callable[[Portion, float], None] = lambda _portion, _now: None,
+    tell: Callable[[MicroBatch, float], None] = lambda _micro_batch, _now: None,
     building: Callable[[str], None] = lambda _: None,
 ) -> FollowResult:
     """Read captures of a folder as they grow, until `stop` is set, or once; the lake is made if there is none.
@@ -274,8 +275,8 @@ def _watch(run: _Run, golden: _Gold, over: threading.Event, options: FollowOptio
         while not over.wait(_POLL_SECONDS):
             golden.raise_failure()
             if not query.isActive:
-                failures = failures + 1 if run.result.portions == seen else 1
-                seen = run.result.portions
+                failures = failures + 1 if run.result.micro_batches == seen else 1
+                seen = run.result.micro_batches
                 query = _again(run, query, failures)
             elif options.once and run.is_settled:
                 break

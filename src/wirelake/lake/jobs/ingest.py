@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from wirelake import protocols
-from wirelake.capture.files.split import Claim
+from wirelake.capture.files.split import Guess
 from wirelake.errors import LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.decoder import DecodeOptions
@@ -285,10 +285,10 @@ def _run(
     spark.dataSource.register(sink.sink_with(decoding.keys, decoding.keyring))
     context = None if is_connect(spark) else spark.sparkContext
 
-    def claims(cuts: list[sources_plan.Cut]) -> list[Claim]:
+    def guesses(cuts: list[sources_plan.Cut]) -> list[Guess]:
         if context is None:  # a Connect client has no tasks of its own making: it looks itself
-            return list(map(sources_plan.claim_here, cuts))
-        return context.parallelize(cuts, len(cuts)).map(sources_plan.claim_here).collect()
+            return list(map(sources_plan.guess_here, cuts))
+        return context.parallelize(cuts, len(cuts)).map(sources_plan.guess_here).collect()
 
     def attempt(name: str, spoilt: dict[bytes, str], *, deal_all: bool) -> None:
         _begin(lake, batch, todo, name)
@@ -296,7 +296,7 @@ def _run(
         try:
             with plainly(lake), _cancelled(spark, name), _watched(spark, progress):
                 cores = context.defaultParallelism if context else 1
-                plan = sources_plan.plan(todo.fresh, claims, cores, read=todo.read, deal_all=deal_all, spoilt=spoilt)
+                plan = sources_plan.plan(todo.fresh, guesses, cores, read=todo.read, deal_all=deal_all, spoilt=spoilt)
                 told = {"lake": str(lake), "batch": str(batch), "attempt": name, "decode": _json(options), "ports": _json(ports)}
                 activate(spark)  # planning may have gone through a connection that an interrupt closed
                 place = failures.folder(lake, name)

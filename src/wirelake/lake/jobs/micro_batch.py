@@ -21,15 +21,15 @@ import pyarrow.compute as pc
 from wirelake import protocols
 from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.block import Block
-from wirelake.capture.blocks.packet_batch import Parcel
-from wirelake.capture.blocks.read_split import Work
+from wirelake.capture.blocks.packet_batch import PacketBatch
+from wirelake.capture.blocks.read_split import ReadTask
 from wirelake.capture.blocks.transfer import from_batch
-from wirelake.capture.files.growing import Offset, portions
+from wirelake.capture.files.growing import Offset, micro_batches
 from wirelake.errors import LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.accounting import merge, rows, weigh
 from wirelake.lake.decode.decoder import Batches, DecodeOptions, Decoder
-from wirelake.lake.decode.state import Memory
+from wirelake.lake.decode.state import DecoderState
 from wirelake.lake.jobs import failures
 from wirelake.lake.store import journal, state_file
 from wirelake.lake.store.commit import publish, recover
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
     from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
-__all__ = ["Portion", "read_portion"]
+__all__ = ["MicroBatch", "read_micro_batch"]
 
 _TOLD: Final = pa.schema([pa.field("told", pa.binary())])
 
@@ -55,16 +55,16 @@ class Done(msgspec.Struct):
 
     bucket: int
     files: dict[str, File]
-    memory: str
+    decoder_state: str
     """The file its memory is in."""
-    books: bytes
+    ledger_entries: bytes
     newest: int
     """When the last message was seen, microseconds since 1970; 0 if there was none."""
     unrecognised: bytes = b""
     """What nobody recognised."""
 
 
-class Portion(msgspec.Struct, frozen=True):
+class MicroBatch(msgspec.Struct, frozen=True):
     """What a portion was."""
 
     batch: int
@@ -113,22 +113,22 @@ class _Task:
         yield pa.RecordBatch.from_arrays([pa.array([msgspec.msgpack.encode(told)], pa.binary())], schema=_TOLD)
 
     def _decode(self, bucket: int, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Done:
-        assembly, memory = self._put_back(bucket)
+        assembly, decoder_state = self._put_back(bucket)
         fresh_decoder = partial(Decoder, self._options, self._keys, None, self._keyring, sink=lambda _: None)
         sheets = Sheets(self._lake, SILVER, self._batch)
         newest, unknown = 0, []
 
         def add(decoded: Batches) -> list[pa.RecordBatch]:
             nonlocal newest
-            books = decoded.pop(ledger.TABLE.name, [])
+            ledger_entries = decoded.pop(ledger.TABLE.name, [])
             unknown.extend(decoded.pop(unrecognised.TABLE.name, []))
             newest = max(
                 [newest, *(pc.max(one.column("ts")).cast(pa.int64()).as_py() or 0 for one in decoded.get(messages.TABLE.name, []))]
             )
             sheets.add(decoded)
-            return books
+            return ledger_entries
 
-        decoder = Decoder(self._options, self._keys, memory, self._keyring, sink=add)
+        decoder = Decoder(self._options, self._keys, decoder_state, self._keyring, sink=add)
         try:
             for batch in (first, *batches):
                 for item in from_batch(batch):
@@ -138,40 +138,40 @@ class _Task:
                         add(part)
             for part in failures.decode(decoder, assembly.finish() if self._settles else assembly.rest(), None, fresh_decoder, None):
                 add(part)
-            books = add(failures.finish(decoder, None) if self._settles else decoder.rest())
+            ledger_entries = add(failures.finish(decoder, None) if self._settles else decoder.rest())
             if self._settles:
                 fresh = Assembly(self._ports, protocols.sniff, protocols.dialect)
-                assembly, decoder = fresh, Decoder(self._options, memory=decoder.memory)
-            memory_file = self._take_out(bucket, assembly, decoder.memory)
-            return Done(bucket, sheets.close(), memory_file, _packed(books), newest, decode_unrecognised.packed(unknown))
+                assembly, decoder = fresh, Decoder(self._options, decoder_state=decoder.decoder_state)
+            decoder_state_file = self._take_out(bucket, assembly, decoder.decoder_state)
+            return Done(bucket, sheets.close(), decoder_state_file, _packed(ledger_entries), newest, decode_unrecognised.packed(unknown))
         except BaseException:
             sheets.discard()
             raise
 
     @staticmethod
-    def _blocks(assembly: Assembly, item: Parcel | Block) -> Iterable[Block]:
-        return assembly.feed(item) if isinstance(item, Parcel) else [item]
+    def _blocks(assembly: Assembly, item: PacketBatch | Block) -> Iterable[Block]:
+        return assembly.feed(item) if isinstance(item, PacketBatch) else [item]
 
-    def _put_back(self, bucket: int) -> tuple[Assembly, Memory]:
+    def _put_back(self, bucket: int) -> tuple[Assembly, DecoderState]:
         name = self._memories.get(str(bucket))
         if name is None:
-            return Assembly(self._ports, protocols.sniff, protocols.dialect), Memory()
+            return Assembly(self._ports, protocols.sniff, protocols.dialect), DecoderState()
         return state_file.restored(self._lake, name, self._ports, protocols.sniff, protocols.dialect)
 
-    def _take_out(self, bucket: int, assembly: Assembly, memory: Memory) -> str:
-        return state_file.write(self._lake, f"{self._batch:08d}-{bucket}", assembly.take(), memory.take())
+    def _take_out(self, bucket: int, assembly: Assembly, decoder_state: DecoderState) -> str:
+        return state_file.write(self._lake, f"{self._batch:08d}-{bucket}", assembly.take(), decoder_state.take())
 
 
-def _packed(books: list[pa.RecordBatch]) -> bytes:
+def _packed(ledger_entries: list[pa.RecordBatch]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, ledger.TABLE.schema) as stream:
-        for one in books:
+        for one in ledger_entries:
             stream.write_batch(one)
     packed: bytes = sink.getvalue().to_pybytes()
     return packed
 
 
-def read_portion(
+def read_micro_batch(
     shipments: DataFrame,
     lake: Path,
     batch: int,
@@ -181,9 +181,9 @@ def read_portion(
     ports: dict[int, str],
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
-) -> tuple[Portion, Following] | None:
+) -> tuple[MicroBatch, Following] | None:
     """Decode what lies between where following is and an offset, and publish it; None if there is nothing between them."""
-    works = portions(before.offset, end)
+    works = micro_batches(before.offset, end)
     settles = end.settled > before.offset.settled
     if not works and not settles:
         return None
@@ -191,8 +191,8 @@ def read_portion(
     journal.begin(lake, batch, list(sources.values()), {work.source.id: work.spans[-1].at for work in works})
     try:
         task = _Task(lake, batch, options, ports, keys, keyring, before.memories, settles)
-        dealt = shipments.repartitionById(before.buckets, shipments["bucket"]).sortWithinPartitions("rank", "place")
-        told = [msgspec.msgpack.decode(row["told"], type=Done) for row in dealt.mapInArrow(task, "told binary").collect()]
+        partitioned = shipments.repartitionById(before.buckets, shipments["bucket"]).sortWithinPartitions("rank", "place")
+        told = [msgspec.msgpack.decode(row["told"], type=Done) for row in partitioned.mapInArrow(task, "told binary").collect()]
         unknown = decode_unrecognised.merge((part for one in told for part in decode_unrecognised.unpacked(one.unrecognised)), batch)
         after = _publish(lake, batch, before, end, works, told, unknown)
     except BaseException:
@@ -202,15 +202,15 @@ def read_portion(
     size = sum(work.spans[-1].length for work in works)
     newest = max((one.newest for one in told), default=0)
     lost = sum(unknown["bytes"].to_pylist())
-    return Portion(batch, len(sources), size, counts["messages"], counts["quarantine"], newest, settles, lost), after
+    return MicroBatch(batch, len(sources), size, counts["messages"], counts["quarantine"], newest, settles, lost), after
 
 
 def _publish(
-    lake: Path, batch: int, before: Following, end: Offset, works: list[Work], told: Sequence[Done], unknown: pa.Table
+    lake: Path, batch: int, before: Following, end: Offset, works: list[ReadTask], told: Sequence[Done], unknown: pa.Table
 ) -> Following:
     """Check the books, then publish everything together."""
-    books = merge((part for one in told for part in pa.ipc.open_stream(one.books)), batch)
-    entries, waiting = weigh(works, books, before.waiting)
+    ledger_entries = merge((part for one in told for part in pa.ipc.open_stream(one.ledger_entries)), batch)
+    entries, waiting = weigh(works, ledger_entries, before.waiting)
     if waiting and end.settled > before.offset.settled:
         raise LakeError(f"{waiting[0].source.path}: {waiting[0].bytes} bytes at byte {waiting[0].offset} were read and never decoded")
     files: dict[str, list[File]] = {table.name: [] for table in SILVER}
@@ -218,8 +218,8 @@ def _publish(
         for name, file in one.files.items():
             files[name].append(file)
     files[unrecognised.TABLE.name] = whole(lake, unrecognised.TABLE, batch, unknown.to_batches())
-    files[ledger.TABLE.name] = whole(lake, ledger.TABLE, batch, [merge([books, rows(entries)], batch)])
-    memories = before.memories | {str(one.bucket): one.memory for one in told}
+    files[ledger.TABLE.name] = whole(lake, ledger.TABLE, batch, [merge([ledger_entries, rows(entries)], batch)])
+    memories = before.memories | {str(one.bucket): one.decoder_state for one in told}
     after = Following(end, before.buckets, memories, waiting)
     publish(lake, journal.prepare(lake, files, after))
     journal.done(lake)

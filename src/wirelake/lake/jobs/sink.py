@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from wirelake import protocols
 from wirelake.capture.blocks.assemble import Assembly
-from wirelake.capture.blocks.packet_batch import Parcel
+from wirelake.capture.blocks.packet_batch import PacketBatch
 from wirelake.capture.blocks.transfer import from_batch
 from wirelake.errors import LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
@@ -86,15 +86,15 @@ class TableWriter(DataSourceArrowWriter):
         try:
             for batch in iterator:
                 for item in from_batch(batch):
-                    blocks = assembly.feed(item) if isinstance(item, Parcel) else [item]
+                    blocks = assembly.feed(item) if isinstance(item, PacketBatch) else [item]
                     for rows in failures.decode(decoder, blocks, item.source, fresh, failed):
                         sheets.add(rows)
             for rows in failures.decode(decoder, assembly.finish(), None, fresh, failed):
                 sheets.add(rows)
             decoded = failures.finish(decoder, failed)
-            books, unknown = decoded.pop(ledger.TABLE.name), decoded.pop(unrecognised.TABLE.name)
+            ledger_entries, unknown = decoded.pop(ledger.TABLE.name), decoded.pop(unrecognised.TABLE.name)
             sheets.add(decoded)
-            return Written(sheets.close(), books, unknown)
+            return Written(sheets.close(), ledger_entries, unknown)
         except BaseException:
             sheets.discard()
             raise
@@ -117,11 +117,11 @@ class TableWriter(DataSourceArrowWriter):
         for message in written:
             for name, file in message.files.items():
                 files[name].append(file)
-        books = merge((batch for message in written for batch in message.ledger), self._batch)
-        balance(begun.sources, books, begun.begins())
+        ledger_entries = merge((batch for message in written for batch in message.ledger), self._batch)
+        balance(begun.sources, ledger_entries, begun.begins())
         unknown = decode_unrecognised.merge((batch for message in written for batch in message.unrecognised), self._batch)
         files[unrecognised.TABLE.name] = whole(self._lake, unrecognised.TABLE, self._batch, unknown.to_batches())
-        files[ledger.TABLE.name] = whole(self._lake, ledger.TABLE, self._batch, [books])
+        files[ledger.TABLE.name] = whole(self._lake, ledger.TABLE, self._batch, [ledger_entries])
         publish(self._lake, journal.prepare(self._lake, files))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -18,14 +18,14 @@ import msgspec
 __all__ = [
     "BATCH_BYTES",
     "BATCH_ROWS",
-    "BRISK",
-    "BRISK_BYTES",
     "CLUSTER",
     "EVERYWHERE",
     "LOCAL",
     "LOOPBACK",
     "NEEDED",
     "SESSION",
+    "SHORT_SESSION",
+    "SHORT_SESSION_BYTES",
     "Setting",
     "is_local",
     "settings",
@@ -36,10 +36,10 @@ BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """Bytes in one Arrow batch: a block is one row of about 8 MiB, so this, not the number of rows, is what bounds a batch of blocks."""
 
-BRISK: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+SHORT_SESSION: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For `conf`, when there is little data and the session ends soon: the virtual machine compiles in a hurry. What that gains and costs is in
 docs/performance.md."""
-BRISK_BYTES: Final = 64 * 1024 * 1024
+SHORT_SESSION_BYTES: Final = 64 * 1024 * 1024
 """Up to how many bytes, of captures and of messages in the lake, `wirelake ingest` starts a local Spark that way."""
 
 _GIB: Final = 1024**3

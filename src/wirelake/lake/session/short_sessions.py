@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from wirelake.capture.files.source_file import is_elsewhere, local_path
-from wirelake.lake.session.settings import BRISK, BRISK_BYTES
+from wirelake.lake.session.settings import SHORT_SESSION, SHORT_SESSION_BYTES
 from wirelake.lake.store import delta
 from wirelake.lake.tables import messages
 
@@ -26,4 +26,4 @@ def for_one_ingest(lake: Path, files: Iterable[str]) -> dict[str, str]:
             known += Path(local_path(path)).stat().st_size
         except OSError:  # it is gone in this moment: the ingest will say so
             return {}
-    return dict(BRISK) if known <= BRISK_BYTES else {}
+    return dict(SHORT_SESSION) if known <= SHORT_SESSION_BYTES else {}

@@ -23,13 +23,13 @@ from wirelake.extras import need
 from wirelake.lake.session import home as session_home
 from wirelake.lake.session import java, scratch
 from wirelake.lake.session import settings as session_settings
-from wirelake.lake.session.settings import BRISK
+from wirelake.lake.session.settings import SHORT_SESSION
 from wirelake.masking import keep_secret, keep_secrets, looks_secret, mask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["BRISK", "LOCAL_MASTER", "activate", "is_connect", "is_submitted", "place", "session", "set_for_now", "suited"]
+__all__ = ["LOCAL_MASTER", "SHORT_SESSION", "activate", "is_connect", "is_submitted", "place", "session", "set_for_now", "suited"]
 
 LOCAL_MASTER: Final = "local[*]"
 """Where Spark runs unless somebody says otherwise: in this process' own virtual machine, on all cores."""

@@ -24,8 +24,8 @@ from pyspark.sql.types import StructType
 from wirelake import protocols
 from wirelake.capture.blocks import read_file
 from wirelake.capture.blocks.block import Block
-from wirelake.capture.blocks.packet_batch import Parcel
-from wirelake.capture.blocks.read_split import Dealt, Work, ship, spoil
+from wirelake.capture.blocks.packet_batch import PacketBatch
+from wirelake.capture.blocks.read_split import Partitioned, ReadTask, read_split, spoil
 from wirelake.capture.blocks.transfer import SCHEMA, to_batches
 from wirelake.errors import LakeError
 from wirelake.lake.decode.scan import stands_alone
@@ -34,7 +34,7 @@ from wirelake.lake.jobs.failures import Code, Failure
 from wirelake.lake.sources.plan import Plan
 from wirelake.protocols.kernel import use_compiled
 
-__all__ = ["FORMAT", "NOT_ALONE", "PARTITION_BYTES", "BlockReader", "BlockSource", "Share", "blocks", "share"]
+__all__ = ["FORMAT", "NOT_ALONE", "PARTITION_BYTES", "BlockReader", "BlockSource", "TaskGroup", "blocks", "share"]
 
 FORMAT: Final = "wirelake.blocks"
 
@@ -51,33 +51,33 @@ _PLAIN: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA]
 """Blocks as Spark hands them on: it takes every column of a data source for nullable."""
 
 
-class Share(InputPartition):
+class TaskGroup(InputPartition):
     """What one task reads: works, one after the other."""
 
-    def __init__(self, works: tuple[Work, ...]) -> None:
+    def __init__(self, read_tasks: tuple[ReadTask, ...]) -> None:
         super().__init__(None)
-        self.works = works
+        self.read_tasks = read_tasks
 
 
-def share(works: Iterable[Work], limit: int = PARTITION_BYTES) -> list[Share]:
+def share(read_tasks: Iterable[ReadTask], limit: int = PARTITION_BYTES) -> list[TaskGroup]:
     """Largest first, each into the first share it fits, so that no task waits long for the last one."""
-    shares: list[tuple[int, list[Work]]] = []
-    for work in sorted(works, key=lambda work: (-work.size, work.rank, work.split.begin)):
-        for index, (size, members) in enumerate(shares):
-            if size + work.size <= limit:
-                members.append(work)
-                shares[index] = (size + work.size, members)
+    task_groups: list[tuple[int, list[ReadTask]]] = []
+    for read_task in sorted(read_tasks, key=lambda read_task: (-read_task.size, read_task.rank, read_task.split.begin)):
+        for index, (size, members) in enumerate(task_groups):
+            if size + read_task.size <= limit:
+                members.append(read_task)
+                task_groups[index] = (size + read_task.size, members)
                 break
         else:
-            shares.append((work.size, [work]))
-    return [Share(tuple(members)) for _, members in shares]
+            task_groups.append((read_task.size, [read_task]))
+    return [TaskGroup(tuple(members)) for _, members in task_groups]
 
 
 class BlockReader(DataSourceReader):
     """Reads on executors what was planned; with `buckets`, what must be is dealt by connection; else all is decoded there."""
 
-    def __init__(self, works: Sequence[Work], ports: dict[int, str], buckets: int, failures_at: Path | None = None) -> None:
-        self._works = tuple(works)
+    def __init__(self, read_tasks: Sequence[ReadTask], ports: dict[int, str], buckets: int, failures_at: Path | None = None) -> None:
+        self._works = tuple(read_tasks)
         self._ports = ports
         self._buckets = buckets
         self._failures_at = failures_at
@@ -88,35 +88,35 @@ class BlockReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of every work of a share, each from its first to its last."""
-        if not isinstance(partition, Share):
+        if not isinstance(partition, TaskGroup):
             raise TypeError(f"expected a Share, got {type(partition).__name__}")
-        if sum(work.size for work in partition.works) >= COMPILED_BYTES:
+        if sum(read_task.size for read_task in partition.read_tasks) >= COMPILED_BYTES:
             use_compiled()
-        for work in partition.works:
-            with failures.noted(self._failures_at, lambda: [work.source]):  # noqa: B023 - it is called before the next
-                for batch in to_batches(self._items(work), self._buckets):
+        for read_task in partition.read_tasks:
+            with failures.noted(self._failures_at, lambda: [read_task.source]):  # noqa: B023 - it is called before the next
+                for batch in to_batches(self._items(read_task), self._buckets):
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=_PLAIN)
 
-    def _items(self, work: Work) -> Iterator[Parcel | Dealt | Block]:
-        if work.spoilt:
-            return spoil(work)
+    def _items(self, read_task: ReadTask) -> Iterator[PacketBatch | Partitioned | Block]:
+        if read_task.spoilt:
+            return spoil(read_task)
         if self._buckets:
-            return ship(work, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS, dealt=protocols.ROOMS)
-        return self._alone(work)
+            return read_split(read_task, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS, partitioned=protocols.ROOMS)
+        return self._alone(read_task)
 
-    def _alone(self, work: Work) -> Iterator[Block]:
+    def _alone(self, read_task: ReadTask) -> Iterator[Block]:
         """Blocks that need nothing of others; a source that only began like that must be dealt after all."""
         known = {"ports": self._ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
-        for block in read_file.read(work.source, split=work.split, **known):  # type: ignore[arg-type]  # the same names
+        for block in read_file.read(read_task.source, split=read_task.split, **known):  # type: ignore[arg-type]  # the same names
             if not all(map(stands_alone, block.flows)):
                 failures.note(self._failures_at, Failure(Code.NOT_ALONE, [block.source], NOT_ALONE))
                 raise LakeError(f"{block.source.path}: {NOT_ALONE}")
-            block.spans = [msgspec.structs.replace(work.spans[-1], mark=block.all_spans()[-1].mark)]
+            block.spans = [msgspec.structs.replace(read_task.spans[-1], mark=block.all_spans()[-1].mark)]
             yield block
 
 
 class BlockSource(DataSource):
-    """`spark.read.format("wirelake.blocks")`; options `works` and `ports` as JSON, `buckets`, and a folder `failures`."""
+    """`spark.read.format("wirelake.blocks")`; options `read_tasks` and `ports` as JSON, `buckets`, and a folder `failures`."""
 
     @classmethod
     def name(cls) -> str:
@@ -129,9 +129,9 @@ class BlockSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is but one schema
         """A reader for exactly the works in the options."""
-        works = msgspec.json.decode(self.options["works"], type=list[Work])
+        read_tasks = msgspec.json.decode(self.options["read_tasks"], type=list[ReadTask])
         ports = msgspec.json.decode(self.options["ports"], type=dict[int, str])
-        return BlockReader(works, ports, int(self.options["buckets"]), Path(self.options["failures"]))
+        return BlockReader(read_tasks, ports, int(self.options["buckets"]), Path(self.options["failures"]))
 
 
 def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str], failures_at: Path) -> DataFrame:
@@ -141,14 +141,14 @@ def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str], failures_at: 
     """
     spark.dataSource.register(BlockSource)
 
-    def load(works: list[Work], buckets: int) -> DataFrame:
-        told = {"works": _json(works), "ports": _json(ports), "buckets": str(buckets), "failures": str(failures_at)}
+    def load(read_tasks: list[ReadTask], buckets: int) -> DataFrame:
+        told = {"read_tasks": _json(read_tasks), "ports": _json(ports), "buckets": str(buckets), "failures": str(failures_at)}
         return spark.read.format(FORMAT).options(**told).load()
 
     frames = [load(plan.direct, 0)] if plan.direct else []
-    if plan.dealt:
-        dealt = load(plan.dealt, plan.buckets).repartitionById(plan.buckets, sql.col("bucket"))
-        frames.append(dealt.sortWithinPartitions("rank", "place"))
+    if plan.partitioned:
+        partitioned = load(plan.partitioned, plan.buckets).repartitionById(plan.buckets, sql.col("bucket"))
+        frames.append(partitioned.sortWithinPartitions("rank", "place"))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 

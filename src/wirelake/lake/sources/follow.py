@@ -22,11 +22,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_COLUMNS, Block, Source
-from wirelake.capture.blocks.read_split import Dealt
+from wirelake.capture.blocks.read_split import Partitioned
 from wirelake.capture.blocks.transfer import SCHEMA, to_batches
-from wirelake.capture.files.growing import Follower, Limits, Offset, portions
-from wirelake.capture.files.identity import Known
-from wirelake.lake.sources.blocks import BlockReader, Share, share
+from wirelake.capture.files.growing import Follower, Limits, Offset, micro_batches
+from wirelake.capture.files.identity import KnownFile
+from wirelake.lake.sources.blocks import BlockReader, TaskGroup, share
 from wirelake.lake.sources.paths import captures
 from wirelake.protocols.kernel import use_compiled
 
@@ -41,7 +41,7 @@ class Begin(msgspec.Struct, frozen=True):
     """Where following begins, and what else the lake has."""
 
     offset: Offset
-    known: list[Known]
+    known: list[KnownFile]
 
 
 class Settling(InputPartition):
@@ -91,16 +91,16 @@ class FollowReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What lies between two offsets."""
         before, after = _offset(start), _offset(end)
-        return [*share(portions(before, after)), *([Settling()] if after.settled > before.settled else [])]
+        return [*share(micro_batches(before, after)), *([Settling()] if after.settled > before.settled else [])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Shipments, all of them dealt into buckets."""
-        if isinstance(partition, Share):
-            yield from BlockReader(partition.works, self._ports, self._buckets).read(partition)
+        if isinstance(partition, TaskGroup):
+            yield from BlockReader(partition.read_tasks, self._ports, self._buckets).read(partition)
             return
         for bucket in range(self._buckets):
             empty = Block(Source("", b"", 0), b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
-            for batch in to_batches([Dealt(empty, 0, 0, bucket)]):
+            for batch in to_batches([Partitioned(empty, 0, 0, bucket)]):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=_PLAIN)
 
     def _begun(self) -> Begin:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from wirelake.capture.blocks.block import Source
 from wirelake.capture.containers.walk import CUT_SHORT
 from wirelake.capture.files.growing import Offset
-from wirelake.capture.files.identity import Known, identify
+from wirelake.capture.files.identity import KnownFile, identify
 from wirelake.errors import CaptureError, LakeError
 from wirelake.lake.sources.progress import Positions, positions
 from wirelake.lake.store import delta, journal, state_file
@@ -119,7 +119,7 @@ def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
         else:
             plan.fresh.append(told.source)
             plan.read |= {told.source.id: told.end} if told.end else {}
-            known.add(Known(told.source, found.size, is_here=True))
+            known.add(KnownFile(told.source, found.size, is_here=True))
     plan.skipped = {one.path: plan.skipped[one.path] for one in named if one.path in plan.skipped}  # in the order of the arguments
     return plan
 
@@ -193,7 +193,7 @@ def _following(lake: Path, inventory: Inventory, removal: Removal) -> Following 
     memories = {}
     for bucket, name in now.memories.items():
         assembly, taken = state_file.read(lake, name)
-        memory = state_file.memory(lake, name, taken)
-        memory.drop(gone)
-        memories[bucket] = state_file.write(lake, name.rsplit("-", 1)[0], assembly, memory.take())
+        decoder_state = state_file.decoder_state(lake, name, taken)
+        decoder_state.drop(gone)
+        memories[bucket] = state_file.write(lake, name.rsplit("-", 1)[0], assembly, decoder_state.take())
     return Following(msgspec.structs.replace(now.offset, files=files), now.buckets, memories)

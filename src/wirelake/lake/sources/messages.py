@@ -31,7 +31,7 @@ from wirelake import protocols
 from wirelake.capture.blocks.block import Flow
 from wirelake.capture.blocks.from_packets import dissected
 from wirelake.capture.blocks.read_file import read, walk_split
-from wirelake.capture.blocks.read_split import Work, works
+from wirelake.capture.blocks.read_split import ReadTask, read_tasks
 from wirelake.capture.containers.records import KIND, LINK, NO_TIME, RECORD_PACKET, SIZE, START, TS, WIRE_SIZE
 from wirelake.capture.containers.walk import Window
 from wirelake.capture.files.identity import identify
@@ -59,7 +59,7 @@ from wirelake.lake.decode.batches import Overflow
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.sources import options as sources_options
 from wirelake.lake.sources import plan as sources_plan
-from wirelake.lake.sources.blocks import Share, share
+from wirelake.lake.sources.blocks import TaskGroup, share
 from wirelake.lake.sources.filters import interest
 from wirelake.lake.sources.paths import expand
 from wirelake.lake.tables import connections, messages
@@ -116,33 +116,33 @@ class CaptureReader(DataSourceReader):
             raise UsageError("say what to read: load('captures/')")
         return [self.options["path"]]
 
-    def works(self, *, whole_captures: bool) -> list[Work]:
+    def read_tasks(self, *, whole_captures: bool) -> list[ReadTask]:
         """What there is to read; a capture is in one piece if connections are to be followed through it."""
         sources = [identify(path) for path in expand(self._paths())]
-        plan = sources_plan.plan(sources, lambda cuts: list(map(sources_plan.claim_here, cuts)), 1)
+        plan = sources_plan.plan(sources, lambda cuts: list(map(sources_plan.guess_here, cuts)), 1)
         if not whole_captures:
-            return [*plan.direct, *plan.dealt]
-        captures = {work.source.id: work.source for work in plan.dealt}
-        return [*plan.direct, *(work for source in captures.values() for work in works(source, []))]
+            return [*plan.direct, *plan.partitioned]
+        captures = {read_task.source.id: read_task.source for read_task in plan.partitioned}
+        return [*plan.direct, *(read_task for source in captures.values() for read_task in read_tasks(source, []))]
 
 
 class _Messages(CaptureReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition per share of the files."""
-        return share(self.works(whole_captures=True))
+        return share(self.read_tasks(whole_captures=True))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Messages of every file of a share."""
-        assert isinstance(partition, Share)  # noqa: S101 - what `partitions` gave
+        assert isinstance(partition, TaskGroup)  # noqa: S101 - what `partitions` gave
         use_compiled()
         chosen = protocols.named(self.options["protocol"]) if "protocol" in self.options else None
         ports = sources_options.ports(self.options)
-        for work in partition.works:
+        for read_task in partition.read_tasks:
             ends: dict[bytes, tuple[Any, ...]] = {}
             known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
             with Overflow(messages.TABLE.name, messages.TABLE.schema) as overflow:
                 decoder = Decoder(DecodeOptions(), sink=overflow.put)
-                for block in read(work.source, split=work.split, interest=self._interest, **known):  # type: ignore[arg-type]  # the same names
+                for block in read(read_task.source, split=read_task.split, interest=self._interest, **known):  # type: ignore[arg-type]  # the same names
                     yield from self._rows(block.flows, ends, overflow.take(decoder.feed(block)), chosen)
                 yield from self._rows([], ends, overflow.take(decoder.finish()), chosen)
 
@@ -166,17 +166,17 @@ class _Messages(CaptureReader):
 class _Packets(CaptureReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One partition per share of the files and their splits."""
-        return share(self.works(whole_captures=False))
+        return share(self.read_tasks(whole_captures=False))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Packets of every file of a share."""
-        assert isinstance(partition, Share)  # noqa: S101 - what `partitions` gave
+        assert isinstance(partition, TaskGroup)  # noqa: S101 - what `partitions` gave
         use_compiled()
-        for work in partition.works:
-            with open_source(work.source) as file:
-                for step in walk_split(work.source, file, work.split).steps():
+        for read_task in partition.read_tasks:
+            with open_source(read_task.source) as file:
+                for step in walk_split(read_task.source, file, read_task.split).steps():
                     if isinstance(step, Window):
-                        yield _packet_rows(work.source.path, step, self._interest)
+                        yield _packet_rows(read_task.source.path, step, self._interest)
 
 
 def _packet_rows(path: str, step: Window, wanted: Interest) -> pa.RecordBatch:

@@ -17,19 +17,19 @@ import msgspec
 import numpy as np
 
 from wirelake import protocols
-from wirelake.capture.blocks.accounting import Tally
+from wirelake.capture.blocks.accounting import Accounting
 from wirelake.capture.blocks.block import Source
 from wirelake.capture.blocks.from_recording import Recorded
-from wirelake.capture.blocks.read_split import Work, whole, works
+from wirelake.capture.blocks.read_split import ReadTask, read_tasks, whole
 from wirelake.capture.containers.records import KIND, LINK, NO_TIME, RECORD_PACKET, TS
-from wirelake.capture.containers.walk import EVERYTHING, Spoilt, Walk, Window
+from wirelake.capture.containers.walk import EVERYTHING, Damaged, Walk, Window
 from wirelake.capture.files.source_file import open_source
-from wirelake.capture.files.split import Claim, Split, Stretch, claim, cut, settle
+from wirelake.capture.files.split import ByteRange, Guess, Split, divide, guess, reconcile
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
 from wirelake.lake.decode.scan import stands_alone
 from wirelake.protocols.kernel import use_compiled
 
-__all__ = ["SPLIT_BYTES", "Cut", "Plan", "claim_here", "plan"]
+__all__ = ["SPLIT_BYTES", "Cut", "Plan", "guess_here", "plan"]
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 """Files of twice this and more are cut into stretches of about this."""
@@ -46,15 +46,15 @@ class Cut(msgspec.Struct, frozen=True):
     """A stretch of a source that somebody is to walk."""
 
     source: Source
-    stretch: Stretch
+    byte_range: ByteRange
 
 
 class Plan(msgspec.Struct, frozen=True):
     """What there is to do."""
 
-    direct: list[Work]
+    direct: list[ReadTask]
     """To be decoded where it is read."""
-    dealt: list[Work]
+    partitioned: list[ReadTask]
     """To be dealt by connection into `buckets`."""
     buckets: int
 
@@ -71,7 +71,7 @@ def _look(source: Source) -> _Look:
     with open_source(source) as file:
         walk = Walk(source.path, file, stop=LOOK_BYTES, window=LOOK_BYTES)
         for step in walk.steps():
-            if isinstance(step, Spoilt):
+            if isinstance(step, Damaged):
                 break
             packets = step.rows[step.rows[:, KIND] == RECORD_PACKET]
             if len(packets):
@@ -84,26 +84,26 @@ def _stands_alone(source: Source, step: Window, packets: np.ndarray[Any, Any]) -
     if not (packets[:, LINK] == LINK_EXPORTED).all():
         return False
     try:
-        block = Recorded(protocols.ports(), protocols.ROOMS, Tally()).block(source, step.base, step.data, step.used, packets)
+        block = Recorded(protocols.ports(), protocols.ROOMS, Accounting()).block(source, step.base, step.data, step.used, packets)
     except Exception:  # the task that reads it will say what it is
         return False
     return block is None or all(map(stands_alone, block.flows))
 
 
-def _rest(at: int, told: Claim) -> Split:
+def _rest(at: int, told: Guess) -> Split:
     """What comes after a place, given what walking up to it told; what was unfinished there has been given up."""
     return Split(at, EVERYTHING, told.after, (at, told.after))
 
 
-def claim_here(one: Cut) -> Claim:
+def guess_here(one: Cut) -> Guess:
     """Walk a stretch in this process."""
     use_compiled()
-    return claim(one.source, one.stretch)
+    return guess(one.source, one.byte_range)
 
 
 def plan(
     sources: Iterable[Source],
-    claims: Callable[[list[Cut]], list[Claim]],
+    guesses: Callable[[list[Cut]], list[Guess]],
     parallelism: int,
     split_bytes: int = SPLIT_BYTES,
     *,
@@ -111,7 +111,7 @@ def plan(
     deal_all: bool = False,
     spoilt: Mapping[bytes, str] | None = None,
 ) -> Plan:
-    """Who reads what; `claims` has stretches walked, wherever that is best done.
+    """Who reads what; `guesses` has stretches walked, wherever that is best done.
 
     What was `read` of a source before is not read again. With `deal_all`, nothing is decoded where it is read. Nothing of a source that is
     `spoilt` is decoded: its bytes go to quarantine, with this reason.
@@ -119,27 +119,27 @@ def plan(
     before, failed = read or {}, spoilt or {}
     every = list(sources)
     looks = sorted((_look(one) for one in every if one.id not in failed), key=lambda look: (look.begins, look.source.path))
-    stretches = [
+    ranges = [
         Cut(look.source, one)
         for look in looks
         for one in (
-            [Stretch(0, before[look.source.id])]
+            [ByteRange(0, before[look.source.id])]
             if look.source.id in before
-            else cut(look.source, split_bytes)
+            else divide(look.source, split_bytes)
             if look.source.size >= 2 * split_bytes
             else []
         )
     ]
-    claimed: dict[bytes, list[Claim]] = {}
-    for one, told in zip(stretches, claims(stretches) if stretches else [], strict=True):
-        claimed.setdefault(one.source.id, []).append(told)
+    guessed: dict[bytes, list[Guess]] = {}
+    for one, told in zip(ranges, guesses(ranges) if ranges else [], strict=True):
+        guessed.setdefault(one.source.id, []).append(told)
     direct = [whole(one, before.get(one.id, 0), failed[one.id]) for one in every if one.id in failed]
-    dealt: list[Work] = []
+    partitioned: list[ReadTask] = []
     for rank, look in enumerate(looks):
-        claimed_of = claimed.get(look.source.id, [])
+        guesses_of = guessed.get(look.source.id, [])
         begun = before.get(look.source.id)
-        splits = settle(look.source, claimed_of) if begun is None else [_rest(begun, claimed_of[0])]
-        (direct if look.stands_alone and not deal_all else dealt).extend(works(look.source, splits, rank))
-    size = sum(work.size for work in dealt)
+        splits = reconcile(look.source, guesses_of) if begun is None else [_rest(begun, guesses_of[0])]
+        (direct if look.stands_alone and not deal_all else partitioned).extend(read_tasks(look.source, splits, rank))
+    size = sum(read_task.size for read_task in partitioned)
     buckets = max(size // BUCKET_BYTES, min(parallelism, size // SMALL_BYTES), 1)
-    return Plan(direct, dealt, min(buckets, MAX_BUCKETS))
+    return Plan(direct, partitioned, min(buckets, MAX_BUCKETS))

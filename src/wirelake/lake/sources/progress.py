@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from wirelake.capture.blocks.block import Source
 from wirelake.capture.files import identity
-from wirelake.capture.files.identity import Known, Place
+from wirelake.capture.files.identity import KnownFile, SourcePosition
 from wirelake.lake.store import delta
 from wirelake.lake.tables import ledger
 
@@ -25,21 +25,21 @@ class Positions:
     """What a lake has of which sources."""
 
     def __init__(self) -> None:
-        self._by_path: dict[str, list[Known]] = {}
-        self._by_id: dict[bytes, list[Known]] = {}
+        self._by_path: dict[str, list[KnownFile]] = {}
+        self._by_id: dict[bytes, list[KnownFile]] = {}
 
     @property
-    def all(self) -> list[Known]:
+    def all(self) -> list[KnownFile]:
         """Every source, as far as it was read."""
         return [known[-1] for known in self._by_id.values()]
 
-    def add(self, known: Known) -> None:
+    def add(self, known: KnownFile) -> None:
         """A source was read up to here."""
         here = [one for one in self._by_path.get(known.source.path, []) if one.source.id != known.source.id]
         self._by_path[known.source.path] = [*here, known]
         self._by_id.setdefault(known.source.id, []).append(known)
 
-    def place(self, source: Source) -> Place:
+    def place(self, source: Source) -> SourcePosition:
         """What a file is, and how far it was read."""
         return identity.place(source, self._by_path, self._by_id)
 
@@ -49,9 +49,9 @@ def positions(lake: Path) -> Positions:
     return told(delta.dataset(lake, ledger.TABLE).to_table(columns=_COLUMNS))
 
 
-def told(books: pa.Table) -> Positions:
+def told(ledger_entries: pa.Table) -> Positions:
     """How far the sources were read that these rows of a ledger are about."""
-    rows = books.group_by(_COLUMNS).aggregate([])
+    rows = ledger_entries.group_by(_COLUMNS).aggregate([])
     order = [("batch", "ascending"), ("offset", "ascending"), ("length", "ascending")]
     spans: dict[bytes, dict[tuple[int, int], bytes]] = {}
     ends: dict[bytes, dict[str, int]] = {}
@@ -66,5 +66,5 @@ def told(books: pa.Table) -> Positions:
     for source_id, paths in ends.items():
         hashed = [(*span, told) for span, told in sorted(spans[source_id].items())]
         for path, end in paths.items():
-            found.add(Known(Source(path, source_id, end), end, spans=tuple(one for one in hashed if one[0] + one[1] <= end)))
+            found.add(KnownFile(Source(path, source_id, end), end, spans=tuple(one for one in hashed if one[0] + one[1] <= end)))
     return found

@@ -26,7 +26,7 @@ from wirelake.errors import UsageError
 from wirelake.lake.decode.batches import Overflow
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.sources import options as sources_options
-from wirelake.lake.sources.blocks import Share, share
+from wirelake.lake.sources.blocks import TaskGroup, share
 from wirelake.lake.sources.messages import CaptureReader
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import SILVER
@@ -45,18 +45,18 @@ class _Captured(CaptureReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition per share of the files."""
-        return share(self.works(whole_captures=True))
+        return share(self.read_tasks(whole_captures=True))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of every file of a share."""
-        assert isinstance(partition, Share)  # noqa: S101 - what `partitions` gave
+        assert isinstance(partition, TaskGroup)  # noqa: S101 - what `partitions` gave
         use_compiled()
         ports = sources_options.ports(self.options)
-        for work in partition.works:
+        for read_task in partition.read_tasks:
             known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
             with Overflow(self._table.name, self._table.schema) as overflow:
                 decoder = Decoder(DecodeOptions(), sink=overflow.put)
-                for block in read(work.source, split=work.split, **known):  # type: ignore[arg-type]  # the same names
+                for block in read(read_task.source, split=read_task.split, **known):  # type: ignore[arg-type]  # the same names
                     yield from self._rows(overflow.take(decoder.feed(block)))
                 yield from self._rows(overflow.take(decoder.finish()))
 

@@ -22,7 +22,7 @@ from wirelake.lake.store import delta, folder, journal, settings, snapshot
 from wirelake.lake.store.check_ledger import check_ledger
 from wirelake.lake.store.snapshot import Snapshot
 from wirelake.lake.tables import ledger, messages, protocols
-from wirelake.lake.tables.catalog import EDITION, GOLD, TABLES
+from wirelake.lake.tables.catalog import GOLD, RULES_VERSION, TABLES
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["CHECKS", "Part", "check_lake"]
@@ -184,8 +184,8 @@ def _gold(seen: Snapshot, part: Part) -> None:
         part.problems.append(f"gold tables are as of different batches: {', '.join(f'{name} {batch}' for name, batch in batches.items())}")
     if min(batches.values()) < newest:
         part.notes.append(f"gold tables are as of batch {min(batches.values())}, the ledger of {newest}: the next ingest builds them")
-    if publish.is_of_another_edition(seen.lake):
-        part.notes.append(f"gold tables were built by another edition of the rules than {EDITION}: the next ingest builds them")
+    if publish.has_other_rules(seen.lake):
+        part.notes.append(f"gold tables were built by another edition of the rules than {RULES_VERSION}: the next ingest builds them")
     for table in GOLD:
         if table.name in seen.versions and not delta.is_outdated(seen.lake, table):
             keys = seen.dataset(table).to_table(columns=list(table.grain))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from wirelake.capture.blocks.accounting import OTHER
 from wirelake.capture.blocks.block import Source
-from wirelake.capture.files.identity import Known, identify, place
+from wirelake.capture.files.identity import KnownFile, identify, place
 from wirelake.capture.files.source_file import is_elsewhere
 from wirelake.capture.packets.tcp_flows import UNRECOGNISED
 from wirelake.errors import CaptureError, LakeError
@@ -41,10 +41,10 @@ class Checked(msgspec.Struct, frozen=True):
 def check_ledger(lake: Path) -> Checked:
     """Check the ledger of a lake; raises LakeError when there is no lake."""
     seen = snapshot.current(lake)
-    books = seen.dataset(ledger.TABLE).to_table()
-    known = told(books).all
+    ledger_entries = seen.dataset(ledger.TABLE).to_table()
+    known = told(ledger_entries).all
     sources = [one.source for one in known]
-    problems = [*_sums(books, sources), *_tables(seen, books)]
+    problems = [*_sums(ledger_entries, sources), *_tables(seen, ledger_entries)]
     gone = []
     for one in known:
         verdict = _as_it_lies(one)
@@ -55,27 +55,31 @@ def check_ledger(lake: Path) -> Checked:
     return Checked(len(sources), sum(source.size for source in sources), tuple(problems), tuple(gone))
 
 
-def _sums(books: pa.Table, sources: list[Source]) -> list[str]:
+def _sums(ledger_entries: pa.Table, sources: list[Source]) -> list[str]:
     """Spans that do not touch, overlap, or are not accounted for in full; and entries that are there twice."""
     problems = []
     for source in sources:
-        mine = books.filter(pc.equal(books["source_id"], pa.scalar(source.id, pa.binary()))).combine_chunks()
+        mine = ledger_entries.filter(pc.equal(ledger_entries["source_id"], pa.scalar(source.id, pa.binary()))).combine_chunks()
         try:
             balance([source], mine.to_batches()[0])
         except LakeError as error:
             problems.append(str(error).removesuffix("; nothing was published"))
-    grain = books.group_by(list(ledger.TABLE.grain)).aggregate([([], "count_all")])
+    grain = ledger_entries.group_by(list(ledger.TABLE.grain)).aggregate([([], "count_all")])
     if pc.max(grain["count_all"]).as_py() not in (None, 1):
         problems.append("the ledger has entries that are there twice")
     return problems
 
 
-def _tables(seen: Snapshot, books: pa.Table) -> list[str]:
+def _tables(seen: Snapshot, ledger_entries: pa.Table) -> list[str]:
     """Whether `messages` and `quarantine` hold as many rows and bytes as the ledger says, in all and of each protocol."""
     problems = []
     rows = seen.dataset(messages.TABLE).to_table(columns=["protocol", "size"])
     held = _by(rows.group_by("protocol").aggregate([("size", "sum"), ([], "count_all")]), "protocol", "size_sum", "count_all")
-    said = books.filter(pc.equal(books["category"], "message")).group_by("reason").aggregate([("bytes", "sum"), ("items", "sum")])
+    said = (
+        ledger_entries.filter(pc.equal(ledger_entries["category"], "message"))
+        .group_by("reason")
+        .aggregate([("bytes", "sum"), ("items", "sum")])
+    )
     told = _by(said, "reason", "bytes_sum", "items_sum")
     for protocol in sorted(held.keys() | told.keys()):
         if held.get(protocol) != told.get(protocol):
@@ -83,17 +87,17 @@ def _tables(seen: Snapshot, books: pa.Table) -> list[str]:
             problems.append(f"messages has {count} messages of {protocol} with {size} bytes, the ledger {items_told} with {bytes_told}")
     raw = seen.dataset(quarantine.TABLE).to_table(columns=["raw"])
     kept = pc.sum(pc.binary_length(raw["raw"])).as_py() or 0
-    missing = pc.sum(books.filter(pc.equal(books["category"], "quarantine"))["bytes"]).as_py() or 0
+    missing = pc.sum(ledger_entries.filter(pc.equal(ledger_entries["category"], "quarantine"))["bytes"]).as_py() or 0
     if kept != missing:
         problems.append(f"quarantine has {kept} bytes, the ledger {missing}")
-    return [*problems, *_unrecognised(seen, books)]
+    return [*problems, *_unrecognised(seen, ledger_entries)]
 
 
-def _unrecognised(seen: Snapshot, books: pa.Table) -> list[str]:
+def _unrecognised(seen: Snapshot, ledger_entries: pa.Table) -> list[str]:
     """Batches of which `unrecognised` has other sums than the ledger; an older wirelake had no such table."""
     rows = seen.dataset(unrecognised.TABLE).to_table(columns=["batch", "bytes", "packets"])
     held = _by(rows.group_by("batch").aggregate([("bytes", "sum"), ("packets", "sum")]), "batch", "bytes_sum", "packets_sum")
-    others = books.filter(pc.and_(pc.equal(books["category"], OTHER), pc.equal(books["reason"], UNRECOGNISED)))
+    others = ledger_entries.filter(pc.and_(pc.equal(ledger_entries["category"], OTHER), pc.equal(ledger_entries["reason"], UNRECOGNISED)))
     told = _by(others.group_by("batch").aggregate([("bytes", "sum"), ("items", "sum")]), "batch", "bytes_sum", "items_sum")
     return [
         f"unrecognised has {held[batch][0]} bytes of batch {batch}, the ledger {told.get(batch, (0, 0))[0]}"
@@ -106,7 +110,7 @@ def _by(table: pa.Table, key: str, *values: str) -> dict[str, tuple[Any, ...]]:
     return {row[key]: tuple(row[name] for name in values) for row in table.to_pylist()}
 
 
-def _as_it_lies(known: Known) -> str:
+def _as_it_lies(known: KnownFile) -> str:
     """What is wrong with a source as it is now: `gone`, or a sentence; empty if it still has what was read of it."""
     source = known.source
     if is_elsewhere(source.path) or not Path(source.path).exists():

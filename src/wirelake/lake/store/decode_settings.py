@@ -66,9 +66,9 @@ def differently(lake: Path, sources: Mapping[str, bytes], how: str, *, certain: 
     if not sources:
         return []
     known = _known(lake)
-    books = delta.dataset(lake, ledger.TABLE).to_table(columns=["source_id", "batch"])
+    ledger_entries = delta.dataset(lake, ledger.TABLE).to_table(columns=["source_id", "batch"])
     batches: dict[bytes, set[int]] = {}
-    for row in books.group_by(["source_id", "batch"]).aggregate([]).to_pylist():
+    for row in ledger_entries.group_by(["source_id", "batch"]).aggregate([]).to_pylist():
         batches.setdefault(row["source_id"], set()).add(row["batch"])
 
     def decoded(batch: int) -> str:

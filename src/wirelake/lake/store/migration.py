@@ -36,7 +36,7 @@ def upgrade(lake: Path) -> None:
     for table in outdated:
         _LOG.info("%s was built by another version of wirelake: it is built anew", table.name)
         delta.renew(lake, table, _kept(lake, table))
-    is_of_another = publish.is_of_another_edition(lake)
+    is_of_another = publish.has_other_rules(lake)
     if is_of_another:
         _LOG.info("gold tables were built by another edition of the rules: they are built anew")
     for table in index.TABLES:

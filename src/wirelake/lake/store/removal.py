@@ -50,12 +50,12 @@ class Inventory:
 
     def __init__(self, lake: Path) -> None:
         self._lake = lake
-        self._books = delta.dataset(lake, ledger.TABLE).to_table()
+        self._ledger_entries = delta.dataset(lake, ledger.TABLE).to_table()
         self._paths: dict[bytes, set[str]] = {}
         self._ids: dict[str, set[bytes]] = {}
         self._batches: dict[str, set[int]] = {}
         alone = self._alone()
-        pairs = self._books.group_by(["source_id", "source", "batch"]).aggregate([])
+        pairs = self._ledger_entries.group_by(["source_id", "source", "batch"]).aggregate([])
         for row in pairs.to_pylist():
             self._paths.setdefault(row["source_id"], set()).add(row["source"])
             self._ids.setdefault(row["source"], set()).add(row["source_id"])
@@ -94,8 +94,8 @@ class Inventory:
 
     def without(self, removal: Removal) -> Positions:
         """How far all other sources were read."""
-        goes = pc.is_in(self._books["source_id"], pa.array(sorted(removal.ids), pa.binary()))
-        return told(self._books.filter(pc.invert(goes)))
+        goes = pc.is_in(self._ledger_entries["source_id"], pa.array(sorted(removal.ids), pa.binary()))
+        return told(self._ledger_entries.filter(pc.invert(goes)))
 
     def removal(self, ids: Iterable[bytes]) -> Removal:
         """These sources, and all that have to go with them."""

@@ -19,10 +19,10 @@ from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.stored_state import Record, decode, encode
 from wirelake.capture.packets.tcp_flows import Dialect
 from wirelake.errors import LakeError, StateError
-from wirelake.lake.decode.state import Memory
+from wirelake.lake.decode.state import DecoderState
 from wirelake.lake.store import journal
 
-__all__ = ["HEADER", "MAX_STATE", "check", "memory", "read", "restored", "write"]
+__all__ = ["HEADER", "MAX_STATE", "check", "decoder_state", "read", "restored", "write"]
 
 HEADER: Final = b"wirelake state 1\n"
 """What a file begins with; the number is raised when states are stored in another way."""
@@ -34,7 +34,7 @@ _DIGEST_SIZE: Final = 16
 
 class _State(Record):
     assembly: bytes
-    memory: bytes
+    decoder_state: bytes
 
 
 def write(lake: Path, prefix: str, connections: bytes, decoder: bytes) -> str:
@@ -60,25 +60,25 @@ def read(lake: Path, name: str) -> tuple[bytes, bytes]:
         state = decode(content[start:], _State)
     except StateError as error:
         raise _damaged(lake, name, error.reason) from error
-    return state.assembly, state.memory
+    return state.assembly, state.decoder_state
 
 
 def restored(
     lake: Path, name: str, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect
-) -> tuple[Assembly, Memory]:
+) -> tuple[Assembly, DecoderState]:
     """What goes on from a file; raises LakeError that names the file if nothing can."""
     connections, decoder = read(lake, name)
     try:
         assembly = Assembly.put(connections, ports, sniff, dialect)
     except StateError as error:
         raise _damaged(lake, name, error.reason) from error
-    return assembly, memory(lake, name, decoder)
+    return assembly, decoder_state(lake, name, decoder)
 
 
-def memory(lake: Path, name: str, content: bytes) -> Memory:
+def decoder_state(lake: Path, name: str, content: bytes) -> DecoderState:
     """The memory that goes on from the second state of a file; raises LakeError that names the file if none can."""
     try:
-        return Memory.put(content)
+        return DecoderState.put(content)
     except StateError as error:
         raise _damaged(lake, name, error.reason) from error
 

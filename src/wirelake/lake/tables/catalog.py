@@ -25,7 +25,7 @@ from wirelake.lake.tables import (
 )
 from wirelake.lake.tables.schema import Table
 
-__all__ = ["EDITION", "GOLD", "SILVER", "TABLES", "table"]
+__all__ = ["GOLD", "RULES_VERSION", "SILVER", "TABLES", "table"]
 
 SILVER: Final = (messages.TABLE, *protocols.TABLES, connections.TABLE, quarantine.TABLE, unrecognised.TABLE, ledger.TABLE)
 """Written where captures are decoded, and published in this order: a source that is in the ledger is in all of them."""
@@ -33,7 +33,7 @@ SILVER: Final = (messages.TABLE, *protocols.TABLES, connections.TABLE, quarantin
 GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE, metrics.TABLE, topology.TABLE)
 """Built by Spark SQL from the others, in this order."""
 
-EDITION: Final = 3
+RULES_VERSION: Final = 3
 """Which edition of their builders and of all rules gold tables are of. Raise it when they would say something else of the same messages:
 then every lake has them built anew by its next ingest, so that what a table says does not depend on who added what, and when."""
 

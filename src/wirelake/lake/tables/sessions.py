@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from wirelake.lake.gold.rules.registry import INFORMAL, NODE, ROOMS, SESSION_IS
+from wirelake.lake.gold.rules.registry import NODE, ROOMS, SESSION_IS, WITHOUT_HANDSHAKE
 from wirelake.lake.tables.schema import TIME, Table, column
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def build(facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **rooms
     is_complete = has_greeted & sql.coalesce("accepted", sql.lit(False))
     has_parted, has_reset, has_closed = (sql.col(name).isNotNull() for name in ("parting", "reset", "closed"))
     # Where life goes on after an error, it was the end only if it was the last word.
-    is_informal = sql.col("protocol").isin(*INFORMAL)
+    is_informal = sql.col("protocol").isin(*WITHOUT_HANDSHAKE)
     has_parted = has_parted & ~(is_informal & (~has_closed | sql.coalesce(sql.col("last_word") > sql.col("parting.ts"), sql.lit(False))))
     ended_how = (
         sql.when(sql.col("is_silent"), "silence")

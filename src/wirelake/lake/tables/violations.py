@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from wirelake.lake.gold.rules.engine import FINDING, conversation, forbidden, together
-from wirelake.lake.gold.rules.registry import INFORMAL, ROOMS, rules
+from wirelake.lake.gold.rules.registry import ROOMS, WITHOUT_HANDSHAKE, rules
 from wirelake.lake.tables.schema import SESSION, TIME, Table, column
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def build(
 
     found = [one.select(*FINDING, sql.lit(False).alias("needs_whole")) for one in certain]
     found += [one.select(*FINDING, sql.lit(True).alias("needs_whole")) for one in by_absence]
-    has_ended = sql.col("closed").isNotNull() | (sql.col("parting").isNotNull() & ~sql.col("protocol").isin(*INFORMAL))
+    has_ended = sql.col("closed").isNotNull() | (sql.col("parting").isNotNull() & ~sql.col("protocol").isin(*WITHOUT_HANDSHAKE))
     ends = facts.select("session_id", "is_whole", "last_word", has_ended.alias("ended"))
     book = sql.from_json(sql.lit(msgspec.json.encode(rules()).decode()), _BOOK)
     said = sql.try_element_at(book, sql.concat_ws("/", "protocol", "rule"))

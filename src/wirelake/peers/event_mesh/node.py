@@ -25,13 +25,13 @@ import msgspec
 
 from wirelake.errors import ConnectFailed, SessionClosed, UsageError
 from wirelake.peers import trust_file
-from wirelake.peers.datagram_recording import Conversations
+from wirelake.peers.datagram_recording import DatagramRecording
 from wirelake.peers.event_mesh.options import DEFAULT_LIVE, Live, NodeMetrics
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, Occurrence, Peer, PeerChanged
 from wirelake.protocols.event_mesh.messages import DEFAULT_PORT, Event, Field
-from wirelake.protocols.event_mesh.options import Place
+from wirelake.protocols.event_mesh.options import Address
 from wirelake.protocols.event_mesh.packet.builder import Credentials
 from wirelake.protocols.event_mesh.packet.values import field_of
 from wirelake.protocols.event_mesh.security.encryption import Sealer
@@ -88,7 +88,7 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self._handlers: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._conversations: Conversations | None = None
+        self._conversations: DatagramRecording | None = None
         self._subscriptions: Subscriptions[Delivered] = Subscriptions(live.max_inbox)
         self._held: deque[Outgoing] = deque()
         """Taken from the session, and the transport had no room for it."""
@@ -185,7 +185,7 @@ class Node:
             if live.replay_path is not None and live.replay_path.exists():
                 self._session.restore_replays(trust_file.load_bytes(live.replay_path))
             if live.recorder is not None:
-                self._conversations = Conversations(
+                self._conversations = DatagramRecording(
                     live.recorder, "event_mesh", self._endpoint.kind, self._endpoint.local, live.max_recorded
                 )
             self._group = await asyncio.TaskGroup().__aenter__()
@@ -231,7 +231,7 @@ class Node:
     def _now(self) -> Now:
         return Now(asyncio.get_running_loop().time(), self.live.clock())
 
-    async def _resolve(self, target: Target) -> Place:
+    async def _resolve(self, target: Target) -> Address:
         if target.scheme != self.target.scheme:
             raise UsageError(f"{target}: a node at {self.target} cannot reach it")
         if target.scheme == "memory":

@@ -27,7 +27,7 @@ from wirelake.peers.client import Client
 from wirelake.peers.server import Server
 from wirelake.peers.wolpertinger.components import Offer, declared, method, offers
 from wirelake.peers.wolpertinger.options import DEFAULT_LIVE, Live
-from wirelake.peers.wolpertinger.peer import Happened, Peer
+from wirelake.peers.wolpertinger.peer import Peer, PeerEvent
 from wirelake.peers.wolpertinger.remote import Remote
 from wirelake.protocols.rates import Buckets
 from wirelake.protocols.wolpertinger.state_machine import Speaker
@@ -39,10 +39,10 @@ from wirelake.transports.xmpp import DEFAULT_XMPP, Xmpp
 __all__ = [
     "DEFAULT_LIVE",
     "SCHEMES",
-    "Happened",
     "Live",
     "Offer",
     "Peer",
+    "PeerEvent",
     "Remote",
     "ServerLimits",
     "WolpertingerServer",

@@ -23,14 +23,14 @@ from wirelake.protocols.wolpertinger.session import Session
 if TYPE_CHECKING:
     from wirelake.peers.wolpertinger.peer import Peer
 
-__all__ = ["Answering", "Desk"]
+__all__ = ["ComponentInstance", "IncomingCalls"]
 
 _CODES: Final = frozenset(ErrorCode)
 
 log = logging.getLogger("wirelake.wolpertinger")
 
 
-class Desk:
+class ComponentInstance:
     """A component of one connection: its instance, made when it is first called, and its methods."""
 
     def __init__(self, offer: Offer) -> None:
@@ -49,7 +49,7 @@ class Desk:
         return self._instance
 
 
-class Answering:
+class IncomingCalls:
     """The calls of one peer."""
 
     def __init__(self, peer: Peer, session: Session, driver: Driver, work: Workload, offers: tuple[Offer, ...]) -> None:
@@ -57,7 +57,7 @@ class Answering:
         self._session = session
         self._driver = driver
         self._work = work
-        self._desks = {offer.called: Desk(offer) for offer in offers}
+        self._desks = {offer.called: ComponentInstance(offer) for offer in offers}
 
     def take(self, event: CallReceived) -> None:
         """The peer calls; the session has found the method and judged its trust (WOLP-20)."""

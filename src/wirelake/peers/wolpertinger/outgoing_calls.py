@@ -16,10 +16,10 @@ from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import error_name
 from wirelake.protocols.wolpertinger.session import Session
 
-__all__ = ["Calling"]
+__all__ = ["OutgoingCalls"]
 
 
-class Calling:
+class OutgoingCalls:
     """The calls of one peer."""
 
     def __init__(self, session: Session, driver: Driver, most: int) -> None:

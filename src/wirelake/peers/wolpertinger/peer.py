@@ -17,9 +17,9 @@ from wirelake.peers import key_log
 from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.peers.wolpertinger.components import Offer, declared, methods_of, name_of, offers
-from wirelake.peers.wolpertinger.incoming_calls import Answering
+from wirelake.peers.wolpertinger.incoming_calls import IncomingCalls
 from wirelake.peers.wolpertinger.options import DEFAULT_LIVE, Live
-from wirelake.peers.wolpertinger.outgoing_calls import Calling
+from wirelake.peers.wolpertinger.outgoing_calls import OutgoingCalls
 from wirelake.peers.wolpertinger.remote import Remote, TypedRemote
 from wirelake.protocols.wolpertinger.events import (
     Authenticated,
@@ -44,10 +44,10 @@ from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
 from wirelake.protocols.wolpertinger.options import Options
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import Speaker
-from wirelake.protocols.wolpertinger.trust.state import Standing
+from wirelake.protocols.wolpertinger.trust.state import TrustState
 from wirelake.transports.stream import Stream
 
-__all__ = ["Happened", "Peer"]
+__all__ = ["Peer", "PeerEvent"]
 
 log = logging.getLogger("wirelake.wolpertinger")
 
@@ -62,7 +62,7 @@ NAMES = {
 """What a subscriber may ask for."""
 
 
-class Happened(msgspec.Struct, frozen=True):
+class PeerEvent(msgspec.Struct, frozen=True):
     """Something that answers no call, as a subscriber sees it."""
 
     name: str
@@ -88,9 +88,9 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         super().__init__("wolpertinger", session, stream, live, is_client=speaker is Speaker.CLIENT, gather=True)
         self.speaker = speaker
         self.live = live
-        self._calling = Calling(self._session, self._driver, live.max_calls)
-        self._answering = Answering(self, self._session, self._driver, self._work, offered)
-        self._subscriptions: Subscriptions[Happened] = Subscriptions(live.max_inbox)
+        self._calling = OutgoingCalls(self._session, self._driver, live.max_calls)
+        self._answering = IncomingCalls(self, self._session, self._driver, self._work, offered)
+        self._subscriptions: Subscriptions[PeerEvent] = Subscriptions(live.max_inbox)
         self._authenticating: asyncio.Future[int] | None = None
         self._steps = asyncio.Lock()
         """One authentication after the other."""
@@ -111,9 +111,9 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
     # For the user.
 
     @property
-    def standing(self) -> Standing:
+    def trust_state(self) -> TrustState:
         """Who trusts whom how much, and whether messages are encrypted."""
-        return self._session.standing
+        return self._session.trust_state
 
     def __getattr__(self, name: str) -> Remote:
         if not name[:1].isupper():
@@ -163,7 +163,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         self._session.reset(self._driver.now)
         self._driver.wake()
 
-    def subscribe(self, pattern: str = "*") -> Subscription[Happened]:
+    def subscribe(self, pattern: str = "*") -> Subscription[PeerEvent]:
         """`async for happened in peer.subscribe("error")`; who reads too slowly loses some, and finds how many in `lost`."""
         return self._subscriptions.add(pattern)
 
@@ -220,7 +220,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         if (handler := self._handlers.get(type(event))) is not None:
             handler(event)
         if (name := NAMES.get(type(event))) is not None:
-            self._subscriptions.deliver(name, Happened(name, event))
+            self._subscriptions.deliver(name, PeerEvent(name, event))
             if self.live.on_event is not None:
                 try:
                     self.live.on_event(self, event)

@@ -26,9 +26,9 @@ from wirelake.peers.client import Client
 from wirelake.peers.server import Server
 from wirelake.peers.yamp.group import Group, fan_out
 from wirelake.peers.yamp.options import DEFAULT_LIVE, Live
-from wirelake.peers.yamp.outgoing_request import Ask
+from wirelake.peers.yamp.outgoing_request import OutgoingRequest
 from wirelake.peers.yamp.peer import Peer
-from wirelake.peers.yamp.service import Call, Heard, Service
+from wirelake.peers.yamp.service import Call, ReceivedEvent, Service
 from wirelake.peers.yamp.udp_handshake import screen
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import DEFAULT_PORT
@@ -40,12 +40,12 @@ from wirelake.transports.reach import SCHEMES
 
 __all__ = [
     "DEFAULT_LIVE",
-    "Ask",
     "Call",
     "Group",
-    "Heard",
     "Live",
+    "OutgoingRequest",
     "Peer",
+    "ReceivedEvent",
     "ServerLimits",
     "Service",
     "YampServer",

@@ -13,23 +13,23 @@ from typing import Any
 import msgspec
 
 from wirelake.peers.workload import Workload
-from wirelake.peers.yamp.service import Heard, Listener
+from wirelake.peers.yamp.service import EventSubscriber, ReceivedEvent
 
-__all__ = ["Attendance"]
+__all__ = ["EventDelivery"]
 
 log = logging.getLogger("wirelake.yamp")
 
 
-class Attendance:
+class EventDelivery:
     """What one peer has told and its listeners have not heard of yet."""
 
-    def __init__(self, work: Workload, refused: Callable[[Heard, str], None]) -> None:
+    def __init__(self, work: Workload, refused: Callable[[ReceivedEvent, str], None]) -> None:
         self._work = work
         self._refused = refused
-        self._queue: deque[tuple[Heard, list[Listener], int]] = deque()
+        self._queue: deque[tuple[ReceivedEvent, list[EventSubscriber], int]] = deque()
         self._busy = False
 
-    def bring(self, heard: Heard, listeners: list[Listener], size: int) -> None:
+    def bring(self, heard: ReceivedEvent, listeners: list[EventSubscriber], size: int) -> None:
         """Tell the listeners now, or as soon as they have heard what came before."""
         if self._busy:
             self._queue.append((heard, listeners, size))
@@ -41,7 +41,7 @@ class Attendance:
                 self._work.attend(self._go_on(slow, heard, listeners[place + 1 :]), size)
                 return
 
-    async def _go_on(self, slow: Awaitable[Any], heard: Heard, listeners: list[Listener]) -> None:
+    async def _go_on(self, slow: Awaitable[Any], heard: ReceivedEvent, listeners: list[EventSubscriber]) -> None:
         """Finish one event, then all that came meanwhile."""
         try:
             await self._finish(slow, heard)
@@ -53,12 +53,12 @@ class Attendance:
         finally:
             self._busy = False
 
-    async def _tell_all(self, listeners: list[Listener], heard: Heard) -> None:
+    async def _tell_all(self, listeners: list[EventSubscriber], heard: ReceivedEvent) -> None:
         for listener in listeners:
             if (slow := self._tell(listener, heard)) is not None:
                 await self._finish(slow, heard)
 
-    def _tell(self, listener: Listener, heard: Heard) -> Awaitable[Any] | None:
+    def _tell(self, listener: EventSubscriber, heard: ReceivedEvent) -> Awaitable[Any] | None:
         """Call a listener; what it still has to do is given back. Its failure is its own."""
         try:
             result = listener.handle(listener.fit(heard))
@@ -70,7 +70,7 @@ class Attendance:
             return result if hasattr(result, "__await__") else None
         return None
 
-    async def _finish(self, slow: Awaitable[Any], heard: Heard) -> None:
+    async def _finish(self, slow: Awaitable[Any], heard: ReceivedEvent) -> None:
         try:
             await slow
         except Exception:

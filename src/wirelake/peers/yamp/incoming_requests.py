@@ -25,12 +25,12 @@ from wirelake.protocols.yamp.session import Session
 if TYPE_CHECKING:
     from wirelake.peers.yamp.peer import Peer
 
-__all__ = ["Answering"]
+__all__ = ["IncomingRequests"]
 
 log = logging.getLogger("wirelake.yamp")
 
 
-class Answering:
+class IncomingRequests:
     """The requests of one peer."""
 
     def __init__(self, peer: Peer, session: Session, driver: Driver, work: Workload) -> None:

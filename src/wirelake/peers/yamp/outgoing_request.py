@@ -15,16 +15,22 @@ from wirelake.protocols.yamp.events import ResponseReceived
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import ResponseType
 
-__all__ = ["Ask"]
+__all__ = ["OutgoingRequest"]
 
 
-class Ask:
+class OutgoingRequest:
     """`async for step in ask`, then `await ask.answer()`; leaving `async with ask` before that kills the request."""
 
     __slots__ = ("_cancel", "_changed", "_discards", "_of", "_read", "_steps", "outcome", "uid", "uri")
 
     def __init__(
-        self, uid: bytes, uri: str, outcome: asyncio.Future[Any], of: Any, cancel: Callable[[Ask, bool], bool], read: Callable[[int], None]
+        self,
+        uid: bytes,
+        uri: str,
+        outcome: asyncio.Future[Any],
+        of: Any,
+        cancel: Callable[[OutgoingRequest, bool], bool],
+        read: Callable[[int], None],
     ) -> None:
         self.uid = uid
         self.uri = uri
@@ -71,7 +77,7 @@ class Ask:
         self._read(size)
         return body
 
-    async def __aenter__(self) -> Ask:
+    async def __aenter__(self) -> OutgoingRequest:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

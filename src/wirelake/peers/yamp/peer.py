@@ -16,11 +16,11 @@ from wirelake.errors import RemoteProtocolError, RequestCancelled, RequestTimeou
 from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.subscriptions import Subscription, Subscriptions
-from wirelake.peers.yamp.event_delivery import Attendance
-from wirelake.peers.yamp.incoming_requests import Answering
+from wirelake.peers.yamp.event_delivery import EventDelivery
+from wirelake.peers.yamp.incoming_requests import IncomingRequests
 from wirelake.peers.yamp.options import DEFAULT_LIVE, Live
-from wirelake.peers.yamp.outgoing_request import Ask
-from wirelake.peers.yamp.service import Heard, Service
+from wirelake.peers.yamp.outgoing_request import OutgoingRequest
+from wirelake.peers.yamp.service import ReceivedEvent, Service
 from wirelake.protocols.dialects import dialect
 from wirelake.protocols.yamp.events import (
     CancelReceived,
@@ -60,12 +60,12 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         self.unheard = 0
         """YAMP-39: events that nobody listens to."""
         self.service = live.service or Service()
-        self._asks: dict[bytes, Ask] = {}
+        self._asks: dict[bytes, OutgoingRequest] = {}
         self._pings: dict[bytes, tuple[float, list[asyncio.Future[float]]]] = {}
         """Payload of a ping by hand -> when it was sent, and who waits for its pong."""
-        self._answering = Answering(self, self._session, self._driver, self._work)
-        self._attendance = Attendance(self._work, self._refused)
-        self._subscriptions: Subscriptions[Heard] = Subscriptions(live.max_inbox)
+        self._answering = IncomingRequests(self, self._session, self._driver, self._work)
+        self._attendance = EventDelivery(self._work, self._refused)
+        self._subscriptions: Subscriptions[ReceivedEvent] = Subscriptions(live.max_inbox)
         self._handlers = {
             Opened: self._on_opened,
             EventReceived: self._on_event,
@@ -109,11 +109,11 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             ask.kill()
             raise
 
-    async def ask(self, uri: str, body: Any = None, *, timeout: float | None = None, of: Any = None) -> Ask:
+    async def ask(self, uri: str, body: Any = None, *, timeout: float | None = None, of: Any = None) -> OutgoingRequest:
         """0x06 request, progressive: ask, and hear of the steps; every step restarts the timeout (YAMP-30)."""
         return await self._ask(uri, body, timeout, of, progressive=True)
 
-    def subscribe(self, pattern: str) -> Subscription[Heard]:
+    def subscribe(self, pattern: str) -> Subscription[ReceivedEvent]:
         """`async for event in peer.subscribe("weather.*")`; who reads too slowly loses events, and finds how many in `lost`."""
         return self._subscriptions.add(pattern)
 
@@ -169,17 +169,17 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
     def _wake(self) -> None:
         self._driver.wake(self._session.last_size)
 
-    async def _ask(self, uri: str, body: Any, timeout: float | None, of: Any, *, progressive: bool) -> Ask:
+    async def _ask(self, uri: str, body: Any, timeout: float | None, of: Any, *, progressive: bool) -> OutgoingRequest:
         asked = self._loop.time()
         if self._driver.busy:
             await self._room(self.live.session.request_timeout if timeout is None else timeout)
         self._require_going()
         uid = self._session.request(uri, body, asked, timeout=timeout, progressive=progressive)
         self._wake()
-        ask = self._asks[uid] = Ask(uid, uri, self._loop.create_future(), of, self._cancel, self._work.taken)
+        ask = self._asks[uid] = OutgoingRequest(uid, uri, self._loop.create_future(), of, self._cancel, self._work.taken)
         return ask
 
-    def _cancel(self, ask: Ask, kill: bool) -> bool:
+    def _cancel(self, ask: OutgoingRequest, kill: bool) -> bool:
         """YAMP-33, YAMP-34: take a request of ours back."""
         if self._asks.get(ask.uid) is not ask or not self._session.cancel(ask.uid, kill=kill):
             return False
@@ -194,7 +194,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             self._opened.set_result(event.serializer)
 
     def _on_event(self, event: EventReceived) -> None:
-        heard = Heard(self, event.uri, event.body, event.uid)
+        heard = ReceivedEvent(self, event.uri, event.body, event.uid)
         before = self._subscriptions.unheard
         self._subscriptions.deliver(event.uri, heard)
         listeners = self.service.listeners(event.uri)
@@ -203,7 +203,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         elif self._subscriptions.unheard > before:
             self.unheard += 1
 
-    def _refused(self, heard: Heard, why: str) -> None:
+    def _refused(self, heard: ReceivedEvent, why: str) -> None:
         self.notice(Noticed(Fault.BODY_UNDECODABLE, f"event {heard.uri!r}: {why}"))
 
     def _on_response(self, event: ResponseReceived) -> None:

@@ -32,7 +32,7 @@ from wirelake.protocols.topics import Topics
 if TYPE_CHECKING:
     from wirelake.peers.yamp.peer import Peer
 
-__all__ = ["Answerer", "Call", "EventHandler", "Heard", "Listener", "RequestHandler", "Service"]
+__all__ = ["Answerer", "Call", "EventHandler", "EventSubscriber", "ReceivedEvent", "RequestHandler", "Service"]
 
 
 class Call:
@@ -61,7 +61,7 @@ class Call:
         return await self._report(self, body)
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ReceivedEvent(msgspec.Struct, frozen=True):
     """An event as its listeners see it."""
 
     peer: Peer
@@ -77,7 +77,7 @@ class Heard(msgspec.Struct, frozen=True):
 
 RequestHandler = Callable[[Call], Any]
 """Answers with what it returns, or fails with what it raises; a plain function for quick work, a coroutine function for slow."""
-EventHandler = Callable[[Heard], Awaitable[None] | None]
+EventHandler = Callable[[ReceivedEvent], Awaitable[None] | None]
 H = TypeVar("H", bound=Callable[..., Any])
 
 
@@ -92,7 +92,7 @@ class Answerer(msgspec.Struct, frozen=True):
         return body if self.of is None else msgspec.convert(body, self.of)
 
 
-class Listener(msgspec.Struct, frozen=True, eq=False):
+class EventSubscriber(msgspec.Struct, frozen=True, eq=False):
     """Who hears of events; compared by identity, so that one function can listen twice."""
 
     number: int
@@ -101,7 +101,7 @@ class Listener(msgspec.Struct, frozen=True, eq=False):
     handle: EventHandler
     of: Any = None
 
-    def fit(self, heard: Heard) -> Heard:
+    def fit(self, heard: ReceivedEvent) -> ReceivedEvent:
         """The event as the handler wants it; raises msgspec.ValidationError."""
         return heard if self.of is None else msgspec.structs.replace(heard, body=msgspec.convert(heard.body, self.of))
 
@@ -112,8 +112,8 @@ class Service:
     def __init__(self, separator: str = ".") -> None:
         self._answerers: dict[str, Answerer] = {}
         self._otherwise: Answerer | None = None
-        self._topics: Topics[Listener] = Topics(separator)
-        self._listeners: list[Listener] = []
+        self._topics: Topics[EventSubscriber] = Topics(separator)
+        self._listeners: list[EventSubscriber] = []
         self._count = 0
 
     @overload
@@ -144,7 +144,7 @@ class Service:
         """Hear of events whose uri fits a pattern; with a type, bodies that do not fit it are dropped, and counted."""
         if handler is None:
             return lambda given: self.on(pattern, given, of=of)
-        listener = Listener(self._count, pattern, handler, of)
+        listener = EventSubscriber(self._count, pattern, handler, of)
         self._topics.add(pattern, listener)
         self._listeners.append(listener)
         self._count += 1
@@ -163,6 +163,6 @@ class Service:
         """Who answers requests of a uri."""
         return self._answerers.get(uri, self._otherwise)
 
-    def listeners(self, uri: str) -> list[Listener]:
+    def listeners(self, uri: str) -> list[EventSubscriber]:
         """Who hears of an event, in the order they came."""
         return sorted(self._topics.listeners(uri), key=lambda listener: listener.number)

@@ -22,10 +22,10 @@ from wirelake.protocols.emp.messages import (
 from wirelake.protocols.emp.options import Options, Refused
 from wirelake.protocols.emp.wire import pack, unpack
 
-__all__ = ["Spoilt", "load", "unload", "unregistered"]
+__all__ = ["BodyRejected", "load", "unload", "unregistered"]
 
 
-class Spoilt(Exception):
+class BodyRejected(Exception):
     """A body that cannot be unloaded: which rule it breaks, and for EMP-9 which extension said so."""
 
     def __init__(self, fault: Fault, detail: str, extension_id: int | None = None, code: int | None = None) -> None:
@@ -56,7 +56,7 @@ def unload(extensions: tuple[Extension, ...], body: bytes, options: Options) -> 
             try:
                 body = unpack(extension.scheme, body, options.limits.max_body_size)
             except DecodeError as reason:
-                raise Spoilt(cast(Fault, reason.fault), reason.detail) from None
+                raise BodyRejected(cast(Fault, reason.fault), reason.detail) from None
         elif isinstance(extension, OtherExtension):
             body = _unregister(extension, body, options)
     return body
@@ -65,13 +65,13 @@ def unload(extensions: tuple[Extension, ...], body: bytes, options: Options) -> 
 def _unregister(extension: OtherExtension, body: bytes, options: Options) -> bytes:
     codec = options.codecs.get(extension.id)
     if codec is None:  # EMP-9
-        raise Spoilt(Fault.EXTENSION_UNKNOWN, f"extension {extension.id}", extension.id)
+        raise BodyRejected(Fault.EXTENSION_UNKNOWN, f"extension {extension.id}", extension.id)
     try:
         return codec.undo(extension.content, body)
     except Refused as reason:
-        raise Spoilt(Fault.EXTENSION_REFUSED, str(reason), extension.id, reason.code & 0xFF) from None
+        raise BodyRejected(Fault.EXTENSION_REFUSED, str(reason), extension.id, reason.code & 0xFF) from None
     except Exception as reason:
-        raise Spoilt(Fault.HANDLER_FAILED, f"extension {extension.id}: {reason}") from reason  # the application's own bug
+        raise BodyRejected(Fault.HANDLER_FAILED, f"extension {extension.id}: {reason}") from reason  # the application's own bug
 
 
 def unregistered(extensions: tuple[Extension, ...], options: Options) -> int | None:

@@ -13,7 +13,7 @@ from wirelake.errors import LocalProtocolError
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.expiries import Expiries
 
-__all__ = ["LAST_ID", "Asked", "Match", "Served"]
+__all__ = ["LAST_ID", "IncomingRequests", "Match", "OutgoingRequests"]
 
 LAST_ID: Final = (1 << 64) - 1
 """EMP-13: after this identifier there is none."""
@@ -27,7 +27,7 @@ class Match(Enum):
     NONE = auto()
 
 
-class Asked:
+class OutgoingRequests:
     """Request-response, the asking side: what is pending, until when, and what was given up."""
 
     def __init__(self, max_abandoned: int) -> None:
@@ -93,7 +93,7 @@ class Asked:
         self._abandoned.clear()
 
 
-class Served:
+class IncomingRequests:
     """Request-response, the asked side: what is in flight, and (EMP-17) in which order it is answered."""
 
     def __init__(self, in_order: bool) -> None:

@@ -26,7 +26,7 @@ from wirelake.protocols.emp.events import (
     RequestReceived,
     ResponseReceived,
 )
-from wirelake.protocols.emp.extensions import Spoilt, load, unload, unregistered
+from wirelake.protocols.emp.extensions import BodyRejected, load, unload, unregistered
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
 from wirelake.protocols.emp.messages import (
     APPLICATION_FIRST,
@@ -47,7 +47,7 @@ from wirelake.protocols.emp.messages import (
     name_of,
 )
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Codec, Options, Refused
-from wirelake.protocols.emp.requests import LAST_ID, Asked, Match, Served
+from wirelake.protocols.emp.requests import LAST_ID, IncomingRequests, Match, OutgoingRequests
 from wirelake.protocols.emp.scanner import (
     BODY,
     BODY_LENGTH,
@@ -77,8 +77,8 @@ class Session(Framed):
         self._buffer = buffer(options.limits)
         self._output: list[bytes] = []
         self._events: list[Event] = []
-        self._asked = Asked(options.max_abandoned)
-        self._served = Served(options.in_order)
+        self._asked = OutgoingRequests(options.max_abandoned)
+        self._served = IncomingRequests(options.in_order)
         self._handshake_deadline: float | None = None
         self._hello_due: float | None = None
         """EMP-1: when to say hello if the peer has not shown its dialect by then."""
@@ -368,7 +368,7 @@ class Session(Framed):
             others = tuple(one for one in extensions if isinstance(one, OtherExtension))
             try:
                 body = unload(extensions, body, self.options)
-            except Spoilt as spoilt:
+            except BodyRejected as spoilt:
                 self.fail(spoilt.fault, spoilt.detail, extension_id=spoilt.extension_id, extension_error_code=spoilt.code)
                 return
         request_id = row[REQUEST_ID] & LAST_ID

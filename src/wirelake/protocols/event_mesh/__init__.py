@@ -2,7 +2,7 @@
 
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import DEFAULT_PORT
-from wirelake.protocols.event_mesh.options import Options, Place, RelayRule
+from wirelake.protocols.event_mesh.options import Address, Options, RelayRule
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build, left
 from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.security.canonical import canonical
@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT_PORT",
     "INITIAL",
     "TRANSITIONS",
+    "Address",
     "Credentials",
     "Fault",
     "Identity",
@@ -25,7 +26,6 @@ __all__ = [
     "Limits",
     "Now",
     "Options",
-    "Place",
     "Policy",
     "Receiver",
     "RecentIds",

@@ -11,7 +11,7 @@ import msgspec
 
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Field, FieldType, Flag, Message
-from wirelake.protocols.event_mesh.options import Place
+from wirelake.protocols.event_mesh.options import Address
 from wirelake.protocols.event_mesh.packet.values import is_security, joined, typed
 from wirelake.protocols.event_mesh.security.verify import Identity
 from wirelake.protocols.event_mesh.state_machine import State
@@ -28,7 +28,7 @@ class Peer(msgspec.Struct, frozen=True):
 
     node_id: bytes
     state: State
-    place: Place | None
+    place: Address | None
     """Where its hello came from; None if there was none that may be answered."""
     proven: bool
     """What is known of it was proven by a key."""
@@ -48,7 +48,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """The message's fields; of a sealed event that was opened, those that were hidden."""
     identity: Identity
     """Who sent it, and how that is known."""
-    source: Place
+    source: Address
     """Who handed it to us: the sender, or a node that relays."""
     time: int
     """When it was signed or created, by its own word; seconds since 1970."""
@@ -75,7 +75,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
     """EMM-30: a packet that was dropped, and why; nobody but us learns it."""
 
     fault: Fault
-    source: Place
+    source: Address
     node_id: bytes | None
     """What it says of its sender, proven or not."""
     offset: int = 0
@@ -91,7 +91,7 @@ class PeerChanged(msgspec.Struct, frozen=True):
 class QueueFull(msgspec.Struct, frozen=True):
     """A datagram that had to go out by itself (a relayed packet, a hello, a heartbeat) found no room."""
 
-    to: Place
+    to: Address
     urgent: bool
 
 

@@ -13,9 +13,9 @@ from wirelake.protocols.event_mesh.messages import EventType
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.security.trust import Policy
 
-__all__ = ["DEFAULT_OPTIONS", "Limits", "Options", "Place", "RelayRule"]
+__all__ = ["DEFAULT_OPTIONS", "Address", "Limits", "Options", "RelayRule"]
 
-Place = tuple[str, int]
+Address = tuple[str, int]
 """Where a datagram comes from or goes to: host and port."""
 
 
@@ -26,9 +26,9 @@ class RelayRule(msgspec.Struct, frozen=True):
     """Names of events, as in `topics`; the name of a sealed event that cannot be opened here is matched by `>` alone."""
     types: frozenset[int] = frozenset({EventType.EVENT})
     """The event types; the pattern is for events only."""
-    sources: frozenset[Place] = frozenset()
+    sources: frozenset[Address] = frozenset()
     """Where packets must come from; empty: from anywhere."""
-    to: tuple[Place, ...] = ()
+    to: tuple[Address, ...] = ()
     """Where they go; empty: to every node that is talked to, but to no multicast group."""
     unverified: bool = False
     """EMM-29: also what is proven by keys that are not known here. Without it, only what a receiver here would accept."""

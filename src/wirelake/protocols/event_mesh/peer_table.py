@@ -7,10 +7,10 @@ from typing import Final
 
 from wirelake.protocols.event_mesh.events import Peer, PeerChanged
 from wirelake.protocols.event_mesh.messages import Message
-from wirelake.protocols.event_mesh.options import Options, Place
+from wirelake.protocols.event_mesh.options import Address, Options
 from wirelake.protocols.event_mesh.state_machine import INITIAL, MESSAGES, SILENCE, TRANSITIONS, Speaker, State
 
-__all__ = ["Neighbours"]
+__all__ = ["PeerTable"]
 
 
 _AFTER: Final = {said: tuple(TRANSITIONS[state, Speaker.NODE, said] for state in State) for said in MESSAGES}
@@ -25,7 +25,7 @@ class _Neighbour:
     def __init__(self, node_id: bytes, proven: bool, now: float) -> None:
         self.node_id = node_id
         self.state = INITIAL
-        self.place: Place | None = None
+        self.place: Address | None = None
         self.proven = proven
         self.capabilities = b""
         self.heard = now
@@ -34,13 +34,13 @@ class _Neighbour:
         return Peer(self.node_id, self.state, self.place, self.proven, self.capabilities, self.heard)
 
 
-class Neighbours:
+class PeerTable:
     """Everybody who was heard of late, at most `max_peers`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._known: dict[bytes, _Neighbour] = {}
-        self._places: tuple[Place, ...] | None = ()
+        self._places: tuple[Address, ...] | None = ()
         self.refused = 0
         """Nodes that found no room."""
         self.deadline: float | None = None
@@ -58,14 +58,14 @@ class Neighbours:
         return None if found is None else found.shown()
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[Address, ...]:
         """Where the nodes are that are sent to: who said hello, and is not silent."""
         if self._places is None:
             here = (one.place for one in self._known.values() if one.place is not None and one.state is not State.SILENT)
             self._places = tuple(dict.fromkeys(here))
         return self._places
 
-    def place_of(self, node_id: bytes) -> Place | None:
+    def place_of(self, node_id: bytes) -> Address | None:
         """Where a node's hello came from."""
         found = self._known.get(node_id)
         return None if found is None else found.place
@@ -93,7 +93,7 @@ class Neighbours:
         self._places = None
         return PeerChanged(found.shown(), before)
 
-    def greet(self, node_id: bytes, proven: bool, place: Place, capabilities: bytes) -> None:
+    def greet(self, node_id: bytes, proven: bool, place: Address, capabilities: bytes) -> None:
         """§3.1: what a hello said, and where it came from; after `hear`."""
         found = self._known.get(node_id)
         if found is None or (found.proven and not proven):

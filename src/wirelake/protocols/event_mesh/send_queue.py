@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from wirelake.protocols.event_mesh.options import Place
+from wirelake.protocols.event_mesh.options import Address
 
-__all__ = ["Outbox", "Outgoing"]
+__all__ = ["Outgoing", "SendQueue"]
 
-Outgoing = tuple[bytes, Place]
+Outgoing = tuple[bytes, Address]
 """A datagram and where it goes."""
 
 
-class Outbox:
+class SendQueue:
     """§2.3: two queues, and the urgent one goes first."""
 
     def __init__(self, max_queued: int, max_urgent: int) -> None:
@@ -31,7 +31,7 @@ class Outbox:
         """How many more may wait."""
         return self._max_urgent - len(self._urgent) if urgent else self._max_queued - len(self._queued)
 
-    def put(self, data: bytes, to: Place, urgent: bool) -> bool:
+    def put(self, data: bytes, to: Address, urgent: bool) -> bool:
         """Let a datagram wait; false if there is no room."""
         if self.room(urgent) <= 0:
             return False

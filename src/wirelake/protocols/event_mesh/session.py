@@ -16,17 +16,17 @@ from wirelake.protocols import topics
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, Occurrence, Peer, PeerChanged, QueueFull
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Flag, Hello, Other
-from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Options, Place, RelayRule
+from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Address, Options, RelayRule
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build
 from wirelake.protocols.event_mesh.packet.required_fields import HIDING
 from wirelake.protocols.event_mesh.packet.values import binary, event_name, event_type, first, text
-from wirelake.protocols.event_mesh.peer_table import Neighbours
+from wirelake.protocols.event_mesh.peer_table import PeerTable
 from wirelake.protocols.event_mesh.scanner import FLAGS, NODE_ID
 from wirelake.protocols.event_mesh.security.encryption import NONCE_SIZE, Sealer, compress, unseal
 from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache
 from wirelake.protocols.event_mesh.security.trust import NODE_ID_SIZE, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected, Scanned, Verified, freshness, node_id_of, signed_at
-from wirelake.protocols.event_mesh.send_queue import Outbox, Outgoing
+from wirelake.protocols.event_mesh.send_queue import Outgoing, SendQueue
 from wirelake.protocols.event_mesh.state_machine import State
 from wirelake.protocols.event_mesh.wire import message as read
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
@@ -60,8 +60,8 @@ class Session:
         *,
         draw: Callable[[int], bytes],
         store: TrustStore | None = None,
-        peers: Iterable[Place] = (),
-        groups: Iterable[Place] = (),
+        peers: Iterable[Address] = (),
+        groups: Iterable[Address] = (),
     ) -> None:
         """`draw` gives so many cryptographically random bytes; `peers` are sent to from the start, `groups` are multicast addresses."""
         if options.limits.minimum_profile and (
@@ -81,9 +81,9 @@ class Session:
             ReplayCache(options.unproven_capacity, fail_closed=options.replay_fail_closed),
         )
         self._buckets = None if options.rate_limit is None else Buckets(options.rate_limit, options.rate_burst, options.max_sources)
-        self._neighbours = Neighbours(options)
+        self._neighbours = PeerTable(options)
         self._ids = RecentIds(capacity=options.max_recent_ids)
-        self._outbox = Outbox(options.max_queued, options.max_urgent)
+        self._outbox = SendQueue(options.max_queued, options.max_urgent)
         self._events: list[Occurrence] = []
         self._metrics = Metrics()
         self._next_hello: float | None = None
@@ -133,7 +133,7 @@ class Session:
         return tuple(self._neighbours)
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[Address, ...]:
         """Where what is published goes: to the named, to the groups, and to who said hello; a group is taken to reach those."""
         learned = () if self._groups else self._neighbours.places
         return tuple(dict.fromkeys((*self._named, *self._groups, *learned)))
@@ -177,7 +177,7 @@ class Session:
         urgent: bool = False,
         compressed: bool = False,
         sealer: Sealer | None = None,
-        to: Sequence[Place] | None = None,
+        to: Sequence[Address] | None = None,
     ) -> int:
         """§3.3: let an event of this name out to everybody, or `to` some; gives its message id.
 
@@ -210,11 +210,11 @@ class Session:
             self._outbox.put(data, place, urgent)
         return message_id
 
-    def receive(self, data: bytes, source: Place, now: Now) -> None:
+    def receive(self, data: bytes, source: Address, now: Now) -> None:
         """Take one datagram."""
         self.receive_all(((data, source),), now)
 
-    def receive_all(self, datagrams: Sequence[tuple[bytes, Place]], now: Now) -> None:
+    def receive_all(self, datagrams: Sequence[tuple[bytes, Address]], now: Now) -> None:
         """Take datagrams, each with the place it came from, in the order they came."""
         self._metrics.received += len(datagrams)
         if self._buckets is not None:  # before anything that costs
@@ -239,12 +239,12 @@ class Session:
 
     # Inside: what arrives.
 
-    def _drop(self, said: Rejected, source: Place) -> None:
+    def _drop(self, said: Rejected, source: Address) -> None:
         rejected = self._metrics.rejected
         rejected[said.fault] = rejected.get(said.fault, 0) + 1
         self._events.append(Dropped(said.fault, source, said.node_id, said.offset))
 
-    def _accept(self, said: Verified, scanned: Scanned, source: Place, now: Now) -> None:
+    def _accept(self, said: Verified, scanned: Scanned, source: Address, now: Now) -> None:
         message, identity = said.message, said.identity
         kind, fields, name = type(message), message.fields, None
         is_hidden = message.flags & HIDING and kind in (Event, Hello)
@@ -274,7 +274,7 @@ class Session:
             self._relay(said, scanned, name, source, now)
 
     def _take_hello(
-        self, node_id: bytes, proven: bool, fields: tuple[Field, ...], source: Place, changed: PeerChanged | None, now: Now
+        self, node_id: bytes, proven: bool, fields: tuple[Field, ...], source: Address, changed: PeerChanged | None, now: Now
     ) -> PeerChanged | None:
         """§3.1: remember what a hello said, and greet back whoever may not know us."""
         self._neighbours.greet(node_id, proven, source, first(fields, FieldType.BINARY) or b"")
@@ -289,12 +289,12 @@ class Session:
 
     # Inside: what is passed on.
 
-    def _relay(self, said: Verified, scanned: Scanned, name: str | None, source: Place, now: Now) -> None:
+    def _relay(self, said: Verified, scanned: Scanned, name: str | None, source: Address, now: Now) -> None:
         """EMM-29: what was accepted was never accepted before, so it is passed on once. Without a node id nobody could tell."""
         if said.identity.node_id is not None:
             self._pass_on(scanned, event_type(said.message), name, said.identity.node_id, source, now, verified=True)
 
-    def _relay_unverified(self, scanned: Scanned, source: Place, now: Now) -> None:
+    def _relay_unverified(self, scanned: Scanned, source: Address, now: Now) -> None:
         row, node_id = scanned[1], node_id_of(scanned)
         if node_id is not None:
             name = None
@@ -302,7 +302,7 @@ class Session:
                 name = event_name(read(*scanned).fields)
             self._pass_on(scanned, row[KIND], name, node_id, source, now, verified=False)
 
-    def _pass_on(self, scanned: Scanned, kind: int, name: str | None, node_id: bytes, source: Place, now: Now, *, verified: bool) -> None:
+    def _pass_on(self, scanned: Scanned, kind: int, name: str | None, node_id: bytes, source: Address, now: Now, *, verified: bool) -> None:
         rule = next((rule for rule in self.options.relay if _matches(rule, kind, name, source, verified)), None)
         block, row, _ = scanned
         made = signed_at(block, row)
@@ -319,15 +319,15 @@ class Session:
 
     # Inside: what is said.
 
-    def _say_hello(self, places: Iterable[Place], now: Now) -> None:
+    def _say_hello(self, places: Iterable[Address], now: Now) -> None:
         self._say(EventType.HELLO, (binary(self.options.capabilities),), places, now)
 
-    def _say(self, kind: EventType, fields: Sequence[Field], places: Iterable[Place], now: Now) -> None:
+    def _say(self, kind: EventType, fields: Sequence[Field], places: Iterable[Address], now: Now) -> None:
         places = tuple(places)
         if places:
             self._send(self._build(kind, fields, self._message_id(now), now, 0), places, urgent=False)
 
-    def _send(self, data: bytes, places: Iterable[Place], urgent: bool) -> None:
+    def _send(self, data: bytes, places: Iterable[Address], urgent: bool) -> None:
         for place in places:
             if not self._outbox.put(data, place, urgent):
                 self._metrics.queue_full += 1
@@ -353,11 +353,11 @@ class Session:
         raise UsageError(f"`draw` gave {REDRAWS} message ids in a row that were used already: these are no random bytes")
 
 
-def _name(source: Place) -> bytes:
+def _name(source: Address) -> bytes:
     return f"{source[0]} {source[1]}".encode()
 
 
-def _matches(rule: RelayRule, kind: int, name: str | None, source: Place, verified: bool) -> bool:
+def _matches(rule: RelayRule, kind: int, name: str | None, source: Address, verified: bool) -> bool:
     if kind not in rule.types or (rule.sources and source not in rule.sources) or not (verified or rule.unverified):
         return False
     if kind != EventType.EVENT or rule.pattern == topics.REST:

@@ -1,7 +1,7 @@
 """Relink: messages on channels, delivered exactly once over a link that outlives its connections."""
 
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.handshake import Prologue
+from wirelake.protocols.relink.handshake import HandshakeReader
 from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import DEFAULT_PORT
@@ -17,10 +17,10 @@ __all__ = [
     "TRANSITIONS",
     "Endpoint",
     "Fault",
+    "HandshakeReader",
     "Limits",
     "Link",
     "Options",
-    "Prologue",
     "Registry",
     "Session",
     "Speaker",

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from wirelake.protocols.faults import Faults, Origin
 
-__all__ = ["BREACHES", "OURS", "RULES", "TOLERATED", "UNREADABLE", "Breach", "Fault", "Rule"]
+__all__ = ["BREACHES", "OURS", "RULES", "TOLERATED", "UNREADABLE", "Fault", "Rule", "Violation"]
 
 
 class Rule(NamedTuple):
@@ -173,7 +173,7 @@ OURS: Final = frozenset(fault for fault in BREACHES if fault >= Fault.WINDOW_FUL
 """What the calling code did, not the peer."""
 
 
-class Breach(Exception):
+class Violation(Exception):
     """What the peer said breaks a rule: which, and what was seen. It stays inside the room: a session answers it by ending."""
 
     def __init__(self, fault: Fault, detail: str = "") -> None:

@@ -1,7 +1,8 @@
 """The handshake of a connection as far as reading needs it: what each direction says next, and the channel id sizes both need.
 
-Whoever reads a connection keeps one `Prologue` for it, asks it for the limits of each direction, and tells it every row of the handshake.
-A listener's packets cannot be read before the connector's request was: `limits` says None so long. It refuses to know whether what is
+Whoever reads a connection keeps one `HandshakeReader` for it, asks it for the limits of each direction, and tells it every row of the
+handshake. A listener's packets cannot be read before the connector's request was: `limits` says None so long. It refuses to know whether
+what is
 said is allowed.
 """
 
@@ -21,7 +22,7 @@ from wirelake.protocols.relink.messages import LAST_LINK_ID, Format, Kind
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, plausible, scan
 from wirelake.protocols.relink.state_machine import Speaker
 
-__all__ = ["Agreed", "Following", "Prologue", "PrologueState", "sniff"]
+__all__ = ["Agreed", "Following", "HandshakeReader", "HandshakeState", "sniff"]
 
 LONGEST_PART: Final = 280
 """§1: a request with the longest name is not longer."""
@@ -43,15 +44,15 @@ Agreed = tuple[Stage, Byte, Byte]
 """The end of what the scanner is given: what peers agreed on. What comes before it is up to the reader's limits."""
 
 
-class PrologueState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A `Prologue` as it is stored."""
+class HandshakeState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A `HandshakeReader` as it is stored."""
 
     stages: tuple[Stage, Stage]
     id_sizes: tuple[Byte, Byte] | None
     link: tuple[Number, Number] | None
 
 
-class Prologue:
+class HandshakeReader:
     """How far the handshake of one connection is."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, id_sizes: tuple[int, int] | None = None, stage: Stage = Stage.VERSION) -> None:
@@ -87,16 +88,16 @@ class Prologue:
             return None
         return limits.for_scan(stage, self.id_sizes[speaker], self.id_sizes[speaker.other])
 
-    def state(self) -> PrologueState:
+    def state(self) -> HandshakeState:
         """What is to be stored."""
-        return PrologueState((self._stages[0], self._stages[1]), self.id_sizes, self.link)
+        return HandshakeState((self._stages[0], self._stages[1]), self.id_sizes, self.link)
 
     @classmethod
-    def restored(cls, state: PrologueState) -> Prologue:
+    def restored(cls, state: HandshakeState) -> HandshakeReader:
         """A prologue that goes on from a state."""
-        prologue = cls()
-        prologue._stages, prologue.id_sizes, prologue.link = list(state.stages), state.id_sizes, state.link
-        return prologue
+        handshake = cls()
+        handshake._stages, handshake.id_sizes, handshake.link = list(state.stages), state.id_sizes, state.link
+        return handshake
 
     @staticmethod
     def agreed(given: tuple[int, ...]) -> Agreed | None:
@@ -146,11 +147,11 @@ class Following(Buffer):
         sizes = None
         if limits.connector_id_size is not None and limits.listener_id_size is not None:
             sizes = (limits.connector_id_size, limits.listener_id_size)
-        self._prologue = Prologue(limits, sizes, Stage.VERSION if limits.handshake else Stage.PACKETS)
+        self._handshake = HandshakeReader(limits, sizes, Stage.VERSION if limits.handshake else Stage.PACKETS)
         super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, self._now(), limits.max_parts)
 
     def _now(self) -> tuple[int, ...]:
-        found = self._prologue.limits(self._speaker)
+        found = self._handshake.limits(self._speaker)
         if found is None:
             raise LocalProtocolError(Fault.ID_SIZES_UNKNOWN, "say connector_id_size and listener_id_size")
         return found
@@ -158,7 +159,7 @@ class Following(Buffer):
     def feed(self, data: bytes) -> Iterator[Frames]:
         """See Buffer; raises LocalProtocolError where packets follow whose channel id sizes nobody said."""
         for whole, rows, parts in super().feed(data):
-            changes = [self._prologue.follow(self._speaker, whole, row) for row in rows if not row[FAULT]]
+            changes = [self._handshake.follow(self._speaker, whole, row) for row in rows if not row[FAULT]]
             yield whole, rows, parts
             if True in changes:
                 self.limits = self._now()

@@ -7,10 +7,10 @@ from collections import deque
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.reply_timer import postponed
 
-__all__ = ["Liveness"]
+__all__ = ["Keepalive"]
 
 
-class Liveness:
+class Keepalive:
     """Whether the peer of one connection still answers."""
 
     def __init__(self, options: Options) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "TYPES",
     "VERSION",
     "Acknowledgement",
+    "AnyMessage",
     "Close",
     "Closed",
     "Commit",
@@ -38,7 +39,6 @@ __all__ = [
     "Request",
     "Resume",
     "Rollback",
-    "Said",
     "Shutdown",
     "Uncommitted",
     "Version",
@@ -209,9 +209,9 @@ Handshake = Version | Request | Reply
 Packet = (
     Nop | Ping | Pong | Resume | Shutdown | Commit | Rollback | Close | Received | Consumed | Committed | Uncommitted | Closed | Message
 )
-Said = Handshake | Packet
+AnyMessage = Handshake | Packet
 
-TYPES: Final[dict[type[Said], Kind]] = {
+TYPES: Final[dict[type[AnyMessage], Kind]] = {
     Nop: Kind.NOP,
     Ping: Kind.PING,
     Pong: Kind.PONG,
@@ -233,6 +233,6 @@ TYPES: Final[dict[type[Said], Kind]] = {
 """The number of everything that can be said."""
 
 
-def name_of(said: type[Said]) -> str:
+def name_of(said: type[AnyMessage]) -> str:
     """What the specification calls it."""
     return str(said.__struct_config__.tag)

@@ -16,6 +16,7 @@ from wirelake.protocols.relink.messages import (
     LAST_SEQUENCE,
     TYPES,
     Acknowledgement,
+    AnyMessage,
     Close,
     Closed,
     HandshakeFlag,
@@ -23,7 +24,6 @@ from wirelake.protocols.relink.messages import (
     Operation,
     Reply,
     Request,
-    Said,
     Version,
     name_of,
 )
@@ -66,7 +66,7 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
     return described
 
 
-def _fields(said: Said) -> dict[str, Any]:
+def _fields(said: AnyMessage) -> dict[str, Any]:
     fields = msgspec.structs.asdict(said)
     if "ids" in fields:
         fields["ids"] = [one.hex() for one in fields["ids"]]
@@ -89,7 +89,7 @@ def _wrong(fault: Fault, offset: int, place: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def parse(given: dict[str, Any]) -> Said:
+def parse(given: dict[str, Any]) -> AnyMessage:
     """What an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over."""
     if "fault" in given:
         raise UsageError(f"this object describes a fault ({given['fault']}), not a message")

@@ -12,13 +12,25 @@ from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS, START
 from wirelake.protocols.relink.events import Ended, Ending, Event, Noticed, Opened, Ponged
-from wirelake.protocols.relink.faults import Breach, Fault
-from wirelake.protocols.relink.handshake import Prologue
-from wirelake.protocols.relink.keepalive import Liveness
+from wirelake.protocols.relink.faults import Fault, Violation
+from wirelake.protocols.relink.handshake import HandshakeReader
+from wirelake.protocols.relink.keepalive import Keepalive
 from wirelake.protocols.relink.link.inbox import Inbox
 from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.registry import Registry
-from wirelake.protocols.relink.messages import TYPES, VERSION, HandshakeFlag, Kind, Ping, Pong, Reply, Request, Said, Shutdown, Version
+from wirelake.protocols.relink.messages import (
+    TYPES,
+    VERSION,
+    AnyMessage,
+    HandshakeFlag,
+    Kind,
+    Ping,
+    Pong,
+    Reply,
+    Request,
+    Shutdown,
+    Version,
+)
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.relink.scanner import COUNT, ID_SIZE, IDS, ODD_BITS, ODD_EMPTY, ODD_FORM, ODDITIES, PART_COLUMNS, SEQUENCE
 from wirelake.protocols.relink.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
@@ -33,7 +45,7 @@ _ALLOWED: Final[dict[tuple[State, Speaker], dict[int, State]]] = {
 }
 """The table again, by the number of what is said: it is asked for every packet."""
 _MESSAGE: Final = int(Kind.MESSAGE)
-_SAID: Final[dict[int, type[Said]]] = {number: one for one, number in TYPES.items()}
+_SAID: Final[dict[int, type[AnyMessage]]] = {number: one for one, number in TYPES.items()}
 _PING, _PONG = encode(Ping()), encode(Pong())
 _NOT_THE_PEERS: Final = frozenset(
     {
@@ -70,8 +82,8 @@ class Session(Framed):
         self._inbox: Inbox
         """The link's, once the connection is open."""
         self._registry = registry
-        self._prologue = Prologue(options.limits, link.endpoint.id_sizes if link is not None else None)
-        self._buffer = buffer(options.limits, self._prologue.limits(self.peer))
+        self._handshake = HandshakeReader(options.limits, link.endpoint.id_sizes if link is not None else None)
+        self._buffer = buffer(options.limits, self._handshake.limits(self.peer))
         self._output: list[bytes] = []
         self._events: list[Event] = []
         self._is_open = False
@@ -79,7 +91,7 @@ class Session(Framed):
         """RELINK-10: our request said that only the old link will do."""
         self._now = 0.0
         self._handshake_deadline: float | None = None
-        self._liveness = Liveness(options)
+        self._keepalive = Keepalive(options)
 
     # What comes out.
 
@@ -103,7 +115,7 @@ class Session(Framed):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = [self._handshake_deadline, self._liveness.deadline]
+        timers = [self._handshake_deadline, self._keepalive.deadline]
         if self._is_open and self.link is not None:
             timers += (self.link.inbox.deadline, self.link.inbox.barrier_deadline)
         return min((timer for timer in timers if timer is not None), default=None)
@@ -124,7 +136,7 @@ class Session(Framed):
             raise LocalProtocolError(Fault.NOT_OPEN)
         self._output_link()
         self._output.append(_PING)
-        number = self._liveness.ping(now)
+        number = self._keepalive.ping(now)
         self.link.inbox.pinged(number)
         return number
 
@@ -154,7 +166,7 @@ class Session(Framed):
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the peer. Whatever they are, this does not raise."""
         self._now = now
-        self._liveness.heard(now)
+        self._keepalive.heard(now)
         if self.link is not None and self._is_open:
             self.link.line.now = now
         for taken, rows, parts in self._buffer.feed(data):
@@ -166,7 +178,7 @@ class Session(Framed):
                 else:
                     self._take(taken, row, parts, now)
         if self.ended is None and self._is_open:
-            self._liveness.watch_packet(self._buffer.size, len(data), now)
+            self._keepalive.watch_packet(self._buffer.size, len(data), now)
 
     def receive_eof(self, now: float) -> None:
         """The peer closed the connection, or the network did."""
@@ -182,26 +194,26 @@ class Session(Framed):
         self._now = now
         if self._handshake_deadline is not None and now >= self._handshake_deadline:  # RELINK-4
             self.fail(Fault.HANDSHAKE_TIMEOUT)
-        elif self._liveness.is_packet_late(now):  # RELINK-25
+        elif self._keepalive.is_packet_late(now):  # RELINK-25
             self.fail(Fault.PACKET_TIMEOUT)
-        elif self._liveness.is_pong_late(now):  # RELINK-25
+        elif self._keepalive.is_pong_late(now):  # RELINK-25
             self.fail(Fault.PONG_TIMEOUT)
         elif self._is_open and self.link is not None:
             self.link.line.now = now
             inbox = self.link.inbox
             inbox.tick()
-            if self._liveness.wants_ping(now) or (inbox.barrier_deadline is not None and now >= inbox.barrier_deadline):
+            if self._keepalive.wants_ping(now) or (inbox.barrier_deadline is not None and now >= inbox.barrier_deadline):
                 self.ping(now)
 
     def pause(self) -> None:
         """The owner stops reading for a while: what waits unread is not a silent peer."""
-        self._liveness.pause()
+        self._keepalive.pause()
 
     def resume(self, now: float) -> None:
         """The owner reads again."""
-        self._liveness.resume(now)
+        self._keepalive.resume(now)
         if self._is_open:
-            self._liveness.watch_packet(self._buffer.size, 0, now)
+            self._keepalive.watch_packet(self._buffer.size, 0, now)
 
     @property
     def is_proven(self) -> bool:
@@ -211,11 +223,11 @@ class Session(Framed):
     @property
     def asked(self) -> int:
         """See Drivable."""
-        return self._liveness.pinged
+        return self._keepalive.pinged
 
     def drained(self, count: int, now: float) -> None:
         """RELINK-25: bytes that were sent before the last ping have left."""
-        self._liveness.drained(count, now)
+        self._keepalive.drained(count, now)
 
     def supersede(self, now: float) -> None:
         """RELINK-11: another connection took the link over; the last one wins."""
@@ -224,7 +236,7 @@ class Session(Framed):
 
     # Inside.
 
-    def _say(self, said: Said) -> None:
+    def _say(self, said: AnyMessage) -> None:
         self.state = TRANSITIONS[self.state, self.speaker, type(said)]
         self._output.append(encode(said))
 
@@ -248,7 +260,7 @@ class Session(Framed):
                 self._inbox.deliver(data[at : at + row[ID_SIZE]], (data[start : start + parts[part + 1]],))
             else:
                 self._inbox.take_message(channels(data, row), payload(data, row, parts))
-        except Breach as breach:
+        except Violation as breach:
             self.fail(breach.fault, breach.detail)
 
     def _take(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
@@ -272,7 +284,7 @@ class Session(Framed):
                 link = cast(Link, self.link)
                 sequence = row[SEQUENCE] if row[SEQUENCE] >= 0 else None
                 link.take(kind, channels(data, row), sequence, payload(data, row, parts) if kind == Kind.MESSAGE else ())
-        except Breach as breach:
+        except Violation as breach:
             self.fail(breach.fault, breach.detail)
         except DecodeError as reason:
             self.fail(cast(Fault, reason.fault), reason.detail)
@@ -282,7 +294,7 @@ class Session(Framed):
             self._output_link()
             self._output.append(_PONG)
         elif kind == Kind.PONG:
-            answered = self._liveness.pong()
+            answered = self._keepalive.pong()
             if answered is None:
                 self._events.append(Noticed(Fault.PONG_UNSOLICITED))
                 return
@@ -297,14 +309,14 @@ class Session(Framed):
             self._take_request(said, now)
         elif isinstance(said, Reply):
             self._take_reply(said, now)
-        self._prologue.follow(self.peer, data, row)
-        self._buffer.limits = self._prologue.limits(self.peer) or self._buffer.limits
+        self._handshake.follow(self.peer, data, row)
+        self._buffer.limits = self._handshake.limits(self.peer) or self._buffer.limits
 
     def _take_version(self, said: Version) -> None:
         if self.speaker is Speaker.LISTENER:
             self._say(Version(min(VERSION, said.version)))  # RELINK-5
         elif said.version != VERSION:
-            raise Breach(Fault.VERSION_UNSUPPORTED, f"version {said.version}")
+            raise Violation(Fault.VERSION_UNSUPPORTED, f"version {said.version}")
         else:
             link = cast(Link, self.link)
             self._requires = link.id != 0 and (self.options.require_old_link or link.has_said_shutdown)  # RELINK-10, RELINK-23
@@ -329,7 +341,7 @@ class Session(Framed):
         link = cast(Link, self.link)
         if said.link_id == 0:
             if not self._requires:
-                raise Breach(Fault.LINK_REFUSED)
+                raise Violation(Fault.LINK_REFUSED)
             link.lose(Fault.LINK_LOST)
             link.is_over = True
             self._events += link.events()
@@ -337,7 +349,7 @@ class Session(Framed):
             return
         resumed = (said.epoch, said.link_id) == (link.epoch, link.id)
         if not resumed and self._requires:
-            raise Breach(Fault.LINK_REPLACED)
+            raise Violation(Fault.LINK_REPLACED)
         if not resumed and link.id:
             link.lose(Fault.LINK_LOST, replaced=True)
         self._open(link, said.epoch, said.link_id, now, resumed=resumed)
@@ -345,7 +357,7 @@ class Session(Framed):
     def _open(self, link: Link, epoch: int, link_id: int, now: float, *, resumed: bool) -> None:
         self._is_open = True
         self._handshake_deadline = None
-        self._liveness.open()
+        self._keepalive.open()
         self._events.append(Opened(epoch, link_id, resumed))
         link.attach(self, epoch, link_id, now, resumed=resumed)
         self._inbox = link.inbox
@@ -368,7 +380,7 @@ class Session(Framed):
     def _end(self, ended: Ended) -> None:
         self.ended = ended
         self._handshake_deadline = None
-        self._liveness.close()
+        self._keepalive.close()
         link = self.link
         if link is not None and self._is_open:
             self._is_open = False

@@ -11,6 +11,7 @@ from typing import Final
 
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import (
+    AnyMessage,
     Close,
     Closed,
     Commit,
@@ -25,7 +26,6 @@ from wirelake.protocols.relink.messages import (
     Request,
     Resume,
     Rollback,
-    Said,
     Shutdown,
     Uncommitted,
     Version,
@@ -73,13 +73,13 @@ class State(IntEnum):
 INITIAL: Final = State.CONNECTED
 CONNECTOR: Final = Speaker.CONNECTOR
 LISTENER: Final = Speaker.LISTENER
-_PACKETS: Final[tuple[type[Said], ...]] = (
+_PACKETS: Final[tuple[type[AnyMessage], ...]] = (
     *(Nop, Ping, Pong, Resume, Commit, Rollback, Close, Received, Consumed, Committed, Uncommitted, Closed, Message),
 )
-MESSAGES: Final[tuple[type[Said], ...]] = (Version, Request, Reply, Shutdown, *_PACKETS)
+MESSAGES: Final[tuple[type[AnyMessage], ...]] = (Version, Request, Reply, Shutdown, *_PACKETS)
 _TALKING: Final = (State.OPEN, State.CONNECTOR_SHUT, State.LISTENER_SHUT, State.SHUT)
 
-TRANSITIONS: Final[dict[tuple[State, Speaker, type[Said]], State]] = {
+TRANSITIONS: Final[dict[tuple[State, Speaker, type[AnyMessage]], State]] = {
     # §1: the fields of the handshake in their order, half-duplex.
     (State.CONNECTED, CONNECTOR, Version): State.CONNECTOR_GREETED,
     (State.CONNECTOR_GREETED, LISTENER, Version): State.GREETED,
@@ -103,6 +103,6 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[Said]], State]] = {
 """(state, speaker, message) -> next state. What is not here is forbidden."""
 
 
-def refusal(state: State, speaker: Speaker, message: type[Said]) -> Fault:  # noqa: ARG001 - every room's refusal is asked the same
+def refusal(state: State, speaker: Speaker, message: type[AnyMessage]) -> Fault:  # noqa: ARG001 - every room's refusal is asked the same
     """Which rule is broken by what TRANSITIONS does not have: only the handshake has an order."""
     return Fault.HANDSHAKE_ORDER

@@ -17,6 +17,7 @@ from wirelake.protocols.relink.handshake import Following, sniff
 from wirelake.protocols.relink.messages import (
     TYPES,
     Acknowledgement,
+    AnyMessage,
     Close,
     Closed,
     Commit,
@@ -35,7 +36,6 @@ from wirelake.protocols.relink.messages import (
     Request,
     Resume,
     Rollback,
-    Said,
     Shutdown,
     Uncommitted,
     Version,
@@ -101,7 +101,7 @@ PADDING: Final = tuple(bytes(-size & 7) for size in range(8))
 """What follows so many bytes over a multiple of 8."""
 
 
-def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Said:
+def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> AnyMessage:
     """What a scanned row says; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
     fault, kind = row[FAULT], row[KIND]
     if fault and fault in UNREADABLE:
@@ -114,7 +114,7 @@ def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Said:
     if kind == Kind.MESSAGE:
         return Message(ids, payload(data, row, parts), multicast, row[FLAGS] & LONG != 0, row[FLAGS] & LARGE != 0)
     if kind in _SEQUENCED:
-        return cast(Said, _SEQUENCED[kind](ids, row[SEQUENCE] if row[SEQUENCE] >= 0 else None, multicast))
+        return cast(AnyMessage, _SEQUENCED[kind](ids, row[SEQUENCE] if row[SEQUENCE] >= 0 else None, multicast))
     return Close(ids, multicast) if kind == Kind.CLOSE else Closed(ids, multicast)
 
 
@@ -152,7 +152,7 @@ def _handshake(data: bytes, row: Sequence[int]) -> Version | Request | Reply:
 
 def decode(
     data: bytes, limits: Limits = DEFAULT_LIMITS, *, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0
-) -> Said:
+) -> AnyMessage:
     """The one whole packet or part of the handshake that `data` is; raises DecodeError for anything else."""
     row = [0] * ROW_COLUMNS
     parts = [0] * (PART_COLUMNS * limits.max_parts)
@@ -174,7 +174,7 @@ def buffer(limits: Limits = DEFAULT_LIMITS, scan_limits: tuple[int, ...] | None 
     return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, scan_limits, limits.max_parts)
 
 
-def encode(said: Said, limits: Limits = DEFAULT_LIMITS) -> bytes:
+def encode(said: AnyMessage, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or more than the limits (RELINK-24)."""
     kind = TYPES[type(said)]
     if kind <= Kind.SHUTDOWN:

@@ -5,7 +5,7 @@ from wirelake.protocols.wolpertinger.messages import DEFAULT_PORT, WRAPPINGS
 from wirelake.protocols.wolpertinger.options import Limits, Method, Options
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.wolpertinger.trust.state import Standing
+from wirelake.protocols.wolpertinger.trust.state import TrustState
 from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, is_text, scan, sniff, walk
 
 __all__ = [
@@ -19,8 +19,8 @@ __all__ = [
     "Options",
     "Session",
     "Speaker",
-    "Standing",
     "State",
+    "TrustState",
     "buffer",
     "decode",
     "encode",

@@ -1,6 +1,6 @@
 """What texts of wolpertinger look like as table rows: every field of both layers by its name, and the vocabulary all protocols share.
 
-The text that completes a message carries what the message says; the other fragments of it carry their piece. `overheard` finds out what
+The text that completes a message carries what the message says; the other fragments of it carry their piece. `passive` finds out what
 takes other texts or keys to be read, and remembers what that needs from block to block.
 
 It refuses to know files, sessions and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time.
@@ -26,7 +26,7 @@ from wirelake.protocols.wolpertinger.layer2.documents import Rejected
 from wirelake.protocols.wolpertinger.layer2.values import Int32, Int64, UInt64, Value
 from wirelake.protocols.wolpertinger.messages import Encryption, Envelope, ResultCode, TextKind
 from wirelake.protocols.wolpertinger.notation import described_value
-from wirelake.protocols.wolpertinger.passive import Ear, Heard
+from wirelake.protocols.wolpertinger.passive import Passive, PassiveDecoder
 from wirelake.protocols.wolpertinger.scanner import (
     ENCRYPTION,
     FRAGMENT_COUNT,
@@ -47,7 +47,7 @@ from wirelake.protocols.wolpertinger.state_machine import CORE, MESSAGES, Encryp
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import BLANKS, message, opened
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "overheard", "readable"]
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "passive", "readable"]
 
 _VALUE: Final = pa.struct(
     [
@@ -100,10 +100,10 @@ _RESULTS: Final = {code.value: code.name.lower() for code in ResultCode}
 _ENCRYPTIONS: Final = {Encryption.AES.value: "aes", Encryption.SECURE_AES.value: "aes", Encryption.UNKNOWN.value: "unknown"}
 _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 _READ: Final = [KIND, PAYLOAD, PAYLOAD_LENGTH, GZIP, ENCRYPTION, FRAGMENT_COUNT]
-_NOTHING: Final = Heard()
+_NOTHING: Final = Passive()
 _TAGS: Final = {what: str(what.__struct_config__.tag) for what in MESSAGES}
 
-Said = Call | Response | Error
+AnyCall = Call | Response | Error
 
 
 def readable(rows: Array) -> Array:
@@ -111,20 +111,20 @@ def readable(rows: Array) -> Array:
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
-def overheard(
+def passive(
     data: Array,
     rows: Array,
     speakers: Array,
     seconds: Array,
-    ears: dict[int, Ear],
+    decoders: dict[int, PassiveDecoder],
     limits: Limits,
     keyring: Keyring | None,
     budget: int = UNLIMITED,
-) -> tuple[dict[int, Heard], int]:
+) -> tuple[dict[int, Passive], int]:
     """What readable rows carry that take other texts, or keys, to be read; by the number of the row, and given to `columns`.
 
-    `ears` has what was heard before of each of the `speakers`, and is kept up to date. Also how many of the rows were looked at: no more
-    once half of the budget is used.
+    `decoders` has what was heard before of each of the `speakers`, and is kept up to date. Also how many of the rows were looked at: no
+    more once half of the budget is used.
     """
     limits, size = _fitting(limits, budget), 0
     is_piece = (rows[:, KIND] == TextKind.FRAGMENT) & (rows[:, FRAGMENT_COUNT] != 1)
@@ -134,8 +134,8 @@ def overheard(
         begin, end = row[PAYLOAD], row[PAYLOAD] + row[PAYLOAD_LENGTH]
         row[PAYLOAD] = 0
         said = cast(Envelope, message(data[begin:end].tobytes(), row))
-        ear = ears.setdefault(int(speakers[index]), Ear())
-        found[index] = heard = ear.hear(said, float(seconds[index]), limits, keyring)
+        decoder = decoders.setdefault(int(speakers[index]), PassiveDecoder())
+        found[index] = heard = decoder.hear(said, float(seconds[index]), limits, keyring)
         size += len(heard.payload or b"")
         if size > budget // 2:
             return found, index + 1
@@ -154,9 +154,9 @@ def columns(
     limits: Limits,
     json_bodies: bool = True,
     budget: int = UNLIMITED,
-    heard: Mapping[int, Heard] | None = None,
+    heard: Mapping[int, Passive] | None = None,
 ) -> Columns:
-    """The texts of readable rows; `heard` is what `overheard` found out about them.
+    """The texts of readable rows; `heard` is what `passive` found out about them.
 
     Only the first rows are taken, if the payloads of all would take more than the budget.
     """
@@ -263,9 +263,9 @@ class _Typed:
 class _Reading:
     """What the texts of a block carry, row by row."""
 
-    def __init__(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Heard], budget: int) -> None:
+    def __init__(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Passive], budget: int) -> None:
         self.odd = np.zeros(len(rows), np.int64)
-        self._found: list[tuple[int, Heard, bool, bool]] = []
+        self._found: list[tuple[int, Passive, bool, bool]] = []
         self.taken = count = self._payloads(data, rows, limits, heard, budget)
         self.faults = rows[:count, FAULT].copy()
         self.odd = self.odd[:count]
@@ -283,7 +283,7 @@ class _Reading:
         for index, found, is_encrypted, is_piece in self._found:
             self._take(index, found, is_encrypted=is_encrypted, is_piece=is_piece)
 
-    def _payloads(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Heard], budget: int) -> int:
+    def _payloads(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Passive], budget: int) -> int:
         """Open the payloads of as many rows as fit, and say how many that are."""
         size, view = 0, data.data
         for index, (kind, at, length, gzip, encryption, pieces) in enumerate(rows[:, _READ].tolist()):
@@ -306,20 +306,20 @@ class _Reading:
         if any(blank in payload for blank in BLANKS):
             self.odd[index] |= ODD_BLANKS
 
-    def _opened(self, index: int, payload: memoryview, gzip: int, limits: Limits) -> Heard:
+    def _opened(self, index: int, payload: memoryview, gzip: int, limits: Limits) -> Passive:
         """WOLP-6, WOLP-7: what a whole message in clear carries."""
         if gzip < 0:
             try:
-                return Heard(binascii.a2b_base64(payload, strict_mode=True))
+                return Passive(binascii.a2b_base64(payload, strict_mode=True))
             except binascii.Error:
                 pass  # blanks, perhaps
         self._look_for_blanks(index, bytes(payload))
         try:
-            return Heard(opened(bytes(payload), None if gzip < 0 else gzip, Encryption.NONE, None, limits))
+            return Passive(opened(bytes(payload), None if gzip < 0 else gzip, Encryption.NONE, None, limits))
         except DecodeError as reason:
-            return Heard(fault=cast(Fault, reason.fault))
+            return Passive(fault=cast(Fault, reason.fault))
 
-    def _take(self, index: int, found: Heard, *, is_encrypted: bool, is_piece: bool) -> None:
+    def _take(self, index: int, found: Passive, *, is_encrypted: bool, is_piece: bool) -> None:
         """What became of one text, and the message that it ends, if that can be read."""
         if found.fault is Fault.FRAGMENT_LATE:
             self.odd[index] |= ODD_LATE
@@ -341,7 +341,7 @@ class _Reading:
         self.kinds[index] = "control" if what is ResetNotice else _kind(said)
         self._tell(index, said)
 
-    def _tell(self, index: int, said: Said) -> None:
+    def _tell(self, index: int, said: AnyCall) -> None:
         """Layer 2: every element in its column, and all of them as the JSON that `notation` gives."""
         root = self.roots[index] = _TAGS[type(said)]
         self.components[index] = said.component
@@ -363,7 +363,7 @@ class _Reading:
         self.json[index] = f'{{"root":"{root}","component":{name},{rest}}}'
 
 
-def _kind(said: Said) -> str:
+def _kind(said: AnyCall) -> str:
     """What a message is in the vocabulary all protocols share."""
     if isinstance(said, Call):
         return "keepalive" if said.method == "Heartbeat" and said.component.lower() == CORE.lower() else "request"

@@ -20,7 +20,7 @@ from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, 
 from wirelake.protocols.wolpertinger.layer2.documents import Rejected
 from wirelake.protocols.wolpertinger.layer2.values import PRIMITIVES, DataType, DateTime, Int32, Int64, UInt64, Value, guid, moment_text
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, ResultCode
-from wirelake.protocols.wolpertinger.passive import Ear
+from wirelake.protocols.wolpertinger.passive import PassiveDecoder
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import message, opened, sealed
@@ -83,7 +83,7 @@ class Describer:
 
     def __init__(self, keyring: Keyring | None = None) -> None:
         self._keyring = keyring
-        self._ear = Ear()
+        self._ear = PassiveDecoder()
 
     def describe(self, data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:
         """See `describe`. Nobody knows when texts came, so pieces wait for each other without end."""

@@ -12,38 +12,38 @@ from wirelake.errors import LocalProtocolError, SessionClosed
 from wirelake.protocols.buffer import Framed
 from wirelake.protocols.wolpertinger.events import Ended, SessionEvent, Step
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.layer1.endpoint import Link
+from wirelake.protocols.wolpertinger.layer1.endpoint import Layer1
 from wirelake.protocols.wolpertinger.layer2 import documents
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
-from wirelake.protocols.wolpertinger.layer2.requests import Asked, Pending, Served
+from wirelake.protocols.wolpertinger.layer2.requests import IncomingCalls, OutgoingCalls, Pending
 from wirelake.protocols.wolpertinger.layer2.values import Value
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.wolpertinger.state_machine import CORE, INITIAL, TRANSITIONS, Speaker, State, refusal, utterance
 from wirelake.protocols.wolpertinger.trust.authentication import Authentication, Draw
-from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 from wirelake.protocols.wolpertinger.wire import buffer
 
-__all__ = ["Speech"]
+__all__ = ["OutgoingSide"]
 
 
-class Speech(Framed):
+class OutgoingSide(Framed):
     """What a session does whatever it hears."""
 
-    def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw, standing: Standing = STRANGER) -> None:
+    def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw, trust_state: TrustState = STRANGER) -> None:
         self.speaker = speaker
         self.peer = speaker.other
         self.options = options
-        self.standing = standing
-        self.state = INITIAL if standing.keys is None else State.ENCRYPTED
+        self.trust_state = trust_state
+        self.state = INITIAL if trust_state.keys is None else State.ENCRYPTED
         self.ended: Ended | None = None
         self.available = True
         """WOLP-10: whether the peer confirms what it is sent, as far as we know."""
         self._draw = draw
-        self._link = Link(options, standing.keys)
+        self._link = Layer1(options, trust_state.keys)
         self._buffer = buffer(options.limits)
         self._trust = Authentication(options, draw)
-        self._asked = Asked()
-        self._served = Served(options.heartbeat_interval, options.max_calls)
+        self._asked = OutgoingCalls()
+        self._served = IncomingCalls(options.heartbeat_interval, options.max_calls)
         self._held: list[tuple[Call | Response | Error, bytes]] = []
         self._events: list[SessionEvent] = []
 

@@ -1,7 +1,8 @@
 """What a third party can make of one side's texts: pieces joined (WOLP-9), and what is encrypted opened, if there are keys (WOLP-8).
 
-What was heard of a speaker is an `Ear`, which goes on from block to block and holds no keys. Time is when a text was seen. A reset
-(WOLP-28) does not clear it: whoever resets goes on counting, so pieces of before join nothing. It refuses to know what payloads say.
+What was heard of a speaker is an `PassiveDecoder`, which goes on from block to block and holds no keys. Time is when a text was seen. A
+reset (WOLP-28) does not clear it: whoever resets goes on counting, so pieces of before join nothing. It refuses to know what payloads
+say.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from wirelake.protocols.wolpertinger.scanner import Limits
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import opened
 
-__all__ = ["Ear", "EarState", "Heard"]
+__all__ = ["Passive", "PassiveDecoder", "PassiveState"]
 
 _NO_KEYS: Final = Keyring()
 
 
-class Heard(msgspec.Struct, frozen=True):
+class Passive(msgspec.Struct, frozen=True):
     """What became of one text."""
 
     payload: bytes | None = None
@@ -32,11 +33,11 @@ class Heard(msgspec.Struct, frozen=True):
     fault: Fault | None = None
 
 
-_WAITS: Final = Heard()
+_WAITS: Final = Passive()
 
 
-class EarState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An `Ear` as it is stored."""
+class PassiveState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An `PassiveDecoder` as it is stored."""
 
     key: bytes | None
     """The name of the key that opened the last text; it says nothing about the key."""
@@ -47,7 +48,7 @@ def _assembly() -> Assembly:
     return Assembly(DEFAULT_OPTIONS.fragment_timeout, 0, DEFAULT_OPTIONS.max_incomplete)
 
 
-class Ear:
+class PassiveDecoder:
     """What was heard of one speaker, as far as it matters for what comes next."""
 
     def __init__(self) -> None:
@@ -68,38 +69,38 @@ class Ear:
         """Do without the pieces that wait."""
         self._assembly = None
 
-    def state(self) -> EarState:
+    def state(self) -> PassiveState:
         """What is to be stored."""
-        return EarState(self._key, None if self._assembly is None else self._assembly.state())
+        return PassiveState(self._key, None if self._assembly is None else self._assembly.state())
 
     @classmethod
-    def restored(cls, state: EarState) -> Ear | None:
+    def restored(cls, state: PassiveState) -> PassiveDecoder | None:
         """An ear that goes on from a state; None if this cannot be one."""
-        ear = cls()
-        ear._key = state.key
+        decoder = cls()
+        decoder._key = state.key
         if state.sets is not None:
-            ear._assembly = _assembly()
-            if not state.sets or not ear._assembly.restore(state.sets):
+            decoder._assembly = _assembly()
+            if not state.sets or not decoder._assembly.restore(state.sets):
                 return None
-        return ear
+        return decoder
 
-    def hear(self, said: Envelope, now: float, limits: Limits, keyring: Keyring | None) -> Heard:
+    def hear(self, said: Envelope, now: float, limits: Limits, keyring: Keyring | None) -> Passive:
         """One text that is a piece of a message, or encrypted."""
         if said.fragment_count not in (None, 1):
             joined = self._join(said, now, limits)
             if not isinstance(joined, Envelope):
-                return _WAITS if joined is None else Heard(fault=joined)
+                return _WAITS if joined is None else Passive(fault=joined)
             said = joined
         try:
             if said.encryption is Encryption.NONE:
-                return Heard(opened(said.payload, said.gzip, said.encryption, None, limits))
+                return Passive(opened(said.payload, said.gzip, said.encryption, None, limits))
             found = (keyring or _NO_KEYS).open(said.payload, said.gzip, said.encryption, limits, self._key)
         except DecodeError as reason:
-            return Heard(fault=cast(Fault, reason.fault))
+            return Passive(fault=cast(Fault, reason.fault))
         if found is None:
             return _WAITS
         payload, self._key = found
-        return Heard(payload)
+        return Passive(payload)
 
     def _join(self, said: Envelope, now: float, limits: Limits) -> Envelope | Fault | None:
         if self._assembly is None:

@@ -41,19 +41,19 @@ from wirelake.protocols.wolpertinger.layer2.methods import Directory
 from wirelake.protocols.wolpertinger.layer2.requests import Pending
 from wirelake.protocols.wolpertinger.messages import ResultCode
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS, Options
-from wirelake.protocols.wolpertinger.outgoing import Speech
+from wirelake.protocols.wolpertinger.outgoing import OutgoingSide
 from wirelake.protocols.wolpertinger.state_machine import AUTHENTICATION, CORE, INITIAL, TRANSITIONS, Speaker, State, refusal, utterance
 from wirelake.protocols.wolpertinger.trust.authentication import METHODS, Ask, Draw, Progress
-from wirelake.protocols.wolpertinger.trust.state import STRANGER, Standing
+from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 
 __all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
 
 
-class Session(Speech):
+class Session(OutgoingSide):
     """A conversation as one of its two speakers lives it."""
 
-    def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw, standing: Standing = STRANGER) -> None:
-        super().__init__(speaker, options, draw=draw, standing=standing)
+    def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw, trust_state: TrustState = STRANGER) -> None:
+        super().__init__(speaker, options, draw=draw, trust_state=trust_state)
         self._directory = Directory(options.components)
         self._paused = False
         self.is_proven = False
@@ -76,7 +76,7 @@ class Session(Speech):
     def authenticate(self, level: int, now: float, *, user: str = "", password: str = "") -> None:
         """WOLP-22 to WOLP-26: gain trust, step by step; Authenticated or AuthenticationFailed says what came of it."""
         self._require_open()
-        self._go_on(self._trust.begin(level, self.standing, user, password, now), now)
+        self._go_on(self._trust.begin(level, self.trust_state, user, password, now), now)
 
     def reset(self, now: float) -> None:
         """WOLP-28: tell the peer, and begin anew as strangers."""
@@ -86,7 +86,7 @@ class Session(Speech):
     def bye(self, detail: str = "") -> None:
         """The session is over here; a peer that knows us hears of a reset."""
         if self.ended is None:
-            if self.standing != STRANGER:
+            if self.trust_state != STRANGER:
                 self._link.reset(None)
                 self._link.send(documents.encode(self._notice()), 0.0)
             self._end(Ended(Ending.BYE, self.speaker, True, detail=detail))
@@ -212,7 +212,7 @@ class Session(Speech):
             self._post(Error(AUTHENTICATION, ErrorCode.ENCRYPTION, call_id), now)
 
     def _take_call(self, call: Call, delivered: Delivered, now: float) -> None:
-        found = self._directory.look_up(call, self.standing.granted)
+        found = self._directory.look_up(call, self.trust_state.granted)
         if isinstance(found, Fault):
             self._events.append(Noticed(found, f"{call.component}.{call.method}"))
             self._post(Error(call.component, found.rule.error_code or ErrorCode.UNSPECIFIED, call.call_id), now)
@@ -239,7 +239,7 @@ class Session(Speech):
     def _take_authentication(self, call: Call, method: str, message_id: int, now: float) -> None:
         if method == "EstablishConnection":  # WOLP-10
             self._link.forget(message_id)
-        verdict = self._trust.answer(method, call.parameters, self.standing, now)
+        verdict = self._trust.answer(method, call.parameters, self.trust_state, now)
         if verdict.fault is not None:
             self._events.append(Noticed(verdict.fault))
             code = verdict.fault.rule.error_code or ErrorCode.UNSPECIFIED
@@ -247,17 +247,17 @@ class Session(Speech):
             return
         if METHODS[method].returns:
             self._post(Response(AUTHENTICATION, call.call_id, verdict.value), now)
-        awarded = self.standing.awarded
-        self._adopt(verdict.standing)
-        if verdict.standing.awarded != awarded and verdict.standing.awarded is not None:
-            self._events.append(TrustAwarded(verdict.standing.awarded))
+        awarded = self.trust_state.awarded
+        self._adopt(verdict.trust_state)
+        if verdict.trust_state.awarded != awarded and verdict.trust_state.awarded is not None:
+            self._events.append(TrustAwarded(verdict.trust_state.awarded))
         if verdict.reset:  # WOLP-25: the answer comes first
             self._events.append(Noticed(Fault.PROOF_WRONG, method))
             self._reset(now, here=True, fault=Fault.PROOF_WRONG, notice=True)
         elif verdict.ask is not None:
             self._ask(verdict.ask, now)
         else:
-            self._go_on(self._trust.proven(self.standing, now), now)
+            self._go_on(self._trust.proven(self.trust_state, now), now)
 
     def _take_response(self, response: Response, now: float) -> None:
         message_id = self._asked.message_of(response.call_id)
@@ -269,7 +269,7 @@ class Session(Speech):
             if self.state is State.ENCRYPTED and self._link.keys is None:  # a key we did not ask for, or gave up
                 self._reset(now, here=True, fault=Fault.KEYS_UNASKED, notice=True)
         elif pending.step is not None:
-            self._go_on(self._trust.answered(pending.step, pending.method, response.value, self.standing, now), now)
+            self._go_on(self._trust.answered(pending.step, pending.method, response.value, self.trust_state, now), now)
         else:
             self._events.append(CallReturned(response.call_id, response.value))
 
@@ -290,7 +290,7 @@ class Session(Speech):
         if pending.step is None:
             self._events.append(CallDone(pending.call_id))
         else:
-            self._go_on(self._trust.answered(pending.step, pending.method, None, self.standing, now), now)
+            self._go_on(self._trust.answered(pending.step, pending.method, None, self.trust_state, now), now)
 
     def _take_failure(self, failure: Undelivered, now: float) -> None:
         timed_out = failure.code == ResultCode.TIMEOUT
@@ -317,7 +317,7 @@ class Session(Speech):
 
     def _go_on(self, progress: Progress, now: float) -> None:
         """What an answer, or a proof, means for the trust we want."""
-        self._adopt(progress.standing)
+        self._adopt(progress.trust_state)
         if progress.fault is not None:
             self._step_failed(progress.fault, now)
             return
@@ -328,13 +328,13 @@ class Session(Speech):
         elif progress.ask is not None:
             self._ask(progress.ask, now)
 
-    def _adopt(self, standing: Standing) -> None:
-        before, self.standing = self.standing, standing
-        self._link.keys = standing.keys
-        if standing.keys is not None and standing.keys != before.keys:
-            self._events.append(KeysAgreed(standing.keys))
-        if (before.granted, before.held) != (standing.granted, standing.held):
-            self._events.append(TrustChanged(standing.granted, standing.held))
+    def _adopt(self, trust_state: TrustState) -> None:
+        before, self.trust_state = self.trust_state, trust_state
+        self._link.keys = trust_state.keys
+        if trust_state.keys is not None and trust_state.keys != before.keys:
+            self._events.append(KeysAgreed(trust_state.keys))
+        if (before.granted, before.held) != (trust_state.granted, trust_state.held):
+            self._events.append(TrustChanged(trust_state.granted, trust_state.held))
 
     def _step_failed(self, fault: Fault, now: float, why: Failure | None = None, code: int | None = None) -> None:
         """A step towards more trust failed: what was gained is given up, too (WOLP-25)."""
@@ -346,7 +346,7 @@ class Session(Speech):
 
     def _reset(self, now: float, *, here: bool, fault: Fault | None = None, notice: bool = False, reason: int | None = None) -> None:
         """WOLP-28: forget levels, keys, calls, fragments and what was delivered; `reason` is the message that made us."""
-        nothing_to_lose = self.standing == STRANGER and not self._asked and not self._served
+        nothing_to_lose = self.trust_state == STRANGER and not self._asked and not self._served
         self._link.reset(reason)
         self._give_up(Failure.RESET, fault)
         self._adopt(STRANGER)

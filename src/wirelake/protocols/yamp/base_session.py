@@ -21,7 +21,7 @@ from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker,
 from wirelake.protocols.yamp.uids import Draw, Uids
 from wirelake.protocols.yamp.wire import buffer, encode, message, scan
 
-__all__ = ["Link"]
+__all__ = ["BaseSession"]
 
 _ODD: Final = {
     ODD_BOOL: Fault.BOOL_ODD,
@@ -32,7 +32,7 @@ _ODD: Final = {
 _MESSAGES: Final[dict[int, type[Message]]] = {number: one for one, number in TYPES.items()}
 
 
-class Link(Framed):
+class BaseSession(Framed):
     """What a session does whoever asks whom for what."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:

@@ -36,7 +36,7 @@ from wirelake.protocols.yamp.scanner import (
 from wirelake.protocols.yamp.serializers.formats import installed
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Serializer
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "Tongues", "columns", "negotiated", "readable"]
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "BodySerializers", "columns", "negotiated", "readable"]
 
 SCHEMA: Final = pa.schema(
     [
@@ -83,15 +83,15 @@ _MSGPACK_STARTS: Final = np.array([*range(0x80, 0xA0), *range(0xDC, 0xE0)], np.u
 """What a JSON object or array, and a map or array of msgpack, begins with."""
 
 
-class Tongues(msgspec.Struct, frozen=True):
+class BodySerializers(msgspec.Struct, frozen=True):
     """Which serializer the body of each row is in: `names[codes[row]]`; code -1 is not known."""
 
     codes: Array
     names: tuple[str, ...]
 
-    def where(self, chosen: Array | slice) -> Tongues:
+    def where(self, chosen: Array | slice) -> BodySerializers:
         """The same of some of the rows."""
-        return Tongues(self.codes[chosen], self.names)
+        return BodySerializers(self.codes[chosen], self.names)
 
 
 def readable(rows: Array) -> Array:
@@ -99,7 +99,7 @@ def readable(rows: Array) -> Array:
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
-def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[int, str]) -> Tongues:
+def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[int, str]) -> BodySerializers:
     """The serializer of each row: that of its speaker's last handshake, before that the one `known` of the speaker.
 
     `speakers` says for each row who speaks, one number for each direction of each connection; rows of one speaker are in order. `known` is
@@ -121,7 +121,7 @@ def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[
     last = np.maximum.accumulate(np.where(greets[order], place, -1))
     first = np.searchsorted(speakers[order], speakers[order])
     own[order] = np.where(last >= first, named[order][last], own[order])
-    return Tongues(own, tuple(codes))
+    return BodySerializers(own, tuple(codes))
 
 
 def columns(
@@ -131,14 +131,14 @@ def columns(
     limits: Limits,
     json_bodies: bool = True,
     budget: int = UNLIMITED,
-    tongues: Tongues | None = None,
+    body_serializers: BodySerializers | None = None,
     serializers: Mapping[str, Serializer] | None = None,
 ) -> Columns:
     """The messages of readable rows; bodies whose serializer is not known are read as what they look like."""
-    if tongues is None:
-        tongues = Tongues(np.full(len(rows), -1, np.int32), ())
+    if body_serializers is None:
+        body_serializers = BodySerializers(np.full(len(rows), -1, np.int32), ())
     taken = within(np.where(rows[:, KIND] >= MessageType.EVENT, rows[:, BODY_LENGTH], 0) * _JSON_GROWTH, budget)
-    rows, tongues = rows[:taken], tongues.where(slice(taken))
+    rows, body_serializers = rows[:taken], body_serializers.where(slice(taken))
     kind, code = rows[:, KIND], rows[:, CODE]
     is_user = kind >= MessageType.EVENT
     is_response = kind == MessageType.RESPONSE
@@ -153,7 +153,7 @@ def columns(
     texts, refused = nulls(pa.string(), len(rows)), np.zeros(len(rows), bool)
     if json_bodies:
         known = installed(limits.bounds) if serializers is None else serializers
-        texts, refused = _json(data, rows, has_body & (rows[:, BODY_LENGTH] > 0), tongues, known, budget)
+        texts, refused = _json(data, rows, has_body & (rows[:, BODY_LENGTH] > 0), body_serializers, known, budget)
     own: dict[str, pa.Array] = {
         "size": integers(rows[:, LENGTH], pa.int64()),
         "type": integers(kind, pa.int16()),
@@ -171,7 +171,7 @@ def columns(
         "response_type": integers(code, pa.int16(), is_response),
         "response_type_name": names(code, _RESPONSES, is_response),
         "body": body,
-        "body_serializer": names(tongues.codes, tongues.names, has_body),
+        "body_serializer": names(body_serializers.codes, body_serializers.names, has_body),
         "fault": fault,
         "oddities": integers(rows[:, ODDITIES] | np.where(refused, ODD_BODY, 0), pa.int32()),
     }
@@ -205,7 +205,7 @@ def _reasons(data: Array, rows: Array, where: Array) -> pa.Array:
 
 
 def _json(
-    data: Array, rows: Array, where: Array, tongues: Tongues, serializers: Mapping[str, Serializer], most: int
+    data: Array, rows: Array, where: Array, body_serializers: BodySerializers, serializers: Mapping[str, Serializer], most: int
 ) -> tuple[pa.Array, Array]:
     """Bodies as JSON text: those that are JSON as they came, others as their serializer reads them; and which ones it refused.
 
@@ -214,9 +214,9 @@ def _json(
     texts: list[str | None] = [None] * len(rows)
     refused = np.zeros(len(rows), bool)
     view = data.data
-    for code in np.unique(tongues.codes[where]):
-        chosen = np.flatnonzero(where & (tongues.codes == code))
-        name = tongues.names[code] if code >= 0 else ""
+    for code in np.unique(body_serializers.codes[where]):
+        chosen = np.flatnonzero(where & (body_serializers.codes == code))
+        name = body_serializers.names[code] if code >= 0 else ""
         for chosen_now, serializer in _readers(data[rows[chosen, BODY]], chosen, name, serializers):
             for index, start, length in zip(
                 chosen_now.tolist(), rows[chosen_now, BODY].tolist(), rows[chosen_now, BODY_LENGTH].tolist(), strict=True

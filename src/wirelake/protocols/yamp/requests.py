@@ -8,7 +8,7 @@ from wirelake.errors import LocalProtocolError
 from wirelake.protocols.expiries import Expiries
 from wirelake.protocols.yamp.faults import Fault
 
-__all__ = ["Asked", "Pending", "Served", "Taken"]
+__all__ = ["IncomingRequests", "OutgoingRequests", "Pending", "Taken"]
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
@@ -20,7 +20,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     """Seconds it waits from its sending or its last progress."""
 
 
-class Asked:
+class OutgoingRequests:
     """The asking side: what is pending, and until when. Uids nobody asked with are not remembered (YAMP-37)."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     progressive: bool
 
 
-class Served:
+class IncomingRequests:
     """The asked side: what is in flight."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import math
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.yamp.base_session import Link
+from wirelake.protocols.yamp.base_session import BaseSession
 from wirelake.protocols.yamp.events import (
     CancelReceived,
     Ended,
@@ -25,7 +25,7 @@ from wirelake.protocols.yamp.events import (
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Event, MessageType, Request, Response, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
-from wirelake.protocols.yamp.requests import Asked, Pending, Served, Taken
+from wirelake.protocols.yamp.requests import IncomingRequests, OutgoingRequests, Pending, Taken
 from wirelake.protocols.yamp.serializers.bodies import Undecodable, pack, pack_text, unpack
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.uids import Draw
@@ -37,13 +37,13 @@ _TRUTHS: Final = {False: b"\x00", True: b"\x01"}
 _RESPONSES: Final = {kind: bytes((kind,)) for kind in ResponseType}
 
 
-class Session(Link):
+class Session(BaseSession):
     """A conversation as one of its two speakers lives it."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
         super().__init__(speaker, options, draw=draw)
-        self._asked = Asked()
-        self._served = Served()
+        self._asked = OutgoingRequests()
+        self._served = IncomingRequests()
         self._takers |= {
             Event: self._take_event,
             Request: self._take_request,

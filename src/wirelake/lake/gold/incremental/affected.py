@@ -26,13 +26,13 @@ from wirelake.lake.store import delta
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["SLOTS", "Touched", "minutes", "slot", "touched"]
+__all__ = ["SLOTS", "Affected", "affected", "minutes", "slot"]
 
 SLOTS: Final = 1024
-"""Into how many slots keys are dealt; see `leaves.py`."""
+"""Into how many slots keys are dealt; see `key_ranges.py`."""
 
 
-class Touched(msgspec.Struct, frozen=True):
+class Affected(msgspec.Struct, frozen=True):
     """What is to be built anew, and from where."""
 
     sessions: Path | None
@@ -67,7 +67,7 @@ def _asking(scratch: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def touched(lake: Path, built: int, newest: int, scratch: Path) -> Touched:
+def affected(lake: Path, built: int, newest: int, scratch: Path) -> Affected:
     """What batches after `built`, up to `newest`, touch."""
     with _asking(scratch) as connection:
         delta.relation(connection, lake, connection_index.TABLE).create_view("all_talks")
@@ -87,7 +87,7 @@ def touched(lake: Path, built: int, newest: int, scratch: Path) -> Touched:
         connections, sessions = scratch / "connections.parquet", scratch / "sessions.parquet"
         connection.execute("CREATE TABLE near AS SELECT DISTINCT connection_id FROM talks SEMI JOIN touched USING (session_id)")
         connection.table("near").write_parquet(str(connections))
-        connection.table("touched").write_parquet(str(sessions))
+        connection.table("affected").write_parquet(str(sessions))
         batches = _column(
             connection,
             """
@@ -96,7 +96,7 @@ def touched(lake: Path, built: int, newest: int, scratch: Path) -> Touched:
             """,
         )
         spoken = "SELECT DISTINCT protocol FROM talks SEMI JOIN touched USING (session_id) WHERE protocol IS NOT NULL ORDER BY 1"
-        return Touched(
+        return Affected(
             sessions,
             connections,
             frozenset(map(slot, map(bytes, _column(connection, "SELECT session_id FROM touched")))),
@@ -148,7 +148,7 @@ def _column(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
     return [row[0] for row in connection.execute(sql).fetchall()]
 
 
-def minutes(lake: Path, what: Touched, told: Mapping[str, Sequence[Path]], scratch: Path) -> tuple[Path, frozenset[int]]:
+def minutes(lake: Path, what: Affected, told: Mapping[str, Sequence[Path]], scratch: Path) -> tuple[Path, frozenset[int]]:
     """The minutes in which something is new, or may be told differently: a Parquet file of `minute_us`, and their slots.
 
     `told` has, by the column that says when, the files with what was and will be told of touched sessions.
@@ -156,7 +156,7 @@ def minutes(lake: Path, what: Touched, told: Mapping[str, Sequence[Path]], scrat
     begins = "SELECT DISTINCT epoch_us({0}) - (epoch_us({0}) % 60000000 + 60000000) % 60000000 AS minute_us FROM"
     with _asking(scratch) as connection:
         delta.relation(connection, lake, minute_index.TABLE).create_view("tallies")
-        connection.read_parquet(str(what.sessions), hive_partitioning=False).create_view("touched")
+        connection.read_parquet(str(what.sessions), hive_partitioning=False).create_view("affected")
         parts = [f"{begins.format('minute')} tallies WHERE batch >= {min(what.fresh, default=1 << 62)}"]
         for number, (column, files) in enumerate(told.items()):
             if files:

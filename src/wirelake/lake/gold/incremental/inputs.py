@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.gold.incremental import connection_index
-from wirelake.lake.gold.incremental.affected import Touched
+from wirelake.lake.gold.incremental.affected import Affected
 from wirelake.lake.gold.rules.registry import LINK, SESSION_IS
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
@@ -24,7 +24,7 @@ from wirelake.lake.tables.schema import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Slice", "linked", "rows_of"]
+__all__ = ["Inputs", "linked", "rows_of"]
 
 _LINKS: Final = frozenset(protocol for protocol, what in SESSION_IS.items() if what == LINK)
 
@@ -47,13 +47,13 @@ def linked(rows: DataFrame, talks: DataFrame, protocols: Collection[str] = _LINK
     return rows.join(links, "connection_id", "left").withColumn("session_id", sql.coalesce("link", "session_id")).drop("link")
 
 
-class Slice:
+class Inputs:
     """Frames by name, each made when it is first asked for, by `spark`."""
 
-    def __init__(self, spark: SparkSession, lake: Path, touched: Touched, scratch: Path) -> None:
+    def __init__(self, spark: SparkSession, lake: Path, affected: Affected, scratch: Path) -> None:
         self.spark = spark
         self._lake = lake
-        self._touched = touched
+        self._affected = affected
         self._scratch = scratch
         self._made: dict[str, DataFrame] = {}
 
@@ -61,7 +61,7 @@ class Slice:
         """What touched sessions have in this table; `talks` is the index."""
         if name not in self._made:
             self._made[name] = self._talks() if name == "talks" else self._silver(table_named(name))
-            if name == quarantine.TABLE.name and (links := _LINKS.intersection(self._touched.protocols)):
+            if name == quarantine.TABLE.name and (links := _LINKS.intersection(self._affected.protocols)):
                 self._made[name] = linked(self._made[name], self["talks"], sorted(links))
         return self._made[name]
 
@@ -72,9 +72,9 @@ class Slice:
         self._made[name] = self.spark.read.schema(rows.schema).parquet(at)
         return self._made[name]
 
-    def touched(self, rows: DataFrame, *, by: str = "session_id", how: str = "left_semi") -> DataFrame:
+    def affected(self, rows: DataFrame, *, by: str = "session_id", how: str = "left_semi") -> DataFrame:
         """Only rows of touched sessions, or, with `left_anti`, only those of others."""
-        at = self._touched.connections if by == "connection_id" else self._touched.sessions
+        at = self._affected.connections if by == "connection_id" else self._affected.sessions
         if at is None:
             return rows.limit(0) if how == "left_anti" else rows
         ids = self.spark.read.schema(f"{by} binary").parquet(f"file://{at.absolute()}")
@@ -85,14 +85,14 @@ class Slice:
             rows = delta.frame_of(self.spark, self._lake, table, rows_of(self._lake, table, batches))
             return rows.drop(*_UNASKED.get(table.name, ()))
 
-        if not self._touched.older or not rows_of(self._lake, table, self._touched.older):
-            return frame(self._touched.fresh)
+        if not self._affected.older or not rows_of(self._lake, table, self._affected.older):
+            return frame(self._affected.fresh)
         by = "connection_id" if table is connections.TABLE else "session_id"
-        picked = self.keep(table.name, self.touched(frame(self._touched.older), by=by))
-        return frame(self._touched.fresh).unionByName(picked)
+        picked = self.keep(table.name, self.affected(frame(self._affected.older), by=by))
+        return frame(self._affected.fresh).unionByName(picked)
 
     def _talks(self) -> DataFrame:
         rows = delta.frame(self.spark, self._lake, connection_index.TABLE).where("direction IS NOT NULL")
-        batches = [*self._touched.older, *self._touched.fresh]
+        batches = [*self._affected.older, *self._affected.fresh]
         chosen = rows.where(rows["batch"].isin(batches))
-        return self.touched(chosen) if self._touched.older else chosen
+        return self.affected(chosen) if self._affected.older else chosen

@@ -28,9 +28,9 @@ from wirelake.lake.tables.schema import Table
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["LEAF_ROWS", "Leaf", "Rebuild", "plan", "write"]
+__all__ = ["KEY_RANGE_ROWS", "KeyRange", "Rebuild", "plan", "write"]
 
-LEAF_ROWS: Final = 500_000
+KEY_RANGE_ROWS: Final = 500_000
 """How many rows a leaf should have at most."""
 
 _NAME: Final = re.compile(r"leaf-(\d{4})-(\d{4})-[0-9a-f]+\.parquet$")
@@ -38,7 +38,7 @@ _SPARKS: Final = re.compile(r"^part-(\d{5})-")
 """How Spark names the file of a partition."""
 
 
-class Leaf(msgspec.Struct, frozen=True, order=True):
+class KeyRange(msgspec.Struct, frozen=True, order=True):
     """A range of slots."""
 
     first: int
@@ -54,77 +54,79 @@ class Rebuild(msgspec.Struct, frozen=True):
     """Which files go, and which leaves are written in their place."""
 
     removed: list[File]
-    leaves: list[Leaf]
+    key_ranges: list[KeyRange]
 
 
-def _leaf(file: File) -> Leaf:
+def _key_range(file: File) -> KeyRange:
     """The range a file covers; one that does not say so may have rows of any slot."""
     named = _NAME.search(file.path)
-    return Leaf(int(named[1]), int(named[2])) if named else Leaf(0, SLOTS - 1)
+    return KeyRange(int(named[1]), int(named[2])) if named else KeyRange(0, SLOTS - 1)
 
 
-def _gaps(leaves: Iterable[Leaf]) -> Iterator[Leaf]:
+def _gaps(key_ranges: Iterable[KeyRange]) -> Iterator[KeyRange]:
     """Ranges that no file covers: leaves without rows have none."""
-    edges = [Leaf(-1, -1), *sorted(leaves), Leaf(SLOTS, SLOTS)]
+    edges = [KeyRange(-1, -1), *sorted(key_ranges), KeyRange(SLOTS, SLOTS)]
     for one, other in pairwise(edges):
         if one.last + 1 < other.first:
-            yield Leaf(one.last + 1, other.first - 1)
+            yield KeyRange(one.last + 1, other.first - 1)
 
 
-def plan(files: Collection[File], slots: Collection[int], more: int, most: int = LEAF_ROWS) -> Rebuild:
+def plan(files: Collection[File], slots: Collection[int], more: int, most: int = KEY_RANGE_ROWS) -> Rebuild:
     """How rows of these slots, `more` than there are now at most, come in among the files that are there."""
     if not slots:
         return Rebuild([], [])
-    ranges = {file.path: _leaf(file) for file in files}
+    ranges = {file.path: _key_range(file) for file in files}
     if len(set(ranges.values())) < len(files):  # written before there were leaves
-        return Rebuild(list(files), list(_cut(Leaf(0, SLOTS - 1), sum(file.rows for file in files) + more, most)))
+        return Rebuild(list(files), list(_cut(KeyRange(0, SLOTS - 1), sum(file.rows for file in files) + more, most)))
     rows = {ranges[file.path]: file.rows for file in files} | dict.fromkeys(_gaps(ranges.values()), 0)
     chosen = set(slots)
-    hit = {leaf: chosen.intersection(leaf.slots) for leaf in rows}
-    merged: list[tuple[Leaf, float]] = []
-    for leaf in sorted(leaf for leaf in rows if hit[leaf]):
-        expected = rows[leaf] + more * len(hit[leaf]) / len(chosen)
-        if merged and merged[-1][0].last + 1 == leaf.first and merged[-1][1] + expected <= most:
+    hit = {key_range: chosen.intersection(key_range.slots) for key_range in rows}
+    merged: list[tuple[KeyRange, float]] = []
+    for key_range in sorted(key_range for key_range in rows if hit[key_range]):
+        expected = rows[key_range] + more * len(hit[key_range]) / len(chosen)
+        if merged and merged[-1][0].last + 1 == key_range.first and merged[-1][1] + expected <= most:
             before, count = merged.pop()
-            merged.append((Leaf(before.first, leaf.last), count + expected))
+            merged.append((KeyRange(before.first, key_range.last), count + expected))
         else:
-            merged.append((leaf, expected))
-    return Rebuild([file for file in files if hit[ranges[file.path]]], [part for leaf, count in merged for part in _cut(leaf, count, most)])
+            merged.append((key_range, expected))
+    return Rebuild(
+        [file for file in files if hit[ranges[file.path]]], [part for key_range, count in merged for part in _cut(key_range, count, most)]
+    )
 
 
-def _cut(leaf: Leaf, rows: float, most: int) -> Iterator[Leaf]:
+def _cut(key_range: KeyRange, rows: float, most: int) -> Iterator[KeyRange]:
     """The range in as many parts as its rows need."""
-    count = min(max(1, ceil(rows / most)), len(leaf.slots))
-    edges = [leaf.first + len(leaf.slots) * at // count for at in range(count + 1)]
+    count = min(max(1, ceil(rows / most)), len(key_range.slots))
+    edges = [key_range.first + len(key_range.slots) * at // count for at in range(count + 1)]
     for first, end in pairwise(edges):
-        yield Leaf(first, end - 1)
+        yield KeyRange(first, end - 1)
 
 
-def _place(key: Column, leaves: list[Leaf]) -> Column:
+def _place(key: Column, key_ranges: list[KeyRange]) -> Column:
     """Which of the leaves a key belongs to."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     places = [0] * SLOTS
-    for place, leaf in enumerate(leaves):
-        for at in leaf.slots:
+    for place, key_range in enumerate(key_ranges):
+        for at in key_range.slots:
             places[at] = place
     slot = sql.pmod(sql.crc32(sql.coalesce(key.cast("binary"), sql.lit(b""))), sql.lit(SLOTS)).cast("int")
     text = ",".join(map(str, places))
     return sql.get(sql.from_json(sql.lit(f"[{text}]"), "array<int>"), slot)
 
 
-def write(rows: DataFrame, lake: Path, table: Table, key: Column, leaves: list[Leaf]) -> list[File]:
+def write(rows: DataFrame, lake: Path, table: Table, key: Column, key_ranges: list[KeyRange]) -> list[File]:
     """Let Spark write the rows as these leaves, which nobody counts yet; `to` holds the builder to the schema of record."""
     at = delta.folder(lake, table) / f"batch-{uuid.uuid4().hex}"
     fitted = rows.to(delta.spark_schema(table))
-    dealt = fitted.coalesce(1) if len(leaves) == 1 else fitted.repartitionById(len(leaves), _place(key, leaves))
+    dealt = fitted.coalesce(1) if len(key_ranges) == 1 else fitted.repartitionById(len(key_ranges), _place(key, key_ranges))
     dealt.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"file://{at.absolute()}")
     files = []
     for path in sorted(at.glob("*.parquet")):
         count, named = pq.read_metadata(path).num_rows, _SPARKS.match(path.name)
         if count and named:
-            leaf = leaves[int(named[1])]
-            final = path.rename(path.with_name(f"leaf-{leaf.first:04d}-{leaf.last:04d}-{uuid.uuid4().hex}.parquet"))
+            key_range = key_ranges[int(named[1])]
+            final = path.rename(path.with_name(f"leaf-{key_range.first:04d}-{key_range.last:04d}-{uuid.uuid4().hex}.parquet"))
             files.append(File(f"{at.name}/{final.name}", final.stat().st_size, count))
         else:
             path.unlink()

@@ -16,10 +16,10 @@ import msgspec
 from wirelake.errors import LakeError
 from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.delta import File
-from wirelake.lake.tables.catalog import EDITION, GOLD
+from wirelake.lake.tables.catalog import GOLD, RULES_VERSION
 from wirelake.lake.tables.catalog import table as table_named
 
-__all__ = ["Change", "age", "finish", "forget", "is_of_another_edition", "publish", "sweep"]
+__all__ = ["Change", "age", "finish", "forget", "has_other_rules", "publish", "sweep"]
 
 _PENDING: Final = "gold.json"
 _EDITION: Final = "edition"
@@ -45,7 +45,7 @@ class _Pending(msgspec.Struct, frozen=True):
 def publish(lake: Path, batch: int, changes: list[Change]) -> None:
     """All tables change, together."""
     revision = 1 + max(delta.revision(lake, table) for table in GOLD)
-    journal.write(lake, _PENDING, msgspec.json.encode(_Pending(batch, revision, changes, EDITION)))
+    journal.write(lake, _PENDING, msgspec.json.encode(_Pending(batch, revision, changes, RULES_VERSION)))
     finish(lake)
 
 
@@ -65,9 +65,9 @@ def finish(lake: Path) -> bool:
     return True
 
 
-def is_of_another_edition(lake: Path) -> bool:
+def has_other_rules(lake: Path) -> bool:
     """Whether there are gold tables that this edition of the builders did not build."""
-    return journal.read(lake, _EDITION) != str(EDITION).encode() and any(delta.batch(lake, table) is not None for table in GOLD)
+    return journal.read(lake, _EDITION) != str(RULES_VERSION).encode() and any(delta.batch(lake, table) is not None for table in GOLD)
 
 
 def age(lake: Path) -> None:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.dataset as pads
 
 from wirelake.lake.gold.incremental import connection_index, index, minute_index, publish
-from wirelake.lake.gold.incremental.affected import SLOTS, Touched, minutes, slot, touched
-from wirelake.lake.gold.incremental.inputs import Slice
+from wirelake.lake.gold.incremental.affected import SLOTS, Affected, affected, minutes, slot
+from wirelake.lake.gold.incremental.inputs import Inputs
 from wirelake.lake.gold.incremental.plan_mode import is_small, paced
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
 from wirelake.lake.gold.rules.registry import ROOMS
@@ -50,7 +50,7 @@ def stale(lake: Path, keys: TrustStore | None = None) -> list[Table]:
     newest = delta.batch(lake, ledger.TABLE)
     if newest is None:
         return []
-    if publish.is_of_another_edition(lake):
+    if publish.has_other_rules(lake):
         return list(GOLD)
     return [table for table in GOLD if delta.batch(lake, table) != newest or (table is security.TABLE and keys is not None)]
 
@@ -76,7 +76,7 @@ def refresh(
     old = stale(lake, keys if judge_all else None)
     if newest is None or not old:
         return []
-    built = 0 if publish.is_of_another_edition(lake) else min(delta.batch(lake, table) or 0 for table in GOLD)
+    built = 0 if publish.has_other_rules(lake) else min(delta.batch(lake, table) or 0 for table in GOLD)
     with _scratch(lake) as scratch:
         work = _Refresh(spark, lake, built, newest, scratch, tell)
         if built < newest:
@@ -116,27 +116,27 @@ class _Refresh:
     def _rows(self, batches: Collection[int]) -> int:
         return sum({file.path: file.rows for batch in batches for file in self._said.get(batch, ())}.values())
 
-    def _everything(self) -> Touched:
+    def _everything(self) -> Affected:
         """All of history, as if it were new."""
         known = tuple(batch for batch in delta.files_by_batch(self._lake, ledger.TABLE) if batch <= self._newest)
-        return Touched(None, None, _EVERY_SLOT, tuple(ROOMS), known, (), {})
+        return Affected(None, None, _EVERY_SLOT, tuple(ROOMS), known, (), {})
 
     def judge(self, keys: TrustStore | None) -> None:
         """Ask these keys of all of history."""
         everything = self._everything()
         with paced(self._spark, self._rows(everything.fresh)):
-            self._security(self._slice(everything), everything, keys)
+            self._security(self._inputs(everything), everything, keys)
 
     def catch_up(self, keys: TrustStore | None, judge_all: bool) -> None:
         """Build what new batches touch."""
         self._tell("index")
         with paced(self._spark, self._rows([batch for batch in self._said if self._built < batch <= self._newest])):
             index.extend(self._spark, self._lake, self._newest)
-        what = touched(self._lake, self._built, self._newest, self._scratch)
+        what = affected(self._lake, self._built, self._newest, self._scratch)
         _LOG.info("batches %s touch sessions in %d older ones; spoken: %s", list(what.fresh), len(what.older), ", ".join(what.protocols))
         is_judged = keys is not None and judge_all
         with paced(self._spark, self._rows([*what.fresh, *what.older])):
-            part = self._slice(what)
+            part = self._inputs(what)
             self._conversations(part, what)
             if not is_judged:
                 self._security(part, what, keys)
@@ -150,10 +150,10 @@ class _Refresh:
     def _rows_in(self, *tables: Table) -> int:
         return sum(file.rows for table in tables for file in delta.entries(self._lake, table))
 
-    def _slice(self, what: Touched) -> Slice:
-        return Slice(self._spark, self._lake, what, self._scratch)
+    def _inputs(self, what: Affected) -> Inputs:
+        return Inputs(self._spark, self._lake, what, self._scratch)
 
-    def _replace(self, part: Slice, what: Touched, table: Table, rows: DataFrame) -> None:
+    def _replace(self, part: Inputs, what: Affected, table: Table, rows: DataFrame) -> None:
         """Rows of touched sessions in place of those there were."""
         from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
@@ -164,10 +164,10 @@ class _Refresh:
             key=sql.col("session_id"),
             slots=what.slots if self._built else _EVERY_SLOT,
             more=self._rows(what.fresh),
-            others=(lambda before: part.touched(before, how="left_anti")) if self._built else None,
+            others=(lambda before: part.affected(before, how="left_anti")) if self._built else None,
         )
 
-    def _conversations(self, part: Slice, what: Touched) -> None:
+    def _conversations(self, part: Inputs, what: Affected) -> None:
         """What is told session by session."""
         rooms = {name: part[name] for name in ROOMS if name in what.protocols or not what.protocols}
         self._tell(exchanges.TABLE.name)
@@ -190,7 +190,7 @@ class _Refresh:
         asked, broken = (self.tables.written(part.spark, table) for table in (exchanges.TABLE, violations.TABLE))
         self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **rooms))
 
-    def _security(self, part: Slice, what: Touched, keys: TrustStore | None) -> None:
+    def _security(self, part: Inputs, what: Affected, keys: TrustStore | None) -> None:
         """Who can be believed, of those who say who they are; and threats, of which `violations` tells."""
         self._tell(security.TABLE.name)
         is_kept = self._built or not self._rows_in(security.TABLE)  # else it may have rows of sources that are gone
@@ -200,12 +200,12 @@ class _Refresh:
         if what.sessions is None:
             broken = self.tables.afterwards(part.spark, violations.TABLE)
         else:
-            broken = part.touched(self.tables.written(part.spark, violations.TABLE))
+            broken = part.affected(self.tables.written(part.spark, violations.TABLE))
         silver = {name: part[name] for name in security.INPUTS if name != violations.TABLE.name}
-        before = part.touched(delta.frame(part.spark, self._lake, security.TABLE))
+        before = part.affected(delta.frame(part.spark, self._lake, security.TABLE))
         self._replace(part, what, security.TABLE, security.build(**silver, violations=broken, before=before, keys=keys))
 
-    def _threatened(self, what: Touched) -> bool:
+    def _threatened(self, what: Affected) -> bool:
         """Whether a threat is, or was, among what touched sessions broke."""
         change = self.tables.changes[violations.TABLE.name]
         at = delta.folder(self._lake, violations.TABLE)
@@ -219,7 +219,7 @@ class _Refresh:
         sessions = pads.dataset(what.sessions, format="parquet").to_table(["session_id"])
         return bool(threatened.join(sessions, "session_id", join_type="left semi").num_rows)
 
-    def _metrics(self, what: Touched) -> None:
+    def _metrics(self, what: Affected) -> None:
         """The minutes in which something is new, or of which other gold tables say something else than before."""
         from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 

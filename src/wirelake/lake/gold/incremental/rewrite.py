@@ -48,7 +48,7 @@ class Rebuilding:
         plan = key_ranges.plan(delta.entries(self._lake, table), slots, more)
         if plan.removed and others is not None:
             rows = rows.select(*table.schema.names).unionByName(others(delta.frame_of(spark, self._lake, table, plan.removed)))
-        added = key_ranges.write(rows, self._lake, table, key, plan.leaves) if plan.leaves else []
+        added = key_ranges.write(rows, self._lake, table, key, plan.key_ranges) if plan.key_ranges else []
         self.changes[table.name] = Change(table.name, plan.removed, added)
         _LOG.info(
             "%s: %d files of %d rows in place of %d, %.1f s",

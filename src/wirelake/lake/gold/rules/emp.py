@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
 from wirelake.lake.gold.rules.threats import Threat
-from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Manners, in_time, omissions, omitted, went_by
+from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Timeouts, in_time, omissions, omitted, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
@@ -38,7 +38,7 @@ _SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault
 """EMP-22: an error that cannot be read is answered by closing without a word, and is a parting all the same."""
 
 
-MANNERS: Final = Manners(
+TIMEOUTS: Final = Timeouts(
     Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_PARTING, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS, _SILENT_CLOSE
 )
 """EMP-29, EMP-43: say hello in time, end with bye or error, and never inside a message."""
@@ -113,7 +113,7 @@ def out_of_step(messages: DataFrame, facts: DataFrame) -> DataFrame:
 
 def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
-    return [mismatched(paired), out_of_step(messages, facts), omissions(facts, MANNERS)]
+    return [mismatched(paired), out_of_step(messages, facts), omissions(facts, TIMEOUTS)]
 
 
 def greetings(emp: DataFrame) -> DataFrame:

@@ -31,7 +31,7 @@ from wirelake.protocols.yamp.faults import Fault as YampFault
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["INFORMAL", "LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "Room", "rules", "threats"]
+__all__ = ["LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "Room", "rules", "threats"]
 
 
 class Judged(FaultLike, Protocol):
@@ -72,7 +72,7 @@ class Room(NamedTuple):
     """Fault -> why the lake does not tell of it; all others are told, in `violations` or, where keys say so, in `security`."""
     by_keys: Collection[Any] = ()
     """Faults that `security` tells of, once it has keys, and `violations` does not."""
-    has_ceremony: bool = True
+    has_handshake: bool = True
     """Whether sessions begin with a greeting and end with an error; else an error is a message like others, and life goes on."""
 
 
@@ -133,7 +133,7 @@ ROOMS: Final = {
         by_history=wolpertinger_rules.by_history,
         threats=wolpertinger_rules.THREATS,
         unseen=wolpertinger_rules.UNSEEN,
-        has_ceremony=False,
+        has_handshake=False,
     ),
 }
 """Protocol, which is also the name of its table -> its room."""
@@ -141,7 +141,7 @@ ROOMS: Final = {
 SESSION_IS: Final = {name: room.session for name, room in ROOMS.items()}
 """Protocol -> what its sessions are; None: connections."""
 
-INFORMAL: Final = tuple(name for name, room in ROOMS.items() if not room.has_ceremony)
+WITHOUT_HANDSHAKE: Final = tuple(name for name, room in ROOMS.items() if not room.has_handshake)
 """Protocols whose sessions neither greet nor part."""
 
 SILENCE: Final = {name: room.silence for name, room in ROOMS.items() if room.silence is not None}

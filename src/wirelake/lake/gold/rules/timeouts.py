@@ -14,7 +14,7 @@ from wirelake.protocols.reply_timer import MIN_RATE
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["CARRIED", "WENT_BY", "Manners", "in_time", "omissions", "omitted", "went_by"]
+__all__ = ["CARRIED", "WENT_BY", "Timeouts", "in_time", "omissions", "omitted", "went_by"]
 
 WENT_BY: Final = ("last_seen", "closed", "parting")
 """The columns of `facts` that `went_by` looks at."""
@@ -26,7 +26,7 @@ CARRIED: Final = (f"{_LARGE} ORDER BY ts, message_id) AS carried", f"{_LARGE}) A
 all of it counts as before the answer, at the slowest line that live sessions accept."""
 
 
-class Manners(NamedTuple):
+class Timeouts(NamedTuple):
     """A room's rules."""
 
     inside: FaultLike
@@ -41,31 +41,31 @@ class Manners(NamedTuple):
     """Bytes of the connection that broke one of these are why it was closed so."""
 
 
-def omissions(facts: DataFrame, manners: Manners) -> DataFrame:
+def omissions(facts: DataFrame, timeouts: Timeouts) -> DataFrame:
     """What was not done on connections, unless somebody left first."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    deadline = sql.col("opened.ts") + sql.make_dt_interval(secs=sql.lit(manners.seconds))
+    deadline = sql.col("opened.ts") + sql.make_dt_interval(secs=sql.lit(timeouts.seconds))
     client_in_time, server_in_time, parted_in_time = (
         sql.coalesce(sql.col(when) <= sql.col("deadline"), sql.lit(False)) for when in ("client_greeted", "server_greeted", "parting.ts")
     )
     is_late = (sql.col("last_seen") > sql.col("deadline")) & ~parted_in_time & ~(client_in_time & server_in_time)
     late_side = sql.when(server_in_time, "to_server").when(client_in_time, "to_client")
-    excuses = sql.array(*(sql.lit(fault.name) for fault in manners.excuses)).cast("array<string>")
+    excuses = sql.array(*(sql.lit(fault.name) for fault in timeouts.excuses)).cast("array<string>")
     cut_side = sql.when(sql.col("closed.by") == "client", "to_server").when(sql.col("closed.by") == "server", "to_client")
     is_inside = sql.when(cut_side.isNull(), sql.size("unfinished") > 0).otherwise(sql.array_contains("unfinished", cut_side))
-    is_rude = sql.col("parting").isNull() if manners.cut else sql.lit(True)
+    is_rude = sql.col("parting").isNull() if timeouts.cut else sql.lit(True)
     is_cut = sql.col("closed").isNotNull() & is_rude & ~sql.arrays_overlap("spoilt_by", excuses)
 
     def finding(fault: FaultLike, ts: Column, direction: Column, event: str) -> Column:
         place = (sql.col(f"{event}.{name}").alias(name) for name in ("source", "offset"))
         return sql.struct(sql.lit(fault.name).alias("rule"), ts.alias("ts"), direction.alias("direction"), *place)
 
-    found = [sql.when(is_cut & is_inside, finding(manners.inside, sql.col("closed.ts"), cut_side, "closed"))]
-    if manners.cut is not None:
-        found.append(sql.when(is_cut & ~is_inside, finding(manners.cut, sql.col("closed.ts"), cut_side, "closed")))
-    if manners.late is not None:
-        found.append(sql.when(is_late, finding(manners.late, sql.col("deadline"), late_side, "opened")))
+    found = [sql.when(is_cut & is_inside, finding(timeouts.inside, sql.col("closed.ts"), cut_side, "closed"))]
+    if timeouts.cut is not None:
+        found.append(sql.when(is_cut & ~is_inside, finding(timeouts.cut, sql.col("closed.ts"), cut_side, "closed")))
+    if timeouts.late is not None:
+        found.append(sql.when(is_late, finding(timeouts.late, sql.col("deadline"), late_side, "opened")))
     return (
         facts.withColumn("deadline", deadline)
         .select("session_id", "protocol", sql.explode(sql.array_compact(sql.array(*found))).alias("found"))

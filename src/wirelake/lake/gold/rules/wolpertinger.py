@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
 from wirelake.lake.gold.rules.threats import Threat
-from wirelake.lake.gold.rules.timeouts import WENT_BY, Manners, omissions, went_by
+from wirelake.lake.gold.rules.timeouts import WENT_BY, Timeouts, omissions, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
@@ -59,7 +59,7 @@ UNSEEN: Final[dict[Fault, str]] = {
 }
 """What history cannot tell, or the lake does not, and why."""
 
-MANNERS: Final = Manners(Fault.CLOSED_INSIDE_MESSAGE)
+TIMEOUTS: Final = Timeouts(Fault.CLOSED_INSIDE_MESSAGE)
 """WOLP-11: do not close inside a line."""
 
 _RETURNING: Final = ", ".join(f"'{name}'" for name, method in METHODS.items() if method.returns)
@@ -134,7 +134,7 @@ def judged(wolpertinger: DataFrame) -> DataFrame:
 def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
     """WOLP-11: how connections ended. What depends on what was said before takes wolpertinger's own columns: see `by_history`."""
     del messages, paired
-    return [omissions(facts, MANNERS)]
+    return [omissions(facts, TIMEOUTS)]
 
 
 def by_history(wolpertinger: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
 from wirelake.lake.gold.rules.threats import Threat
-from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Manners, in_time, omissions, omitted, went_by
+from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Timeouts, in_time, omissions, omitted, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
@@ -20,7 +20,7 @@ from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["HANDSHAKE_SECONDS", "MANNERS", "ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
+__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "THREATS", "TIMEOUTS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
 
 HANDSHAKE_SECONDS: Final = 10.0
 """YAMP-12: how long a handshake may take; peers wait 5 to 10 seconds."""
@@ -31,7 +31,7 @@ THREATS: Final = {
 }
 """YAMP-43, YAMP-8: what endangers a receiver, and a handshake that somebody may have changed on its way."""
 
-MANNERS: Final = Manners(Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS)
+TIMEOUTS: Final = Timeouts(Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS)
 """YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
 
 UNSEEN: Final[dict[Fault, str]] = {
@@ -169,7 +169,7 @@ def out_of_step(yamp: DataFrame, facts: DataFrame) -> DataFrame:
 def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
     del messages
-    return [mismatched(paired, facts), omissions(facts, MANNERS)]
+    return [mismatched(paired, facts), omissions(facts, TIMEOUTS)]
 
 
 def by_history(yamp: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel, TombstonesForgotten
-from wirelake.protocols.relink.faults import Breach, Fault
+from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.link.incoming_channel import Decided, Incoming, Run, Tombstone, retell
 from wirelake.protocols.relink.link.sequence import is_behind
-from wirelake.protocols.relink.link.state import Line
+from wirelake.protocols.relink.link.state import LinkState
 from wirelake.protocols.relink.messages import Closed
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.wire import encode
@@ -22,7 +22,7 @@ __all__ = ["Inbox"]
 class Inbox:
     """Everything the peer sends on its channels."""
 
-    def __init__(self, line: Line, options: Options, *, transactional: bool) -> None:
+    def __init__(self, line: LinkState, options: Options, *, transactional: bool) -> None:
         self.channels: dict[bytes, Incoming] = {}
         self.tombstones: dict[bytes, Tombstone] = {}
         self.unconsumed = 0
@@ -73,9 +73,9 @@ class Inbox:
         """§3.1: the next message of a channel; the first opens it."""
         incoming = self.channels.get(channel)
         if incoming is not None and incoming.closing:
-            raise Breach(Fault.CHANNEL_CLOSING, f"a message on {channel.hex() or 'the only channel'}")
+            raise Violation(Fault.CHANNEL_CLOSING, f"a message on {channel.hex() or 'the only channel'}")
         if self.unconsumed >= self._max_unconsumed:
-            raise Breach(Fault.UNCONSUMED_OVER_LIMIT, f"limit {self._max_unconsumed}")
+            raise Violation(Fault.UNCONSUMED_OVER_LIMIT, f"limit {self._max_unconsumed}")
         if incoming is None:
             incoming = self._open(channel)
         if self._transactional:
@@ -89,18 +89,18 @@ class Inbox:
     def take_decision(self, ids: tuple[bytes, ...], sequence: int | None, *, commit: bool) -> None:
         """RELINK-26: commit or rollback."""
         if not self._transactional:
-            raise Breach(Fault.TRANSACTIONS_OFF, "commit" if commit else "rollback")
+            raise Violation(Fault.TRANSACTIONS_OFF, "commit" if commit else "rollback")
         for channel in ids:
             incoming = self.channels.get(channel)
             if incoming is None and channel in self._owed:
                 continue
             if incoming is None:
-                raise Breach(Fault.DECIDED_TOO_MUCH, f"nothing was sent on {channel.hex() or 'the only channel'}")
+                raise Violation(Fault.DECIDED_TOO_MUCH, f"nothing was sent on {channel.hex() or 'the only channel'}")
             if incoming.closing:
                 # RELINK-28: after a reconnection decisions are repeated before close is; they decide nothing that is open.
                 is_repeated = is_behind(incoming.decided + 1, sequence)
                 if channel not in self._owed or not is_repeated:
-                    raise Breach(Fault.CHANNEL_CLOSING, "commit" if commit else "rollback")
+                    raise Violation(Fault.CHANNEL_CLOSING, "commit" if commit else "rollback")
             decided = incoming.decide(sequence, commit=commit)
             if decided:
                 self._line.progress()
@@ -116,7 +116,7 @@ class Inbox:
             elif incoming is None:
                 self._line.output.append(encode(Closed((channel,))))
             elif incoming.closing:
-                raise Breach(Fault.CHANNEL_CLOSING, "close")
+                raise Violation(Fault.CHANNEL_CLOSING, "close")
             else:
                 self._decided(incoming, incoming.close())
                 self._line.events.append(PeerClosedChannel(channel))
@@ -250,9 +250,9 @@ class Inbox:
 
     def _open(self, channel: bytes) -> Incoming:
         if self.is_shut:
-            raise Breach(Fault.CHANNEL_AFTER_SHUTDOWN, channel.hex() or "the only channel")
+            raise Violation(Fault.CHANNEL_AFTER_SHUTDOWN, channel.hex() or "the only channel")
         if len(self.channels) >= self._options.max_channels:
-            raise Breach(Fault.CHANNELS_OVER_LIMIT, f"limit {self._options.max_channels}")
+            raise Violation(Fault.CHANNELS_OVER_LIMIT, f"limit {self._options.max_channels}")
         self.tombstones.pop(channel, None)
         self._owed.discard(channel)
         self._line.incarnations += 1
@@ -263,7 +263,7 @@ class Inbox:
         """RELINK-27: nobody sees a message before commit; RELINK-24: there must be room for it so long."""
         size = sum(map(len, parts))
         if self._undecided_bytes + size > self._options.max_undecided_bytes:
-            raise Breach(Fault.UNDECIDED_OVER_LIMIT, f"limit {self._options.max_undecided_bytes}")
+            raise Violation(Fault.UNDECIDED_OVER_LIMIT, f"limit {self._options.max_undecided_bytes}")
         self.unconsumed += 1
         self.undecided += 1
         self._undecided_bytes += size

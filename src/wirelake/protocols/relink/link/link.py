@@ -12,7 +12,7 @@ from wirelake.protocols.relink.events import Event, LinkLost, LinkShutdown, Mess
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link.inbox import Inbox
 from wirelake.protocols.relink.link.outbox import Outbox
-from wirelake.protocols.relink.link.state import Line
+from wirelake.protocols.relink.link.state import LinkState
 from wirelake.protocols.relink.messages import Kind, Resume, Shutdown
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Endpoint, Options
 from wirelake.protocols.relink.state_machine import Speaker
@@ -43,7 +43,7 @@ class Link:
         """RELINK-33: whom it belongs to, as far as a listener knows."""
         self.expires: float | None = None
         """RELINK-24: when a listener gives it up, while no session is attached."""
-        self.line = Line()
+        self.line = LinkState()
         self._start_anew(is_shutting=False)
 
     def _start_anew(self, *, is_shutting: bool) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.relink.events import ChannelClosed, MessagesResolved, Noticed, Outcome, Resumed, Unresolved
-from wirelake.protocols.relink.faults import Breach, Fault
+from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.link.outgoing_channel import Outgoing
 from wirelake.protocols.relink.link.resume import Statement
-from wirelake.protocols.relink.link.state import Line
+from wirelake.protocols.relink.link.state import LinkState
 from wirelake.protocols.relink.messages import Kind, Message
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.wire import check, check_ids, encode
@@ -24,7 +24,7 @@ __all__ = ["Outbox"]
 class Outbox:
     """Everything we send on our channels."""
 
-    def __init__(self, line: Line, options: Options, *, id_size: int, transactional: bool) -> None:
+    def __init__(self, line: LinkState, options: Options, *, id_size: int, transactional: bool) -> None:
         self.channels: dict[bytes, Outgoing] = {}
         self.is_shutting = False
         """§3.6: no more channels are opened."""
@@ -135,7 +135,7 @@ class Outbox:
     def take(self, kind: int, ids: tuple[bytes, ...], sequence: int | None) -> None:
         """RELINK-15, RELINK-19: an acknowledgement; with the same id twice, in the next form, it moves twice."""
         if kind in (Kind.COMMITTED, Kind.UNCOMMITTED) and not self._transactional:
-            raise Breach(Fault.TRANSACTIONS_OFF, "a result")
+            raise Violation(Fault.TRANSACTIONS_OFF, "a result")
         for channel in dict.fromkeys(ids) if kind == Kind.CLOSED else ids:
             outgoing = self.channels.get(channel)
             if outgoing is None:  # RELINK-13, RELINK-22
@@ -157,7 +157,7 @@ class Outbox:
         elif kind != Kind.CLOSED:
             self._resolve(outgoing.take_result(sequence, success=kind == Kind.COMMITTED))
         elif not outgoing.close_told:
-            raise Breach(Fault.CLOSED_UNASKED, outgoing.channel.hex())
+            raise Violation(Fault.CLOSED_UNASKED, outgoing.channel.hex())
         else:
             self._closed(outgoing)
             return
@@ -185,7 +185,7 @@ class Outbox:
                 self._resolve(resolved)
                 is_closed = statement is not None and statement.is_closed
             elif outgoing.is_acknowledged and not outgoing.close_told:
-                raise Breach(Fault.RESUME_INCONSISTENT, channel.hex())
+                raise Violation(Fault.RESUME_INCONSISTENT, channel.hex())
             else:
                 is_closed = outgoing.is_acknowledged
             if is_closed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.relink.faults import Breach, Fault
+from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.messages import LAST_LINK_ID, HandshakeFlag, Request
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Endpoint, Options
@@ -33,13 +33,13 @@ class Registry:
             raise LocalProtocolError(Fault.EPOCH_ZERO, str(epoch))
 
     def admit(self, request: Request, remote: str = "") -> tuple[Link | None, bool]:
-        """RELINK-10: the link of a request and whether it is the old one; no link, if only an old one would do. Raises Breach."""
+        """RELINK-10: the link of a request and whether it is the old one; no link, if only an old one would do. Raises Violation."""
         endpoint = self.endpoints.get(request.endpoint)
         if endpoint is None:
-            raise Breach(Fault.ENDPOINT_UNKNOWN, repr(request.endpoint))
+            raise Violation(Fault.ENDPOINT_UNKNOWN, repr(request.endpoint))
         sizes = (request.connector_id_size, request.listener_id_size)
         if sizes != endpoint.id_sizes or request.flags & _TRANSACTIONS != endpoint.flags:  # RELINK-3
-            raise Breach(Fault.SETTINGS_DIFFER, f"id sizes {sizes}, flags {request.flags}")
+            raise Violation(Fault.SETTINGS_DIFFER, f"id sizes {sizes}, flags {request.flags}")
         known = self.links.get(request.link_id) if request.epoch == self.epoch else None
         if known is not None and known.endpoint is endpoint:
             return known, True
@@ -50,9 +50,9 @@ class Registry:
     def _make(self, endpoint: Endpoint, remote: str) -> Link:
         links = [one for one in self.links.values() if one.endpoint is endpoint]
         if len(links) >= self.options.max_links:
-            raise Breach(Fault.LINKS_OVER_LIMIT, f"limit {self.options.max_links}")
+            raise Violation(Fault.LINKS_OVER_LIMIT, f"limit {self.options.max_links}")
         if sum(one.remote == remote for one in links) >= self.options.max_links_per_remote:  # RELINK-33
-            raise Breach(Fault.LINKS_OVER_LIMIT, f"limit {self.options.max_links_per_remote} for {remote}")
+            raise Violation(Fault.LINKS_OVER_LIMIT, f"limit {self.options.max_links_per_remote} for {remote}")
         link_id = 0
         while not 0 < link_id <= LAST_LINK_ID or link_id in self.links:  # RELINK-8
             link_id = self._draw_id()

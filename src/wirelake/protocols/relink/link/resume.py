@@ -7,7 +7,7 @@ before, and only the `closed` at its end gives that away. It refuses to know the
 from __future__ import annotations
 
 from wirelake.protocols.relink.events import MessagesResolved, Outcome
-from wirelake.protocols.relink.faults import Breach, Fault
+from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.link.outgoing_channel import Outgoing
 from wirelake.protocols.relink.link.sequence import is_behind, reach
 from wirelake.protocols.relink.messages import Kind
@@ -25,19 +25,19 @@ class Statement:
         self._consumed = channel.consumed
         self._result = channel.result
         self._results: list[tuple[int, bool]] = []
-        self._beyond: Breach | None = None
+        self._beyond: Violation | None = None
         self.is_closed = False
 
     def take(self, kind: int, sequence: int | None) -> None:
-        """One acknowledgement; raises Breach if it is outside what is outstanding and cannot be about a channel before this one."""
+        """One acknowledgement; raises Violation if it is outside what is outstanding and cannot be about a channel before this one."""
         if self.is_closed:
-            raise Breach(Fault.ACKNOWLEDGED_TOO_MUCH, "after closed")
+            raise Violation(Fault.ACKNOWLEDGED_TOO_MUCH, "after closed")
         if kind == Kind.CLOSED:
             self.is_closed = True
             return
         try:
             self._take(kind, sequence)
-        except Breach as breach:
+        except Violation as breach:
             if not self._channel.reborn or self._channel.is_acknowledged or breach.fault is not Fault.ACKNOWLEDGED_TOO_MUCH:
                 raise
             self._beyond = breach
@@ -51,7 +51,7 @@ class Statement:
         elif not is_behind(self._result, sequence):  # RELINK-28: what we know already may be repeated
             self._result = reach(self._result, sequence, channel.told - self._result)
             if len(self._results) >= self._max_results:
-                raise Breach(Fault.RESULTS_OVER_LIMIT, f"{self._max_results}")
+                raise Violation(Fault.RESULTS_OVER_LIMIT, f"{self._max_results}")
             self._results.append((self._result, kind == Kind.COMMITTED))
 
     def apply(self) -> list[MessagesResolved] | None:
@@ -60,7 +60,7 @@ class Statement:
         if self.is_closed and not channel.close_told:
             if channel.reborn and not channel.is_acknowledged:
                 return None
-            raise Breach(Fault.CLOSED_UNASKED, "after a reconnection")
+            raise Violation(Fault.CLOSED_UNASKED, "after a reconnection")
         if self._beyond is not None:
             raise self._beyond
         found: list[MessagesResolved] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wirelake.protocols.relink.faults import Breach, Fault
+from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.messages import LAST_SEQUENCE
 
 __all__ = ["HALF", "is_behind", "on_wire", "reach"]
@@ -22,11 +22,11 @@ def on_wire(number: int) -> int:
 
 
 def reach(cursor: int, sequence: int | None, most: int, fault: Fault = Fault.ACKNOWLEDGED_TOO_MUCH) -> int:
-    """RELINK-15: the number that a sequence, or the next form, reaches from a cursor; raises Breach if that is more than `most` ahead."""
+    """RELINK-15: the number that a sequence reaches from a cursor; raises Violation if that is more than `most` ahead."""
     distance = 1 if sequence is None else (sequence - cursor) & LAST_SEQUENCE
     if distance > most:
         said = "the next" if sequence is None else str(sequence)
-        raise Breach(fault, f"{said} from {on_wire(cursor)}, {max(most, 0)} outstanding")
+        raise Violation(fault, f"{said} from {on_wire(cursor)}, {max(most, 0)} outstanding")
     return cursor + distance
 
 

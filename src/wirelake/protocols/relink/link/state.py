@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from wirelake.protocols.relink.events import Event
 
-__all__ = ["Line"]
+__all__ = ["LinkState"]
 
 
-class Line:
+class LinkState:
     """The way out of a link, to the peer and to the owner."""
 
     def __init__(self) -> None:

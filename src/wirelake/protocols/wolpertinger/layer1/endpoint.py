@@ -29,7 +29,7 @@ from wirelake.protocols.wolpertinger.scanner import (
 )
 from wirelake.protocols.wolpertinger.wire import BLANKS, Keys, encode, message, opened, sealed
 
-__all__ = ["Confirmed", "Delivered", "Link", "Outcome", "Piece", "Undelivered"]
+__all__ = ["Confirmed", "Delivered", "Layer1", "Outcome", "Piece", "Undelivered"]
 
 _ODD: Final = {
     ODD_CASE: Fault.KEY_NOT_LOWER,
@@ -67,7 +67,7 @@ class Undelivered(msgspec.Struct, frozen=True):
 Outcome = Delivered | Piece | Confirmed | Undelivered | Noticed
 
 
-class Link:
+class Layer1:
     """What one side knows of layer 1."""
 
     def __init__(self, options: Options = DEFAULT_OPTIONS, keys: Keys | None = None) -> None:

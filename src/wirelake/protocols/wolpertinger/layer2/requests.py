@@ -10,7 +10,7 @@ import msgspec
 from wirelake.protocols.expiries import Expiries
 from wirelake.protocols.wolpertinger.events import Step
 
-__all__ = ["Asked", "Pending", "Served"]
+__all__ = ["IncomingCalls", "OutgoingCalls", "Pending"]
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class Pending(msgspec.Struct, frozen=True):
     """It belongs to a step of authentication, not to the application."""
 
 
-class Asked:
+class OutgoingCalls:
     """The calls of ours without an outcome."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Asked:
         return gone
 
 
-class Served:
+class IncomingCalls:
     """The calls of the peer that are at work here."""
 
     def __init__(self, interval: float, max_void: int) -> None:

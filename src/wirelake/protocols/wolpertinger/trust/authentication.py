@@ -19,7 +19,7 @@ from wirelake.protocols.wolpertinger.layer2.values import Value
 from wirelake.protocols.wolpertinger.options import HIGHEST_TRUST, Method, Options
 from wirelake.protocols.wolpertinger.trust import key_agreement
 from wirelake.protocols.wolpertinger.trust.key_agreement import Curve
-from wirelake.protocols.wolpertinger.trust.state import Standing
+from wirelake.protocols.wolpertinger.trust.state import TrustState
 from wirelake.protocols.wolpertinger.wire import Keys
 
 __all__ = ["METHODS", "Ask", "Authentication", "Draw", "Progress", "Verdict"]
@@ -58,7 +58,7 @@ class Ask(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """What a call of the peer is answered with, and what comes after the answer (WOLP-25)."""
 
-    standing: Standing
+    trust_state: TrustState
     value: Value | None = None
     fault: Fault | None = None
     """Instead of a value: the rule that the call breaks."""
@@ -69,7 +69,7 @@ class Verdict(msgspec.Struct, frozen=True):
 class Progress(msgspec.Struct, frozen=True):
     """What follows from an answer to us."""
 
-    standing: Standing
+    trust_state: TrustState
     ask: Ask | None = None
     reached: int | None = None
     """The level that was asked for is there."""
@@ -123,29 +123,29 @@ class Authentication:
 
     # What the peer calls.
 
-    def answer(self, method: str, parameters: tuple[Value, ...], standing: Standing, now: float) -> Verdict:
+    def answer(self, method: str, parameters: tuple[Value, ...], trust_state: TrustState, now: float) -> Verdict:
         """The answer to a call whose parameters and trust were checked."""
         if method == "EstablishConnection":  # WOLP-23
             admitted = self._options.admit
-            return Verdict(standing.raised(granted=1, held=1) if admitted else standing, admitted)
+            return Verdict(trust_state.raised(granted=1, held=1) if admitted else trust_state, admitted)
         if method == "AwardTrustLevel":  # WOLP-27
-            return Verdict(msgspec.structs.replace(standing, awarded=cast(int, parameters[0])))
+            return Verdict(msgspec.structs.replace(trust_state, awarded=cast(int, parameters[0])))
         if method in ("ClusterAuthGetToken", "UserAuthGetToken"):
             step = Step.CLUSTER if method == "ClusterAuthGetToken" else Step.USER
-            return Verdict(standing, key_agreement.to_text(self._token(step, now)))
+            return Verdict(trust_state, key_agreement.to_text(self._token(step, now)))
         texts = [str(parameter) for parameter in parameters]
         try:
             if method == "KeyExchange":
-                return self._exchange(texts[0], texts[1], standing)
+                return self._exchange(texts[0], texts[1], trust_state)
             if method == "ClusterAuthVerify":
                 return self._verify(
-                    key_agreement.read_text(texts[0]), self._cluster_tokens(now), self._options.cluster_key, 3, standing, now
+                    key_agreement.read_text(texts[0]), self._cluster_tokens(now), self._options.cluster_key, 3, trust_state, now
                 )
             if method == "UserAuthVerify":
-                return self._verify_user(texts[0], key_agreement.read_text(texts[1]), standing, now)
-            return self._prove(key_agreement.read_text(texts[0]), standing)
+                return self._verify_user(texts[0], key_agreement.read_text(texts[1]), trust_state, now)
+            return self._prove(key_agreement.read_text(texts[0]), trust_state)
         except RemoteProtocolError:
-            return Verdict(standing, fault=Fault.KEY_INVALID)
+            return Verdict(trust_state, fault=Fault.KEY_INVALID)
 
     def _token(self, step: Step, now: float) -> bytes:
         """WOLP-25: 32 random bytes that can be used once, and not for long."""
@@ -163,118 +163,120 @@ class Authentication:
         tokens = (self._used(Step.CLUSTER, now), self._used(Step.CLUSTER_BACK, now))
         return [token for token in tokens if token is not None]
 
-    def _exchange(self, blob: str, iv: str, standing: Standing) -> Verdict:
+    def _exchange(self, blob: str, iv: str, trust_state: TrustState) -> Verdict:
         """WOLP-24: a fresh key on the caller's curve."""
         if self.offering:
-            return Verdict(standing, fault=Fault.KEYS_CROSSED)
+            return Verdict(trust_state, fault=Fault.KEYS_CROSSED)
         chosen = key_agreement.read_iv(iv)
         theirs = key_agreement.read_blob(key_agreement.read_text(blob))
         own = key_agreement.make_key(key_agreement.curve_of(theirs), self._draw)
         keys = Keys(key_agreement.session_key(own, theirs), chosen)
-        return Verdict(standing.raised(granted=2, held=2, keys=keys), key_agreement.to_text(key_agreement.public_blob(own)))
+        return Verdict(trust_state.raised(granted=2, held=2, keys=keys), key_agreement.to_text(key_agreement.public_blob(own)))
 
-    def _verify(self, proof: bytes, tokens: list[bytes], cluster_key: bytes | None, level: int, standing: Standing, now: float) -> Verdict:
+    def _verify(
+        self, proof: bytes, tokens: list[bytes], cluster_key: bytes | None, level: int, trust_state: TrustState, now: float
+    ) -> Verdict:
         """WOLP-25: whether somebody knows the cluster key; what is wrong, and why, cannot be told from outside."""
         expected = [key_agreement.cluster_proof(cluster_key or b"", token) for token in tokens]
-        return self._judged(proof, expected, cluster_key is not None, level, standing, now)
+        return self._judged(proof, expected, cluster_key is not None, level, trust_state, now)
 
-    def _verify_user(self, name: str, proof: bytes, standing: Standing, now: float) -> Verdict:
+    def _verify_user(self, name: str, proof: bytes, trust_state: TrustState, now: float) -> Verdict:
         token = self._used(Step.USER, now)
         password = None if self._options.password_of is None else self._options.password_of(name.lower())
         expected = [] if token is None else [key_agreement.user_proof(password or "", token)]
-        verdict = self._judged(proof, expected, password is not None, HIGHEST_TRUST, standing, now)
+        verdict = self._judged(proof, expected, password is not None, HIGHEST_TRUST, trust_state, now)
         if verdict.reset:
             return verdict
-        return msgspec.structs.replace(verdict, standing=msgspec.structs.replace(verdict.standing, user=name.lower()))
+        return msgspec.structs.replace(verdict, trust_state=msgspec.structs.replace(verdict.trust_state, user=name.lower()))
 
-    def _judged(self, proof: bytes, expected: list[bytes], possible: bool, level: int, standing: Standing, now: float) -> Verdict:
+    def _judged(self, proof: bytes, expected: list[bytes], possible: bool, level: int, trust_state: TrustState, now: float) -> Verdict:
         allowed = self._attempts.take(self._options.source, now)
         good = [key_agreement.is_same(proof, one) for one in expected]
         if allowed and possible and any(good):
-            return Verdict(standing.raised(granted=level), True)
-        return Verdict(standing, False, reset=True)
+            return Verdict(trust_state.raised(granted=level), True)
+        return Verdict(trust_state, False, reset=True)
 
-    def _prove(self, token: bytes, standing: Standing) -> Verdict:
+    def _prove(self, token: bytes, trust_state: TrustState) -> Verdict:
         """WOLP-26: prove to a member of the cluster that we are one."""
         if self._options.cluster_key is None or any(token == own for own, _ in self._tokens.values()):
-            return Verdict(standing, reset=True)
+            return Verdict(trust_state, reset=True)
         proof = key_agreement.cluster_proof(self._options.cluster_key, token)
-        return Verdict(standing, ask=Ask(Step.CLUSTER_BACK, "ClusterAuthVerify", (key_agreement.to_text(proof),)))
+        return Verdict(trust_state, ask=Ask(Step.CLUSTER_BACK, "ClusterAuthVerify", (key_agreement.to_text(proof),)))
 
     # What we ask for.
 
-    def begin(self, level: int, standing: Standing, user: str, password: str, now: float) -> Progress:
+    def begin(self, level: int, trust_state: TrustState, user: str, password: str, now: float) -> Progress:
         """The first step towards a level; raises LocalProtocolError if that cannot be wanted now."""
         if self._goal is not None or not 1 <= level <= HIGHEST_TRUST:
             raise LocalProtocolError(Fault.STEP_OUT_OF_ORDER, f"level {level}")
         if (level == 3 and self._options.cluster_key is None) or (level == HIGHEST_TRUST and not user):
             raise LocalProtocolError(Fault.STEP_OUT_OF_ORDER, f"level {level} needs a cluster key, or a user")
         self._goal = _Goal(level, user, password, Step.ESTABLISH)
-        return self._next(standing, now)
+        return self._next(trust_state, now)
 
-    def answered(self, step: Step, method: str, value: Value | None, standing: Standing, now: float) -> Progress:
+    def answered(self, step: Step, method: str, value: Value | None, trust_state: TrustState, now: float) -> Progress:
         """The peer answered a call of ours; of a call without a response, that it arrived."""
         if step is Step.CLUSTER_BACK and method == "ClusterAuthVerify":  # the peer's goal, not ours
-            return Progress(standing.raised(held=3)) if value is True else Progress(standing, fault=Fault.PROOF_WRONG)
+            return Progress(trust_state.raised(held=3)) if value is True else Progress(trust_state, fault=Fault.PROOF_WRONG)
         if self._goal is None:
-            return Progress(standing)
+            return Progress(trust_state)
         try:
-            return self._went_on(step, method, value, standing, now)
+            return self._went_on(step, method, value, trust_state, now)
         except RemoteProtocolError:
-            return Progress(standing, fault=Fault.ANSWER_WRONG)
+            return Progress(trust_state, fault=Fault.ANSWER_WRONG)
 
-    def _went_on(self, step: Step, method: str, value: Value | None, standing: Standing, now: float) -> Progress:
+    def _went_on(self, step: Step, method: str, value: Value | None, trust_state: TrustState, now: float) -> Progress:
         if method in ("ClusterAuthGetToken", "UserAuthGetToken"):
-            return Progress(standing, self._proof(step, key_agreement.read_text(value if isinstance(value, str) else "?")))
+            return Progress(trust_state, self._proof(step, key_agreement.read_text(value if isinstance(value, str) else "?")))
         if step is Step.ESTABLISH:
             if not _is_yes(value):
-                return Progress(standing, fault=Fault.ANSWER_WRONG)
-            standing = standing.raised(granted=1, held=1)
+                return Progress(trust_state, fault=Fault.ANSWER_WRONG)
+            trust_state = trust_state.raised(granted=1, held=1)
         elif step is Step.KEYS:
             own, iv = self._offer or (None, b"")
             self._offer = None
             if own is None or not isinstance(value, str):
-                return Progress(standing, fault=Fault.ANSWER_WRONG)
+                return Progress(trust_state, fault=Fault.ANSWER_WRONG)
             theirs = key_agreement.read_blob(key_agreement.read_text(value))
-            standing = standing.raised(granted=2, held=2, keys=Keys(key_agreement.session_key(own, theirs), iv))
+            trust_state = trust_state.raised(granted=2, held=2, keys=Keys(key_agreement.session_key(own, theirs), iv))
         elif step is not Step.CLUSTER_BACK:
             if value is not True:
-                return Progress(standing, fault=Fault.PROOF_WRONG)
-            standing = standing.raised(held=3 if step is Step.CLUSTER else HIGHEST_TRUST)
-        elif standing.granted < 3:
+                return Progress(trust_state, fault=Fault.PROOF_WRONG)
+            trust_state = trust_state.raised(held=3 if step is Step.CLUSTER else HIGHEST_TRUST)
+        elif trust_state.granted < 3:
             assert self._goal is not None  # noqa: S101 - see answered
             self._goal.waits_until = now + self._options.call_timeout
-            return Progress(standing)
-        return self._next(standing, now)
+            return Progress(trust_state)
+        return self._next(trust_state, now)
 
-    def proven(self, standing: Standing, now: float) -> Progress:
+    def proven(self, trust_state: TrustState, now: float) -> Progress:
         """The peer proved itself: if that is what we waited for, the next step follows."""
-        if self._goal is None or self._goal.waits_until is None or standing.granted < 3:
-            return Progress(standing)
-        return self._next(standing, now)
+        if self._goal is None or self._goal.waits_until is None or trust_state.granted < 3:
+            return Progress(trust_state)
+        return self._next(trust_state, now)
 
-    def _next(self, standing: Standing, now: float) -> Progress:
+    def _next(self, trust_state: TrustState, now: float) -> Progress:
         """The next step towards our goal, or that it is reached."""
         goal = self._goal
         assert goal is not None  # noqa: S101 - whoever calls has looked
         goal.waits_until = None
         in_cluster = goal.level >= 3 and self._options.cluster_key is not None
-        if standing.held < 1:
+        if trust_state.held < 1:
             ask = Ask(Step.ESTABLISH, "EstablishConnection")
-        elif goal.level >= 2 and standing.keys is None:
+        elif goal.level >= 2 and trust_state.keys is None:
             ask = self._offered()
-        elif in_cluster and standing.held < 3:
+        elif in_cluster and trust_state.held < 3:
             ask = Ask(Step.CLUSTER, "ClusterAuthGetToken")
-        elif in_cluster and standing.granted < 3:
+        elif in_cluster and trust_state.granted < 3:
             token = key_agreement.to_text(self._token(Step.CLUSTER_BACK, now))
             ask = Ask(Step.CLUSTER_BACK, "ClusterAuthRequestVerification", (token,), returns=False)
-        elif goal.level == HIGHEST_TRUST and standing.held < HIGHEST_TRUST:
+        elif goal.level == HIGHEST_TRUST and trust_state.held < HIGHEST_TRUST:
             ask = Ask(Step.USER, "UserAuthGetToken")
         else:
             self._goal = None
-            return Progress(standing, reached=goal.level)
+            return Progress(trust_state, reached=goal.level)
         goal.step = ask.step
-        return Progress(standing, ask)
+        return Progress(trust_state, ask)
 
     def _offered(self) -> Ask:
         """WOLP-24: a fresh key on P-521, and the IV of both directions."""

@@ -8,10 +8,10 @@ import msgspec
 
 from wirelake.protocols.wolpertinger.wire import Keys
 
-__all__ = ["STRANGER", "Standing"]
+__all__ = ["STRANGER", "TrustState"]
 
 
-class Standing(msgspec.Struct, frozen=True):
+class TrustState(msgspec.Struct, frozen=True):
     """Trust levels, 0 to 4, are kept by each side for itself."""
 
     granted: int = 0
@@ -31,10 +31,10 @@ class Standing(msgspec.Struct, frozen=True):
         """WOLP-22: whether keys were exchanged."""
         return self.keys is not None
 
-    def raised(self, *, granted: int = 0, held: int = 0, keys: Keys | None = None) -> Standing:
+    def raised(self, *, granted: int = 0, held: int = 0, keys: Keys | None = None) -> TrustState:
         """The same, with at least these levels."""
         levels = {"granted": max(self.granted, granted), "held": max(self.held, held)}
         return msgspec.structs.replace(self, keys=keys or self.keys, **levels)
 
 
-STRANGER: Final = Standing()
+STRANGER: Final = TrustState()
