@@ -19,14 +19,14 @@ from wirelake.lake.tables.catalog import table
 
 pytestmark = pytest.mark.timeout(600)
 
-BRISK = FollowOptions(every=0.05, settle=10**9, gold_every=0)
+OFTEN = FollowOptions(every=0.05, settle=10**9, gold_every=0)
 ONCE = FollowOptions(every=0.05, gold_every=0, once=True)
 
 
 class Following:
     """A folder that is followed in a thread, until the block ends."""
 
-    def __init__(self, spark, lake: Path, folder: Path, options: FollowOptions = BRISK) -> None:
+    def __init__(self, spark, lake: Path, folder: Path, options: FollowOptions = OFTEN) -> None:
         self.stop = threading.Event()
         self.micro_batches: list = []
         self.failure: BaseException | None = None

@@ -21,7 +21,7 @@ from wirelake.lake.tables.catalog import GOLD, table
 
 pytestmark = pytest.mark.timeout(900)  # every process starts Spark
 
-BRISKLY = [f"--conf={name}={value}" for name, value in SHORT_SESSION.items()]
+SHORT_JVM = [f"--conf={name}={value}" for name, value in SHORT_SESSION.items()]
 PORTS = ["--port", "yamp=5041", "--port", "relink=5042", "--port", "event-mesh=5043"]
 
 
@@ -30,7 +30,7 @@ class Process:
 
     def __init__(self, lake: Path, folder: Path, *more: str) -> None:
         command = [sys.executable, "-c", "import sys; from wirelake.cli.main import run; sys.exit(run(sys.argv[1:]))"]
-        command += ["ingest", str(lake), "--follow", str(folder), "--every", "0.1", "--master", "local[2]", *BRISKLY, *PORTS, *more]
+        command += ["ingest", str(lake), "--follow", str(folder), "--every", "0.1", "--master", "local[2]", *SHORT_JVM, *PORTS, *more]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.said: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -222,7 +222,7 @@ def test_a_home_that_somebody_chose_and_a_package_that_workers_would_not_find_ar
 def test_a_session_that_has_little_to_do_is_started_in_haste(spark, recorded, tmp_path, monkeypatch):
     small, lake = recorded(tmp_path / "small.pcapng", TALK), tmp_path / "lake"
     assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.SHORT_SESSION
-    monkeypatch.setattr(short_sessions, "BRISK_BYTES", small.stat().st_size)
+    monkeypatch.setattr(short_sessions, "SHORT_SESSION_BYTES", small.stat().st_size)
     assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.SHORT_SESSION
     assert short_sessions.for_one_ingest(lake, [str(small), str(small)]) == {}, "much to read"
     assert short_sessions.for_one_ingest(lake, ["memory://elsewhere.pcapng"]) == {}, "nobody knows how much"
