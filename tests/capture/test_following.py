@@ -17,7 +17,7 @@ from wirelake.capture.blocks.block import Block
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.blocks.read_split import PacketBatch, read_split
 from wirelake.capture.blocks.transfer import from_batch, to_batches
-from wirelake.capture.files.growing import Follower, Limits, Offset, portions
+from wirelake.capture.files.growing import Follower, Limits, Offset, micro_batches
 from wirelake.capture.files.identity import KnownFile, identify, mark
 
 TS = 1_700_000_000_000_000
@@ -66,14 +66,14 @@ class Reader:
         """One look, and all that is read by it; says how many portions that was."""
         paths = sorted(str(path) for path in self.paths() if path.exists())
         end = self.follower.latest(self.offset, paths, limits)
-        parcels = []
-        works = portions(self.offset, end)
+        packet_batches = []
+        works = micro_batches(self.offset, end)
         for work in works:
             self.spans.append((work.source.path, work.spans[-1].at, work.spans[-1].length))
             sent = to_batches(read_split(work, ports=PORTS, window=5000))
             for one in (item for batch in sent for item in from_batch(batch)):
-                (parcels if isinstance(one, PacketBatch) else self.blocks).append(one)
-        for parcel in sorted(parcels, key=lambda one: (one.rank, one.place)):
+                (packet_batches if isinstance(one, PacketBatch) else self.blocks).append(one)
+        for parcel in sorted(packet_batches, key=lambda one: (one.rank, one.place)):
             self.blocks += self.assembly.feed(parcel)
         self.blocks += self.assembly.finish() if end.settled > self.offset.settled else self.assembly.rest()
         self.offset = end

@@ -124,15 +124,15 @@ def cuts_of(source: Source, places: list[int]) -> list[Split]:
 def shipped(sources: list[Source], splits: list[list[Split]], buckets: int, sniff=lambda data: None) -> list[Block]:
     """The blocks of all tasks: first all splits are read, then every bucket is assembled."""
     blocks: list[Block] = []
-    parcels: list[PacketBatch] = []
+    packet_batches: list[PacketBatch] = []
     for rank, (source, ours) in enumerate(zip(sources, splits, strict=True)):
         for work in read_tasks(source, ours, rank):
             sent = to_batches(read_split(work, buckets=buckets, ports=PORTS, window=5000), buckets)
             for one in (item for batch in sent for item in from_batch(batch)):
-                (parcels if isinstance(one, PacketBatch) else blocks).append(one)  # type: ignore[arg-type]
+                (packet_batches if isinstance(one, PacketBatch) else blocks).append(one)  # type: ignore[arg-type]
     for bucket in range(buckets):
         assembly = Assembly(PORTS, sniff)
-        for parcel in sorted((one for one in parcels if one.bucket == bucket), key=lambda one: (one.rank, one.place)):
+        for parcel in sorted((one for one in packet_batches if one.bucket == bucket), key=lambda one: (one.rank, one.place)):
             blocks += assembly.feed(parcel)
         blocks += assembly.finish()
     return blocks

@@ -260,7 +260,7 @@ def heard(document: bytes, context: Any) -> tuple[list[int], list[Any]]:
     trust = context.get("trust_level", 4)
     agreed = SOME_KEYS if trust >= 2 else None
     encrypted = context.get("encrypted", agreed is not None)
-    session = Session(Speaker.SERVER, Options(components=COMPONENTS), draw=bytes, standing=TrustState(trust, trust, agreed))
+    session = Session(Speaker.SERVER, Options(components=COMPONENTS), draw=bytes, trust_state=TrustState(trust, trust, agreed))
     what = sealed(document, agreed if encrypted else None)
     session.receive_text(encode(Envelope(1, what.text, what.gzip, what.encryption)), 0.0)
     result, *answers = session.messages()

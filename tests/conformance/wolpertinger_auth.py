@@ -87,7 +87,7 @@ def check_proof(given: Any, fields: Any) -> None:
 def check_user(name: str, password: str, proof: str, token: bytes) -> None:
     """WOLP-25: a session of ours that drew this token takes the proof from this user, whatever the case of the name."""
     options = Options(password_of={name.lower(): password}.get)
-    session = Session(Speaker.SERVER, options, draw=lambda size: token[:size].ljust(size, b"\0"), standing=TrustState(3, 3, SOME_KEYS))
+    session = Session(Speaker.SERVER, options, draw=lambda size: token[:size].ljust(size, b"\0"), trust_state=TrustState(3, 3, SOME_KEYS))
     answers = []
     for index, (method, parameters) in enumerate((("UserAuthGetToken", ()), ("UserAuthVerify", (name.upper(), proof))), 1):
         what = sealed(documents.encode(Call("Authentication", method, f"{index:08}-0000-4000-8000-000000000000", parameters)), SOME_KEYS)

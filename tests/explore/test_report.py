@@ -192,7 +192,7 @@ def test_rates_are_over_the_time_in_which_something_was_said(fill: Callable[...,
     }
     known = survey(fill(tmp_path / "lake", rows))
     assert known.headline.active == 64_000_000
-    assert [one.active for one in known.paces] == [64_000_000]
+    assert [one.active for one in known.rates] == [64_000_000]
     said = Reader(write_report(tmp_path / "lake", tmp_path / "page.html").read_text()).text
     assert "emp 6 60 B 1 min 4 s 0.094 a second 6 messages" in said
     assert ("time span", "1 Mar 2025 12:00:00 UTC, 1 d 2 s, active for 1 min 4 s") in summary(tmp_path / "lake")

@@ -85,12 +85,12 @@ def moments(tmp_path_factory) -> list[Moment]:
     path = tmp_path_factory.mktemp("state") / "a.pcap"
     path.write_bytes(pcap([(1_700_000_000_000_000 + number, one) for number, one in enumerate(mixed)]))
     (work,) = read_tasks(identify(path), [])
-    parcels = [one for one in read_split(work, ports=PORTS, window=30_000) if isinstance(one, PacketBatch)]
+    packet_batches = [one for one in read_split(work, ports=PORTS, window=30_000) if isinstance(one, PacketBatch)]
     assembly, decoder = Assembly(PORTS, protocols.sniff, protocols.dialect), Decoder(OPTIONS, keyring=Keyring([KEYS]))
     out = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wirelake.protocols.kernel._use_compiled", True)
-        for parcel, after in pairwise(parcels):
+        for parcel, after in pairwise(packet_batches):
             go_on(assembly, decoder, parcel)
             out.append(Moment(assembly.take(), decoder.decoder_state.take(), after))
     return out
