@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are made from the code: the commands, the tables, the conversations. `make docs` runs it; a test compares.
+"""Writes the pages of docs/ that are made from the code: commands, tables, protocols. `make docs` runs it; a test compares.
 
 With --check it writes nothing and says which pages are out of date.
 """
@@ -11,7 +11,6 @@ import itertools
 import sys
 import textwrap
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,10 @@ from wirelake.lake.session import scratch
 from wirelake.lake.session import settings as session_settings
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.schema import Table, comment
+from wirelake.protocols import entry_points
 from wirelake.protocols.faults import Origin
 
 DOCS = Path(__file__).parent
-TITLES = {"emp": "EMP", "event_mesh": "Event Mesh", "relink": "Relink", "yamp": "YAMP", "wolpertinger": "wolpertinger"}
-WEIGHT = {"event_mesh": "drops the packet", "wolpertinger": "spoils the message"}
 PLAIN = (int, float, str, bool, type(None))
 NOTE = "<!-- Made by docs/generate.py: change the code, then run `make docs`. -->\n"
 
@@ -137,18 +135,22 @@ def spark() -> str:
 
 def page(protocol: str) -> str:
     """One protocol: its conversation as a picture, what may be set, and its faults as a table."""
-    room = protocols.room(protocol)
-    conversation, faults = (import_module(f"{room.__name__}.{name}") for name in ("state_machine", "faults"))
-    parts = [f"# {TITLES[protocol]}: the conversation and its rules\n", NOTE, "## Who may say what when\n", "```mermaid", "stateDiagram-v2"]
-    parts.append(f"    [*] --> {conversation.INITIAL.name}")
+    described = protocols.get(protocol)
+    machine = described.state_machine
+    parts = [f"# {described.title}: the conversation and its rules\n", NOTE, "## Who may say what when\n", "```mermaid", "stateDiagram-v2"]
+    parts.append(f"    [*] --> {machine.initial.name}")
     arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, speaker, message), after in conversation.TRANSITIONS.items():
+    for (state, speaker, message), after in machine.transitions.items():
         arrows.setdefault((state.name, after.name), []).append(f"{speaker.name.lower()} {message.__struct_config__.tag}")
     parts += [f"    {before} --> {after}: {', '.join(said)}" for (before, after), said in arrows.items()]
     parts += ["```\n", "What is not drawn is forbidden, and which rule it breaks is in the table of faults.\n"]
-    parts += ["## Limits\n", "For `--set NAME=VALUE` of commands that read or speak, and `Limits` in Python.\n", _settings(room.Limits)]
-    parts += ["## Options of a session\n", "For `Options` in Python; times are seconds.\n", _settings(room.Options)]
-    answers = any(hasattr(rule, "error_code") for rule in faults.RULES.values())
+    parts += [
+        "## Limits\n",
+        "For `--set NAME=VALUE` of commands that read or speak, and `Limits` in Python.\n",
+        _settings(described.limits),
+    ]
+    parts += ["## Options of a session\n", "For `Options` in Python; times are seconds.\n", _settings(described.options)]
+    answers = any(hasattr(fault.rule, "error_code") for fault in described.faults)
     parts.append("## Faults\n")
     parts.append(
         "Who forbids it: the `text` of the specification, or only this side, by a `ruling`, a `limit` or its `local` state.\n"
@@ -159,8 +161,9 @@ def page(protocol: str) -> str:
     more = ["answered with"] * answers + ["in the lake"]
     parts.append("| " + " | ".join(["fault", "clause", "meaning", "origin", "a live peer", *more]) + " |")
     parts.append("|---|---|---|---|---|" + "---|" * len(more))
-    for fault, rule in faults.RULES.items():
-        does = "counts it" if fault.is_tolerated else WEIGHT.get(protocol, "ends the session")
+    for fault in described.faults:
+        rule = fault.rule
+        does = "counts it" if fault.is_tolerated else described.on_fault
         answer = f" {_answer(rule)} |" if answers else ""
         parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {rule.origin} | {does} |{answer} {_told(protocol, fault)} |")
     return "\n".join(parts) + "\n"
@@ -207,7 +210,7 @@ PAGES = {
     "cli.md": cli,
     "tables.md": tables,
     "spark.md": spark,
-    **{f"{name.replace('_', '-')}.md": partial(page, name) for name in protocols.ROOMS},
+    **{f"{name.replace('_', '-')}.md": partial(page, name) for name in entry_points.OURS},
 }
 
 

@@ -231,7 +231,7 @@ def test_v_logs_what_wirelake_does_and_not_what_py4j_sends():
 @pytest.mark.parametrize(
     ("words", "begun", "offered"),
     [
-        (["decode"], "", list(protocols.ROOMS)),
+        (["decode"], "", list(protocols.names())),
         (["decode"], "event-m", ["event_mesh"]),
         (["encode"], "e", ["emp", "event_mesh"]),
         (["serve"], "e", ["emp", "event_mesh"]),

@@ -23,7 +23,7 @@ TARGETS = ("captures", "recordings", "sessions", "serializers", "decode", "peers
 
 
 def _protocol(dice: random.Random) -> str:
-    return dice.choice(protocols.ROOMS)
+    return dice.choice(protocols.names())
 
 
 def _mutated(dice: random.Random, protocol: str, talk: list[seeds.Turn]) -> list[seeds.Turn]:
@@ -146,7 +146,7 @@ class Campaign:
         targets.serializers()
         dice = random.Random(0)
         with tempfile.TemporaryDirectory(prefix="wirelake-fuzz-") as folder, contextlib.chdir(folder):
-            for protocol in protocols.ROOMS:
+            for protocol in protocols.names():
                 files = [seeds.capture(dice, seeds.packets(dice, protocol, seeds.talk_of(dice, protocol))) for _ in range(6)]
                 for data in (seeds.recording(protocol, seeds.talks(protocol)[:3]), *files):
                     targets.run(Case("captures", "", data))

@@ -83,7 +83,7 @@ def recording(protocol: str, turns: list[list[Turn]], *, transport: str = "tcp",
         path = Path(folder) / "seed.pcapng"
         with Recorder(path, protocol=protocol, clock=lambda: now[0], new_id=lambda: next(numbers).to_bytes(8)) as recorder:
             for port, talk in enumerate(turns, 20_000):
-                remote = ("127.0.0.1", protocols.PORTS[protocol])
+                remote = ("127.0.0.1", protocols.get(protocol).port)
                 connection = recorder.connection(role="client", local=("127.0.0.1", port), remote=remote, transport=transport)
                 for who, data in talk:
                     now[0] += 10**8
@@ -96,7 +96,7 @@ def recording(protocol: str, turns: list[list[Turn]], *, transport: str = "tcp",
 
 def packets(dice: random.Random, protocol: str, talk: list[Turn]) -> list[tuple[int, bytes]]:
     """The IP packets of a conversation, cut anywhere; some lost, repeated, swapped, or in fragments."""
-    client, server = ("10.0.0.1", dice.randint(1025, 65_000)), ("10.0.0.2", dice.choice([protocols.PORTS[protocol], 7777]))
+    client, server = ("10.0.0.1", dice.randint(1025, 65_000)), ("10.0.0.2", dice.choice([protocols.get(protocol).port, 7777]))
     if protocol == "event_mesh":
         said = [build.ipv4(client[0], server[0], build.udp(client[1], server[1], data), protocol=17) for _, data in talk]
         made = [(1_700_000_000_000_000 + at * 1000, packet) for at, packet in enumerate(said)]

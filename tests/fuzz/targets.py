@@ -51,7 +51,7 @@ def capture(case: Case) -> None:
     path = Path("input")
     path.write_bytes(case.data)
     source = identify(path)
-    blocks = list(read(source, ports=protocols.ports(), sniff=protocols.sniff, dialect=protocols.dialect, protocols=protocols.ROOMS))
+    blocks = list(read(source, ports=protocols.ports(), sniff=protocols.sniff, dialect=protocols.dialect, protocols=protocols.names()))
     if not is_packed(case.data[:HEAD_SIZE]):
         check(blocks, case.data, source.size)
     balance([source], ledger_of(blocks))

@@ -98,7 +98,7 @@ def test_bytes_that_are_in_no_account_are_noticed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     case = Case("recordings", "", seeds.recording("emp", [[("client", b"\0\0\0\x0c" + bytes(8)), ("client", b"cut")]]))
     targets.run(case)
-    monkeypatch.setattr(Decoder, "_spoil", lambda *_: None)
+    monkeypatch.setattr(Decoder, "_quarantine", lambda *_: None)
     with pytest.raises(LakeError, match="accounts for"):
         targets.run(case)
 

@@ -37,8 +37,8 @@ def test_the_example_of_a_protocol_prints_what_it_should(spark, capsys, name):
 
 
 def test_every_protocol_that_has_peers_has_an_example():
-    with_peers = {name for name in protocols.ROOMS if (EXAMPLES.parent / "src/wirelake/peers" / name).exists()}
-    with_peers |= {name for name in protocols.ROOMS if (EXAMPLES.parent / "src/wirelake/peers" / f"{name}.py").exists()}
+    with_peers = {name for name in protocols.names() if (EXAMPLES.parent / "src/wirelake/peers" / name).exists()}
+    with_peers |= {name for name in protocols.names() if (EXAMPLES.parent / "src/wirelake/peers" / f"{name}.py").exists()}
     assert with_peers == set(SAID)
 
 

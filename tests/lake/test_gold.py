@@ -5,7 +5,7 @@ import pytest
 from wirelake.lake.gold.rules.registry import threats
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import table
-from wirelake.protocols import ROOMS
+from wirelake.protocols import names
 
 
 def rules(rows, case):
@@ -189,7 +189,7 @@ def test_the_topology_counts_every_message_once(lake):
     pairs = delta.dataset(lake, table("topology")).to_table().to_pylist()
     counted = sum(row["messages_to_server"] + row["messages_to_client"] for row in pairs)
     assert counted == delta.dataset(lake, table("messages")).count_rows()
-    assert {row["protocol"] for row in pairs} == set(ROOMS)
+    assert {row["protocol"] for row in pairs} == set(names())
 
 
 def test_a_run_wrote_down_what_it_did(lake):

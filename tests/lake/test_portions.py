@@ -275,10 +275,7 @@ def test_a_recording_whose_later_parts_need_more_is_found_out(tmp_path):
 
 
 def test_every_room_that_remembers_is_dealt_by_connection():
-    from wirelake.lake.decode.scan import is_stateful
-
-    assert {name for name in protocols.ROOMS if is_stateful(name)} >= {"relink", "yamp"}
-    assert not is_stateful("emp")
+    assert {name for name in protocols.names() if protocols.get(name).is_stateful} == {"relink", "yamp", "wolpertinger"}
 
 
 @pytest.mark.parametrize("kind", ["capture", "recording"])

@@ -13,21 +13,22 @@ from wirelake.lake.decode import scan as room
 from wirelake.lake.decode.scan import Scanner
 from wirelake.protocols.emp.messages import Hello
 from wirelake.protocols.emp.wire import encode
+from wirelake.protocols.relink.scanner import Stage
 
 OPENINGS = {"emp": (encode(Hello()), EMP), "yamp": (b"", YAMP), "relink": (b"", RELINK)}
 
 
 def strides(protocol: str, stream: bytes, cuts: list[int]) -> tuple[list, list[int], list[int]]:
     """All rows with their runs, where runs end, and why."""
-    reading = Scanner(protocol, protocols.room(protocol).Limits())
-    given = reading.given
+    scanner = Scanner(protocol, protocols.get(protocol).limits())
+    scan_limits = scanner.scan_limits
     if protocol == "relink":
-        given = reading.limits.for_scan(reading.room.Stage.PACKETS, 2, 2) if hasattr(reading.room, "Stage") else given
+        scan_limits = scanner.limits.for_scan(Stage.PACKETS, 2, 2)
     data = np.frombuffer(stream, np.uint8)
     starts, stops = np.array([0, *cuts], np.int64), np.array([*cuts, len(stream)], np.int64)
     ends, faults = starts.copy(), np.zeros(len(starts), np.int64)
     rows = []
-    for found, parts, runs in reading.stride(data, starts, stops, ends, faults, given):
+    for found, parts, runs in scanner.stride(data, starts, stops, ends, faults, scan_limits):
         rows += [(*one, run) for one, run in zip(found.tolist(), runs.tolist(), strict=True)]
         assert len(parts) >= 0
     return rows, ends.tolist(), faults.tolist()

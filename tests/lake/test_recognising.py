@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import msgspec
 import pyarrow as pa
 import pytest
@@ -17,6 +15,7 @@ from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
 from wirelake.capture.packets.tcp_flows import by_port
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED, Tags, build
+from wirelake.cli.commands import commands
 from wirelake.cli.ingest import tell
 from wirelake.lake.decode import unrecognised
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
@@ -57,18 +56,18 @@ def test_relink_without_an_endpoint_name_and_a_listener_is_recognised_by_its_fir
 
 
 def test_every_protocol_has_a_port_that_serve_listens_on_and_captures_are_known_by():
-    assert tuple(protocols.PORTS) == protocols.ROOMS
+    assert protocols.names()[:5] == ("emp", "event_mesh", "relink", "yamp", "wolpertinger")
     assert protocols.ports() == {5040: "emp", 5041: "event_mesh", 5047: "relink", 8888: "yamp", 8844: "wolpertinger"}
-    for name, port in protocols.PORTS.items():
-        assert protocols.room(name).DEFAULT_PORT in (None, port)
-        serve = importlib.import_module(f"wirelake.cli.protocols.{name}").serve
+    for port, name in protocols.ports().items():
+        assert protocols.get(name).default_port in (None, port)
+        serve = commands(name).serve
         address = next(one for one in serve.params if one.name == "address")
         assert address.default.endswith(f"://127.0.0.1:{port}")
 
 
-@pytest.mark.parametrize("name", protocols.ROOMS)
+@pytest.mark.parametrize("name", protocols.names())
 def test_a_connection_on_a_protocols_own_port_is_of_that_protocol_whatever_it_says(name):
-    assert by_port(protocols.PORTS[name], 50_000, protocols.ports()) == name
+    assert by_port(protocols.get(name).port, 50_000, protocols.ports()) == name
 
 
 TS = 1_700_000_000_000_000
@@ -119,7 +118,7 @@ def test_a_recording_of_another_protocol_is_listed_too(tmp_path):
     (tmp_path / "a.pcap").write_bytes(pcap([(TS + number, one) for number, one in enumerate(records)], link=LINK_EXPORTED))
     source = identify(tmp_path / "a.pcap")
     decoder = Decoder(DecodeOptions())
-    fed = [decoder.feed(block) for block in read(source, ports=protocols.ports(), sniff=protocols.sniff, protocols=protocols.ROOMS)]
+    fed = [decoder.feed(block) for block in read(source, ports=protocols.ports(), sniff=protocols.sniff, protocols=protocols.names())]
     (rows,) = decoder.finish()["unrecognised"]
     assert len(fed) == 1
     found = {(row["reason"], row["server_port"], row["packets"], row["bytes"]) for row in rows.to_pylist()}
@@ -130,7 +129,7 @@ def test_more_hosts_than_are_listed_are_summed_in_one_row(tmp_path, monkeypatch)
     """A scan of many ports takes no more memory than the limit, and not a byte is lost."""
     frames = [frame for number in range(40) for _, frame in web(number, 1000 + number).frames()]
     (tmp_path / "a.pcap").write_bytes(pcap([(TS + number, frame) for number, frame in enumerate(frames)]))
-    for module, name, left in ((accounting, "MAX_STRANGERS", 40), (unrecognised, "MAX_ROWS", 40)):
+    for module, name, left in ((accounting, "MAX_UNRECOGNISED", 40), (unrecognised, "MAX_ROWS", 40)):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, 12)
             rows = decoded(tmp_path / "a.pcap", 1000 if module is unrecognised else 8 << 20)

@@ -169,7 +169,7 @@ def forged(content: bytes, dice: random.Random) -> bytes:
 
 def plainly(monkeypatch) -> None:
     """Kernels as Python runs them: an index that leads outside raises IndexError."""
-    for name in protocols.ROOMS:
+    for name in protocols.names():
         scan.Scanner(name, OPTIONS.limits(name))
         scan._stride(name)
     plain = {one: kernel._over_views(one) for one in kernel._kernels}
@@ -231,16 +231,16 @@ def test_what_is_wrong_with_a_state_is_told(moments, name, field, value, why):
 def test_limits_are_those_of_the_ingest_that_reads_on(moments):
     """Kernels size their arrays by limits: a state must not bring its own."""
     for moment in moments:
-        small = DecodeOptions(rooms={"relink": {"max_parts": 7}, "emp": {"max_message_size": 5000}})
+        small = DecodeOptions(protocol_limits={"relink": {"max_parts": 7}, "emp": {"max_message_size": 5000}})
         decoder = Decoder(small, decoder_state=DecoderState.put(moment.decoder_state))
         for one in decoder.decoder_state.directions.values():
-            if one.given and one.flow.protocol in small.rooms:
+            if one.scan_limits and one.flow.protocol in small.protocol_limits:
                 expected = small.limits(one.flow.protocol).for_scan()
-                assert one.given[:4] == expected[:4]
+                assert one.scan_limits[:4] == expected[:4]
 
 
 def test_no_fault_is_called_like_a_gap():
-    faults = {name for room in protocols.ROOMS for name in protocols.room(room).Fault.__members__}
+    faults = {name for room in protocols.names() for name in protocols.get(room).faults.__members__}
     assert not faults & {GAP.name, ALIEN.name}
 
 

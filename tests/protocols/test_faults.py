@@ -7,11 +7,11 @@ import pytest
 from wirelake import protocols
 from wirelake.protocols.faults import Origin, Severity
 
-FAULTS = [fault for name in protocols.ROOMS for fault in protocols.room(name).Fault]
+FAULTS = [fault for name in protocols.names() for fault in protocols.get(name).faults]
 
 
 def names(protocol: str, origin: Origin) -> set[str]:
-    return {fault.name for fault in protocols.room(protocol).Fault if fault.origin is origin}
+    return {fault.name for fault in protocols.get(protocol).faults if fault.origin is origin}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def names(protocol: str, origin: Origin) -> set[str]:
     ],
 )
 def test_what_only_a_ruling_forbids_accuses_nobody(protocol, fault):
-    found = protocols.room(protocol).Fault[fault]
+    found = protocols.get(protocol).faults[fault]
     assert (found.origin, found.severity) == (Origin.RULING, Severity.INFO)
 
 
@@ -55,13 +55,13 @@ def test_what_only_a_ruling_forbids_accuses_nobody(protocol, fault):
     ],
 )
 def test_what_the_specification_forbids_is_a_violation(protocol, fault, severity):
-    found = protocols.room(protocol).Fault[fault]
+    found = protocols.get(protocol).faults[fault]
     assert (found.origin, found.severity) == (Origin.TEXT, severity)
 
 
-@pytest.mark.parametrize("protocol", protocols.ROOMS)
+@pytest.mark.parametrize("protocol", protocols.names())
 def test_a_limit_of_ours_is_named_as_one(protocol):
-    over = {fault.name for fault in protocols.room(protocol).Fault if fault.name.endswith("_OVER_LIMIT")}
+    over = {fault.name for fault in protocols.get(protocol).faults if fault.name.endswith("_OVER_LIMIT")}
     assert over <= names(protocol, Origin.LIMIT)
     assert over
 

@@ -1,4 +1,4 @@
-"""`wirelake decode`: bytes to one JSON object per message; bytes of a stream, of datagrams, or a capture of them."""
+"""`wirelake decode`: bytes of a stream, of datagrams or of a capture to one JSON object per message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -15,13 +14,14 @@ import click
 
 from wirelake import protocols
 from wirelake.capture.files.magic import HEAD_SIZE, capture_kind, is_packed
+from wirelake.cli.commands import Verifier, commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import PROTOCOL, limits_of, seconds_of, set_flag, settings_of
 from wirelake.cli.terminal import Format, open_input, print_objects, say
 from wirelake.errors import CaptureError, UsageError
 from wirelake.extras import CAPTURES, need
-from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.kernel import use_compiled
+from wirelake.protocols.protocol import AnyProtocol, Describe, FrameBuffer, Limits, Message, Notation
 
 if TYPE_CHECKING:
     from wirelake.explore.captured import Captured
@@ -35,10 +35,8 @@ WORTH_COMPILING: Final = 4 * CHUNK
 LARGEST_DATAGRAM: Final = 65_536
 """No datagram is larger; more than this is read as one that is too large."""
 
-Describe = Callable[..., dict[str, Any]]
-"""A scanned row -> the object that is printed."""
-Verifier = Callable[..., dict[str, Any]]
-"""A message's bytes, and when it was seen if that is known -> what is to be said of its sender."""
+MakeDescribe = Callable[[], Describe[Limits]]
+"""Called once for each sender."""
 
 
 @click.command()
@@ -95,8 +93,8 @@ def decode(
     Connections are recognised as `ingest` does: by a recording's tag, by port, or by their first bytes. Reading a capture needs
     wirelake[lake], but neither Spark nor a lake.
     """
-    room = protocols.room(protocol)
-    notation = import_module(f"{room.__name__}.notation")
+    descriptor = protocols.get(protocol)
+    notation = descriptor.notation()
     limits = limits_of(protocol, settings)
     shown = _Shown(form, list(field), count)
     with open_input(file) as source:
@@ -104,10 +102,8 @@ def decode(
         is_capture = bool(capture_kind(head) or is_packed(head))
         if is_capture:
             use_compiled()  # before anything is made that scans
-        if hasattr(notation, "Describer"):
-            describer, verify = _describer(notation, keys, now), None
-        else:
-            describer, verify = _always(notation.describe), _verifier(protocol, keys, now, limits)
+        describer = _describer(notation, keys, now)
+        verify = _verifier(protocol, keys, now, limits) if notation.describer is None else None
         if is_capture:
             with _on_disk(file, source, head) as path:
                 captured = _captured(path, protocol, describer, settings, ports, verify)
@@ -117,14 +113,14 @@ def decode(
                     _sum_up(captured, protocol, shown)
                     return shown.code
                 with open_input(path) as packed:  # by chance it begins like a packed file
-                    return shown.print(_objects(packed, b"", hex_text, room, describer(), limits, verify))
+                    return shown.print(_objects(packed, b"", hex_text, descriptor, describer(), limits, verify))
         if ports:
             raise UsageError("--port is for captures, and the input is none")
-        return shown.print(_objects(source, head, hex_text, room, describer(), limits, verify))
+        return shown.print(_objects(source, head, hex_text, descriptor, describer(), limits, verify))
 
 
 class _Shown:
-    """Prints objects, and remembers what they were."""
+    """Prints objects, counts them, and knows the exit code."""
 
     def __init__(self, form: Format, fields: list[str], most: int | None) -> None:
         self._form = form
@@ -132,10 +128,10 @@ class _Shown:
         self._most = most
         self.count = 0
         self.code = ExitCode.OK
-        """DATA once there was something that cannot be read."""
+        """DATA once an object says that something cannot be read."""
 
     def print(self, objects: Iterator[dict[str, Any]]) -> ExitCode:
-        """Print so many as are wanted."""
+        """Print objects, up to `--count`."""
         for described in itertools.islice(objects, self._most):
             self.count += 1
             if "fault" in described or "rejected" in described:
@@ -160,7 +156,7 @@ def _on_disk(name: str, source: BinaryIO, head: bytes) -> Iterator[str]:
 def _captured(
     path: str,
     protocol: str,
-    describer: Callable[[], Describe],
+    describer: MakeDescribe,
     settings: tuple[str, ...],
     ports: tuple[int, ...],
     verify: Verifier | None,
@@ -182,39 +178,32 @@ def _sum_up(captured: Captured, protocol: str, shown: _Shown) -> None:
     say(f"{shown.count} object{'' if shown.count == 1 else 's'} of {protocol}{unread}{others}")
 
 
-def _always(describe: Describe) -> Callable[[], Describe]:
-    """For protocols whose messages are described one by one."""
-    return lambda: describe
-
-
-def _describer(notation: Any, keys: Path | None, now: str | None) -> Callable[[], Describe]:
-    """What makes describers of messages that depend on earlier ones of their speaker, and on keys."""
+def _describer(notation: Notation[Limits, Message], keys: Path | None, now: str | None) -> MakeDescribe:
+    """Makes what describes the messages of one sender; it has the keys, if the protocol's describer takes them."""
+    make = notation.describer
+    if make is None:
+        return lambda: notation.describe
     if now is not None:
         raise UsageError("--now is the time to verify for: nothing is verified here")
     keyring = None
     if keys is not None:
-        from wirelake.peers import key_log  # noqa: PLC0415 - only who gives keys pays for it
+        from wirelake.peers import key_log  # noqa: PLC0415 - only `--keys` needs it
 
         keyring = key_log.load(keys)
 
-    def describer() -> Describe:
-        describe: Describe = notation.Describer(keyring).describe
-        return describe
-
-    return describer
+    return lambda: make(keyring).describe
 
 
-def _verifier(protocol: str, keys: Path | None, now: str | None, limits: Any) -> Verifier | None:
-    """What tells genuine messages from others, if somebody gave keys."""
+def _verifier(protocol: str, keys: Path | None, now: str | None, limits: Limits) -> Verifier | None:
+    """The verifier of messages; None without keys."""
     if keys is None:
         if now is not None:
             raise UsageError("--now is the time to verify for: it needs --keys")
         return None
-    make = getattr(import_module(f"wirelake.cli.protocols.{protocols.named(protocol)}"), "verifier", None)
+    make = commands(protocol).verifier
     if make is None:
         raise UsageError(f"--keys: messages of {protocol} carry nothing to verify")
-    verify: Verifier = make(keys, None if now is None else seconds_of(now, "--now"), limits)
-    return verify
+    return make(keys, None if now is None else seconds_of(now, "--now"), limits)
 
 
 def _chunks(source: BinaryIO, head: bytes, hex_text: bool, datagrams: bool) -> Iterator[bytes]:
@@ -236,24 +225,30 @@ def _chunks(source: BinaryIO, head: bytes, hex_text: bool, datagrams: bool) -> I
 
 
 def _objects(
-    source: BinaryIO, head: bytes, hex_text: bool, room: Any, describe: Describe, limits: Any, verify: Verifier | None
+    source: BinaryIO,
+    head: bytes,
+    hex_text: bool,
+    protocol: AnyProtocol,
+    describe: Describe[Limits],
+    limits: Limits,
+    verify: Verifier | None,
 ) -> Iterator[dict[str, Any]]:
-    buffer: Buffer | None = None
-    datagrams = room.buffer(limits).takes_datagrams
+    buffer: FrameBuffer | None = None
+    datagrams = protocol.buffer(limits).takes_datagrams
     seen = 0
     for chunk in _chunks(source, head, hex_text, datagrams):
         if buffer is None:
             if len(chunk) >= WORTH_COMPILING:
                 use_compiled()
-            buffer = room.buffer(limits)
+            buffer = protocol.buffer(limits)
         base = 0 if datagrams else seen - len(buffer.rest)
         seen += len(chunk)
         for data, rows, parts in buffer.feed(chunk):
             for row in rows:
                 described = describe(data, row, parts, limits, base)
-                yield described if verify is None or "fault" in described else described | verify(data)
+                yield described if verify is None or "fault" in described else described | verify(data, None)
         if buffer.lost:
             return
     if buffer is not None and (rest := buffer.rest):
-        fault = room.Fault.MESSAGE_CUT
+        fault = protocol.cut()
         yield {"offset": seen - len(rest), "fault": fault.name, "clause": fault.clause, "text": fault.text, "message_length": len(rest)}

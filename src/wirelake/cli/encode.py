@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
 import click
 import msgspec
@@ -32,15 +31,15 @@ def encode(protocol: str, file: str, hex_text: bool, settings: tuple[str, ...]) 
     offset, length and the sizes of extension blocks are worked out. A data message may give `plain_body` instead of `body`: it is packed
     as its compression blocks say. The first object that is no message ends the command with exit code 65.
     """
-    room = protocols.room(protocol)
-    notation = import_module(f"{room.__name__}.notation")
+    descriptor = protocols.get(protocol)
+    notation = descriptor.notation()
     limits = limits_of(protocol, settings)
     with open_input(file) as source:
         for number, line in enumerate(source, 1):
             if not line.strip():
                 continue
             try:
-                data = room.encode(notation.parse(msgspec.json.decode(line, type=dict)), limits)
+                data = descriptor.encode(notation.parse(msgspec.json.decode(line, type=dict)), limits)
             except (UsageError, LocalProtocolError, msgspec.DecodeError) as reason:
                 sys.stdout.flush()
                 say(f"wirelake: line {number}: {reason}")

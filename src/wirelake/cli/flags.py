@@ -1,11 +1,11 @@
-"""Flags that more than one command has, said once."""
+"""Flags that more than one command has."""
 
 from __future__ import annotations
 
 import datetime
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 import msgspec
@@ -15,6 +15,7 @@ from wirelake import protocols
 from wirelake.cli import logs
 from wirelake.errors import UsageError
 from wirelake.masking import keep_secrets, mask
+from wirelake.protocols.protocol import Limits
 
 __all__ = [
     "PROTOCOL",
@@ -33,7 +34,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 _VARIABLE: Final = "env:"
-"""What a value of --conf begins with if an environment variable has it."""
+"""Prefix of a value of --conf that is in an environment variable."""
 
 
 class _Protocol(click.ParamType[str]):
@@ -44,12 +45,12 @@ class _Protocol(click.ParamType[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as tables have it."""
         del param, ctx
-        return protocols.named(value)
+        return protocols.name_of(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Every protocol that begins like this."""
         del ctx, param
-        return [CompletionItem(name) for name in protocols.ROOMS if name.startswith(incomplete.replace("-", "_"))]
+        return [CompletionItem(name) for name in protocols.names() if name.startswith(incomplete.replace("-", "_"))]
 
 
 PROTOCOL: Final = _Protocol()
@@ -76,7 +77,7 @@ def _verbose() -> click.Option:
 
 
 def set_flag(command: F) -> F:
-    """--set NAME=VALUE, for every limit and dialect of a room."""
+    """--set NAME=VALUE, for every limit and dialect of a protocol."""
     return click.option(
         "--set",
         "settings",
@@ -87,7 +88,7 @@ def set_flag(command: F) -> F:
 
 
 def limits_flag(protocol: str) -> Callable[[F], F]:
-    """--set NAME=VALUE of a command that speaks a protocol; the command gets the room's `limits`."""
+    """--set NAME=VALUE of a command that speaks a protocol; the command gets its `limits`."""
 
     def read(_: click.Context, __: click.Parameter, settings: tuple[str, ...]) -> Any:
         return limits_of(protocol, settings, live=True)
@@ -103,18 +104,18 @@ def limits_flag(protocol: str) -> Callable[[F], F]:
 
 
 def limits_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> Any:
-    """The limits of a protocol's room, with what people said with --set."""
-    return msgspec.convert(settings_of(protocol, settings, live=live), protocols.room(protocol).Limits)
+    """The limits of a protocol, with the fields of --set."""
+    return msgspec.convert(settings_of(protocol, settings, live=live), protocols.get(protocol).limits)
 
 
 def settings_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> dict[str, Any]:
-    """What people said with --set, held against the limits the room has; numbers, true and false are read as such.
+    """The fields of --set, checked against the protocol's limits; numbers, true and false are read as such.
 
     With `live`, limits that are only for bytes without a connection are refused.
     """
-    kind = protocols.room(protocol).Limits
-    offline: tuple[str, ...] = getattr(kind, "OFFLINE", ()) if live else ()
-    known = {field.name: field.type for field in msgspec.structs.fields(kind) if field.name not in offline}
+    descriptor = protocols.get(protocol)
+    offline = descriptor.offline_limits if live else ()
+    known = {field.name: field.type for field in _fields(descriptor.limits) if field.name not in offline}
     chosen: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")
@@ -126,6 +127,11 @@ def settings_of(protocol: str, settings: Iterable[str], *, live: bool = False) -
         except msgspec.ValidationError as reason:
             raise UsageError(f"--set {text}: {reason}") from None
     return chosen
+
+
+def _fields(limits: type[Limits]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a protocol's limits, which are a struct."""
+    return msgspec.structs.fields(cast("type[msgspec.Struct]", limits))
 
 
 def seconds_of(text: str, flag: str) -> float:
@@ -158,26 +164,26 @@ def decode_flags(command: F) -> F:
 
 
 def limits_given(given: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """What people said with --set, by protocol."""
+    """The fields of --set, by protocol."""
     chosen: dict[str, dict[str, Any]] = {}
     for text in given:
         protocol, dot, setting = text.partition(".")
         if not dot:
-            raise UsageError(f"--set {text}: write it as {protocols.ROOMS[0]}.NAME=VALUE")
-        chosen.setdefault(protocols.named(protocol), {}).update(settings_of(protocol, [setting]))
+            raise UsageError(f"--set {text}: write it as {protocols.names()[0]}.NAME=VALUE")
+        chosen.setdefault(protocols.name_of(protocol), {}).update(settings_of(protocol, [setting]))
     return chosen
 
 
 def ports_given(given: tuple[str, ...]) -> dict[int, str] | None:
-    """The ports people named, on top of every protocol's own; None if they named none."""
+    """The ports of --port, on top of every protocol's own; None if there are none."""
     if not given:
         return None
     chosen = protocols.ports()
     for text in given:
         name, _, number = text.partition("=")
         if not number.isdigit() or not 0 < int(number) < 65536:
-            raise UsageError(f"--port {text}: write it as {protocols.ROOMS[0]}=6000")
-        chosen[int(number)] = protocols.named(name)
+            raise UsageError(f"--port {text}: write it as {protocols.names()[0]}=6000")
+        chosen[int(number)] = protocols.name_of(name)
     return chosen
 
 
@@ -199,7 +205,7 @@ def spark_flags(command: F) -> F:
 
 
 def spark_settings(given: Iterable[str]) -> dict[str, str]:
-    """What people said with --conf."""
+    """The Spark settings of --conf."""
     settings = {}
     for text in given:
         name, equals, value = text.partition("=")

@@ -105,7 +105,8 @@ def live_output(options: LiveOptions) -> Iterator[None]:
 def compile_scanner(protocol: str) -> None:
     """Compile a protocol's scanner before anything listens: the first client would wait for it, perhaps beyond its handshake timeout."""
     use_compiled()
-    list(protocols.room(protocol).buffer().feed(b"\n"))
+    descriptor = protocols.get(protocol)
+    list(descriptor.buffer(descriptor.limits()).feed(b"\n"))
 
 
 def say(text: str) -> None:

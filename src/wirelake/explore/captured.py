@@ -1,4 +1,4 @@
-"""Messages of one capture as objects, as `decode` prints them: read as the lake reads them, without Spark and without a lake.
+"""Captured: the messages of one capture as the objects that `wirelake decode` prints. Uses the lake's decoder, without Spark.
 
 An object has `ts`, `from`, `to` and `connection_id` before the fields of its message; `offset` is the place in the capture. Bytes that
 are no message are objects with `fault`, as they are rows of `quarantine` in a lake.
@@ -21,17 +21,16 @@ from wirelake.capture.blocks.read_file import open_container, read
 from wirelake.capture.files.source_file import measure
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.decode.scan import Scanner
-from wirelake.lake.decode.state import Speaker
+from wirelake.lake.decode.state import Reason, Speaker
 from wirelake.lake.decode.streams import Segments
 from wirelake.protocols.kernel import LENGTH, START
+from wirelake.protocols.protocol import Describe, Limits
 
 __all__ = ["Captured"]
 
 Array = np.ndarray[Any, Any]
-Describe = Callable[..., dict[str, Any]]
-"""A scanned row -> the object that is printed."""
 Verify = Callable[[bytes, float | None], dict[str, Any]]
-"""The bytes of a message, and when it was seen if that is known -> what is to be said of its sender."""
+"""The bytes of a message, and the time it was seen, if known -> fields about its sender."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,7 +42,7 @@ class Captured:
         self,
         path: str,
         protocol: str,
-        describer: Callable[[], Describe],
+        describer: Callable[[], Describe[Limits]],
         *,
         limits: Mapping[str, Any] | None = None,
         ports: tuple[int, ...] = (),
@@ -52,9 +51,9 @@ class Captured:
         """`describer` is called once for each direction of a connection; connections of `ports` are read besides those recognised."""
         self._source = Source(*_named(path))
         self._protocol = protocol
-        known = [port for port, name in protocols.ports().items() if name == protocol]
-        self._ports = dict.fromkeys([*known, *ports], protocol)
-        options = DecodeOptions(rooms={protocol: dict(limits or {})})
+        own = [port for port, name in protocols.ports().items() if name == protocol]
+        self._ports = dict.fromkeys([*own, *ports], protocol)
+        options = DecodeOptions(protocol_limits={protocol: dict(limits or {})})
         self._decoder = _Describing(protocol, options, describer, verify)
         self.container = open_container(self._source).layer
         """`pcap` or `pcapng`. Raises CaptureError if the file is neither."""
@@ -86,34 +85,34 @@ def _named(path: str) -> tuple[str, bytes, int]:
 class _Describing(Decoder):
     """A decoder that makes objects of messages, instead of rows of tables."""
 
-    def __init__(self, protocol: str, options: DecodeOptions, describer: Callable[[], Describe], verify: Verify | None) -> None:
+    def __init__(self, protocol: str, options: DecodeOptions, describer: Callable[[], Describe[Limits]], verify: Verify | None) -> None:
         super().__init__(options)
         self._protocol = protocol
         self._describer = describer
         self._verify = verify
-        self._describers: dict[Speaker, Describe] = {}
-        self._found: list[tuple[int, Callable[[], dict[str, Any]]]] = []
-        """Offset, and what makes the object: it may be many times larger than its bytes, so it is made when it is printed."""
+        self._describers: dict[Speaker, Describe[Limits]] = {}
+        self._objects: list[tuple[int, Callable[[], dict[str, Any]]]] = []
+        """Offset, and a function that makes the object. An object may be many times larger than its bytes: it is made when printed."""
 
     def objects(self, block: Block) -> Iterator[dict[str, Any]]:
         """The objects of one block, to be taken before the next block comes."""
         ours = np.array([flow.protocol == self._protocol for flow in block.flows], np.bool_)
-        for stretch in block.unreadable:
-            told = {"offset": stretch.offset, "length": stretch.length, "fault": stretch.reason, "layer": stretch.layer}
-            self._found.append((stretch.offset, partial(dict, told)))
+        for one in block.unreadable:
+            fields = {"offset": one.offset, "length": one.length, "fault": one.reason, "layer": one.layer}
+            self._objects.append((one.offset, partial(dict, fields)))
         if len(block.runs):
             block = msgspec.structs.replace(block, runs=block.runs[ours[block.runs[:, RUN_FLOW]]])
         self.feed(block)
-        return self._take_found()
+        return self._take_objects()
 
     def last_objects(self) -> Iterator[dict[str, Any]]:
-        """What is left when no more blocks come."""
+        """The objects that are left when no more blocks come."""
         self.finish()
-        return self._take_found()
+        return self._take_objects()
 
-    def _take_found(self) -> Iterator[dict[str, Any]]:
-        found, self._found = sorted(self._found, key=lambda each: each[0]), []
-        return (describe() for _, describe in found)
+    def _take_objects(self) -> Iterator[dict[str, Any]]:
+        objects, self._objects = sorted(self._objects, key=lambda each: each[0]), []
+        return (describe() for _, describe in objects)
 
     def _add(self, *_: Any) -> None:
         """Rows of tables are not wanted."""
@@ -121,18 +120,25 @@ class _Describing(Decoder):
     def _note_connections(self, block: Block) -> None:
         """Neither are those of connections."""
 
-    def _put(self, reading: Scanner, segments: Segments, scanned: Array, parts: Array, run_of: Array) -> None:
-        data, flat, limits = segments.data.tobytes(), parts.ravel().tolist(), reading.limits
+    def _put(self, scanner: Scanner, segments: Segments, scanned: Array, parts: Array, run_of: Array) -> None:
+        data, flat, limits = segments.data.tobytes(), parts.ravel().tolist(), scanner.limits
         extent = self._where.extent(segments.pieces, scanned[:, START], scanned[:, LENGTH])
         for index, row in enumerate(scanned.tolist()):
             run = segments.runs[run_of[index]]
             flow, to_server = segments.flows[run[RUN_FLOW]], int(run[RUN_TO_SERVER])
             offset, ts = int(extent.offsets[index]), int(extent.ts[index])
             describe = partial(self._describe(flow, to_server), data, row, flat, limits, 0)
-            self._found.append((offset, partial(self._placed, describe, segments, row, data, offset, ts, _seen(flow, to_server, ts))))
+            self._objects.append((offset, partial(self._placed, describe, segments, row, data, offset, ts, _seen(flow, to_server, ts))))
 
     def _placed(
-        self, describe: Describe, segments: Segments, row: list[int], data: bytes, offset: int, ts: int, seen: dict[str, Any]
+        self,
+        describe: Callable[[], dict[str, Any]],
+        segments: Segments,
+        row: list[int],
+        data: bytes,
+        offset: int,
+        ts: int,
+        seen: dict[str, Any],
     ) -> dict[str, Any]:
         """The object of one message, with its places in the capture."""
         described = describe()
@@ -143,21 +149,21 @@ class _Describing(Decoder):
                 described[name] = self._offset(segments, described[name]) if described[name] != row[START] else offset
         return seen | described
 
-    def _spoil(self, flow: Flow, to_server: int, fault: Any, segments: Segments, start: int, length: int) -> None:
+    def _quarantine(self, flow: Flow, to_server: int, fault: Reason, segments: Segments, start: int, length: int) -> None:
         extent = self._where.extent(segments.pieces, np.array([start]), np.array([length]))
         offset = int(extent.offsets[0])
-        told = {"offset": offset, "fault": fault.name, "clause": fault.clause, "text": fault.text, "message_length": length}
-        self._found.append((offset, partial(dict, _seen(flow, to_server, int(extent.ts[0])) | told)))
+        fields = {"offset": offset, "fault": fault.name, "clause": fault.clause, "text": fault.text, "message_length": length}
+        self._objects.append((offset, partial(dict, _seen(flow, to_server, int(extent.ts[0])) | fields)))
 
-    def _describe(self, flow: Flow, to_server: int) -> Describe:
-        """What describes the messages of one side of a connection."""
+    def _describe(self, flow: Flow, to_server: int) -> Describe[Limits]:
+        """The describer of one side of a connection."""
         speaker = (flow.session_id, to_server)
         if speaker not in self._describers:
             self._describers[speaker] = self._describer()
         return self._describers[speaker]
 
     def _offset(self, segments: Segments, at: int) -> int:
-        """Where in the capture a byte of a speech is; of the end of it, where its last byte is."""
+        """The offset in the capture of a byte of the segments; for their end, that of the last byte."""
         place = np.array([min(at, len(segments.data) - 1)])
         return int(self._where.extent(segments.pieces, place, np.array([1])).offsets[0])
 

@@ -1,64 +1,93 @@
-"""What bytes mean: five rooms with the same furniture, pure of sockets, clocks, threads, files and Spark."""
+"""The protocols: five of this package, and those that other packages add. Pure: no sockets, clocks, threads, files or Spark.
+
+A protocol is a `Protocol` descriptor that a package declares under the entry-point group `wirelake.protocols`
+(docs/adding-a-protocol.md). `names` imports none of them; `get` imports one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from types import ModuleType
-from typing import Any, Final
+from functools import cache
+from typing import Final
 
 from wirelake.errors import UsageError
+from wirelake.protocols import entry_points
+from wirelake.protocols.protocol import AnyProtocol, Protocol
 
-__all__ = ["PORTS", "ROOMS", "columns", "dialect", "finder", "named", "ports", "room", "sniff"]
+__all__ = ["AnyProtocol", "Protocol", "dialect", "get", "name_of", "names", "ports", "sniff"]
 
-ROOMS: Final = ("emp", "event_mesh", "relink", "yamp", "wolpertinger")
-"""The protocols that can be spoken and read. A name is that of a module and of a table, and the one spelling that is printed.
-
-On input a hyphen is as good as an underscore.
-"""
-
-PORTS: Final = {"emp": 5040, "event_mesh": 5041, "relink": 5047, "yamp": 8888, "wolpertinger": 8844}
-"""Protocol -> the port that `wirelake serve` listens on unless told otherwise, and by which captures are recognised.
-
-Only the first two are in a specification. The others have no default in addresses: `DEFAULT_PORT` of their packages is None.
-"""
+_GROUP: Final = "wirelake.protocols"
 
 
-def named(text: str) -> str:
-    """The protocol that people call so; raises UsageError if there is none."""
-    name = text.replace("-", "_")
-    if name not in ROOMS:
-        raise UsageError(f"unknown protocol {text!r}: choose one of {', '.join(ROOMS)}")
+def names() -> tuple[str, ...]:
+    """All protocols: ours in their order, then others by name. A name is that of a table, and the one spelling that is printed.
+
+    Raises UsageError if another package offers a protocol under a name of ours.
+    """
+    offered = entry_points.entries(_GROUP)
+    for name in entry_points.OURS:
+        if len(offered[name]) > 1:
+            stranger = offered[name][1]
+            raise UsageError(f"the package {stranger.distribution} offers a protocol {name!r}, which is one of wirelake's; uninstall it")
+    return tuple(offered)
+
+
+def name_of(text: str) -> str:
+    """The name of a protocol as people type it, with hyphens or underscores; raises UsageError with the choices."""
+    name = entry_points.normalised(text)
+    if name not in entry_points.OURS and name not in names():
+        raise UsageError(f"unknown protocol {text!r}: choose one of {', '.join(names())}")
     return name
 
 
-def room(name: str) -> ModuleType:
-    """The room of a protocol; importing it happens here, so that nobody pays for rooms they do not enter."""
-    return import_module(f"wirelake.protocols.{named(name)}")
+def get(name: str) -> AnyProtocol:
+    """The descriptor of a protocol; imports its package. Raises UsageError with the choices if there is none of this name."""
+    return _load(name_of(name))
 
 
-def columns(name: str) -> ModuleType:
-    """How a protocol's messages look as table rows; needs Arrow."""
-    return import_module(f"{room(name).__name__}.columns")
+@cache
+def _load(name: str) -> AnyProtocol:
+    found = entry_points.entry(_GROUP, name)
+    assert found is not None, name  # noqa: S101 - `name_of` knows it
+    loaded = found.load()
+    if not isinstance(loaded, Protocol) or loaded.name != name:
+        what = f"the protocol {loaded.name!r}" if isinstance(loaded, Protocol) else f"a {type(loaded).__name__}"
+        raise UsageError(f"the package {found.distribution} declares {found.value} as the protocol {name!r}, but it is {what}")
+    return loaded
 
 
-def finder(name: str) -> Callable[..., Any]:
-    """The kernel that finds where messages of a protocol certainly begin again."""
-    find: Callable[..., Any] = import_module(f"{room(name).__name__}.scanner").find
-    return find
+@cache
+def _ports() -> dict[int, str]:
+    ports: dict[int, str] = {}
+    for name in names():
+        port = get(name).port
+        if port in ports:
+            both = " and ".join(f"{one} ({_distribution(one)})" for one in (ports[port], name))
+            raise UsageError(f"two protocols are recognised by port {port}: {both}; uninstall one, or give it another port")
+        ports[port] = name
+    return ports
+
+
+def _distribution(name: str) -> str:
+    found = entry_points.entry(_GROUP, name)
+    return f"package {found.distribution}" if found else "no package"
 
 
 def ports() -> dict[int, str]:
-    """The ports by which captures are recognised unless somebody says otherwise: port -> protocol."""
-    return {port: name for name, port in PORTS.items()}
+    """Port -> the protocol that captures are recognised as by default. Raises UsageError if two protocols have the same port."""
+    return dict(_ports())
 
 
 def dialect(name: str, first: bytes) -> tuple[str, ...] | None:
-    """How a stream of a protocol that begins like this departs from the text, as flags of its `Limits`; None: more bytes are needed."""
-    recognise: Callable[[bytes], tuple[str, ...] | None] = getattr(room(name), "recognise", lambda _: ())
-    return recognise(first)
+    """The dialect of a stream that begins with these bytes, as names of flags of its limits; None: more bytes are needed."""
+    recognise = get(name).recognise
+    return () if recognise is None else recognise(first)
 
 
 def sniff(data: bytes) -> str | None:
-    """The protocol of a stream that begins like this, if one of them is certain."""
-    return next((name for name in ROOMS if room(name).sniff(data)), None)
+    """The protocol of a stream that begins with these bytes, if one of them is certain."""
+    return next((protocol.name for protocol in _all() if protocol.sniff(data)), None)
+
+
+@cache
+def _all() -> tuple[AnyProtocol, ...]:
+    return tuple(map(get, names()))

@@ -14,7 +14,21 @@ import pyarrow as pa
 
 from wirelake.protocols.kernel import compiled, kernel
 
-__all__ = ["UNLIMITED", "Array", "Columns", "binary", "decimals", "field", "hexes", "integers", "names", "nulls", "truths", "within"]
+__all__ = [
+    "UNLIMITED",
+    "Array",
+    "BodySerializers",
+    "Columns",
+    "binary",
+    "decimals",
+    "field",
+    "hexes",
+    "integers",
+    "names",
+    "nulls",
+    "truths",
+    "within",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -30,6 +44,17 @@ class Columns(msgspec.Struct):
     """16 bytes each: whose session a message belongs to, if the room knows better than the connection; null where it does not."""
     taken: int | None = None
     """How many of the rows these are: the first ones, as many as fit into the budget, and at least one; None: all."""
+
+
+class BodySerializers(msgspec.Struct, frozen=True):
+    """Which serializer the body of each row is in: `names[codes[row]]`; code -1 is not known."""
+
+    codes: Array
+    names: tuple[str, ...]
+
+    def where(self, chosen: Array | slice) -> BodySerializers:
+        """The same of some of the rows."""
+        return BodySerializers(self.codes[chosen], self.names)
 
 
 UNLIMITED: Final = 1 << 62

@@ -1,29 +1,35 @@
-"""Dialects: how peers depart from the text of a protocol, as flags of its room's `Limits`.
+"""Dialects: ways in which peers depart from a protocol's specification, as boolean fields of its limits.
 
-A room names these flags in `Limits.DIALECT`. A recording carries the names of the flags that were set, so that it can be read as it was
-spoken.
+A protocol names these fields in its descriptor (`dialects`). A recording carries the names of those that were set, so that it can be
+decoded as it was spoken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 __all__ = ["AUTO", "Flag", "dialect", "settings"]
 
 AUTO: Final = "auto"
-"""In place of true or false: find out from what the peer says first."""
+"""Instead of true or false: recognise it by the first bytes of the peer."""
 Flag = bool | Literal["auto"]
 
 
-def dialect(limits: Any) -> tuple[str, ...] | None:
-    """The flags that are set in some limits; None while one of them is still to be found out."""
-    names: tuple[str, ...] = getattr(limits, "DIALECT", ())
-    values = {name: getattr(limits, name) for name in names}
-    return None if AUTO in values.values() else tuple(name for name in names if values[name])
+class _HasDialects(Protocol):
+    """Limits with flags for dialects."""
+
+    @property
+    def DIALECT(self) -> tuple[str, ...]: ...  # noqa: N802 - a constant of the class
 
 
-def settings(kind: Any, chosen: Mapping[str, Any], spoken: Iterable[str]) -> dict[str, Any]:
-    """What to tell `Limits` for a connection that was spoken in a dialect: a flag that somebody chose wins, unless as `auto`."""
-    flags = {name: name in spoken for name in getattr(kind, "DIALECT", ())}
+def dialect(limits: _HasDialects) -> tuple[str, ...] | None:
+    """The flags that are set in some limits; None while one of them is still to be recognised."""
+    values = {name: getattr(limits, name) for name in limits.DIALECT}
+    return None if AUTO in values.values() else tuple(name for name, value in values.items() if value)
+
+
+def settings(names: Iterable[str], chosen: Mapping[str, Any], spoken: Iterable[str]) -> dict[str, Any]:
+    """Fields of the limits for a connection of a dialect; `names` are the flags. A chosen flag wins, unless it is `auto`."""
+    flags = {name: name in spoken for name in names}
     return flags | {name: value for name, value in chosen.items() if name not in flags or value != AUTO}

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "FAULT",
@@ -23,6 +26,13 @@ __all__ = [
     "PARTS",
     "SHARED",
     "START",
+    "Find",
+    "Numbers",
+    "Octets",
+    "Scan",
+    "ScanLimits",
+    "Stride",
+    "Walk",
     "active",
     "array",
     "compiled",
@@ -41,6 +51,71 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+Octets: TypeAlias = "bytes | bytearray | memoryview | np.ndarray[Any, Any]"
+"""Bytes as kernels read them: an array of 8-bit numbers where they run compiled."""
+Numbers: TypeAlias = "list[int] | np.ndarray[Any, Any]"
+"""Rows, parts and positions as kernels read and write them: flat, 64-bit numbers where they run compiled."""
+ScanLimits: TypeAlias = tuple[int, ...]
+"""The limits of a protocol as its kernels take them."""
+
+
+class Scan(Protocol):
+    """The kernel that reads the whole messages of one run of bytes."""
+
+    def __call__(
+        self, data: Octets, start: int, stop: int, rows: Numbers, parts: Numbers, limits: ScanLimits, /
+    ) -> tuple[int, int, int, int]:
+        """Return (rows written, parts written, next offset, bytes needed); see `NO_ROOM`."""
+
+
+class Find(Protocol):
+    """The kernel that finds where messages certainly begin again."""
+
+    def __call__(self, data: Octets, start: int, stop: int, limits: ScanLimits, /) -> int:
+        """Return the first such offset from `start` on, or `stop`."""
+
+
+class Walk(Protocol):
+    """The kernel that reads many runs; see `walker`."""
+
+    def __call__(
+        self,
+        data: Octets,
+        starts: Numbers,
+        stops: Numbers,
+        run: int,
+        at: int,
+        rows: Numbers,
+        run_of: Numbers,
+        parts: Numbers,
+        ends: Numbers,
+        limits: ScanLimits,
+        /,
+    ) -> tuple[int, int, int, int]:
+        """Return (rows written, parts written, run, offset)."""
+
+
+class Stride(Protocol):
+    """The kernel that reads many runs and stops in each where it makes no sense; see `strider`."""
+
+    def __call__(
+        self,
+        data: Octets,
+        starts: Numbers,
+        stops: Numbers,
+        run: int,
+        at: int,
+        rows: Numbers,
+        run_of: Numbers,
+        parts: Numbers,
+        ends: Numbers,
+        faults: Numbers,
+        limits: ScanLimits,
+        /,
+    ) -> tuple[int, int, int, int]:
+        """Return (rows written, parts written, run, offset)."""
+
 
 # The columns every scanner's row begins with, so that buffers, walkers and the ledger serve all rooms.
 START: Final = 0
@@ -192,7 +267,7 @@ def i64_le(data: Any, at: int) -> int:
     return (high << 32) | u32_le(data, at)
 
 
-def walker(scan: Callable[..., Any], find: Callable[..., Any], columns: int, part_columns: int) -> Callable[..., Any]:
+def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
     """A kernel that runs `scan` over many runs, and over what comes after bytes it cannot read.
 
     Where a run stops making sense, `find` looks for the next certain frame; what lies between is one row that carries the fault and
@@ -237,7 +312,7 @@ def walker(scan: Callable[..., Any], find: Callable[..., Any], columns: int, par
     return walk
 
 
-def strider(scan: Callable[..., Any], columns: int, part_columns: int) -> Callable[..., Any]:
+def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
     """A kernel that runs `scan` over many runs, and leaves a run where it stops making sense: for whoever does not have all of it yet."""
 
     @kernel

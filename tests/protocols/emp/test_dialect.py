@@ -147,11 +147,11 @@ def test_a_stream_is_read_in_its_dialect_wherever_it_is_cut(limits):
 
 
 def test_a_flag_that_somebody_chose_wins_over_what_was_spoken():
-    assert settings(Limits, {}, FLAG) == {"sizes_exclude_themselves": True}
-    assert settings(Limits, {"sizes_exclude_themselves": "auto", "max_body_size": 5}, FLAG) == {
+    assert settings(Limits.DIALECT, {}, FLAG) == {"sizes_exclude_themselves": True}
+    assert settings(Limits.DIALECT, {"sizes_exclude_themselves": "auto", "max_body_size": 5}, FLAG) == {
         "sizes_exclude_themselves": True,
         "max_body_size": 5,
     }
-    assert settings(Limits, {"sizes_exclude_themselves": False}, FLAG) == {"sizes_exclude_themselves": False}
-    assert settings(Limits, {"sizes_exclude_themselves": True}, ()) == {"sizes_exclude_themselves": True}
+    assert settings(Limits.DIALECT, {"sizes_exclude_themselves": False}, FLAG) == {"sizes_exclude_themselves": False}
+    assert settings(Limits.DIALECT, {"sizes_exclude_themselves": True}, ()) == {"sizes_exclude_themselves": True}
     assert (dialect(AUTO), dialect(SHORT), dialect(TEXT)) == (None, FLAG, ())

@@ -7,17 +7,18 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
+from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
 from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, recording, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
-from wirelake.protocols import PORTS
+from wirelake.protocols.emp import PROTOCOL
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from wirelake.protocols.emp.events import DataReceived, RequestReceived
     from wirelake.protocols.emp.options import Limits
 
-__all__ = ["call", "send", "serve"]
+__all__ = ["COMMANDS", "call", "send", "serve"]
 
 
 @click.command("emp")
-@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['emp']}")
+@click.argument("address", default=f"tcp://127.0.0.1:{PROTOCOL.port}")
 @click.option("--answer", "answer", help="Answer every request with this text instead of its own body.")
 @limits_flag("emp")
 @server_flags
@@ -184,3 +185,6 @@ async def _connected(address: str, limits: Limits, ca_file: Path | None, insecur
     with recording(record, "emp", address) as recorder:
         async with connect(address, tls=tls, live=Live(session=Options(limits), recorder=recorder)) as peer:
             yield peer
+
+
+COMMANDS: Final = Commands(serve=serve, call=call, send=send)

@@ -7,18 +7,19 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
 
+from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
 from wirelake.cli.live import compile_scanner, emit, recording, say, until_stopped
 from wirelake.cli.live_flags import live_flags
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
-from wirelake.protocols import PORTS
+from wirelake.protocols.event_mesh import PROTOCOL
 from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from wirelake.peers.event_mesh.node import Live, Node, Value
     from wirelake.protocols.event_mesh.events import Delivered, Dropped, PeerChanged
 
-__all__ = ["listen", "send", "serve", "verifier"]
+__all__ = ["COMMANDS", "listen", "send", "serve", "verifier"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,7 +82,7 @@ def _hearing_flags(command: F) -> F:
 
 
 @click.command("event_mesh")
-@click.argument("address", default=f"udp://127.0.0.1:{PORTS['event_mesh']}")
+@click.argument("address", default=f"udp://127.0.0.1:{PROTOCOL.port}")
 @_hearing_flags
 @click.option("--relay", "relay", is_flag=True, help="Pass on the events of known senders to all peers: as they are, once, never back.")
 @click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives.")
@@ -99,7 +100,7 @@ def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven:
 
 
 @click.command("event_mesh")
-@click.argument("address", default=f"udp://127.0.0.1:{PORTS['event_mesh']}")
+@click.argument("address", default=f"udp://127.0.0.1:{PROTOCOL.port}")
 @click.argument("pattern", default=">")
 @_hearing_flags
 @_node_flags
@@ -267,3 +268,6 @@ def _show_drop(dropped: Dropped) -> None:
 
 def _uuid(node_id: bytes | None) -> str | None:
     return None if node_id is None else str(uuid.UUID(bytes=node_id))
+
+
+COMMANDS: Final = Commands(serve=serve, listen=listen, send=send, verifier=verifier)

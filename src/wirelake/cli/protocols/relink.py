@@ -6,16 +6,17 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
 from wirelake.cli.live import body_of, compile_scanner, emit, first_of, recording, say, text_of, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
-from wirelake.protocols import PORTS
+from wirelake.protocols.relink import PROTOCOL
 from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from wirelake.protocols.relink.events import Event, MessageReceived
     from wirelake.protocols.relink.options import Limits
 
-__all__ = ["listen", "send", "serve"]
+__all__ = ["COMMANDS", "listen", "send", "serve"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,7 +68,7 @@ def _tell(link: Link, event: Event) -> None:
 
 
 @click.command("relink")
-@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['relink']}")
+@click.argument("address", default=f"tcp://127.0.0.1:{PROTOCOL.port}")
 @_endpoint_flags
 @limits_flag("relink")
 @server_flags
@@ -228,3 +229,6 @@ async def _show_all(link: Link, count: int | None) -> None:
 
 def _tls(address: str, ca_file: Path | None, insecure: bool) -> ssl.SSLContext | None:
     return client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
+
+
+COMMANDS: Final = Commands(serve=serve, listen=listen, send=send)

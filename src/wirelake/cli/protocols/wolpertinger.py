@@ -10,18 +10,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
 
+from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
 from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
-from wirelake.protocols import PORTS
+from wirelake.protocols.wolpertinger import PROTOCOL
 from wirelake.transports.address import ENCRYPTED, XMPP
 from wirelake.transports.tls import client_context, server_context
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from wirelake.protocols.wolpertinger.options import Limits, Options
     from wirelake.transports.xmpp import Xmpp
 
-__all__ = ["call", "listen", "serve"]
+__all__ = ["COMMANDS", "call", "listen", "serve"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,7 +79,7 @@ def _level_flags(command: F) -> F:
 
 
 @click.command("wolpertinger")
-@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['wolpertinger']}")
+@click.argument("address", default=f"tcp://127.0.0.1:{PROTOCOL.port}")
 @click.option("--ca-file", "ca_file", type=click.Path(path_type=Path), help="Certificate authorities to trust, for xmpp://.")
 @click.option("--users", "users", type=click.Path(path_type=Path), help="A file of lines NAME:PASSWORD, for level 4.")
 @_session_flags
@@ -343,3 +344,6 @@ def _told(value: Any) -> Any:
 def _place(peer: Peer) -> str:
     host, port = peer.stream.remote
     return f"{host}:{port}" if port else host
+
+
+COMMANDS: Final = Commands(serve=serve, listen=listen, call=call)

@@ -8,18 +8,19 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
 
+from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
 from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
-from wirelake.protocols import PORTS
+from wirelake.protocols.yamp import PROTOCOL
 from wirelake.transports.address import ENCRYPTED
 from wirelake.transports.tls import client_context, server_context
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from wirelake.peers.yamp import Call, Live, Peer, ReceivedEvent, Service
     from wirelake.protocols.yamp.options import Limits, Options
 
-__all__ = ["call", "listen", "send", "serve"]
+__all__ = ["COMMANDS", "call", "listen", "send", "serve"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,7 +43,7 @@ def _session_flags(command: F) -> F:
 
 
 @click.command("yamp")
-@click.argument("address", default=f"tcp://127.0.0.1:{PORTS['yamp']}")
+@click.argument("address", default=f"tcp://127.0.0.1:{PROTOCOL.port}")
 @click.option("--echo", "echo", is_flag=True, help="Answer every request with its own body.")
 @_session_flags
 @server_flags
@@ -246,3 +247,6 @@ def _show_request(asked: Call) -> None:
 def _place(peer: Peer) -> str:
     host, port = peer.stream.remote
     return f"{host}:{port}" if port else host
+
+
+COMMANDS: Final = Commands(serve=serve, listen=listen, call=call, send=send)

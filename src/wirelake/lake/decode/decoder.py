@@ -1,9 +1,9 @@
-"""Blocks to rows: every message, every stretch that is none, and an account of every byte. Runs in the task that writes.
+"""Decoder: blocks of bytes to rows of tables. Runs in the task that writes.
 
-What is decoded depends on what was said, not on how it was cut into blocks, files, tasks or batches: all that is carried from one to the
-next is in a `DecoderState`.
+Every message becomes a row, all other bytes go to `quarantine`, and the ledger accounts for every byte. The rows do not depend on how
+bytes were cut into blocks, files, tasks or batches: a `DecoderState` carries everything from one to the next.
 
-It refuses to know Spark, files and what protocols mean: rooms scan and make columns, this puts them in place.
+Does not import Spark or any protocol: descriptors (`wirelake.protocols.get`) have the kernels and columns.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from wirelake.capture.blocks.block import (
 from wirelake.lake.decode import accounting, rows
 from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
-from wirelake.lake.decode.handshake import Opened, PendingHandshakes
+from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
 from wirelake.lake.decode.options import DecodeOptions
 from wirelake.lake.decode.scan import Scanner
-from wirelake.lake.decode.state import DecoderState, Speaker
-from wirelake.lake.decode.streams import GAP, Segments, StreamReader, said
+from wirelake.lake.decode.state import DecoderState, Reason, Speaker
+from wirelake.lake.decode.streams import GAP, Segments, StreamReader, segments_of
 from wirelake.lake.decode.unrecognised import UnrecognisedTraffic
 from wirelake.lake.decode.websocket import Unwrapped, Unwrapper
 from wirelake.lake.decode.xmpp import Stanzas, Taken
 from wirelake.lake.gold.steps import signatures
 from wirelake.lake.tables import connections, ledger, messages, unrecognised
 from wirelake.lake.tables.catalog import TABLES
-from wirelake.protocols.arrow import Columns, within
-from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
+from wirelake.protocols.arrow import BodySerializers, Columns, within
+from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, ScanLimits
 
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
@@ -55,15 +55,15 @@ __all__ = ["MAX_CARRIED", "Batches", "DecodeOptions", "Decoder"]
 
 Array = np.ndarray[Any, Any]
 MAX_CARRIED: Final = 64 * 1024 * 1024
-"""Bytes of all connections together that wait for more. Beyond this those that wait longest are let go: the one thing that depends on
-what else is read."""
+"""Bytes of all connections together that may wait for more. Beyond this, those that wait longest go to quarantine.
 
+This is the one limit that makes rows depend on what else is read."""
 
 _NO_RUNS: Final = np.zeros((0, RUN_MISSING), np.int64)
 
 
 class Decoder:
-    """Takes blocks, those of one connection in order; gives rows."""
+    """Takes blocks, those of one connection in order, and returns rows."""
 
     def __init__(
         self,
@@ -78,17 +78,17 @@ class Decoder:
         self._keys = keys
         self._keyring = keyring
         self.decoder_state = decoder_state or DecoderState()
-        """What is remembered so far; whoever takes it out puts it into the decoder that goes on."""
+        """To be stored, and passed to the decoder that goes on."""
         self._unwrapper = Unwrapper(self.decoder_state.wrapped)
         self._stanzas = Stanzas(self.decoder_state.stanzas)
         self._handshakes = PendingHandshakes(self.decoder_state)
-        self._readings: dict[tuple[str, tuple[str, ...]], Scanner] = {}
+        self._scanners: dict[tuple[str, tuple[str, ...]], Scanner] = {}
         self._stream_readers: dict[Scanner, StreamReader] = {}
         self._ledger_entries = LedgerEntries()
         self._unrecognised = UnrecognisedTraffic()
         self._gathering = Gathering(options.max_batch_bytes // 2, sink)
         for one in self.decoder_state.directions.values():  # kernels size their arrays by limits: never by stored ones
-            one.given = self._reading(one.flow).resumed(one.given)
+            one.scan_limits = self._scanner_of(one.flow).resumed(one.scan_limits)
 
     def feed(self, block: Block) -> Batches:
         """The rows of one block, without those that the sink got."""
@@ -98,33 +98,32 @@ class Decoder:
             self._ledger_entries.add(self._where, account.at, account.category, account.reason, account.bytes, account.items)
             self._unrecognised.add(self._where, account)
         self._note_connections(block)
-        for stretch in block.unreadable:
-            found = (stretch.reason, None, stretch.reason, stretch.raw, stretch.offset, stretch.length)
-            self._gathering.spoil(rows.spoilt(self._where, None, None, None, stretch.layer, *found), len(stretch.raw))
+        for one in block.unreadable:
+            fields = (one.reason, None, one.reason, one.raw, one.offset, one.length)
+            self._gathering.spoil(rows.spoilt(self._where, None, None, None, one.layer, *fields), len(one.raw))
         self._decode_runs(block)
         self._let_go(MAX_CARRIED)
         self.decoder_state.forget()
         return self._gathering.give()
 
     def rest(self) -> Batches:
-        """The ledger of all that came since it was asked for, and what nobody recognised; what is unfinished stays in the memory."""
-        given = self._gathering.give()
-        return given | {
+        """The remaining rows, the ledger since the last call, and unrecognised traffic. Unfinished messages stay in the state."""
+        return self._gathering.give() | {
             unrecognised.TABLE.name: [self._unrecognised.close()],
             ledger.TABLE.name: [accounting.rows(self._ledger_entries.close())],
         }
 
     def finish(self) -> Batches:
-        """What is left when no more blocks come, and the ledger of all that came."""
+        """The rows of everything that still waits when no more blocks come, and the ledger."""
         for connection in list(self.decoder_state.pending):
-            reading = self._reading(self.decoder_state.pending[connection][0].flow)
-            self._open(reading, [self._handshakes.release(reading, connection)])
+            scanner = self._scanner_of(self.decoder_state.pending[connection][0].flow)
+            self._open(scanner, [self._handshakes.release(scanner, connection)])
         self._leave_frames(0)
         alike: dict[Scanner, list[Speaker]] = {}
-        for speaker, one in self.decoder_state.directions.items():
-            alike.setdefault(self._reading(one.flow), []).append(speaker)
-        for reading, mine in alike.items():
-            self._stream_reader(reading).end(mine, reading.room.Fault.MESSAGE_CUT)
+        for key, one in self.decoder_state.directions.items():
+            alike.setdefault(self._scanner_of(one.flow), []).append(key)
+        for scanner, mine in alike.items():
+            self._stream_reader(scanner).end(mine, scanner.protocol.cut())
         self._leave_stanzas(0)
         return self.rest()
 
@@ -137,27 +136,27 @@ class Decoder:
     def _add(self, table: str, batch: pa.RecordBatch) -> None:
         self._gathering.add(table, batch)
 
-    def _reading(self, flow: Flow) -> Scanner:
-        """How the bytes of a flow are read; there are no more ways than a room has dialects, whatever a file says."""
-        known = getattr(protocols.room(flow.protocol).Limits, "DIALECT", ()) if flow.dialect else ()
-        key = (flow.protocol, tuple(name for name in known if name in flow.dialect))
-        if key not in self._readings:
-            self._readings[key] = Scanner(flow.protocol, self._options.limits(*key))
-        return self._readings[key]
+    def _scanner_of(self, flow: Flow) -> Scanner:
+        """The scanner for a flow; one for each dialect of a protocol, whatever else a file names."""
+        dialects = protocols.get(flow.protocol).dialects if flow.dialect else ()
+        key = (flow.protocol, tuple(name for name in dialects if name in flow.dialect))
+        if key not in self._scanners:
+            self._scanners[key] = Scanner(flow.protocol, self._options.limits(*key))
+        return self._scanners[key]
 
-    def _stream_reader(self, reading: Scanner) -> StreamReader:
-        if reading not in self._stream_readers:
+    def _stream_reader(self, scanner: Scanner) -> StreamReader:
+        if scanner not in self._stream_readers:
+            handshake = scanner.protocol.handshake
 
-            def given(speaker: Speaker) -> tuple[int, ...] | None:
-                if not reading.needs_handshake:
-                    return reading.given
-                who = reading.room.Speaker.CLIENT if speaker[1] else reading.room.Speaker.SERVER
-                known: tuple[int, ...] | None = self.decoder_state.handshakes[speaker[0]].limits(who, reading.limits)
-                return known
+            def scan_limits_of(key: Speaker) -> ScanLimits | None:
+                if handshake is None:
+                    return scanner.scan_limits
+                return self.decoder_state.handshakes[key[0]].limits(speaker(scanner, key[1]), scanner.limits)
 
-            why = reading.room.Fault.ID_SIZES_UNKNOWN if reading.needs_handshake else None
-            self._stream_readers[reading] = StreamReader(reading, self.decoder_state.directions, self._put, self._spoil, given, why)
-        return self._stream_readers[reading]
+            unknown = None if handshake is None else handshake.unknown
+            directions = self.decoder_state.directions
+            self._stream_readers[scanner] = StreamReader(scanner, directions, self._put, self._quarantine, scan_limits_of, unknown)
+        return self._stream_readers[scanner]
 
     def _decode_runs(self, block: Block) -> None:
         if not len(block.runs):
@@ -165,45 +164,46 @@ class Decoder:
         data = np.frombuffer(block.data, np.uint8)
         alike: dict[Scanner | str, list[int]] = {}
         for number, flow in enumerate(block.flows):
-            alike.setdefault(self._reading(flow) if flow.protocol in protocols.ROOMS else flow.protocol, []).append(number)
-        for reading, flows in alike.items():
+            alike.setdefault(self._scanner_of(flow) if flow.protocol in protocols.names() else flow.protocol, []).append(number)
+        for scanner, flows in alike.items():
             runs = block.runs[np.isin(block.runs[:, RUN_FLOW], flows)]
-            if isinstance(reading, str):
+            if isinstance(scanner, str):
                 sizes = runs[:, RUN_STOP] - runs[:, RUN_START]
-                self._ledger_entries.spread(self._where, "other", f"no room for {reading}", block.pieces, runs[:, RUN_START], sizes)
+                self._ledger_entries.spread(self._where, "other", f"no room for {scanner}", block.pieces, runs[:, RUN_START], sizes)
                 continue
-            # Records hold whole messages and a datagram stands for itself; what was seen of a stream must be put together.
-            streams = np.array([_is_stream(flow, reading) for flow in block.flows])[runs[:, RUN_FLOW]]
+            # A record or a datagram holds whole messages; segments of a stream must be joined.
+            streams = np.array([_is_stream(flow, scanner) for flow in block.flows])[runs[:, RUN_FLOW]]
             if not streams.all():
-                self._walk(reading, Segments(data, runs[~streams], block.pieces, block.flows), reading.given)
+                self._walk(scanner, Segments(data, runs[~streams], block.pieces, block.flows), scanner.scan_limits)
             if streams.any():
-                self._hear(reading, block, data, runs[streams])
+                self._read_streams(scanner, block, data, runs[streams])
 
-    def _hear(self, reading: Scanner, block: Block, data: Array, runs: Array) -> None:
-        """What was said on streams, taken out of what they travel in."""
-        if "xmpp" in reading.wrappings:
-            taken = self._stanzas.take(data, runs, block.pieces, block.flows, reading.is_text)
-            self._take(reading, taken)
+    def _read_streams(self, scanner: Scanner, block: Block, data: Array, runs: Array) -> None:
+        """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
+        protocol = scanner.protocol
+        if protocol.xmpp is not None:
+            taken = self._stanzas.take(data, runs, block.pieces, block.flows, protocol.xmpp.is_text)
+            self._take(scanner, taken)
             runs = taken.rest
-        if "websocket" in reading.wrappings:
-            self._unwrap(reading, self._unwrapper.unwrap(data, runs, block.pieces, block.flows))
+        if protocol.websocket:
+            self._unwrap(scanner, self._unwrapper.unwrap(data, runs, block.pieces, block.flows))
             return
-        heard = said(data, runs, block.pieces, block.flows)
-        if reading.needs_handshake:
-            opened, heard = self._handshakes.hear(reading, heard)
-            self._open(reading, opened)
-        self._stream_reader(reading).hear(heard)
+        segments = segments_of(data, runs, block.pieces, block.flows)
+        if protocol.handshake is not None:
+            opened, segments = self._handshakes.feed(scanner, segments)
+            self._open(scanner, opened)
+        self._stream_reader(scanner).feed(segments)
 
-    def _unwrap(self, reading: Scanner, found: Unwrapped) -> None:
-        """What the frames of WebSockets carried, and an account of the frames."""
-        for pieces, spans in found.wrapping:
+    def _unwrap(self, scanner: Scanner, unwrapped: Unwrapped) -> None:
+        """Read what WebSocket frames carried, and account for the frames."""
+        for pieces, spans in unwrapped.wrapping:
             self._ledger_entries.spread(self._where, HEADERS, "websocket", pieces, spans[:, 0], spans[:, 1], counted=False)
-        for one in found.lost:
-            self._spoil(one.flow, one.to_server, GAP, Segments(one.data, _NO_RUNS, one.pieces, []), 0, len(one.data))
-        self._stream_reader(reading).hear(found.heard, self._unwrapper.why)
+        for one in unwrapped.lost:
+            self._quarantine(one.flow, one.to_server, GAP, Segments(one.data, _NO_RUNS, one.pieces, []), 0, len(one.data))
+        self._stream_reader(scanner).feed(unwrapped.segments, self._unwrapper.why)
 
-    def _take(self, reading: Scanner, taken: Taken) -> None:
-        """Texts that were the bodies of messages, and an account of what they travelled in."""
+    def _take(self, scanner: Scanner, taken: Taken) -> None:
+        """Read texts that were bodies of XMPP stanzas, and account for the rest."""
         for category, reason, pieces, spans in taken.accounts:
             places = np.array(spans, np.int64)
             self._ledger_entries.spread(self._where, category, reason, pieces, places[:, 0], places[:, 1], counted=False)
@@ -211,105 +211,106 @@ class Decoder:
         for one in taken.begun:
             by = "client" if one.to_server else "server"
             noted += [(one.flow, one.ts, one.place, what, by, "") for what in ("seen", *(["opened"] if one.is_whole else []))]
-            if not one.is_whole:  # so that nobody judges it by what was not said
-                gap = (reading.protocol, GAP.name, GAP.clause, GAP.text, b"", one.place, 0)
+            if not one.is_whole:  # rules about missing messages do not apply to a session with a gap
+                gap = (scanner.protocol.name, GAP.name, GAP.clause, GAP.text, b"", one.place, 0)
                 self._gathering.spoil(rows.spoilt(self._where, one.flow, one.to_server, one.ts, *gap), 0)
         if noted:
             self._add(connections.TABLE.name, rows.connected(self._where, noted))
-        if taken.segments is not None:
-            self._walk(reading, taken.segments, reading.limits.for_text())
+        xmpp = scanner.protocol.xmpp
+        if taken.segments is not None and xmpp is not None:
+            self._walk(scanner, taken.segments, xmpp.scan_limits(scanner.limits))
 
-    def _open(self, reading: Scanner, opened: list[Opened]) -> None:
-        """Connections that can be read from now on."""
+    def _open(self, scanner: Scanner, opened: list[Opened]) -> None:
+        """Read connections whose handshake is over."""
         for connection in opened:
-            for given, part in connection.parts:
+            for scan_limits, part in connection.parts:
                 run = np.array([[0, len(part.data), 0, part.to_server]], np.int64)
-                self._walk(reading, Segments(np.ascontiguousarray(part.data), run, part.pieces, [part.flow]), given)
-            self._stream_reader(reading).hear(connection.rest)
+                self._walk(scanner, Segments(np.ascontiguousarray(part.data), run, part.pieces, [part.flow]), scan_limits)
+            self._stream_reader(scanner).feed(connection.rest)
 
-    def _walk(self, reading: Scanner, segments: Segments, given: tuple[int, ...]) -> None:
-        """Runs that hold whole messages; an unfinished one at the end of a run is spoilt."""
+    def _walk(self, scanner: Scanner, segments: Segments, scan_limits: ScanLimits) -> None:
+        """Read runs that hold whole messages; an unfinished one at the end of a run goes to quarantine."""
         starts, stops = np.ascontiguousarray(segments.runs[:, RUN_START]), np.ascontiguousarray(segments.runs[:, RUN_STOP])
         ends = stops.copy()
-        for scanned, parts, run_of in reading.walk(segments.data, starts, stops, ends, given):
-            self._put(reading, segments, scanned, parts, run_of)
+        for scanned, parts, run_of in scanner.walk(segments.data, starts, stops, ends, scan_limits):
+            self._put(scanner, segments, scanned, parts, run_of)
         for index in np.flatnonzero(ends < stops).tolist():
             flow, to_server = segments.flows[segments.runs[index, RUN_FLOW]], int(segments.runs[index, RUN_TO_SERVER])
-            self._spoil(flow, to_server, reading.cut(flow), segments, int(ends[index]), int(stops[index] - ends[index]))
+            self._quarantine(flow, to_server, scanner.cut(flow), segments, int(ends[index]), int(stops[index] - ends[index]))
 
-    def _put(self, reading: Scanner, segments: Segments, scanned: Array, parts: Array, run_of: Array) -> None:
+    def _put(self, scanner: Scanner, segments: Segments, scanned: Array, parts: Array, run_of: Array) -> None:
         """Messages to their tables, the rest to quarantine."""
-        good = reading.shape.readable(scanned)
+        good = scanner.columns.readable(scanned)
         runs = segments.runs[run_of]
-        self._spoil_rows(reading, segments, scanned[~good], runs[~good])
-        more = self._learnt(reading.shape, segments, scanned, runs, good)
+        self._quarantine_rows(scanner, segments, scanned[~good], runs[~good])
+        serializers = self._body_serializers(scanner, segments, scanned, runs, good)
         parts = parts[np.repeat(good, scanned[:, PARTS])]
         scanned, runs = scanned[good], runs[good]
         if not len(scanned):
             return
-        self._ledger_entries.spread(self._where, "message", reading.protocol, segments.pieces, scanned[:, START], scanned[:, LENGTH])
+        self._ledger_entries.spread(self._where, "message", scanner.protocol.name, segments.pieces, scanned[:, START], scanned[:, LENGTH])
         extent = self._where.extent(segments.pieces, scanned[:, START], scanned[:, LENGTH])
         firsts = np.concatenate(([0], np.cumsum(scanned[:, PARTS])))
-        budget, heard, at, until = self._options.max_batch_bytes, None, 0, 0
+        budget, at, until, base = self._options.max_batch_bytes, 0, 0, 0
+        payloads: dict[int, object] = {}
         while at < len(scanned):
-            if at == until:  # what is heard of a speaker is heard once
+            if at == until:  # each row goes through passive decoding once
                 base, until = at, at + within(scanned[at:, LENGTH], budget)
-                heard, count = self._heard(reading, segments, scanned[at:until], runs[at:until], extent.ts[at:until])
+                payloads, count = self._payloads(scanner, segments, scanned[at:until], runs[at:until], extent.ts[at:until])
                 until = at + count
-            told = {name: body_serializers.where(slice(at, until)) for name, body_serializers in more.items()}
-            if heard is not None:
-                told["heard"] = {index + base - at: one for index, one in heard.items() if index + base >= at}
-            taken = slice(firsts[at], firsts[until])
-            made = reading.shape.columns(
-                segments.data, scanned[at:until], parts[taken], reading.limits, self._options.json_bodies, budget, **told
-            )
+            rows_parts = parts[firsts[at] : firsts[until]]
+            own = (segments.data, scanned[at:until], rows_parts, scanner.limits, self._options.json_bodies, budget)
+            if scanner.protocol.body_serializers is not None and serializers is not None:
+                made = scanner.protocol.body_serializers().columns(*own, serializers.where(slice(at, until)))
+            elif scanner.protocol.passive is not None:
+                here = {index + base - at: payload for index, payload in payloads.items() if index + base >= at}
+                made = scanner.protocol.passive.columns().columns(*own, here)
+            else:
+                made = scanner.columns.columns(*own)
             some = slice(at, until if made.taken is None else at + made.taken)
-            self._put_columns(reading, segments, scanned[some], parts[firsts[at] : firsts[some.stop]], runs[some], extent.part(some), made)
+            self._put_columns(scanner, segments, scanned[some], parts[firsts[at] : firsts[some.stop]], runs[some], extent.part(some), made)
             at = some.stop
 
     def _put_columns(
-        self, reading: Scanner, segments: Segments, scanned: Array, parts: Array, runs: Array, extent: Extent, made: Columns
+        self, scanner: Scanner, segments: Segments, scanned: Array, parts: Array, runs: Array, extent: Extent, made: Columns
     ) -> None:
         """Messages of one batch to their two tables."""
-        protocol = reading.protocol
-        agreed = self.decoder_state.handshakes if reading.needs_handshake else {}
+        protocol = scanner.protocol.name
+        agreed = self.decoder_state.handshakes if scanner.protocol.handshake is not None else {}
         links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in segments.flows]
         leading = rows.leading(self._where, extent, segments.flows, runs, links, made.sessions)
-        if self._keys is not None and protocol == "event_mesh":
+        if self._keys is not None and scanner.protocol.is_signed:
             made.shared["verified"] = signatures.verified(segments.data, scanned, parts, extent.ts, self._keys)
         size = pa.array(scanned[:, LENGTH])
         shared = {"protocol": rows.constant(protocol, len(scanned)), "size": size, **leading, **made.shared}
         self._add(messages.TABLE.name, rows.batch(messages.TABLE.schema, shared))
         self._add(protocol, rows.batch(TABLES[protocol].schema, {**leading, **made.own}))
 
-    def _learnt(self, shape: Any, segments: Segments, scanned: Array, runs: Array, good: Array) -> dict[str, Any]:
-        """What the columns of these rows depend on that their speaker said before them, perhaps in an earlier block."""
-        if not hasattr(shape, "negotiated"):
-            return {}
-        speakers, who = _speakers(segments, runs)
+    def _body_serializers(self, scanner: Scanner, segments: Segments, scanned: Array, runs: Array, good: Array) -> BodySerializers | None:
+        """The serializers of readable rows, where peers negotiate them, perhaps in an earlier block; None where they do not."""
+        if scanner.protocol.body_serializers is None:
+            return None
+        speakers, keys = _speakers(segments, runs)
         agreed = self.decoder_state.agreed
-        known = {number: agreed[speaker] for number, speaker in who.items() if speaker in agreed}
-        body_serializers = shape.negotiated(segments.data, scanned, speakers, known)
-        agreed |= {who[number]: name for number, name in known.items()}
-        return {"body_serializers": body_serializers.where(good)}
+        known = {number: agreed[key] for number, key in keys.items() if key in agreed}
+        serializers = scanner.protocol.body_serializers().negotiated(segments.data, scanned, speakers, known)
+        agreed |= {keys[number]: name for number, name in known.items()}
+        return serializers.where(good)
 
-    def _heard(self, reading: Scanner, segments: Segments, scanned: Array, runs: Array, micros: Array) -> tuple[dict[int, Any] | None, int]:
-        """What these rows carry that takes other texts of their speaker, or keys, to be read; and of how many of them that is."""
-        if not hasattr(reading.shape, "passive"):
-            return None, len(scanned)
-        speakers, who = _speakers(segments, runs)
-        fragment_states = {
-            number: self.decoder_state.fragment_states.pop(speaker)
-            for number, speaker in who.items()
-            if speaker in self.decoder_state.fragment_states
-        }
-        found, count = reading.shape.passive(
-            segments.data, scanned, speakers, micros / 1e6, fragment_states, reading.limits, self._keyring, self._options.max_batch_bytes
+    def _payloads(self, scanner: Scanner, segments: Segments, scanned: Array, runs: Array, micros: Array) -> tuple[dict[int, object], int]:
+        """Payloads that need earlier messages of their speaker, or keys, by row; and how many of the first rows were looked at."""
+        if scanner.protocol.passive is None:
+            return {}, len(scanned)
+        speakers, keys = _speakers(segments, runs)
+        states = self.decoder_state.fragment_states
+        own = {number: states.pop(key) for number, key in keys.items() if key in states}
+        payloads, count = scanner.protocol.passive.columns().passive(
+            segments.data, scanned, speakers, micros / 1e6, own, scanner.limits, self._keyring, self._options.max_batch_bytes
         )
-        self.decoder_state.fragment_states |= {who[number]: ear for number, ear in fragment_states.items() if not ear.is_idle}
-        return found, count
+        states |= {keys[number]: state for number, state in own.items() if not state.is_idle}
+        return payloads, count
 
-    def _spoil_rows(self, reading: Scanner, segments: Segments, scanned: Array, runs: Array) -> None:
+    def _quarantine_rows(self, scanner: Scanner, segments: Segments, scanned: Array, runs: Array) -> None:
         """Rows of a scanner that are no messages, many at once."""
         starts, lengths = scanned[:, START], scanned[:, LENGTH]
         is_short = (lengths > 0) & (lengths <= self._options.max_raw)
@@ -317,24 +318,24 @@ class Decoder:
         for code in np.unique(scanned[is_short, FAULT]).tolist():
             same = is_short & (scanned[:, FAULT] == code)
             self._ledger_entries.spread(
-                self._where, "quarantine", reading.room.Fault(code).name, segments.pieces, starts[same], lengths[same]
+                self._where, "quarantine", scanner.protocol.faults(code).name, segments.pieces, starts[same], lengths[same]
             )
         for index, (start, length, code) in enumerate(scanned[:, [START, LENGTH, FAULT]].tolist()):
-            fault, flow, to_server = reading.room.Fault(code), segments.flows[runs[index, RUN_FLOW]], int(runs[index, RUN_TO_SERVER])
+            fault, flow, to_server = scanner.protocol.faults(code), segments.flows[runs[index, RUN_FLOW]], int(runs[index, RUN_TO_SERVER])
             if is_short[index]:
                 self._keep_raw(flow, to_server, fault, segments, slice(start, start + length), extent, index)
             else:
-                self._spoil(flow, to_server, fault, segments, start, length)
+                self._quarantine(flow, to_server, fault, segments, start, length)
 
-    def _keep_raw(self, flow: Flow, to_server: int, fault: Any, segments: Segments, place: slice, extent: Extent, index: int) -> None:
-        """One row of `quarantine`; `extent` says of its bytes, at `index`, where they are."""
+    def _keep_raw(self, flow: Flow, to_server: int, fault: Reason, segments: Segments, place: slice, extent: Extent, index: int) -> None:
+        """One row of `quarantine`; `extent` has the place of its bytes at `index`."""
         raw = segments.data[place].tobytes()
         first = int(extent.first[index]) & ~OFFSET_MASK | int(extent.offsets[index])
-        found = (flow.protocol, fault.name, fault.clause, fault.text, raw, first, int(extent.lengths[index]))
-        self._gathering.spoil(rows.spoilt(self._where, flow, to_server, int(extent.ts[index]), *found), len(raw))
+        fields = (flow.protocol, fault.name, fault.clause, fault.text, raw, first, int(extent.lengths[index]))
+        self._gathering.spoil(rows.spoilt(self._where, flow, to_server, int(extent.ts[index]), *fields), len(raw))
 
-    def _spoil(self, flow: Flow, to_server: int, fault: Any, segments: Segments, start: int, length: int) -> None:
-        """Bytes of a stream that are no message: accounted for, and kept."""
+    def _quarantine(self, flow: Flow, to_server: int, fault: Reason, segments: Segments, start: int, length: int) -> None:
+        """Account for bytes that are no message, and keep them."""
         self._ledger_entries.spread(self._where, "quarantine", fault.name, segments.pieces, np.array([start]), np.array([length]))
         for at in range(start, start + length, self._options.max_raw):
             size = min(self._options.max_raw, start + length - at)
@@ -348,7 +349,7 @@ class Decoder:
             self._add(connections.TABLE.name, rows.connected(self._where, noted))
 
     def _first_seen(self, block: Block) -> Iterator[tuple[int, int, int]]:
-        """(flow, time, place) of every flow of a block, once for each source: what came first of it, bytes or something that happened."""
+        """(flow, time, place) of every flow of a block, once for each source: its first bytes, or its first event."""
         flows = np.array([event.flow for event in block.events], np.int64)
         times = np.array([event.ts for event in block.events], np.int64)
         places = np.array([event.offset for event in block.events], np.int64)
@@ -370,13 +371,13 @@ class Decoder:
                 yield number, ts, at
 
     def _let_go(self, limit: int) -> None:
-        """Do without what waits, longest first, until no more bytes wait than this; pieces of messages are counted by themselves."""
-        heard = sum(ear.weight for ear in self.decoder_state.fragment_states.values())
-        for ear in self.decoder_state.fragment_states.values():
-            if heard <= limit:
+        """Quarantine bytes that wait, oldest first, until no more than this wait. Pieces of messages are counted by themselves."""
+        weight = sum(state.weight for state in self.decoder_state.fragment_states.values())
+        for state in self.decoder_state.fragment_states.values():
+            if weight <= limit:
                 break
-            heard -= ear.weight
-            ear.forget_pieces()
+            weight -= state.weight
+            state.forget_pieces()
         if self.decoder_state.waiting <= limit:
             return
         self._leave_frames(limit)
@@ -384,47 +385,47 @@ class Decoder:
         for connection, held in list(self.decoder_state.pending.items()):
             if waiting <= limit:
                 return
-            reading = self._reading(held[0].flow)
+            scanner = self._scanner_of(held[0].flow)
             waiting -= sum(len(one.data) for one in held)
-            self._open(reading, [self._handshakes.release(reading, connection)])
+            self._open(scanner, [self._handshakes.release(scanner, connection)])
             both = [self.decoder_state.directions.get((connection, to_server)) for to_server in (0, 1)]
             waiting += sum(len(one.data) for one in both if one is not None)
-        for speaker, left in list(self.decoder_state.directions.items()):
+        for key, left in list(self.decoder_state.directions.items()):
             if waiting <= limit:
                 return
             if len(left.data):
                 waiting -= len(left.data)
-                reading = self._reading(left.flow)
-                self._stream_reader(reading).let_go(speaker, reading.room.Fault.MESSAGE_CUT)
+                scanner = self._scanner_of(left.flow)
+                self._stream_reader(scanner).let_go(key, scanner.protocol.cut())
         self._leave_stanzas(limit)
 
     def _leave_frames(self, limit: int) -> None:
-        """Stop to look for frames of WebSockets in what waits, until no more bytes wait than this."""
+        """Stop searching for WebSocket frames, oldest first, until no more bytes wait than this."""
         waiting = self.decoder_state.waiting
-        for speaker, one in self.decoder_state.wrapped.items():
+        for key, one in self.decoder_state.wrapped.items():
             if waiting <= limit:
                 return
             if one is not None and len(one.data):
                 waiting -= len(one.data)
-                self._unwrap(self._reading(one.flow), self._unwrapper.end(speaker))
+                self._unwrap(self._scanner_of(one.flow), self._unwrapper.end(key))
 
     def _leave_stanzas(self, limit: int) -> None:
-        """Do without stanzas that are not finished, until no more bytes wait than this."""
+        """Give up unfinished XMPP stanzas, oldest first, until no more bytes wait than this."""
         waiting = self.decoder_state.waiting
-        for speaker, one in self.decoder_state.stanzas.items():
+        for key, one in self.decoder_state.stanzas.items():
             if waiting <= limit:
                 return
             if one is not None and len(one.data):
                 waiting -= len(one.data)
-                self._take(self._reading(one.flow), self._stanzas.end(speaker))
+                self._take(self._scanner_of(one.flow), self._stanzas.end(key))
 
 
 def _speakers(segments: Segments, runs: Array) -> tuple[Array, dict[int, Speaker]]:
-    """A number for who says each row, and whose number it is."""
+    """A number for the speaker of each row, and the speaker of each number."""
     speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
     return speakers, {number: (segments.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
 
 
-def _is_stream(flow: Flow, reading: Scanner) -> bool:
-    """Whether what comes on a flow must be put together; of a recording only where both sides must be heard before either is read."""
-    return flow.transport != "udp" and (flow.observed_by == "wire" or reading.needs_handshake)
+def _is_stream(flow: Flow, scanner: Scanner) -> bool:
+    """Whether runs of a flow must be joined. Those of a recording only where the handshake decides how bytes are read."""
+    return flow.transport != "udp" and (flow.observed_by == "wire" or scanner.protocol.handshake is not None)

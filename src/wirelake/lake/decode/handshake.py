@@ -1,15 +1,15 @@
-"""PendingHandshakes: connections whose peers agree first on how they are to be read, held until they have.
+"""PendingHandshakes: holds the bytes of connections until their handshake is over.
 
-What one side says may be readable only by what the other said, and nobody promises which of them a capture shows first. So nothing of such
-a connection is read before both have said their part, or cannot any more: then the order in which it came does not matter.
-
-It refuses to know what is agreed on: the room's `Prologue` does.
+For protocols whose handshake decides how bytes are read (`Protocol.handshake`). One side may be readable only with the other side's
+part, and a capture may show either first. So nothing of a connection is read before both parts are there, or cannot come any more.
+Then the order of arrival does not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from enum import IntEnum
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -17,42 +17,44 @@ import numpy as np
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import DecoderState, Segment
 from wirelake.lake.decode.streams import clip
+from wirelake.protocols.kernel import Octets, ScanLimits
+from wirelake.protocols.protocol import HandshakeReader, Limits
 
-__all__ = ["Opened", "PendingHandshakes"]
+__all__ = ["Opened", "PendingHandshakes", "speaker"]
 
 LONGEST: Final = 4096
-"""Bytes of one side in which its part of a prologue is looked for."""
+"""Bytes of one side in which its part of the handshake is looked for."""
 
 
 class Opened(msgspec.Struct):
     """A connection that can be read from now on."""
 
-    parts: list[tuple[tuple[int, ...], Segment]]
-    """What the scanner is given, and the part of the prologue it is given for."""
+    parts: list[tuple[ScanLimits, Segment]]
+    """The parts of the handshake, each with its scan limits."""
     rest: list[Segment]
 
 
 class _Progress:
-    """How far the prologue of one connection is, so that a new run costs what it brings, and not what waits before it.
+    """How far the handshake of one connection is, so that the cost of a segment does not depend on what waits.
 
-    It follows from the runs that wait, and is not stored with them.
+    It follows from the segments that wait, and is not stored with them.
     """
 
-    def __init__(self, reading: Scanner) -> None:
-        self.heard = 0
-        """Runs that were taken."""
-        self._handshake = reading.room.Prologue(reading.limits)
-        self._pending = [(1, reading.room.Speaker.CLIENT), (0, reading.room.Speaker.SERVER)]
-        """Sides that may still say their part, the client first."""
+    def __init__(self, scanner: Scanner) -> None:
+        self.segments = 0
+        """Segments that were taken."""
+        self._handshake = _reader(scanner)
+        self._pending = [(to_server, speaker(scanner, to_server)) for to_server in (1, 0)]
+        """Sides that may still send their part, the client first."""
         self._sizes = [0, 0]
         """Bytes of each side that were looked at, `LONGEST` at most."""
         self._heads = (bytearray(), bytearray())
         """… without those that were followed."""
         self._has_gap = [False, False]
 
-    def hear(self, one: Segment) -> bool:
-        """Take the next run; says whether both sides have said their part now, or cannot any more."""
-        self.heard += 1
+    def feed(self, one: Segment) -> bool:
+        """Take the next segment; returns whether both parts are there now, or cannot come any more."""
+        self.segments += 1
         side, changes = one.to_server, False
         if one.missing and not self._has_gap[side]:
             self._has_gap[side] = changes = True
@@ -65,61 +67,71 @@ class _Progress:
                 del self._pending[0]
         return not self._pending
 
-    def _is_done(self, side: int, speaker: Any) -> bool:
+    def _is_done(self, side: int, speaker: IntEnum) -> bool:
         followed = max((stop for _, _, stop in _parts(self._handshake, speaker, self._heads[side])), default=0)
         del self._heads[side][:followed]
         return self._has_gap[side] or self._handshake.is_over(speaker)
 
 
 class PendingHandshakes:
-    """Takes what was said on connections of one protocol, gives what can be read."""
+    """Takes the segments of connections, and gives those that can be read."""
 
     def __init__(self, decoder_state: DecoderState) -> None:
         self._decoder_state = decoder_state
         self._progress: dict[bytes, _Progress] = {}
 
-    def hear(self, reading: Scanner, heard: list[Segment]) -> tuple[list[Opened], list[Segment]]:
-        """Connections that have just agreed, and what was said on those that had before."""
-        opened, known = [], []
-        for one in heard:
+    def feed(self, scanner: Scanner, segments: list[Segment]) -> tuple[list[Opened], list[Segment]]:
+        """Return connections whose handshake has just ended, and segments of those where it had before."""
+        opened, readable = [], []
+        for one in segments:
             connection = one.flow.session_id
             if connection in self._decoder_state.handshakes:
-                known.append(one)
+                readable.append(one)
                 continue
             waiting = self._decoder_state.pending.setdefault(connection, [])
-            progress = self._followed(reading, connection, waiting)
+            progress = self._followed(scanner, connection, waiting)
             waiting.append(msgspec.structs.replace(one, data=one.data.copy()))
-            if progress.hear(one):
-                opened.append(self.release(reading, connection))
-        return opened, known
+            if progress.feed(one):
+                opened.append(self.release(scanner, connection))
+        return opened, readable
 
-    def _followed(self, reading: Scanner, connection: bytes, waiting: list[Segment]) -> _Progress:
-        """How far a connection is: known, or found out from what waits where that was stored, or dropped since."""
+    def _followed(self, scanner: Scanner, connection: bytes, waiting: list[Segment]) -> _Progress:
+        """The progress of a connection; made again from what waits, if that was restored or dropped since."""
         progress = self._progress.get(connection)
-        if progress is None or progress.heard != len(waiting):
-            progress = self._progress[connection] = _Progress(reading)
+        if progress is None or progress.segments != len(waiting):
+            progress = self._progress[connection] = _Progress(scanner)
             for one in waiting:
-                progress.hear(one)
+                progress.feed(one)
         return progress
 
-    def release(self, reading: Scanner, connection: bytes) -> Opened:
-        """Read a connection as far as it goes, whether or not its peers have agreed."""
+    def release(self, scanner: Scanner, connection: bytes) -> Opened:
+        """Read a connection as far as it goes, whether or not its handshake is over."""
         waiting = self._decoder_state.pending.pop(connection)
         self._progress.pop(connection, None)
-        handshake = self._decoder_state.handshakes[connection] = reading.room.Prologue(reading.limits)
-        parts: list[tuple[tuple[int, ...], Segment]] = []
+        handshake = self._decoder_state.handshakes[connection] = _reader(scanner)
+        parts: list[tuple[ScanLimits, Segment]] = []
         read = {}
         for to_server in (1, 0):
             mine = [one for one in waiting if one.to_server == to_server]
             gap = next((number for number, one in enumerate(mine) if one.missing), len(mine))
-            speaker = reading.room.Speaker.CLIENT if to_server else reading.room.Speaker.SERVER
-            found, read[to_server] = _follow(handshake, speaker, mine[:gap])
-            parts += found
+            own_parts, read[to_server] = _follow(handshake, speaker(scanner, to_server), mine[:gap])
+            parts += own_parts
         return Opened(parts, [left for one in waiting if (left := _without(one, read))])
 
 
-def _follow(handshake: Any, speaker: Any, mine: list[Segment]) -> tuple[list[tuple[tuple[int, ...], Segment]], int]:
-    """The parts of the prologue that one side has said, and how many bytes they are."""
+def speaker(scanner: Scanner, to_server: int) -> IntEnum:
+    """The side that sends in a direction, as the protocol's state machine names it."""
+    return scanner.protocol.state_machine.speakers["CLIENT" if to_server else "SERVER"]
+
+
+def _reader(scanner: Scanner) -> HandshakeReader[Limits]:
+    handshake = scanner.protocol.handshake
+    assert handshake is not None  # noqa: S101 - the decoder asks for protocols that have one
+    return handshake.start(scanner.limits)
+
+
+def _follow(handshake: HandshakeReader[Limits], speaker: IntEnum, mine: list[Segment]) -> tuple[list[tuple[ScanLimits, Segment]], int]:
+    """The parts of the handshake that one side has sent, and how many bytes they are."""
     if not mine:
         return [], 0
     data = np.concatenate([one.data for one in mine])[:LONGEST]
@@ -129,25 +141,25 @@ def _follow(handshake: Any, speaker: Any, mine: list[Segment]) -> tuple[list[tup
         begin += len(one.data)
     pieces = np.concatenate(places)
     parts, at = [], 0
-    for given, start, at in _parts(handshake, speaker, data):
-        parts.append((given, Segment(mine[0].flow, mine[0].to_server, 0, data[start:at], clip(pieces, start, at))))
+    for scan_limits, start, at in _parts(handshake, speaker, data):
+        parts.append((scan_limits, Segment(mine[0].flow, mine[0].to_server, 0, data[start:at], clip(pieces, start, at))))
     return parts, at
 
 
-def _parts(handshake: Any, speaker: Any, data: Any) -> Iterator[tuple[tuple[int, ...], int, int]]:
-    """Follow what one side says first: what the scanner is given for each part of the prologue that is all there, and where it stands."""
+def _parts(handshake: HandshakeReader[Limits], speaker: IntEnum, data: Octets) -> Iterator[tuple[ScanLimits, int, int]]:
+    """Follow the first bytes of one side: scan limits, start and stop of each part of the handshake that is all there."""
     at = 0
     while at < len(data) and not handshake.is_over(speaker):
         before = handshake.limits(speaker)
-        given, start, stop = next(handshake.pieces(speaker, data, at, len(data)))
-        if handshake.limits(speaker) == before:
+        scan_limits, start, stop = next(handshake.pieces(speaker, data, at, len(data)))
+        if scan_limits is None or handshake.limits(speaker) == before:
             break  # not all of it is there
-        yield given, start, stop
+        yield scan_limits, start, stop
         at = stop
 
 
 def _without(one: Segment, read: dict[int, int]) -> Segment | None:
-    """What is left of what was said, when so many bytes of each side were read before."""
+    """The rest of a segment, when so many bytes of each side have been read before."""
     skipped = min(len(one.data), read[one.to_server]) if not one.missing else 0
     read[one.to_server] -= skipped
     if skipped == len(one.data):

@@ -1,9 +1,7 @@
-"""DecoderState: all that decoding remembers of connections between blocks, files, tasks and micro-batches.
+"""DecoderState: everything a decoder keeps of connections between blocks, files, tasks and micro-batches.
 
-What is decoded depends on what a connection said, never on where that was cut; so whatever waits is here, and nowhere else. A memory can
-be taken out as bytes and put back: it holds no keys.
-
-It refuses to know what it is needed for.
+Decoded rows depend on the bytes of a connection, never on where those were cut. So all bytes that wait for more are here, and nowhere
+else. A state can be stored as bytes and restored. It holds no keys.
 """
 
 from __future__ import annotations
@@ -11,24 +9,43 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Collection, Iterator
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
 
 from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Unreadable
 from wirelake.lake.decode.accounting import Where
+from wirelake.protocols.faults import Faults
+from wirelake.protocols.kernel import ScanLimits
+from wirelake.protocols.protocol import FragmentState, HandshakeReader, Limits
 
-__all__ = ["MAX_REMEMBERED", "MAX_SOURCES", "DecoderState", "Direction", "Segment", "Speaker"]
+if TYPE_CHECKING:
+    from wirelake.lake.decode.websocket import Wrapped
+    from wirelake.lake.decode.xmpp import Stream
+
+__all__ = ["MAX_REMEMBERED", "MAX_SOURCES", "DecoderState", "Direction", "Gap", "Reason", "Segment", "Speaker"]
 
 Array = np.ndarray[Any, Any]
 Speaker = tuple[bytes, int]
 """Session id, and 1 for the client or 0 for the server."""
 
 MAX_REMEMBERED: Final = 1 << 17
-"""Connections, speakers, or connections in sources of which something is remembered; beyond this the older half is forgotten."""
+"""Entries of each table of a state: connections, speakers, or connections in sources. Beyond this the older half is dropped."""
 MAX_SOURCES: Final = 1 << 10
-"""Sources that are numbered before those nobody needs any more are forgotten."""
+"""Sources that are numbered before unused ones are dropped."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Why bytes of a stream are no message, if no sender broke a rule: the capture lacks bytes, or cannot be read."""
+
+    name: str = "GAP"
+    clause: str | None = None
+    text: str = "bytes are missing from the capture here"
+
+
+Reason = Faults | Gap
+"""Why bytes go to quarantine."""
 
 
 class Segment(msgspec.Struct):
@@ -43,56 +60,56 @@ class Segment(msgspec.Struct):
 
     @property
     def speaker(self) -> Speaker:
-        """Who said it."""
+        """The side that sent it."""
         return self.flow.session_id, self.to_server
 
 
 class Direction(msgspec.Struct):
-    """How far one direction of a stream was read, and the bytes of it that wait for more."""
+    """How far one direction of a stream has been read, and its bytes that wait for more."""
 
     flow: Flow
     to_server: int
     mode: int
     """See `streams.py`."""
-    given: tuple[int, ...] = ()
-    """What the scanner is given."""
+    scan_limits: ScanLimits = ()
+    """For the scanner's kernels."""
     data: Array = msgspec.field(default_factory=lambda: np.zeros(0, np.uint8))
     pieces: Array = msgspec.field(default_factory=lambda: np.zeros((0, 3), np.int64))
     owed: int = 0
-    """Bytes that belong to a message spoilt by a gap, those that wait included."""
-    why: Any = None
-    """The fault that bytes are passed over for."""
+    """Bytes that belong to a message broken by a gap, including those that wait."""
+    why: Reason | None = None
+    """Why bytes are passed over."""
     first: int = 0
     """Where in the bytes that wait the search begins."""
     looked: int = 0
-    """How many looks found nothing."""
+    """How many windows were searched in vain."""
     is_hopeful: bool = False
-    """Where nothing is certain, messages begin with the first byte."""
+    """If no message is certain, assume that one begins with the first byte."""
 
 
 class DecoderState:
-    """What is remembered of the connections that one task reads."""
+    """The state of the connections that one task reads."""
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        """By number: every place that is remembered has the number of its source here."""
+        """By number: every stored place has the number of its source here."""
         self.spans: list[Span] = []
         self.directions: dict[Speaker, Direction] = {}
-        """Streams, longest first heard of first."""
+        """Streams, oldest first."""
         self.pending: dict[bytes, list[Segment]] = {}
-        """Connection -> what was said on it before its peers had agreed on how it is to be read."""
-        self.handshakes: dict[bytes, Any] = {}
-        """Connection -> what they agreed on."""
+        """Connection -> segments that wait for the end of its handshake."""
+        self.handshakes: dict[bytes, HandshakeReader[Limits]] = {}
+        """Connection -> its handshake, once it is over."""
         self.agreed: dict[Speaker, str] = {}
-        """What each speaker's bodies are in, where a protocol lets its peers agree on that."""
-        self.fragment_states: dict[Speaker, Any] = {}
-        """What was heard of each speaker that texts to come are read by, where a protocol has messages in pieces."""
-        self.wrapped: dict[Speaker, Any] = {}
-        """How far each speaker's wrapping is, where there may be one; None: there is none."""
-        self.stanzas: dict[Speaker, Any] = {}
-        """How far each speaker's stream of stanzas is, where there may be one; None: there is none."""
+        """The body serializer of each speaker, where a protocol negotiates one."""
+        self.fragment_states: dict[Speaker, FragmentState] = {}
+        """Unfinished messages of each speaker, where a protocol has messages in pieces."""
+        self.wrapped: dict[Speaker, Wrapped | None] = {}
+        """The state of each speaker's WebSocket, where there may be one; None: there is none."""
+        self.stanzas: dict[Speaker, Stream | None] = {}
+        """The state of each speaker's XMPP stream, where there may be one; None: there is none."""
         self.seen: dict[tuple[bytes, bytes], None] = {}
-        """(connection, source) that have been noted."""
+        """(connection, source) that `connections` has a row for."""
 
     @property
     def waiting(self) -> int:
@@ -101,7 +118,7 @@ class DecoderState:
 
     @property
     def where(self) -> Where:
-        """What remembered places lead to."""
+        """The sources and spans that stored places lead to."""
         return Where(self.sources, self.spans)
 
     def renumber(self, block: Block) -> Block:
@@ -146,7 +163,7 @@ class DecoderState:
         )
 
     def narrow(self) -> None:
-        """Forget sources and spans that nothing leads to that waits."""
+        """Drop sources and spans that no waiting bytes come from."""
         places = [one.pieces[:, PIECE_OFFSET] for one in self._waiting()]
         used = np.concatenate(places) if places else np.zeros(0, np.int64)
         starts = np.array([span.at for span in self.spans], np.int64)
@@ -163,9 +180,9 @@ class DecoderState:
             waits.pieces = _moved(waits.pieces, numbers)
 
     def forget(self) -> None:
-        """Keep what is remembered within limits."""
-        remembered: list[dict[Any, Any]] = [self.handshakes, self.agreed, self.fragment_states, self.wrapped, self.seen, self.stanzas]
-        for one in remembered:
+        """Drop the older half of each table that is over its limit."""
+        tables: list[dict[Any, Any]] = [self.handshakes, self.agreed, self.fragment_states, self.wrapped, self.seen, self.stanzas]
+        for one in tables:
             if len(one) > MAX_REMEMBERED:
                 for key in list(one)[: len(one) // 2]:
                     may_wait = one is self.stanzas or one is self.wrapped
@@ -173,7 +190,7 @@ class DecoderState:
                         del one[key]
 
     def drop(self, connections: Collection[bytes]) -> None:
-        """Forget these connections, as if nothing had been heard on them; and how far streams of stanzas are, whoever spoke in them."""
+        """Drop these connections, as if they had never been seen; and the state of all XMPP streams."""
         self.stanzas.clear()
         by_connection: list[dict[Any, Any]] = [
             self.directions,
@@ -197,14 +214,14 @@ class DecoderState:
 
     @classmethod
     def put(cls, taken: bytes) -> DecoderState:
-        """A memory that goes on from a state; raises StateError for one that cannot be."""
+        """Restore a state from bytes; raises StateError if they are damaged."""
         from wirelake.lake.decode import state_codec as decode_state_codec  # noqa: PLC0415 - it imports modules that import this one
 
         decoder_state = cls()
         decode_state_codec.restore(decoder_state, taken)
         return decoder_state
 
-    def _waiting(self) -> Iterator[Direction | Segment]:
+    def _waiting(self) -> Iterator[Direction | Segment | Stream | Wrapped]:
         yield from self.directions.values()
         yield from chain.from_iterable(self.pending.values())
         yield from (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)

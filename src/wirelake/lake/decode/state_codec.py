@@ -1,12 +1,17 @@
-"""The state of a memory as bytes, and back.
+"""DecoderState as bytes, and back.
 
-Flows are stored once, and referred to by number. The bytes that wait, and the pieces that lead back to their sources, lie end to end in two
-arrays: one pass holds all of them to their ranges. What the scanner is given is not stored, except for what peers agreed on: kernels
-size their arrays by the limits of the ingest that reads on.
+Flows are stored once, and referred to by number. Waiting bytes, and the pieces that lead back to their sources, lie end to end in two
+arrays: one pass checks all their ranges. Scan limits are not stored, except for what peers agreed on in a handshake: kernels size their
+arrays by the limits of the ingest that reads on.
+
+Handshakes and unfinished messages are stored as their protocol's own structs (`Handshake.state`, `PassiveDecoding.state`). The first
+protocol with such a capability stores them bare. Any other stores a map of one entry: its name and the struct.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
 import msgspec
@@ -15,13 +20,13 @@ import numpy as np
 from wirelake import protocols
 from wirelake.capture.blocks.block import PIECE_COLUMNS, PIECE_OFFSET, PIECE_START, Flow, Source, Span
 from wirelake.capture.blocks.stored_state import LAST, Count, Number, Record, check, check_places, check_spans, decode, encode
-from wirelake.lake.decode.state import Direction, Segment
+from wirelake.lake.decode.state import Direction, Reason, Segment
 from wirelake.lake.decode.streams import DEAD, GAP, LOOKS, READING, UNCOUNTED
 from wirelake.lake.decode.websocket import ALIEN, STARTS, Wrapped
 from wirelake.lake.decode.xmpp import Stream
 from wirelake.protocols import websocket, xmpp
-from wirelake.protocols.relink.handshake import Agreed, HandshakeReader, HandshakeState
-from wirelake.protocols.wolpertinger.passive import PassiveDecoder, PassiveState
+from wirelake.protocols.kernel import ScanLimits
+from wirelake.protocols.protocol import FragmentState, Handshake, HandshakeReader, Limits
 
 if TYPE_CHECKING:
     from wirelake.lake.decode.state import DecoderState
@@ -35,12 +40,15 @@ Missing = Annotated[int, msgspec.Meta(ge=UNCOUNTED, le=1 << 60)]
 Look = Annotated[int, msgspec.Meta(ge=0, lt=len(LOOKS))]
 _PIECE_BYTES: Final = 8 * PIECE_COLUMNS
 _OPENINGS: Final = frozenset(start[at:] for start in STARTS.values() for at in range(len(start) + 1))
-"""What may be left of the beginning of an opening handshake."""
+"""Possible rests of the bytes that an opening handshake begins with."""
+_ONE_ENTRY: Final = b"\x81"
+"""The first byte of a map of one entry in msgpack."""
+_NIL: Final = msgspec.Raw(msgspec.msgpack.encode(None))
 _GAPS: Final = {gap.name: gap for gap in (GAP, ALIEN)}
 
 
 class Waiting(Record):
-    """Bytes that wait: whose they are, and how much of the two arrays is theirs."""
+    """Bytes that wait: their flow and direction, and their share of the two arrays."""
 
     flow: Count
     to_server: Side
@@ -54,7 +62,8 @@ class DirectionState(Record):
 
     waiting: Waiting
     mode: Annotated[int, msgspec.Meta(ge=READING, le=DEAD)]
-    agreed: Agreed | None
+    agreed: msgspec.Raw
+    """`Handshake.agreement` of its protocol; nil where there is no handshake, or nothing is read."""
     owed: Annotated[int, msgspec.Meta(ge=0, le=LAST)]
     why: str | None
     """The name of a fault, or of a gap."""
@@ -103,16 +112,16 @@ class StoredState(Record):
     pieces: bytes
     directions: list[DirectionState]
     pending: list[list[SegmentState]]
-    handshakes: list[tuple[Id, HandshakeState]]
+    handshakes: list[tuple[Id, msgspec.Raw]]
     agreed: list[tuple[Id, Side, str]]
-    fragment_states: list[tuple[Id, Side, PassiveState]]
+    fragment_states: list[tuple[Id, Side, msgspec.Raw]]
     wrapped: list[tuple[Id, Side, WrappedState | None]]
     stanzas: list[tuple[Id, Side, StreamState | None]]
     seen: list[tuple[Id, bytes]]
 
 
 class _Waits(Protocol):
-    """What has bytes that wait."""
+    """Something with waiting bytes."""
 
     flow: Flow
     data: Array
@@ -128,7 +137,7 @@ class _Writer:
         self.pieces: list[bytes] = []
 
     def add(self, one: _Waits, to_server: int) -> Waiting:
-        """The bytes that one waits with. Where there are none, pieces lead nowhere."""
+        """Add the waiting bytes of one direction. Pieces without bytes are dropped."""
         count = len(one.pieces) if len(one.data) else 0
         if count:
             self.data.append(one.data.tobytes())
@@ -138,12 +147,12 @@ class _Writer:
 
 
 def encoded(decoder_state: DecoderState) -> bytes:
-    """The state of a memory."""
+    """The bytes of a state."""
     writer = _Writer()
     directions = [_direction_state(one, writer) for one in decoder_state.directions.values()]
-    pending = [[SegmentState(writer.add(one, one.to_server), one.missing) for one in said] for said in decoder_state.pending.values()]
-    wrapped = [(*_key(key), one and _wrapped_state(one, writer)) for key, one in decoder_state.wrapped.items()]
-    stanzas = [(*_key(key), one and _stream_state(one, key[1], writer)) for key, one in decoder_state.stanzas.items()]
+    pending = [[SegmentState(writer.add(one, one.to_server), one.missing) for one in waiting] for waiting in decoder_state.pending.values()]
+    wrapped = [(*_key(key), None if one is None else _wrapped_state(one, writer)) for key, one in decoder_state.wrapped.items()]
+    stanzas = [(*_key(key), None if one is None else _stream_state(one, key[1], writer)) for key, one in decoder_state.stanzas.items()]
     return encode(
         StoredState(
             decoder_state.sources,
@@ -153,9 +162,9 @@ def encoded(decoder_state: DecoderState) -> bytes:
             b"".join(writer.pieces),
             directions,
             pending,
-            [(key, one.state()) for key, one in decoder_state.handshakes.items()],
+            [(key, _packed(one.state(), _handshake_states())) for key, one in decoder_state.handshakes.items()],
             [(*_key(key), one) for key, one in decoder_state.agreed.items()],
-            [(*_key(key), one.state()) for key, one in decoder_state.fragment_states.items()],
+            [(*_key(key), _packed(one.state(), _fragment_states())) for key, one in decoder_state.fragment_states.items()],
             wrapped,
             stanzas,
             list(decoder_state.seen),
@@ -167,9 +176,39 @@ def _key(speaker: tuple[bytes, int]) -> tuple[bytes, Side]:
     return speaker[0], 1 if speaker[1] else 0
 
 
+@cache
+def _handshake_states() -> dict[str, type[msgspec.Struct]]:
+    """Protocol -> the struct that its handshakes are stored as."""
+    return {one.name: one.handshake.state for one in map(protocols.get, protocols.names()) if one.handshake is not None}
+
+
+@cache
+def _fragment_states() -> dict[str, type[msgspec.Struct]]:
+    """Protocol -> the struct that its unfinished messages are stored as."""
+    return {one.name: one.passive.state for one in map(protocols.get, protocols.names()) if one.passive is not None}
+
+
+def _packed(state: msgspec.Struct, kinds: Mapping[str, type[msgspec.Struct]]) -> msgspec.Raw:
+    """A protocol's struct: bare if the protocol is the first of its kind, else with its name."""
+    first, *_ = kinds
+    name = next(name for name, kind in kinds.items() if isinstance(state, kind))
+    return msgspec.Raw(msgspec.msgpack.encode(state if name == first else {name: state}))
+
+
+def _unpacked(content: msgspec.Raw, kinds: Mapping[str, type[msgspec.Struct]]) -> tuple[str, msgspec.Struct]:
+    """The protocol and its struct; raises StateError if they are none."""
+    first, *_ = kinds
+    if bytes(content)[:1] != _ONE_ENTRY:
+        return first, decode(bytes(content), kinds[first])
+    ((name, state),) = decode(bytes(content), dict[str, msgspec.Raw]).items()
+    check(name in kinds, f"no installed protocol {name!r} stores such a state")
+    return name, decode(bytes(state), kinds[name])
+
+
 def _direction_state(one: Direction, writer: _Writer) -> DirectionState:
-    agreed = HandshakeReader.agreed(one.given) if _needs_handshake(one.flow) else None
-    why = one.why and one.why.name
+    handshake = _handshake(one.flow)
+    agreed = _NIL if handshake is None else msgspec.Raw(msgspec.msgpack.encode(handshake.agreed(one.scan_limits)))
+    why = None if one.why is None else one.why.name
     waiting = writer.add(one, one.to_server)
     return DirectionState(waiting, one.mode, agreed, one.owed, why, 1 if one.first else 0, one.looked, one.is_hopeful)
 
@@ -187,7 +226,7 @@ def _stream_state(one: Stream, to_server: int, writer: _Writer) -> StreamState:
 
 
 class _Reader:
-    """Gives bytes and pieces out again, after all of them were held to their ranges."""
+    """Gives bytes and pieces out again, after all their ranges were checked."""
 
     def __init__(self, state: StoredState) -> None:
         self._flows = state.flows
@@ -197,7 +236,7 @@ class _Reader:
         check(len(state.pieces) % _PIECE_BYTES == 0, "pieces are cut off")
         self._pieces = np.frombuffer(state.pieces, "<i8").astype(np.int64).reshape(-1, PIECE_COLUMNS)
         waiting = [one.waiting for one in state.directions]
-        waiting += [one.waiting for said in state.pending for one in said]
+        waiting += [one.waiting for segments in state.pending for one in segments]
         waiting += [one.waiting for *_, one in state.wrapped if one is not None]
         waiting += [one.waiting for *_, one in state.stanzas if one is not None]
         self._check(state, waiting)
@@ -208,7 +247,8 @@ class _Reader:
         check(sum(one.count for one in waiting) == len(self._pieces), "pieces are missing")
         check(all(one.flow < len(self._flows) for one in waiting), "there is no flow of this number")
         check(all(bool(one.size) == bool(one.count) for one in waiting), "bytes that wait have no pieces")
-        sizes, counts = (np.array([getattr(one, name) for one in waiting], np.int64) for name in ("size", "count"))
+        sizes = np.array([one.size for one in waiting], np.int64)
+        counts = np.array([one.count for one in waiting], np.int64)
         owners = np.repeat(np.arange(len(waiting)), counts)
         starts = self._pieces[:, PIECE_START]
         first = np.diff(owners, prepend=-1) != 0
@@ -218,7 +258,7 @@ class _Reader:
         check_places(state.sources, state.spans, self._pieces[:, PIECE_OFFSET], sizes[owners])
 
     def flow(self, waiting: Waiting) -> Flow:
-        """Whose bytes they are."""
+        """The flow of waiting bytes."""
         return self._flows[waiting.flow]
 
     def next(self, waiting: Waiting) -> tuple[Array, Array]:
@@ -231,7 +271,7 @@ class _Reader:
 
 
 def restore(decoder_state: DecoderState, content: bytes) -> None:
-    """Give a new memory the state that was stored; raises StateError for one that cannot be."""
+    """Fill a new state from stored bytes; raises StateError if they are damaged."""
     state = decode(content, StoredState)
     check_spans(state.sources, state.spans)
     decoder_state.sources, decoder_state.spans = state.sources, state.spans
@@ -241,63 +281,76 @@ def restore(decoder_state: DecoderState, content: bytes) -> None:
         decoder_state.directions[one.flow.session_id, one.to_server] = one
     check(len(decoder_state.directions) == len(state.directions), "a direction is there twice")
     for waits in state.pending:
-        said = [Segment(reader.flow(one.waiting), one.waiting.to_server, one.missing, *reader.next(one.waiting)) for one in waits]
-        check(len({one.flow.session_id for one in said}) == 1, "what waits for a handshake is of several connections")
-        check(all(_needs_handshake(one.flow) for one in said), "a protocol without a handshake waits for one")
-        decoder_state.pending[said[0].flow.session_id] = said
+        segments = [Segment(reader.flow(one.waiting), one.waiting.to_server, one.missing, *reader.next(one.waiting)) for one in waits]
+        check(len({one.flow.session_id for one in segments}) == 1, "what waits for a handshake is of several connections")
+        check(all(_handshake(one.flow) is not None for one in segments), "a protocol without a handshake waits for one")
+        decoder_state.pending[segments[0].flow.session_id] = segments
     check(len(decoder_state.pending) == len(state.pending), "a connection is there twice")
-    decoder_state.handshakes = {key: HandshakeReader.restored(one) for key, one in state.handshakes}
+    decoder_state.handshakes = {key: _handshake_reader(one) for key, one in state.handshakes}
     decoder_state.agreed = {(key, side): one for key, side, one in state.agreed}
-    decoder_state.fragment_states = {(key, side): _ear(one) for key, side, one in state.fragment_states}
-    decoder_state.wrapped = {(key, side): one and _wrapped(one, (key, side), reader) for key, side, one in state.wrapped}
-    decoder_state.stanzas = {(key, side): one and _stream(one, (key, side), reader) for key, side, one in state.stanzas}
+    decoder_state.fragment_states = {(key, side): _fragment_state(one) for key, side, one in state.fragment_states}
+    decoder_state.wrapped = {(key, side): None if one is None else _wrapped(one, (key, side), reader) for key, side, one in state.wrapped}
+    decoder_state.stanzas = {(key, side): None if one is None else _stream(one, (key, side), reader) for key, side, one in state.stanzas}
     decoder_state.seen = dict.fromkeys(state.seen)
 
 
 def _check_flow(flow: Flow) -> None:
-    """Hold a flow to what the decoder can read, and tables have columns for."""
+    """Check that the decoder can read a flow, and that tables have columns for it."""
     check(1 <= len(flow.session_id) <= 64, "a session has no id")
-    check(flow.protocol in protocols.ROOMS, f"no protocol is called {flow.protocol!r}")
-    check("MESSAGE_CUT" in protocols.room(flow.protocol).Fault.__members__, f"{flow.protocol} has no streams")
+    check(flow.protocol in protocols.names(), f"no protocol is called {flow.protocol!r}")
+    check(protocols.get(flow.protocol).has_streams, f"{flow.protocol} has no streams")
     check(all(0 <= end.port <= 0xFFFF for end in (flow.client, flow.server)), "a port is none")
 
 
-def _check_wrapping(flow: Flow, wrapping: str, key: tuple[bytes, int]) -> None:
-    check(wrapping in getattr(protocols.room(flow.protocol), "WRAPPINGS", ()), f"{flow.protocol} does not travel inside {wrapping}")
+def _check_carrier(flow: Flow, is_carrier: bool, name: str, key: tuple[bytes, int]) -> None:
+    check(is_carrier, f"{flow.protocol} does not travel inside {name}")
     check(flow.session_id == key[0], "a flow has two ids")
 
 
-def _needs_handshake(flow: Flow) -> bool:
-    return hasattr(protocols.room(flow.protocol), "HandshakeReader")
+def _handshake(flow: Flow) -> Handshake[Limits] | None:
+    return protocols.get(flow.protocol).handshake
 
 
 def _direction(state: DirectionState, reader: _Reader) -> Direction:
     flow = reader.flow(state.waiting)
     check(state.mode == READING or state.why is not None, "nothing says why bytes are passed over")
-    check(state.mode == DEAD or (state.agreed is not None) == _needs_handshake(flow), "nothing says how bytes are to be read")
-    given = HandshakeReader.given(state.agreed)
+    handshake = _handshake(flow)
+    scan_limits: ScanLimits = ()
+    check(state.mode == DEAD or (state.agreed != _NIL) == (handshake is not None), "nothing says how bytes are to be read")
+    if handshake is not None:
+        agreed = decode(bytes(state.agreed), handshake.agreement)
+        scan_limits = handshake.scan_limits(agreed, protocols.get(flow.protocol).limits())
     why = None if state.why is None else _why(state.why, flow)
     data, pieces = reader.next(state.waiting)
-    told = (state.owed, why, state.first, state.looked, state.is_hopeful)
-    return Direction(flow, state.waiting.to_server, state.mode, given, data, pieces, *told)
+    rest = (state.owed, why, state.first, state.looked, state.is_hopeful)
+    return Direction(flow, state.waiting.to_server, state.mode, scan_limits, data, pieces, *rest)
 
 
-def _why(name: str, flow: Flow) -> Any:
-    faults = protocols.room(flow.protocol).Fault.__members__
+def _why(name: str, flow: Flow) -> Reason:
+    faults = protocols.get(flow.protocol).faults.__members__
     check(name in faults or name in _GAPS, f"{flow.protocol} has no fault {name!r}")
     return _GAPS.get(name) or faults[name]
 
 
-def _ear(state: PassiveState) -> PassiveDecoder:
-    decoder = PassiveDecoder.restored(state)
-    check(decoder is not None, "pieces of a message contradict each other")
-    assert decoder is not None  # noqa: S101 - checked
-    return decoder
+def _handshake_reader(content: msgspec.Raw) -> HandshakeReader[Limits]:
+    name, state = _unpacked(content, _handshake_states())
+    handshake = protocols.get(name).handshake
+    assert handshake is not None  # noqa: S101 - `_handshake_states` has those
+    return handshake.restore(state)
+
+
+def _fragment_state(content: msgspec.Raw) -> FragmentState:
+    name, state = _unpacked(content, _fragment_states())
+    passive = protocols.get(name).passive
+    restored = None if passive is None else passive.restore(state)
+    check(restored is not None, "pieces of a message contradict each other")
+    assert restored is not None  # noqa: S101 - checked
+    return restored
 
 
 def _wrapped(state: WrappedState, key: tuple[bytes, int], reader: _Reader) -> Wrapped:
     flow = reader.flow(state.waiting)
-    _check_wrapping(flow, "websocket", key)
+    _check_carrier(flow, protocols.get(flow.protocol).websocket, "websocket", key)
     check(websocket.is_state(state.state), "a WebSocket is in a state that there is not")
     check(state.start in _OPENINGS and state.waiting.to_server == key[1], "an opening handshake begins with something else")
     check(state.is_searching or not state.waiting.size, "bytes wait though frames are known")
@@ -310,7 +363,7 @@ def _wrapped(state: WrappedState, key: tuple[bytes, int], reader: _Reader) -> Wr
 
 def _stream(state: StreamState, key: tuple[bytes, int], reader: _Reader) -> Stream:
     flow = reader.flow(state.waiting)
-    _check_wrapping(flow, "xmpp", key)
+    _check_carrier(flow, protocols.get(flow.protocol).xmpp is not None, "xmpp", key)
     check(xmpp.is_state(state.state), "a stream of XMPP is in a state that there is not")
     one = Stream(flow)
     one.state[:] = state.state

@@ -1,11 +1,14 @@
-"""Streams: what each speaker of a connection said, read as it comes, the same wherever it was cut.
+"""StreamReader: decodes byte streams as they arrive; the result does not depend on where they were cut.
 
-A direction is in one of four modes. *Scanner*: messages follow each other, and an unfinished one waits for its rest. *Passing*: a gap hit a
-message whose length is known, and the rest of it is passed over. *Searching*: after anything else nobody knows where messages begin, and
-the first place is looked for where they certainly do: in looks of fixed sizes, counted from where sense ended, so that what is found
-depends on the stream and not on how much of it was there. *Dead*: nothing more can be read, and what comes is set aside in portions.
+A direction is in one of four modes.
 
-It refuses to know protocols: their kernels come in as a `Scanner`.
+- READING: messages follow each other. An unfinished one waits for its rest.
+- PASSING: a gap hit a message of known length. The rest of that message goes to quarantine.
+- SEARCHING: it is not known where the next message begins. The reader searches windows of fixed sizes for a certain one. Windows are
+  counted from the place of the error, so that the result depends on the stream and not on how much of it has arrived.
+- DEAD: nothing more can be read. All bytes go to quarantine, in chunks.
+
+Does not import any protocol: their kernels come in as a `Scanner`.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ import numpy as np
 from wirelake.capture.blocks.block import PIECE_OFFSET, PIECE_START, RUN_MISSING, Flow
 from wirelake.capture.packets.tcp_stream import UNKNOWN
 from wirelake.lake.decode.scan import Scanner
-from wirelake.lake.decode.state import Direction, Segment, Speaker
+from wirelake.lake.decode.state import Direction, Gap, Reason, Segment, Speaker
+from wirelake.protocols.faults import Faults
+from wirelake.protocols.kernel import ScanLimits
 
 __all__ = [
     "DEAD",
@@ -32,11 +37,10 @@ __all__ = [
     "STEP",
     "UNCOUNTED",
     "UNREADABLE",
-    "Gap",
     "Segments",
     "StreamReader",
     "clip",
-    "said",
+    "segments_of",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -47,26 +51,15 @@ SEARCHING: Final = 2
 DEAD: Final = 3
 
 LOOKS: Final = (4 << 10, 64 << 10, 1 << 20)
-"""Bytes that are looked at for a certain message, first a few, then more."""
+"""Sizes of the windows that are searched for a certain message, one after the other."""
 STEP: Final = LOOKS[-1] - LOOKS[-2]
-"""Bytes that are passed over when nothing is certain in the longest look."""
-PORTION: Final = 64 << 10
-"""Bytes of a dead direction that are set aside together."""
+"""Bytes that go to quarantine when the largest window has no certain message."""
+CHUNK: Final = 64 << 10
+"""Bytes of a dead direction that go to quarantine together."""
 UNREADABLE: Final = -2
 """In place of missing bytes: nothing of this direction can be read from here on."""
-
-
 UNCOUNTED: Final = -3
-"""In place of missing bytes: some are missing, and nobody knows how many, nor whether a message begins behind them."""
-
-
-class Gap(msgspec.Struct, frozen=True):
-    """Why bytes of a stream are no message, when it is nobody's fault but the capture's."""
-
-    name: str = "GAP"
-    clause: str | None = None
-    text: str = "bytes are missing from the capture here"
-
+"""In place of missing bytes: their number is not known, nor whether a message begins behind them."""
 
 GAP: Final = Gap()
 
@@ -81,7 +74,7 @@ class Segments(msgspec.Struct):
 
 
 class _Item(msgspec.Struct):
-    """A direction, and where in a speech the bytes are that come next."""
+    """A direction, and the place of its next bytes in the joined segments."""
 
     direction: Direction
     start: int
@@ -90,24 +83,26 @@ class _Item(msgspec.Struct):
 
 
 Put = Callable[[Scanner, Segments, Array, Array, Array], None]
-"""Takes rows, their parts, and which run each is of."""
-Spoil = Callable[[Flow, int, Any, Segments, int, int], None]
-"""Takes bytes that are no message: whose, to the server or not, why, where, from, how many."""
+"""Takes rows, their parts, and the run of each row."""
+Quarantine = Callable[[Flow, int, Reason, Segments, int, int], None]
+"""Takes bytes that are no message: flow, to_server, reason, segments, start, length."""
+ScanLimitsOf = Callable[[Speaker], ScanLimits | None]
+"""The scan limits for what a speaker sends; None: they cannot be known."""
 
 
-def said(data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> list[Segment]:
-    """What the runs of a block say, one after the other."""
+def segments_of(data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> list[Segment]:
+    """The runs of a block as segments, in their order."""
     return [
         Segment(flows[number], to_server, missing, data[start:stop], clip(pieces, start, stop))
         for start, stop, number, to_server, missing in runs.tolist()
     ]
 
 
-def _turns(heard: Iterable[Segment]) -> Iterator[dict[Speaker, list[Segment]]]:
-    """The same in the order it came, so that in each turn a speaker says what lies between two gaps."""
+def _turns(arrived: Iterable[Segment]) -> Iterator[dict[Speaker, list[Segment]]]:
+    """Segments in rounds: within a round, no speaker has a gap except before its first segment."""
     turn: dict[Speaker, int] = {}
     numbered = []
-    for one in heard:
+    for one in arrived:
         turn[one.speaker] = turn.get(one.speaker, 0) + (one.missing != 0)
         numbered.append((turn[one.speaker], one))
     for _, together in groupby(sorted(numbered, key=lambda item: item[0]), key=lambda item: item[0]):
@@ -118,22 +113,28 @@ def _turns(heard: Iterable[Segment]) -> Iterator[dict[Speaker, list[Segment]]]:
 
 
 class StreamReader:
-    """Listens to the streams of one protocol."""
+    """Reads the streams of one protocol."""
 
     def __init__(
-        self, reading: Scanner, directions: dict[Speaker, Direction], put: Put, spoil: Spoil, given: Callable[[Speaker], Any], why: Any
+        self,
+        scanner: Scanner,
+        directions: dict[Speaker, Direction],
+        put: Put,
+        quarantine: Quarantine,
+        scan_limits_of: ScanLimitsOf,
+        unknown: Faults | None,
     ) -> None:
-        self._reading = reading
+        self._scanner = scanner
         self._directions = directions
         self._put = put
-        self._spoil = spoil
-        self._given = given
-        """What the scanner is given for a speaker; None: that cannot be known, and `why` is the fault."""
-        self._why = why
+        self._quarantine = quarantine
+        self._scan_limits_of = scan_limits_of
+        self._unknown = unknown
+        """The fault of bytes whose scan limits cannot be known."""
 
-    def hear(self, heard: Iterable[Segment], why: Callable[[Speaker], Any] = lambda _: GAP) -> None:
-        """Take what comes next; `why` says why a direction is unreadable where it is."""
-        for turn in _turns(heard):
+    def feed(self, arrived: Iterable[Segment], why: Callable[[Speaker], Reason] = lambda _: GAP) -> None:
+        """Take the next segments; `why` gives the reason for a direction that is unreadable."""
+        for turn in _turns(arrived):
             broken = {speaker: first[0] for speaker, first in turn.items() if first[0].missing}
             if broken:
                 self._advance({speaker: [] for speaker in broken if speaker in self._directions}, ended=True)
@@ -141,43 +142,43 @@ class StreamReader:
                     self._break(speaker, one, why(speaker) if one.missing == UNREADABLE else GAP)
             self._advance(turn)
 
-    def end(self, speakers: Iterable[Speaker], cut: Any) -> None:
-        """Nothing more comes of these: what waits is read as far as it goes, and the rest spoilt; an unfinished message is `cut`."""
+    def end(self, speakers: Iterable[Speaker], cut: Faults) -> None:
+        """These speakers send nothing more: read what waits, and quarantine the rest; an unfinished message is `cut`."""
         chosen = list(speakers)
         self._advance({speaker: [] for speaker in chosen}, ended=True)
         for speaker in chosen:
             if left := self._directions.pop(speaker, None):
-                self._set_aside(left, cut if left.mode == READING else left.why)
+                self._set_aside(left, cut if left.mode == READING else left.why or GAP)
 
-    def let_go(self, speaker: Speaker, cut: Any) -> None:
-        """Too much waits: do without what this one waits with, but go on where its message would have ended."""
+    def let_go(self, speaker: Speaker, cut: Faults) -> None:
+        """Too many bytes wait: quarantine those of this speaker, and go on where its message would have ended."""
         self._advance({speaker: []}, ended=True)
         left = self._directions.pop(speaker, None)
         if left is None:
             return
         if left.mode == READING:
-            owed = self._reading.need(left.data, left.given) - len(left.data)
+            owed = self._scanner.need(left.data, left.scan_limits) - len(left.data)
             self._set_aside(left, cut)
             self._directions[speaker] = self._after(left, owed)
         else:
-            self._set_aside(left, left.why)
-            fresh = Direction(left.flow, left.to_server, left.mode, left.given, why=left.why, owed=left.owed - len(left.data))
+            self._set_aside(left, left.why or GAP)
+            fresh = Direction(left.flow, left.to_server, left.mode, left.scan_limits, why=left.why, owed=left.owed - len(left.data))
             self._directions[speaker] = fresh
 
     # Inside.
 
-    def _break(self, speaker: Speaker, one: Segment, why: Any) -> None:
-        """Bytes are missing before these: leave what cannot be finished, and find out how to go on."""
+    def _break(self, speaker: Speaker, one: Segment, why: Reason) -> None:
+        """Bytes are missing before this segment: give up the unfinished message, and choose the mode to go on in."""
         left = self._directions.pop(speaker, None)
-        given = left.given if left else self._given(speaker)
-        fresh = Direction(one.flow, one.to_server, READING, given or ())
+        scan_limits = left.scan_limits if left else self._scan_limits_of(speaker)
+        fresh = Direction(one.flow, one.to_server, READING, scan_limits or ())
         if left is not None and left.mode == DEAD:
             self._directions[speaker] = left  # it was set aside already
-        elif one.missing == UNREADABLE or self._reading.needs_handshake or given is None:
+        elif one.missing == UNREADABLE or self._scanner.protocol.handshake is not None or scan_limits is None:
             if left is not None:
                 self._set_aside(left, why)
-            unknown = self._why if one.missing == UNKNOWN else why
-            self._directions[speaker] = msgspec.structs.replace(fresh, mode=DEAD, why=unknown)
+            reason = self._unknown if one.missing == UNKNOWN else why
+            self._directions[speaker] = msgspec.structs.replace(fresh, mode=DEAD, why=reason)
         elif one.missing < 0:
             if left is not None:  # with `UNKNOWN`: another connection had the same name
                 self._set_aside(left, GAP)
@@ -186,18 +187,18 @@ class StreamReader:
         elif left is None:
             self._directions[speaker] = self._after(fresh, -1)
         else:
-            whole = left.owed if left.mode == PASSING else self._reading.need(left.data, left.given) if len(left.data) else 0
+            whole = left.owed if left.mode == PASSING else self._scanner.need(left.data, left.scan_limits) if len(left.data) else 0
             owed = whole - len(left.data) - one.missing
             self._set_aside(left, GAP)
             self._directions[speaker] = self._after(left, owed)
 
     def _after(self, left: Direction, owed: int) -> Direction:
-        """How a direction goes on whose message was spoilt, with so many bytes of it still to come; less than 0: nobody knows."""
-        fresh = Direction(left.flow, left.to_server, PASSING if owed > 0 else SEARCHING, left.given, why=GAP, owed=max(owed, 0))
+        """The direction behind a broken message of which so many bytes are still to come; less than 0: not known."""
+        fresh = Direction(left.flow, left.to_server, PASSING if owed > 0 else SEARCHING, left.scan_limits, why=GAP, owed=max(owed, 0))
         return msgspec.structs.replace(fresh, is_hopeful=owed == 0)
 
     def _advance(self, turn: dict[Speaker, list[Segment]], *, ended: bool = False) -> None:
-        """Read on what waits of these speakers, with what they said now; with `ended`, no more of it will come before a gap."""
+        """Read what waits of these speakers, and their new segments; with `ended`, nothing more comes before a gap."""
         items: list[_Item] = []
         chunks: list[Array] = []
         places: list[Array] = []
@@ -224,17 +225,17 @@ class StreamReader:
             todo = []
             alike: dict[tuple[int, ...], list[_Item]] = {}
             for item in ready:
-                alike.setdefault(item.direction.given, []).append(item)
-            for given, same in alike.items():
-                todo += self._read(same, segments, given)
+                alike.setdefault(item.direction.scan_limits, []).append(item)
+            for scan_limits, same in alike.items():
+                todo += self._read(same, segments, scan_limits)
         for item in items:
             self._keep(item, segments)
 
     def _begin(self, first: Segment) -> Direction:
-        given = self._given(first.speaker)
-        if given is None:
-            return Direction(first.flow, first.to_server, DEAD, why=self._why)
-        return Direction(first.flow, first.to_server, READING, given)
+        scan_limits = self._scan_limits_of(first.speaker)
+        if scan_limits is None:
+            return Direction(first.flow, first.to_server, DEAD, why=self._unknown)
+        return Direction(first.flow, first.to_server, READING, scan_limits)
 
     def _is_reading(self, item: _Item, segments: Segments, *, ended: bool) -> bool:
         """Go on with a direction until it can be read, or must wait."""
@@ -243,21 +244,21 @@ class StreamReader:
             self._pass(item, segments, item.start + one.owed)
             # The length was the least the message takes, so what follows it is made sure of.
             one.mode, one.owed, one.first, one.looked, one.is_hopeful = SEARCHING, 0, 0, 0, True
-        while one.mode == DEAD and item.stop - item.start >= PORTION:
-            self._pass(item, segments, item.start + PORTION)
+        while one.mode == DEAD and item.stop - item.start >= CHUNK:
+            self._pass(item, segments, item.start + CHUNK)
         while one.mode == SEARCHING and (item.stop > item.start or not ended):
             if not self._look(item, segments, ended=ended):
                 break
         return one.mode == READING and item.stop > item.start
 
     def _look(self, item: _Item, segments: Segments, *, ended: bool) -> bool:
-        """Take the next look for a certain message; False if there is nothing to look at yet, or nothing left."""
+        """Search the next window for a certain message; False if the window is not all there yet, or nothing is left."""
         one, size = item.direction, LOOKS[item.direction.looked]
         there = item.stop - item.start
         if there < size and not ended:
             return False
         stop = item.start + min(size, there)
-        place = self._reading.find(segments.data, item.start + one.first, stop, one.given)
+        place = self._scanner.find(segments.data, item.start + one.first, stop, one.scan_limits)
         if place < stop:
             self._pass(item, segments, place)
         elif there >= size and one.looked + 1 < len(LOOKS):
@@ -271,30 +272,31 @@ class StreamReader:
         return False
 
     def _pass(self, item: _Item, segments: Segments, place: int) -> None:
-        """Set aside what lies before a place."""
+        """Quarantine the bytes before a place."""
         if place > item.start:
             one = item.direction
-            self._spoil(one.flow, one.to_server, one.why or GAP, segments, item.start, place - item.start)
+            self._quarantine(one.flow, one.to_server, one.why or GAP, segments, item.start, place - item.start)
             item.start = place
 
-    def _read(self, items: list[_Item], segments: Segments, given: tuple[int, ...]) -> list[_Item]:
+    def _read(self, items: list[_Item], segments: Segments, scan_limits: ScanLimits) -> list[_Item]:
         """Read directions as far as they make sense; gives those that do not, with more to look at."""
-        starts, stops = (np.array([getattr(item, name) for item in items], np.int64) for name in ("start", "stop"))
+        starts = np.array([item.start for item in items], np.int64)
+        stops = np.array([item.stop for item in items], np.int64)
         ends, faults = starts.copy(), np.zeros(len(items), np.int64)
         run_of = np.array([item.run for item in items])
-        for rows, parts, runs in self._reading.stride(segments.data, starts, stops, ends, faults, given):
-            self._put(self._reading, segments, rows, parts, run_of[runs])
+        for rows, parts, runs in self._scanner.stride(segments.data, starts, stops, ends, faults, scan_limits):
+            self._put(self._scanner, segments, rows, parts, run_of[runs])
         lost = []
         for item, end, fault in zip(items, ends.tolist(), faults.tolist(), strict=True):
             item.start = end
             if fault:
                 one = item.direction
-                one.mode, one.why, one.first, one.looked = SEARCHING, self._reading.room.Fault(fault), 1, 0
+                one.mode, one.why, one.first, one.looked = SEARCHING, self._scanner.protocol.faults(fault), 1, 0
                 lost.append(item)
         return lost
 
     def _keep(self, item: _Item, segments: Segments) -> None:
-        """Remember how far a direction is; one that is read to its end needs no memory."""
+        """Keep the state of a direction; one that is read to its end needs none."""
         one = item.direction
         if one.mode == READING and item.start == item.stop:
             return
@@ -302,11 +304,11 @@ class StreamReader:
         one.pieces = clip(segments.pieces, item.start, item.stop)
         self._directions[one.flow.session_id, one.to_server] = one
 
-    def _set_aside(self, left: Direction, why: Any) -> None:
-        """What waited will not be read."""
+    def _set_aside(self, left: Direction, why: Reason) -> None:
+        """Quarantine the bytes that wait."""
         if len(left.data):
             segments = Segments(left.data, np.zeros((0, RUN_MISSING), np.int64), left.pieces, [])
-            self._spoil(left.flow, left.to_server, why, segments, 0, len(left.data))
+            self._quarantine(left.flow, left.to_server, why, segments, 0, len(left.data))
 
 
 def clip(pieces: Array, start: int, stop: int) -> Array:

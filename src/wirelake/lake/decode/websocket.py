@@ -1,8 +1,8 @@
-"""Streams that travel inside WebSockets: what the frames carry, in the bytes that carried it.
+"""Unwrapper: takes the payload out of WebSocket frames.
 
-Payload is unmasked where it stands, so that pieces still lead back to the capture. A gap inside a payload is one of the stream inside.
-After any other gap frames are looked for that certainly follow each other, in looks of fixed sizes as in `streams.py`; what lies before
-them is set aside. It does not know what is inside.
+Payload is unmasked in place, so that pieces still lead back to the capture. A gap inside a payload is a gap of the stream inside. After
+any other gap, windows of fixed sizes are searched for frames that certainly follow each other, as in `streams.py`. Bytes before them go
+to quarantine.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_FLOW, RUN_MISSING, RUN_START, RUN_STOP, RUN_TO_SERVER, Flow
-from wirelake.lake.decode.state import Segment, Speaker
-from wirelake.lake.decode.streams import LOOKS, STEP, UNCOUNTED, UNREADABLE, Gap, clip
+from wirelake.lake.decode.state import Gap, Segment, Speaker
+from wirelake.lake.decode.streams import LOOKS, STEP, UNCOUNTED, UNREADABLE, clip
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.websocket import CONTROL, FRAME, GOT, LEFT, LOST, PAYLOAD, PHASE, STATE_COLUMNS, TURN, find, unframe
 
@@ -28,43 +28,43 @@ STARTS: Final = {b"G"[0]: b"GET ", b"H"[0]: b"HTTP"}
 
 
 class Unwrapped(msgspec.Struct):
-    """What became of some runs."""
+    """The result of unwrapping some runs."""
 
-    heard: list[Segment] = []
-    """What comes next of each direction, taken out of its frames."""
+    segments: list[Segment] = []
+    """The next payload of each direction."""
     wrapping: list[tuple[Array, Array]] = []
-    """Pieces, and (start, length) of every stretch that is handshake, header or control frame."""
+    """Pieces, and (start, length) of every opening handshake, frame header and control frame."""
     lost: list[Segment] = []
-    """Bytes beside a gap that nobody can read."""
+    """Bytes beside a gap that cannot be read."""
 
 
 class Wrapped:
-    """One direction of a wrapped connection. Bytes that wait are in `data`, and `pieces` lead back to them, as in `memory.Direction`."""
+    """One direction of a wrapped connection. Bytes that wait are in `data`, and `pieces` lead back to them, as in `state.Direction`."""
 
     def __init__(self, flow: Flow, to_server: int, start: bytes) -> None:
         self.flow = flow
         self.to_server = to_server
         self.state = np.zeros(STATE_COLUMNS, np.int64)
         self.start = start
-        """What must come first, as far as it has not come yet."""
+        """The rest of the bytes that an opening handshake begins with."""
         self.missing = 0
         """Bytes of payload that are missing before the next that is there."""
         self.why = ALIEN
         self.data = np.zeros(0, np.uint8)
         self.pieces = np.zeros((0, PIECE_COLUMNS), np.int64)
         self.is_searching = False
-        """Whether nobody knows where frames begin."""
+        """Whether it is not known where frames begin."""
         self.looked = 0
-        """How many looks found nothing."""
+        """How many windows were searched in vain."""
         self.has_gap = False
-        """Whether frames were ever looked for: then one that is none was perhaps no frame at all."""
+        """Whether frames were ever searched for: then bytes that make no sense may be no frame at all."""
 
-    def said(self, missing: int, data: Array, pieces: Array) -> Segment:
+    def segment(self, missing: int, data: Array, pieces: Array) -> Segment:
         """Bytes of this direction."""
         return Segment(self.flow, self.to_server, missing, data, pieces)
 
     def skip(self, missing: int) -> bool:
-        """So many bytes are not there; says whether nobody knows where frames begin from now on."""
+        """So many bytes are missing; returns whether it is not known any more where frames begin."""
         if self.state[PHASE] == LOST:
             return False
         if self.state[PHASE] in (PAYLOAD, CONTROL) and missing <= self.state[LEFT]:
@@ -78,20 +78,20 @@ class Wrapped:
         return True
 
     def lose(self) -> None:
-        """From now on nobody knows where frames begin."""
+        """Search for frames from now on."""
         self.is_searching, self.has_gap, self.looked, self.missing, self.start = True, True, 0, 0, b""
         self.state[PHASE], self.state[GOT], self.state[LEFT] = FRAME, 0, 0
 
-    def greet(self, said: bytes) -> None:
-        """Hold the first bytes to what an opening handshake begins with."""
-        first = said[: len(self.start)]
+    def greet(self, data: bytes) -> None:
+        """Compare the first bytes with those of an opening handshake."""
+        first = data[: len(self.start)]
         if not self.start.startswith(first):
             self.state[PHASE] = LOST
         self.start = self.start[len(first) :]
 
 
 class _Tail:
-    """Runs of a direction that frames are looked for in, not yet joined to what waits: each byte is copied once, not with each run."""
+    """Runs of a direction that is searched for frames, not yet joined to what waits: each byte is copied once."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -113,18 +113,18 @@ class _Tail:
 
 
 class Unwrapper:
-    """Takes the runs of streams, block after block; what it knows of them is in `directions`, where None says that one is not wrapped."""
+    """Takes the runs of streams, block after block. `directions` has their state; None: not a WebSocket."""
 
-    def __init__(self, directions: dict[Speaker, Any]) -> None:
+    def __init__(self, directions: dict[Speaker, Wrapped | None]) -> None:
         self._directions = directions
 
     def why(self, speaker: Speaker) -> Gap:
-        """Why nothing more can be read of a direction."""
-        why: Gap = self._directions[speaker].why
-        return why
+        """Why nothing more of a direction can be read."""
+        one = self._directions.get(speaker)
+        return ALIEN if one is None else one.why
 
     def unwrap(self, data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> Unwrapped:
-        """What these runs say, those of wrapped streams taken out of their frames; what cannot be is `UNREADABLE`."""
+        """The segments of these runs, those of WebSockets taken out of their frames. A segment that cannot be is `UNREADABLE`."""
         out = Unwrapped()
         tails: dict[Speaker, _Tail] = {}
         for run in runs.tolist():
@@ -136,7 +136,7 @@ class Unwrapper:
             one = self._directions[speaker]
             mine = clip(pieces, start, stop)
             if one is None:
-                out.heard.append(Segment(flows[number], to_server, missing, data[start:stop], mine))
+                out.segments.append(Segment(flows[number], to_server, missing, data[start:stop], mine))
                 continue
             one.flow, one.to_server = flows[number], to_server
             if missing > 0:
@@ -144,7 +144,7 @@ class Unwrapper:
                     tails.pop(speaker).join(one)
                 self._search(one, out, ended=True)
                 if one.skip(missing):
-                    out.heard.append(one.said(UNCOUNTED, one.data, one.pieces))  # there is nothing yet, but a gap
+                    out.segments.append(one.segment(UNCOUNTED, one.data, one.pieces))  # there is nothing yet, but a gap
             if one.is_searching:
                 tail = tails.setdefault(speaker, _Tail())
                 tail.append(data[start:stop], mine)
@@ -155,17 +155,19 @@ class Unwrapper:
                 self._unframe(one, data[start:stop].copy(), mine, out)
                 self._search(one, out)
         for speaker, tail in tails.items():
-            tail.join(self._directions[speaker])
+            if (one := self._directions[speaker]) is not None:
+                tail.join(one)
         return out
 
     def end(self, speaker: Speaker) -> Unwrapped:
-        """Nothing more comes of this one, or too much waits: what waits is read as far as it certainly can be."""
+        """This speaker sends nothing more, or too much waits: read what certainly can be read."""
         out = Unwrapped()
-        self._search(self._directions[speaker], out, ended=True)
+        if (one := self._directions[speaker]) is not None:
+            self._search(one, out, ended=True)
         return out
 
     def _search(self, one: Wrapped, out: Unwrapped, *, ended: bool = False) -> None:
-        """Look for frames in what waits, and read on from there; with `ended`, no more of it will come before a gap."""
+        """Search what waits for frames, and read on from there; with `ended`, nothing more comes before a gap."""
         while len(one.data):
             there, size = len(one.data), LOOKS[one.looked]
             if there < size and not ended:
@@ -184,14 +186,14 @@ class Unwrapper:
                 one.looked = 0
 
     def _pass(self, one: Wrapped, place: int, out: Unwrapped) -> None:
-        """Set aside what waits before a place."""
+        """Give up the bytes before a place."""
         if place:
-            out.lost.append(one.said(0, one.data[:place], clip(one.pieces, 0, place)))
+            out.lost.append(one.segment(0, one.data[:place], clip(one.pieces, 0, place)))
             one.pieces = clip(one.pieces, place, len(one.data))
             one.data = one.data[place:].copy()
 
     def _unframe(self, one: Wrapped, data: Array, pieces: Array, out: Unwrapped) -> None:
-        """Take payload out of what comes next; `data` is written to."""
+        """Take payload out of the next bytes; writes to `data`."""
         if one.start:
             one.greet(data[: len(one.start)].tobytes())
         spans = np.zeros(2 * len(data), np.int64)
@@ -199,13 +201,13 @@ class Unwrapper:
         at, wrapping = 0, []
         for first, last in spans[: 2 * count].reshape(-1, 2).tolist():
             wrapping.append((at, first - at))
-            out.heard.append(one.said(one.missing, data[first:last], clip(pieces, first, last)))
+            out.segments.append(one.segment(one.missing, data[first:last], clip(pieces, first, last)))
             one.missing, at = 0, last
         wrapping.append((at, end - at))
-        out.wrapping.append((pieces, np.array([stretch for stretch in wrapping if stretch[1]], np.int64).reshape(-1, 2)))
+        out.wrapping.append((pieces, np.array([span for span in wrapping if span[1]], np.int64).reshape(-1, 2)))
         if end < len(data) and one.has_gap:
             one.lose()
             one.data, one.pieces = data[end:].copy(), clip(pieces, end, len(data))
-            out.heard.append(one.said(UNCOUNTED, data[:0], pieces[:0]))
+            out.segments.append(one.segment(UNCOUNTED, data[:0], pieces[:0]))
         elif end < len(data):
-            out.heard.append(one.said(UNREADABLE, data[end:], clip(pieces, end, len(data))))
+            out.segments.append(one.segment(UNREADABLE, data[end:], clip(pieces, end, len(data))))

@@ -1,10 +1,8 @@
-"""Texts that travel as messages of XMPP: taken out of the stanzas of a stream, with whom they are exchanged.
+"""Stanzas: takes the texts out of the message stanzas of XMPP streams.
 
-A stream of XMPP carries conversations with many; each address that texts are exchanged with makes a conversation of its own, which has
-an id and a flow of its own. It begins with its first text, and is never seen to end: the other may go on over another stream. A gap costs
-the stanza it is in, and whatever comes before the next message.
-
-It refuses to know what texts say.
+An XMPP stream carries exchanges with many addresses. Each address makes a connection of its own, with an id and a flow. It begins with
+its first text and has no end: the peer may go on over another stream. A gap costs the stanza it is in, and all bytes before the next
+message stanza.
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ from wirelake.lake.decode.streams import Segments, clip
 from wirelake.protocols import xmpp
 from wirelake.protocols.kernel import compiled
 
-__all__ = ["LONGEST", "Begun", "Stanzas", "Stream", "Taken", "conversation"]
+__all__ = ["LONGEST", "Begun", "Stanzas", "Stream", "Taken", "flow_with"]
 
 Array = np.ndarray[Any, Any]
 
 LONGEST: Final = 2 * 1024 * 1024
-"""Bytes of a stanza that is kept until it is whole; a longer one is passed over."""
+"""Bytes of the longest stanza that is read; a longer one is skipped."""
 SPARE: Final = 256
-"""Bytes, and pieces, that the buffer of a direction has place for at least."""
+"""Bytes, and pieces, that the buffer of a direction holds at least."""
 UNITS: Final = 4096
 """Stanzas that are found in one go."""
 _BESIDE_GAP: Final = "xmpp beside a gap"
@@ -40,7 +38,7 @@ _FIRST: Final = b"<"[0]
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """The first text of one side of a conversation: since the stream began, and after a gap."""
+    """The first text of one side of an exchange, and its first one after a gap."""
 
     flow: Flow
     to_server: int
@@ -51,7 +49,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct):
-    """What became of some runs."""
+    """The result of reading some runs."""
 
     segments: Segments | None
     """One run for each text; None: there are none."""
@@ -63,7 +61,7 @@ class Taken(msgspec.Struct):
 
 
 class Stream:
-    """One direction of a stream. What waits is in `data`, and `pieces` lead back to it, as in `memory.Direction`."""
+    """One direction of a stream. What waits is in `data`, and `pieces` lead back to it, as in `state.Direction`."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
@@ -72,28 +70,28 @@ class Stream:
         self.data = np.zeros(0, np.uint8)
         self.pieces = np.zeros((0, PIECE_COLUMNS), np.int64)
         self.is_passing = False
-        """Whether the stanza that is not finished is too long, and its beginning is gone."""
+        """Whether the unfinished stanza is too long, and its beginning was dropped."""
         self.is_securing = False
         self.has_gap = False
         self.heard: dict[str, bool] = {}
-        """With whom texts were exchanged; whether that was since the last gap."""
+        """Address -> whether texts were exchanged with it since the last gap."""
 
 
 class _Buffer:
-    """What waits of one direction while a block is read; it grows twofold, so that a run costs what it brings and not what waits.
+    """The bytes that wait of one direction while a block is read. It doubles when full, so that appending is cheap.
 
-    Places count from the beginning of the buffer. No piece is written over: accounts refer to them until the block is read.
+    Places count from the beginning of the buffer. Pieces are never overwritten: accounts refer to them until the block is read.
     """
 
     def __init__(self, data: Array, pieces: Array) -> None:
         self.data, self.pieces = data, pieces
         self.start, self.stop = 0, len(data)
-        """Where the bytes are that wait."""
+        """Where the waiting bytes are."""
         self.first, self.last = 0, len(pieces)
         """Which pieces are theirs."""
 
     def append(self, data: Array, pieces: Array) -> int:
-        """Add a run; gives where it begins."""
+        """Add a run; returns where it begins."""
         if self.stop + len(data) > len(self.data) or self.last + len(pieces) > len(self.pieces):
             self._grow(len(data), len(pieces))
         at = self.stop
@@ -123,9 +121,9 @@ class _Buffer:
 
 
 class Stanzas:
-    """Takes the runs of streams, block after block; what it knows of them is in `directions`, where None says that one is no XMPP."""
+    """Takes the runs of streams, block after block. `directions` has their state; None: not XMPP."""
 
-    def __init__(self, directions: dict[Speaker, Any]) -> None:
+    def __init__(self, directions: dict[Speaker, Stream | None]) -> None:
         self._directions = directions
 
     def take(self, data: Array, runs: Array, pieces: Array, flows: list[Flow], is_text: Callable[[bytes], bool]) -> Taken:
@@ -150,14 +148,14 @@ class Stanzas:
         return taken.finished(np.array(rest, np.int64).reshape(-1, runs.shape[1]))
 
     def end(self, speaker: Speaker) -> Taken:
-        """Nothing more comes of this one, or too much waits: what waits is given up."""
+        """This speaker sends nothing more, or too much waits: give up its unfinished stanza."""
         taken = _Taking(lambda _: False)
         if (one := self._directions.get(speaker)) is not None:
             self._leave(one, taken, "xmpp that is not finished")
         return taken.finished(np.zeros((0, 0), np.int64))
 
     def _leave(self, one: Stream, taken: _Taking, why: str = _BESIDE_GAP) -> None:
-        """Bytes are missing: what is not finished never will be."""
+        """Bytes are missing: give up the unfinished stanza."""
         taken.account(OTHER, why, one.pieces, 0, len(one.data))
         if one.state[xmpp.PHASE] != xmpp.LOST:
             one.state[:] = 0
@@ -190,13 +188,13 @@ class Stanzas:
         buffer.drop(done)
 
     def _open(self, one: Stream, to_server: int, stanza: bytes, pieces: Array, taken: _Taking) -> None:
-        """One stanza: a text, or something else."""
+        """Read one stanza: a text, or something else."""
         one.is_securing = xmpp.secures(stanza)
         found = xmpp.body(stanza, by_client=bool(to_server))
         if found is None or not taken.is_text(found.text):
             taken.account(OTHER, "xmpp", pieces, 0, len(stanza))
             return
-        flow = conversation(one.flow, found.peer)
+        flow = flow_with(one.flow, found.peer)
         first = taken.text(flow, to_server, found, pieces, len(stanza))
         if not one.heard.get(found.peer, False):
             is_new = found.peer not in one.heard
@@ -205,7 +203,7 @@ class Stanzas:
 
 
 class _Taking:
-    """What is being taken out."""
+    """The texts and accounts of the block that is being read."""
 
     def __init__(self, is_text: Callable[[bytes], bool]) -> None:
         self.is_text = is_text
@@ -220,13 +218,13 @@ class _Taking:
         self._size = 0
 
     def buffer(self, one: Stream) -> _Buffer:
-        """Where what waits of a direction is put together with what comes."""
+        """The buffer of a direction."""
         if one not in self._buffers:
             self._buffers[one] = _Buffer(one.data, one.pieces)
         return self._buffers[one]
 
     def settle(self, *chosen: Stream) -> None:
-        """Give these directions what waits of them, or all."""
+        """Write the buffers of these directions, or of all, back to their state."""
         for one in chosen or list(self._buffers):
             if (buffer := self._buffers.pop(one, None)) is not None:
                 one.data, one.pieces = buffer.waiting()
@@ -237,7 +235,7 @@ class _Taking:
             self._accounts.setdefault((category, reason, id(pieces)), (pieces, []))[1].append((start, length))
 
     def text(self, flow: Flow, to_server: int, found: xmpp.Body, pieces: Array, size: int) -> tuple[int, int]:
-        """One text; gives when and where it begins."""
+        """Add one text; returns when and where it begins."""
         begin, at = self._size, 0
         for place, chunk in found.chunks:
             self.account(HEADERS, "xmpp", pieces, at, place - at)
@@ -252,7 +250,7 @@ class _Taking:
         return int(first[0, PIECE_TS]), int(first[0, PIECE_OFFSET])
 
     def finished(self, rest: Array) -> Taken:
-        """All of it."""
+        """The result for the block."""
         segments = None
         if self._runs:
             data = np.frombuffer(b"".join(self._data), np.uint8)
@@ -261,7 +259,7 @@ class _Taking:
         return Taken(segments, self.begun, accounts, rest)
 
 
-def conversation(stream: Flow, peer: str) -> Flow:
-    """The conversation that a stream's owner has with an address: the owner is its client, wherever it was opened."""
+def flow_with(stream: Flow, peer: str) -> Flow:
+    """The flow of what a stream's owner exchanges with an address. The owner is its client."""
     name = blake2b(stream.session_id + peer.encode(), digest_size=len(stream.session_id)).digest()
     return msgspec.structs.replace(stream, session_id=name, transport="xmpp", server=Endpoint(peer, 0))

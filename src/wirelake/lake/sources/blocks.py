@@ -28,7 +28,7 @@ from wirelake.capture.blocks.packet_batch import PacketBatch
 from wirelake.capture.blocks.read_split import Partitioned, ReadTask, read_split, spoil
 from wirelake.capture.blocks.transfer import SCHEMA, to_batches
 from wirelake.errors import LakeError
-from wirelake.lake.decode.scan import stands_alone
+from wirelake.lake.decode.scan import is_self_contained
 from wirelake.lake.jobs import failures
 from wirelake.lake.jobs.failures import Code, Failure
 from wirelake.lake.sources.plan import Plan
@@ -101,14 +101,16 @@ class BlockReader(DataSourceReader):
         if read_task.spoilt:
             return spoil(read_task)
         if self._buckets:
-            return read_split(read_task, buckets=self._buckets, ports=self._ports, protocols=protocols.ROOMS, partitioned=protocols.ROOMS)
+            return read_split(
+                read_task, buckets=self._buckets, ports=self._ports, protocols=protocols.names(), partitioned=protocols.names()
+            )
         return self._alone(read_task)
 
     def _alone(self, read_task: ReadTask) -> Iterator[Block]:
         """Blocks that need nothing of others; a source that only began like that must be dealt after all."""
-        known = {"ports": self._ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
+        known = {"ports": self._ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.names()}
         for block in read_file.read(read_task.source, split=read_task.split, **known):  # type: ignore[arg-type]  # the same names
-            if not all(map(stands_alone, block.flows)):
+            if not all(map(is_self_contained, block.flows)):
                 failures.note(self._failures_at, Failure(Code.NOT_ALONE, [block.source], NOT_ALONE))
                 raise LakeError(f"{block.source.path}: {NOT_ALONE}")
             block.spans = [msgspec.structs.replace(read_task.spans[-1], mark=block.all_spans()[-1].mark)]

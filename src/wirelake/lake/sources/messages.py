@@ -135,11 +135,11 @@ class _Messages(CaptureReader):
         """Messages of every file of a share."""
         assert isinstance(partition, TaskGroup)  # noqa: S101 - what `partitions` gave
         use_compiled()
-        chosen = protocols.named(self.options["protocol"]) if "protocol" in self.options else None
+        chosen = protocols.name_of(self.options["protocol"]) if "protocol" in self.options else None
         ports = sources_options.ports(self.options)
         for read_task in partition.read_tasks:
             ends: dict[bytes, tuple[Any, ...]] = {}
-            known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
+            known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.names()}
             with Overflow(messages.TABLE.name, messages.TABLE.schema) as overflow:
                 decoder = Decoder(DecodeOptions(), sink=overflow.put)
                 for block in read(read_task.source, split=read_task.split, interest=self._interest, **known):  # type: ignore[arg-type]  # the same names
@@ -240,7 +240,7 @@ class MessageSource(DataSource):
         options = sources_options.known(self.name(), self.options, ("protocol", "ports"))
         sources_options.ports(options)
         if "protocol" in options:
-            protocols.named(options["protocol"])
+            protocols.name_of(options["protocol"])
         return _Messages(options)
 
 

@@ -31,4 +31,4 @@ def ports(options: Mapping[str, str]) -> dict[int, str]:
         given = msgspec.json.decode(options.get("ports", "null"), type=dict[int, str] | None)
     except msgspec.DecodeError as error:
         raise UsageError(f'option ports: write it as {{"6000": "emp"}}: {error}') from error
-    return {port: protocols.named(name) for port, name in given.items()} if given else protocols.ports()
+    return {port: protocols.name_of(name) for port, name in given.items()} if given else protocols.ports()

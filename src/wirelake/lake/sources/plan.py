@@ -26,7 +26,7 @@ from wirelake.capture.containers.walk import EVERYTHING, Damaged, Walk, Window
 from wirelake.capture.files.source_file import open_source
 from wirelake.capture.files.split import ByteRange, Guess, Split, divide, guess, reconcile
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
-from wirelake.lake.decode.scan import stands_alone
+from wirelake.lake.decode.scan import is_self_contained
 from wirelake.protocols.kernel import use_compiled
 
 __all__ = ["SPLIT_BYTES", "Cut", "Plan", "guess_here", "plan"]
@@ -84,10 +84,10 @@ def _stands_alone(source: Source, step: Window, packets: np.ndarray[Any, Any]) -
     if not (packets[:, LINK] == LINK_EXPORTED).all():
         return False
     try:
-        block = Recorded(protocols.ports(), protocols.ROOMS, Accounting()).block(source, step.base, step.data, step.used, packets)
+        block = Recorded(protocols.ports(), protocols.names(), Accounting()).block(source, step.base, step.data, step.used, packets)
     except Exception:  # the task that reads it will say what it is
         return False
-    return block is None or all(map(stands_alone, block.flows))
+    return block is None or all(map(is_self_contained, block.flows))
 
 
 def _rest(at: int, told: Guess) -> Split:

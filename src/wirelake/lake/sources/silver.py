@@ -53,7 +53,7 @@ class _Captured(CaptureReader):
         use_compiled()
         ports = sources_options.ports(self.options)
         for read_task in partition.read_tasks:
-            known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.ROOMS}
+            known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.names()}
             with Overflow(self._table.name, self._table.schema) as overflow:
                 decoder = Decoder(DecodeOptions(), sink=overflow.put)
                 for block in read(read_task.source, split=read_task.split, **known):  # type: ignore[arg-type]  # the same names

@@ -1,6 +1,6 @@
 """`emp`, `event_mesh`, …: every message of a protocol with every field of its specification. Written in the task that decodes.
 
-It refuses to know the columns: each room's `columns.py` does.
+The columns come from the protocol's descriptor, so a protocol of another package has its table, too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ from wirelake.lake.tables.schema import Table, room
 __all__ = ["TABLES"]
 
 TABLES: Final[tuple[Table, ...]] = tuple(
-    room(name, protocols.columns(name).SCHEMA, f"One row per message of {name}.") for name in protocols.ROOMS
+    room(name, protocols.get(name).columns().SCHEMA, f"One row per message of {name}.") for name in protocols.names()
 )
-"""One per room, in their order."""
+"""One per protocol, in their order."""

@@ -1,16 +1,24 @@
 """EMP, the Extensible Messaging Protocol: binary messages with extension blocks over a reliable stream."""
 
+from __future__ import annotations
+
+from typing import Final
+
 from wirelake.protocols.emp.dialect import recognise
 from wirelake.protocols.emp.faults import Fault
-from wirelake.protocols.emp.messages import DEFAULT_PORT
+from wirelake.protocols.emp.messages import DEFAULT_PORT, Message
 from wirelake.protocols.emp.options import Codec, Limits, Options, Refused
+from wirelake.protocols.emp.scanner import find
 from wirelake.protocols.emp.session import Session
-from wirelake.protocols.emp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.emp.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.emp.wire import buffer, decode, encode, scan, sniff, walk
+from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol, StateMachine
 
 __all__ = [
     "DEFAULT_PORT",
     "INITIAL",
+    "MESSAGES",
+    "PROTOCOL",
     "TRANSITIONS",
     "Codec",
     "Fault",
@@ -23,9 +31,54 @@ __all__ = [
     "buffer",
     "decode",
     "encode",
+    "find",
     "recognise",
     "refusal",
     "scan",
     "sniff",
     "walk",
 ]
+
+
+def _columns() -> ColumnBuilder[Limits]:
+    from wirelake.protocols.emp import columns  # noqa: PLC0415 - needs Arrow
+
+    return columns
+
+
+def _notation() -> Notation[Limits, Message]:
+    from wirelake.protocols.emp import notation  # noqa: PLC0415 - only `decode` and `encode` need it
+
+    return Notation(describe=notation.describe, parse=notation.parse)
+
+
+PROTOCOL: Final = Protocol[Limits, Message](
+    name="emp",
+    title="EMP",
+    package=__name__,
+    port=5040,
+    default_port=DEFAULT_PORT,
+    limits=Limits,
+    options=Options,
+    session=Session,
+    faults=Fault,
+    state_machine=StateMachine.of(
+        initial=INITIAL,
+        transitions=TRANSITIONS,
+        messages=MESSAGES,
+        states=State,
+        speakers=Speaker,
+        refusal=refusal,
+    ),
+    scan=scan,
+    walk=walk,
+    find=find,
+    sniff=sniff,
+    buffer=buffer,
+    decode=decode,
+    encode=encode,
+    columns=_columns,
+    notation=_notation,
+    dialects=Limits.DIALECT,
+    recognise=recognise,
+)

@@ -1,22 +1,29 @@
 """Event Mesh: signed datagrams between nodes that trust each other by keys."""
 
+from __future__ import annotations
+
+from typing import Final
+
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.messages import DEFAULT_PORT
+from wirelake.protocols.event_mesh.messages import DEFAULT_PORT, Message
 from wirelake.protocols.event_mesh.options import Address, Options, RelayRule
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build, left
-from wirelake.protocols.event_mesh.scanner import Limits
+from wirelake.protocols.event_mesh.scanner import Limits, find
 from wirelake.protocols.event_mesh.security.canonical import canonical
 from wirelake.protocols.event_mesh.security.encryption import Sealed, Sealer, compress, unseal
 from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Identity, Receiver, Rejected, Verified
 from wirelake.protocols.event_mesh.session import Now, Session
-from wirelake.protocols.event_mesh.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.event_mesh.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode, scan, sniff, walk
+from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol, SessionKind, StateMachine
 
 __all__ = [
     "DEFAULT_PORT",
     "INITIAL",
+    "MESSAGES",
+    "PROTOCOL",
     "TRANSITIONS",
     "Address",
     "Credentials",
@@ -46,6 +53,7 @@ __all__ = [
     "compress",
     "decode",
     "encode",
+    "find",
     "left",
     "refusal",
     "scan",
@@ -53,3 +61,48 @@ __all__ = [
     "unseal",
     "walk",
 ]
+
+
+def _columns() -> ColumnBuilder[Limits]:
+    from wirelake.protocols.event_mesh import columns  # noqa: PLC0415 - needs Arrow
+
+    return columns
+
+
+def _notation() -> Notation[Limits, Message]:
+    from wirelake.protocols.event_mesh import notation  # noqa: PLC0415 - only `decode` and `encode` need it
+
+    return Notation(describe=notation.describe, parse=notation.parse)
+
+
+PROTOCOL: Final = Protocol[Limits, Message](
+    name="event_mesh",
+    title="Event Mesh",
+    package=__name__,
+    port=5041,
+    default_port=DEFAULT_PORT,
+    limits=Limits,
+    options=Options,
+    session=Session,
+    faults=Fault,
+    state_machine=StateMachine.of(
+        initial=INITIAL,
+        transitions=TRANSITIONS,
+        messages=MESSAGES,
+        states=State,
+        speakers=Speaker,
+        refusal=refusal,
+    ),
+    scan=scan,
+    walk=walk,
+    find=find,
+    sniff=sniff,
+    buffer=buffer,
+    decode=decode,
+    encode=encode,
+    columns=_columns,
+    notation=_notation,
+    is_signed=True,
+    session_kind=SessionKind.NODE,
+    on_fault="drops the packet",
+)

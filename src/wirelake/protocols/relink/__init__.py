@@ -1,19 +1,27 @@
 """Relink: messages on channels, delivered exactly once over a link that outlives its connections."""
 
+from __future__ import annotations
+
+from typing import Final, cast
+
+from wirelake.protocols.protocol import ColumnBuilder, Handshake, Notation, Protocol, SessionKind, StateMachine
+from wirelake.protocols.protocol import HandshakeReader as ReadsHandshake
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.handshake import HandshakeReader
+from wirelake.protocols.relink.handshake import Agreed, HandshakeReader, HandshakeState
 from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.registry import Registry
-from wirelake.protocols.relink.messages import DEFAULT_PORT
+from wirelake.protocols.relink.messages import DEFAULT_PORT, AnyMessage
 from wirelake.protocols.relink.options import Endpoint, Options
-from wirelake.protocols.relink.scanner import Limits, Stage
+from wirelake.protocols.relink.scanner import Limits, Stage, find
 from wirelake.protocols.relink.session import Session
-from wirelake.protocols.relink.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.relink.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.wire import buffer, decode, encode, scan, sniff, walk
 
 __all__ = [
     "DEFAULT_PORT",
     "INITIAL",
+    "MESSAGES",
+    "PROTOCOL",
     "TRANSITIONS",
     "Endpoint",
     "Fault",
@@ -29,8 +37,70 @@ __all__ = [
     "buffer",
     "decode",
     "encode",
+    "find",
     "refusal",
     "scan",
     "sniff",
     "walk",
 ]
+
+
+def _columns() -> ColumnBuilder[Limits]:
+    from wirelake.protocols.relink import columns  # noqa: PLC0415 - needs Arrow
+
+    return columns
+
+
+def _notation() -> Notation[Limits, AnyMessage]:
+    from wirelake.protocols.relink import notation  # noqa: PLC0415 - only `decode` and `encode` need it
+
+    return Notation(describe=notation.describe, parse=notation.parse)
+
+
+def _handshake_reader(limits: Limits) -> ReadsHandshake[Limits]:
+    return cast(ReadsHandshake[Limits], HandshakeReader(limits))  # it takes `Speaker`, which is what it gets
+
+
+def _restored(state: HandshakeState) -> ReadsHandshake[Limits]:
+    return cast(ReadsHandshake[Limits], HandshakeReader.restored(state))
+
+
+PROTOCOL: Final = Protocol[Limits, AnyMessage](
+    name="relink",
+    title="Relink",
+    package=__name__,
+    port=5047,
+    default_port=DEFAULT_PORT,
+    limits=Limits,
+    options=Options,
+    session=Session,
+    faults=Fault,
+    state_machine=StateMachine.of(
+        initial=INITIAL,
+        transitions=TRANSITIONS,
+        messages=MESSAGES,
+        states=State,
+        speakers=Speaker,
+        refusal=refusal,
+    ),
+    scan=scan,
+    walk=walk,
+    find=find,
+    sniff=sniff,
+    buffer=buffer,
+    decode=decode,
+    encode=encode,
+    columns=_columns,
+    notation=_notation,
+    handshake=Handshake(
+        start=_handshake_reader,
+        restore=_restored,
+        state=HandshakeState,
+        agreement=Agreed | None,
+        agreed=HandshakeReader.agreed,
+        scan_limits=HandshakeReader.given,
+        unknown=Fault.ID_SIZES_UNKNOWN,
+    ),
+    offline_limits=Limits.OFFLINE,
+    session_kind=SessionKind.LINK,
+)

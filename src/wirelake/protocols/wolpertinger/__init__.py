@@ -1,18 +1,26 @@
 """Wolpertinger: remote method calls as XML, delivered, encrypted and trusted step by step, over XMPP or lines of a stream."""
 
+from __future__ import annotations
+
+from typing import Final, cast
+
+from wirelake.protocols.protocol import ColumnBuilder, Notation, PassiveColumns, PassiveDecoding, Protocol, StateMachine, XmppText
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.messages import DEFAULT_PORT, WRAPPINGS
+from wirelake.protocols.wolpertinger.messages import DEFAULT_PORT, Message
 from wirelake.protocols.wolpertinger.options import Limits, Method, Options
+from wirelake.protocols.wolpertinger.passive import PassiveDecoder, PassiveState
+from wirelake.protocols.wolpertinger.scanner import find
 from wirelake.protocols.wolpertinger.session import Session
-from wirelake.protocols.wolpertinger.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.wolpertinger.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.wolpertinger.trust.state import TrustState
 from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, is_text, scan, sniff, walk
 
 __all__ = [
     "DEFAULT_PORT",
     "INITIAL",
+    "MESSAGES",
+    "PROTOCOL",
     "TRANSITIONS",
-    "WRAPPINGS",
     "Fault",
     "Limits",
     "Method",
@@ -24,9 +32,62 @@ __all__ = [
     "buffer",
     "decode",
     "encode",
+    "find",
     "is_text",
     "refusal",
     "scan",
     "sniff",
     "walk",
 ]
+
+
+def _columns() -> ColumnBuilder[Limits]:
+    from wirelake.protocols.wolpertinger import columns  # noqa: PLC0415 - needs Arrow
+
+    return columns
+
+
+def _notation() -> Notation[Limits, Message]:
+    from wirelake.protocols.wolpertinger import notation  # noqa: PLC0415 - only `decode` and `encode` need it
+
+    return Notation(describe=notation.describe, parse=notation.parse, describer=notation.Describer)
+
+
+def _passive_columns() -> PassiveColumns[Limits]:
+    from wirelake.protocols.wolpertinger import columns  # noqa: PLC0415 - needs Arrow
+
+    return cast(PassiveColumns[Limits], columns)  # it takes `PassiveDecoder`s and `Passive`s, which are what it gave
+
+
+PROTOCOL: Final = Protocol[Limits, Message](
+    name="wolpertinger",
+    title="wolpertinger",
+    package=__name__,
+    port=8844,
+    default_port=DEFAULT_PORT,
+    limits=Limits,
+    options=Options,
+    session=Session,
+    faults=Fault,
+    state_machine=StateMachine.of(
+        initial=INITIAL,
+        transitions=TRANSITIONS,
+        messages=MESSAGES,
+        states=State,
+        speakers=Speaker,
+        refusal=refusal,
+    ),
+    scan=scan,
+    walk=walk,
+    find=find,
+    sniff=sniff,
+    buffer=buffer,
+    decode=decode,
+    encode=encode,
+    columns=_columns,
+    notation=_notation,
+    passive=PassiveDecoding(columns=_passive_columns, state=PassiveState, restore=PassiveDecoder.restored),
+    xmpp=XmppText(is_text=is_text, scan_limits=Limits.for_text),
+    has_handshake=False,
+    on_fault="spoils the message",
+)

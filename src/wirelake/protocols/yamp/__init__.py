@@ -1,19 +1,26 @@
 """YAMP: events, and requests with progress and cancellation, over any transport and with any serializer."""
 
+from __future__ import annotations
+
+from typing import Final
+
+from wirelake.protocols.protocol import ColumnBuilder, NegotiatedColumns, Notation, Protocol, StateMachine
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.messages import DEFAULT_PORT, WRAPPINGS
+from wirelake.protocols.yamp.messages import DEFAULT_PORT, Message
 from wirelake.protocols.yamp.options import Limits, Options
+from wirelake.protocols.yamp.scanner import find
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Registry, Serializer
 from wirelake.protocols.yamp.session import Session
-from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.yamp.state_machine import INITIAL, MESSAGES, TRANSITIONS, UNTIMELY, Speaker, State, refusal
 from wirelake.protocols.yamp.wire import buffer, decode, encode, scan, sniff, walk
 
 __all__ = [
     "DEFAULT_PORT",
     "INITIAL",
+    "MESSAGES",
+    "PROTOCOL",
     "STANDARD",
     "TRANSITIONS",
-    "WRAPPINGS",
     "Fault",
     "Limits",
     "Options",
@@ -25,8 +32,62 @@ __all__ = [
     "buffer",
     "decode",
     "encode",
+    "find",
     "refusal",
     "scan",
     "sniff",
     "walk",
 ]
+
+
+def _columns() -> ColumnBuilder[Limits]:
+    from wirelake.protocols.yamp import columns  # noqa: PLC0415 - needs Arrow
+
+    return columns
+
+
+def _notation() -> Notation[Limits, Message]:
+    from wirelake.protocols.yamp import notation  # noqa: PLC0415 - only `decode` and `encode` need it
+
+    return Notation(describe=notation.describe, parse=notation.parse)
+
+
+def _body_serializers() -> NegotiatedColumns[Limits]:
+    from wirelake.protocols.yamp import columns  # noqa: PLC0415 - needs Arrow
+
+    return columns
+
+
+PROTOCOL: Final = Protocol[Limits, Message](
+    name="yamp",
+    title="YAMP",
+    package=__name__,
+    port=8888,
+    default_port=DEFAULT_PORT,
+    limits=Limits,
+    options=Options,
+    session=Session,
+    faults=Fault,
+    state_machine=StateMachine.of(
+        initial=INITIAL,
+        transitions=TRANSITIONS,
+        messages=MESSAGES,
+        states=State,
+        speakers=Speaker,
+        refusal=refusal,
+        untimely=UNTIMELY,
+    ),
+    scan=scan,
+    walk=walk,
+    find=find,
+    sniff=sniff,
+    buffer=buffer,
+    decode=decode,
+    encode=encode,
+    columns=_columns,
+    notation=_notation,
+    body_serializers=_body_serializers,
+    websocket=True,
+    dialects=Limits.DIALECT,
+    offline_limits=Limits.OFFLINE,
+)

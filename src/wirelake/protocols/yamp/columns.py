@@ -16,7 +16,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, field, hexes, integers, names, nulls, truths, within
+from wirelake.protocols.arrow import (
+    UNLIMITED,
+    Array,
+    BodySerializers,
+    Columns,
+    binary,
+    field,
+    hexes,
+    integers,
+    names,
+    nulls,
+    truths,
+    within,
+)
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import TYPES, MessageType, ResponseType, name_of
@@ -36,7 +49,7 @@ from wirelake.protocols.yamp.scanner import (
 from wirelake.protocols.yamp.serializers.formats import installed
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Serializer
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "BodySerializers", "columns", "negotiated", "readable"]
+__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "negotiated", "readable"]
 
 SCHEMA: Final = pa.schema(
     [
@@ -81,17 +94,6 @@ _JSON_GROWTH: Final = 4
 """Bytes of JSON that a byte of a body becomes at most, in bodies as they are; a text may take more, but not more than a batch."""
 _MSGPACK_STARTS: Final = np.array([*range(0x80, 0xA0), *range(0xDC, 0xE0)], np.uint8)
 """What a JSON object or array, and a map or array of msgpack, begins with."""
-
-
-class BodySerializers(msgspec.Struct, frozen=True):
-    """Which serializer the body of each row is in: `names[codes[row]]`; code -1 is not known."""
-
-    codes: Array
-    names: tuple[str, ...]
-
-    def where(self, chosen: Array | slice) -> BodySerializers:
-        """The same of some of the rows."""
-        return BodySerializers(self.codes[chosen], self.names)
 
 
 def readable(rows: Array) -> Array:

@@ -12,17 +12,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import product
-from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from wirelake.errors import FaultLike
+from wirelake.protocols.protocol import StateMachine
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["DIRECTIONS", "FINDING", "Conversation", "breaches", "conversation", "forbidden", "intervals", "is_milestone", "odd", "together"]
+__all__ = [
+    "DIRECTIONS",
+    "FINDING",
+    "Conversation",
+    "breaches",
+    "conversation",
+    "forbidden",
+    "intervals",
+    "is_milestone",
+    "no_findings",
+    "no_greetings",
+    "odd",
+    "together",
+]
 
 DIRECTIONS: Final = {"CLIENT": ("to_server",), "SERVER": ("to_client",), "NODE": ("to_server", "to_client")}
 """Speaker -> the directions of what they say; a node speaks on connections it opened, and on those of others."""
@@ -46,22 +59,21 @@ class Conversation(msgspec.Struct, frozen=True):
         return sorted({(direction, name) for _, direction, name in self.moves}) if self.refusals else []
 
 
-def conversation(room: ModuleType) -> Conversation:
-    """Read a room's `INITIAL`, `TRANSITIONS`, `MESSAGES`, `State`, `Speaker` and `refusal`, and `UNTIMELY` if it has it."""
+def conversation(machine: StateMachine) -> Conversation:
+    """A protocol's state machine as plain data."""
     moves, refusals = {}, {}
-    untimely = getattr(room, "UNTIMELY", {})
-    for state, speaker, message in product(room.State, room.Speaker, room.MESSAGES):
-        after = room.TRANSITIONS.get((state, speaker, message))
+    for state, speaker, message in product(machine.states, machine.speakers, machine.messages):
+        after = machine.transitions.get((state, speaker, message))
         for direction in DIRECTIONS[speaker.name]:
-            at = (int(state), direction, message.__struct_config__.tag)
+            at = (int(state), direction, str(message.__struct_config__.tag))
             if after is None:
-                refusals[at] = room.refusal(state, speaker, message).name
+                refusals[at] = machine.refusal(state, speaker, message).name
                 continue
             if after != state:
                 moves[at] = int(after)
-            if (state, speaker, message) in untimely:
-                refusals[at] = untimely[state, speaker, message].name
-    return Conversation(int(room.INITIAL), moves, refusals)
+            if (state, speaker, message) in machine.untimely:
+                refusals[at] = machine.untimely[state, speaker, message].name
+    return Conversation(int(machine.initial), moves, refusals)
 
 
 def _lookup(entries: Mapping[str, Mapping[tuple[int, str, str], int | str]], kind: str, *key: Column) -> Column:
@@ -146,6 +158,22 @@ def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Colum
     broken = sql.array(*(sql.when(condition, fault.name) for fault, condition in conditions.items()))
     suspects = own.where(reduce(lambda one, other: one | other, conditions.values()))
     return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit(protocol)).select(*FINDING)
+
+
+def no_findings(own: DataFrame) -> DataFrame:
+    """The `by_fields` of a protocol without SQL rules. What its scanner finds is in `messages.fault`."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    nothing = sql.lit(None).cast("string")
+    return own.where("false").withColumn("rule", nothing).withColumn("protocol", nothing).select(*FINDING)
+
+
+def no_greetings(own: DataFrame) -> DataFrame:
+    """The `greetings` of a protocol without SQL rules."""
+    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    kinds = {"client_version": "smallint", "server_version": "smallint", "accepted": "boolean", "error_code": "smallint"}
+    return own.where("false").select("session_id", *(sql.lit(None).cast(kind).alias(name) for name, kind in kinds.items()))
 
 
 def together(findings: Sequence[DataFrame]) -> DataFrame:

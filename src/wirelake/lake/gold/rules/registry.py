@@ -1,32 +1,26 @@
-"""Per protocol, all that `violations` and `sessions` need of its room: the conversation, the faults, and the guards over history.
+"""Per protocol, what `violations` and `sessions` need: the state machine, the faults, and the guards over history.
 
-A new protocol is one line in `ROOMS`. It refuses to know what the rules are.
+State machine, faults and kind of session come from the protocol's descriptor. A protocol without an entry here, as one of another
+package, is judged by those alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from wirelake import protocols
 from wirelake.errors import FaultLike
 from wirelake.lake.gold.rules import emp as emp_rules
+from wirelake.lake.gold.rules import engine
 from wirelake.lake.gold.rules import event_mesh as event_mesh_rules
 from wirelake.lake.gold.rules import relink as relink_rules
 from wirelake.lake.gold.rules import wolpertinger as wolpertinger_rules
 from wirelake.lake.gold.rules import yamp as yamp_rules
 from wirelake.lake.gold.rules.threats import Threat
-from wirelake.protocols.emp import state_machine as emp_conversation
-from wirelake.protocols.emp.faults import Fault as EmpFault
-from wirelake.protocols.event_mesh import state_machine as event_mesh_conversation
-from wirelake.protocols.event_mesh.faults import Fault as EventMeshFault
-from wirelake.protocols.relink import state_machine as relink_conversation
-from wirelake.protocols.relink.faults import Fault as RelinkFault
-from wirelake.protocols.wolpertinger import state_machine as wolpertinger_conversation
-from wirelake.protocols.wolpertinger.faults import Fault as WolpertingerFault
-from wirelake.protocols.yamp import state_machine as yamp_conversation
-from wirelake.protocols.yamp.faults import Fault as YampFault
+from wirelake.protocols.protocol import SessionKind, StateMachine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,8 +44,8 @@ class Judged(FaultLike, Protocol):
 class Room(NamedTuple):
     """One protocol as the lake judges it."""
 
-    conversation: ModuleType
-    """`INITIAL`, `TRANSITIONS`, `refusal`, …: who may say what when."""
+    conversation: StateMachine
+    """Which message each side may send in which state."""
     faults: Iterable[Judged]
     """Every rule, with `clause`, `text`, `severity` and `origin`."""
     by_fields: Callable[[DataFrame], DataFrame]
@@ -60,8 +54,8 @@ class Room(NamedTuple):
     """messages, paired, facts -> findings that depend on what was not said before."""
     greetings: Callable[[DataFrame], DataFrame]
     """The room's table -> per session `client_version`, `server_version`, `accepted`, `error_code`."""
-    session: str | None = None
-    """What a session is, if it is not a connection: NODE or LINK."""
+    session: SessionKind = SessionKind.CONNECTION
+    """What a session is."""
     silence: float | None = None
     """Seconds without a word after which a session counts as silent; None where only a connection's end tells."""
     by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
@@ -76,47 +70,61 @@ class Room(NamedTuple):
     """Whether sessions begin with a greeting and end with an error; else an error is a message like others, and life goes on."""
 
 
-NODE: Final = "node"
-"""A session is somebody who speaks, on whatever connections."""
-LINK: Final = "link"
-"""A session is a conversation of two that outlives its connections."""
+NODE: Final = SessionKind.NODE
+LINK: Final = SessionKind.LINK
 
-ROOMS: Final = {
-    "emp": Room(
-        emp_conversation,
-        EmpFault,
+
+class _Rules(NamedTuple):
+    """What the SQL rules of a protocol add to its descriptor; see `Room`."""
+
+    by_fields: Callable[[DataFrame], DataFrame]
+    guards: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]]
+    greetings: Callable[[DataFrame], DataFrame]
+    silence: float | None = None
+    by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
+    threats: Mapping[Any, Threat] = MappingProxyType({})
+    unseen: Mapping[Any, str] = MappingProxyType({})
+    by_keys: Collection[Any] = ()
+
+
+def _no_guards(_messages: DataFrame, _paired: DataFrame, _facts: DataFrame) -> list[DataFrame]:
+    return []
+
+
+def _room(name: str) -> Room:
+    protocol = protocols.get(name)
+    rules = _RULES.get(name) or _Rules(engine.no_findings, _no_guards, engine.no_greetings)
+    return Room(
+        protocol.state_machine, protocol.faults, session=protocol.session_kind, has_handshake=protocol.has_handshake, **rules._asdict()
+    )
+
+
+_RULES: Final = {
+    "emp": _Rules(
         emp_rules.by_fields,
         emp_rules.guards,
         emp_rules.greetings,
         threats=emp_rules.THREATS,
         unseen=emp_rules.UNSEEN,
     ),
-    "event_mesh": Room(
-        event_mesh_conversation,
-        EventMeshFault,
+    "event_mesh": _Rules(
         event_mesh_rules.by_fields,
         event_mesh_rules.guards,
         event_mesh_rules.greetings,
-        NODE,
         event_mesh_rules.SILENCE_SECONDS,
         threats=event_mesh_rules.THREATS,
         unseen=event_mesh_rules.UNSEEN,
         by_keys=event_mesh_rules.BY_KEYS,
     ),
-    "relink": Room(
-        relink_conversation,
-        RelinkFault,
+    "relink": _Rules(
         relink_rules.by_fields,
         relink_rules.guards,
         relink_rules.greetings,
-        LINK,
         by_history=relink_rules.by_history,
         threats=relink_rules.THREATS,
         unseen=relink_rules.UNSEEN,
     ),
-    "yamp": Room(
-        yamp_conversation,
-        YampFault,
+    "yamp": _Rules(
         yamp_rules.by_fields,
         yamp_rules.guards,
         yamp_rules.greetings,
@@ -124,22 +132,22 @@ ROOMS: Final = {
         threats=yamp_rules.THREATS,
         unseen=yamp_rules.UNSEEN,
     ),
-    "wolpertinger": Room(
-        wolpertinger_conversation,
-        WolpertingerFault,
+    "wolpertinger": _Rules(
         wolpertinger_rules.by_fields,
         wolpertinger_rules.guards,
         wolpertinger_rules.greetings,
         by_history=wolpertinger_rules.by_history,
         threats=wolpertinger_rules.THREATS,
         unseen=wolpertinger_rules.UNSEEN,
-        has_handshake=False,
     ),
 }
-"""Protocol, which is also the name of its table -> its room."""
+"""Protocol -> its SQL rules."""
+
+ROOMS: Final = {name: _room(name) for name in protocols.names()}
+"""Protocol, which is also the name of its table -> how the lake judges it."""
 
 SESSION_IS: Final = {name: room.session for name, room in ROOMS.items()}
-"""Protocol -> what its sessions are; None: connections."""
+"""Protocol -> what its sessions are."""
 
 WITHOUT_HANDSHAKE: Final = tuple(name for name, room in ROOMS.items() if not room.has_handshake)
 """Protocols whose sessions neither greet nor part."""
