@@ -47,16 +47,3 @@ def test_commands_that_pages_name_exist(page):
     for block in re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(), re.DOTALL):
         for command in re.findall(r"(?:^|[|$] ?)wirelake (\w+)", block, re.MULTILINE):
             assert command in COMMANDS
-
-
-def test_every_room_has_the_same_furniture_and_exports_the_same_roles():
-    from wirelake import protocols
-
-    roles = {"DEFAULT_PORT", "INITIAL", "TRANSITIONS", "Fault", "Limits", "Options", "Session", "Speaker", "State"}
-    roles |= {"buffer", "decode", "encode", "refusal", "scan", "sniff", "walk"}
-    for name in protocols.ROOMS:
-        room = protocols.room(name)
-        assert roles <= set(room.__all__)
-        folder = Path(room.__file__).parent
-        for piece in ("messages", "faults", "scanner", "wire", "state_machine", "session", "columns", "notation"):
-            assert (folder / f"{piece}.py").exists(), f"{name} has no {piece}"

@@ -1,0 +1,105 @@
+"""PIGEON/1 of examples/: a protocol of another package speaks live, is decoded, ingested, judged and reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "pigeon"
+TWICE = bytes.fromhex("5001000101 50020006000000016869 5001000101")
+"""A hello, a note, and a hello that §3.1 forbids."""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """The folder that the package is installed in, as an installer lays it out: no build backend is needed, and no network."""
+    target = tmp_path_factory.mktemp("site")
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    shutil.copytree(EXAMPLE / "wirelake_pigeon", target / "wirelake_pigeon", ignore=shutil.ignore_patterns("__pycache__"))
+    info = target / f"wirelake_pigeon-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    groups = project["entry-points"].items()
+    lines = [line for group, points in groups for line in (f"[{group}]", *(f"{name} = {value}" for name, value in points.items()))]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return target
+
+
+@pytest.fixture(scope="module")
+def environment(installed) -> dict[str, str]:
+    paths = [str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "NO_COLOR": "1"}
+
+
+@pytest.fixture(scope="module")
+def wirelake(environment):
+    def run(*words: str, stdin: str = "", timeout: float = 60) -> str:
+        command = [sys.executable, "-m", "wirelake.cli.main", *words]
+        done = subprocess.run(command, input=stdin, env=environment, capture_output=True, text=True, timeout=timeout)
+        assert done.returncode in (0, 65), done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_it_is_decoded_and_encoded(wirelake):
+    objects = [json.loads(line) for line in wirelake("decode", "pigeon", "--hex", stdin=TWICE.hex() + "4142").splitlines()]
+    assert [one.get("type", one.get("fault")) for one in objects] == ["hello", "note", "hello", "NOT_A_FRAME"]
+    assert (objects[1]["text"], objects[3]["clause"]) == ("hi", "§2.1")
+    assert wirelake("encode", "pigeon", "--hex", stdin=json.dumps(objects[1])).strip() == TWICE[5:15].hex()
+
+
+def test_it_is_one_of_the_choices(wirelake):
+    assert "pigeon" in wirelake("serve", "--help")
+    assert "pigeon" not in wirelake("call", "--help")
+
+
+@pytest.fixture(scope="module")
+def recording(wirelake, environment, tmp_path_factory) -> Path:
+    """Two sessions with a live server: one by the book, and one whose client says hello twice."""
+    path = tmp_path_factory.mktemp("recording") / "server.pcapng"
+    command = [sys.executable, "-m", "wirelake.cli.main", "serve", "pigeon", "tcp://127.0.0.1:0", "--record", str(path)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            address = server.stderr.readline().split("listening at ")[1].split(";")[0]
+            wirelake("send", "pigeon", address, "hello", "wörld")
+            with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=30) as client:
+                client.sendall(TWICE)
+                while client.recv(1000):
+                    pass
+        finally:
+            server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=60)
+    assert [json.loads(line)["text"] for line in out.splitlines()] == ["hello", "wörld", "hi"], err
+    return path
+
+
+def test_a_recording_is_decoded_as_it_was_spoken(wirelake, recording):
+    objects = [json.loads(line) for line in wirelake("decode", "pigeon", str(recording)).splitlines()]
+    assert sorted(one["text"] for one in objects if one["type"] == "note") == ["hello", "hi", "wörld"]
+
+
+def test_a_lake_has_its_messages_its_table_and_its_violations(wirelake, recording, tmp_path):
+    lake = str(tmp_path / "lake")
+    wirelake("ingest", lake, str(recording), timeout=540)
+
+    def rows(sql: str) -> list[dict[str, object]]:
+        return [json.loads(line) for line in wirelake("query", lake, sql, "-T", "json").splitlines()]
+
+    assert {row["protocol"] for row in rows("SELECT DISTINCT protocol FROM messages")} == {"pigeon"}
+    assert [row["text"] for row in rows("SELECT text FROM pigeon WHERE text IS NOT NULL ORDER BY text")] == ["hello", "hi", "wörld"]
+    broken = rows("SELECT protocol, rule, clause, severity, direction FROM violations WHERE severity = 'error'")
+    assert {"protocol": "pigeon", "rule": "HELLO_EXPECTED", "clause": "§3.1", "severity": "error", "direction": "to_server"} in broken
+    assert rows("SELECT count(*) AS sessions FROM sessions WHERE protocol = 'pigeon'") == [{"sessions": 2}]
+    page = tmp_path / "report.html"
+    wirelake("report", lake, "-o", str(page))
+    assert "pigeon" in page.read_text()
