@@ -1,6 +1,6 @@
 """Rows of numbers to Arrow columns: slices of bytes, names for codes, and integers at the size Spark can hold.
 
-What every room's `columns.py` is built from. It refuses to know any protocol.
+The `columns.py` of every protocol is built from these.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Array = np.ndarray[Any, Any]
 
 
 class Columns(msgspec.Struct):
-    """A block of messages as columns: what a room's `columns` gives."""
+    """Messages as columns: the result of a protocol's `columns`."""
 
     own: dict[str, pa.Array]
-    """The columns of the room's SCHEMA."""
+    """The columns of the protocol's SCHEMA."""
     shared: dict[str, pa.Array]
     """kind, name, subject, correlation_id, status, fault, body, body_json, verified."""
     sessions: pa.Array | None = None
-    """16 bytes each: whose session a message belongs to, if the room knows better than the connection; null where it does not."""
+    """The session of each message, 16 bytes, where it is not the connection; null where it is."""
     taken: int | None = None
-    """How many of the rows these are: the first ones, as many as fit into the budget, and at least one; None: all."""
+    """How many of the first rows these are, if not all fit into the budget; at least one. None: all."""
 
 
 class BodySerializers(msgspec.Struct, frozen=True):
@@ -140,5 +140,5 @@ def names(codes: Array, known: Mapping[int, str] | Sequence[str], valid: Array |
 
 
 def nulls(kind: pa.DataType, count: int) -> pa.Array:
-    """A column that says nothing."""
+    """A column of nulls."""
     return pa.nulls(count, kind)

@@ -1,7 +1,7 @@
-"""A buffer between a stream and a scanner: bytes go in as they arrive, whole frames come out, wherever the stream was cut.
+"""Buffer: takes the bytes of a stream as they arrive, and gives whole frames.
 
-It never asks the scanner about a frame before all its announced bytes are there, so a large message that arrives in small pieces costs
-one copy, not one for each piece. It refuses to know any protocol.
+A frame is scanned only when all its announced bytes are there. So a large message that arrives in small pieces costs one copy, not one
+for each piece.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["LARGE", "Buffer", "Framed", "Frames"]
 BATCH: Final = 256
 """Frames scanned in one go."""
 LARGE: Final = 128 * 1024
-"""Bytes above which the sizes of the frames in them are kept, for whoever must split them again."""
+"""Bytes above which the sizes of the frames in them are kept, so that a recorder can split them again."""
 
 Frames = tuple[bytes, list[list[int]], list[int]]
 """Bytes, the rows of the frames in them, and their parts."""
@@ -33,7 +33,7 @@ class Buffer:
         self._columns = columns
         self._part_columns = part_columns
         self.limits = limits
-        """What the scanner is given; may be changed between two batches, where what was read decides how to read on."""
+        """For the scanner. May change between two batches, where a handshake decides how to read on."""
         self._rows = table(BATCH, columns)
         self._parts = table(BATCH + parts_per_frame, part_columns)
         self._chunks: list[bytes] = []
@@ -47,7 +47,7 @@ class Buffer:
 
     @property
     def rest(self) -> bytes:
-        """What is buffered and not yet a whole frame."""
+        """Buffered bytes that are not yet a whole frame."""
         return self._last[self._end :] + b"".join(self._chunks)
 
     @property
@@ -56,14 +56,14 @@ class Buffer:
         return self._size
 
     def clear(self) -> None:
-        """Forget what is buffered: nothing more will be read."""
+        """Drop buffered bytes: nothing more will be read."""
         self._chunks, self._last, self._end, self._size = [], b"", 0, 0
         self._rows = self._parts = None
         self.lost = True
 
     @property
     def taken(self) -> bytes:
-        """The bytes of the whole frames that the last `feed` gave."""
+        """The bytes of the whole frames of the last `feed`."""
         return self._last[: self._end]
 
     def sizes(self) -> list[int]:
@@ -71,7 +71,7 @@ class Buffer:
         return self._sizes or [self._end]
 
     def feed(self, data: bytes) -> Iterator[Frames]:
-        """Take what arrived; give whole frames, in batches. After `lost`, what arrives is not kept."""
+        """Take bytes that arrived; give whole frames, in batches. After `lost`, bytes are not kept."""
         self._sizes = []
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
@@ -100,7 +100,7 @@ class Buffer:
             at = end
 
     def _keep(self, whole: bytes, end: int, need: int) -> None:
-        """What was not taken stays in `whole`, and is cut off by the next `feed`: once, however many batches there were."""
+        """Keep the rest of `whole`; the next `feed` cuts it off, once for all batches."""
         self._chunks = []
         self._size = len(whole) - end
         self._needed = max(need, self._size + 1)
@@ -119,7 +119,7 @@ class Buffer:
 
 
 class Framed:
-    """What the sessions of all stream protocols say of their frames: those received last, and those sent last."""
+    """Mixin for sessions over streams: the frames received last, and those sent last."""
 
     _buffer: Buffer
     sent_sizes: Sequence[int] = ()
@@ -146,7 +146,7 @@ class Framed:
         return self._buffer.size
 
     def release(self) -> None:
-        """Give memory back: the conversation is over, and nothing will be received."""
+        """Release memory: the session is over, and nothing will be received."""
         self._buffer.clear()
 
     def _join(self, frames: Sequence[bytes]) -> bytes:

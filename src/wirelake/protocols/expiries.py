@@ -1,4 +1,4 @@
-"""Deadlines of many things at once: set, moved, dropped, and found again when they are due. It refuses to know time and what expires."""
+"""Expiries: deadlines of many things; set, moved, dropped, and found when they are due. Does not read a clock."""
 
 from __future__ import annotations
 

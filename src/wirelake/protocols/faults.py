@@ -83,7 +83,7 @@ class Faults(IntEnum):
 
     @property
     def is_tolerated(self) -> bool:
-        """Whether a session counts it and reads on, whoever says so."""
+        """Whether a session counts it and reads on, whatever its origin."""
         return self >= TOLERATED
 
     @property

@@ -3,8 +3,6 @@
 A kernel is a plain function over bytes that writes integers into the flat rows it was given. It runs as it stands, which costs nothing
 to start, or compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form this process
 chose; both give the same rows, and tests hold them to it.
-
-It refuses to know any protocol.
 """
 
 from __future__ import annotations
@@ -117,7 +115,7 @@ class Stride(Protocol):
         """Return (rows written, parts written, run, offset)."""
 
 
-# The columns every scanner's row begins with, so that buffers, walkers and the ledger serve all rooms.
+# The columns every scanner's row begins with, so that buffers, walkers and the ledger serve all protocols.
 START: Final = 0
 """Offset of the first byte of the frame."""
 LENGTH: Final = 1
@@ -125,7 +123,7 @@ LENGTH: Final = 1
 KIND: Final = 2
 """The protocol's own number for what this frame is."""
 FAULT: Final = 3
-"""0, or the room's fault code: the first rule this frame breaks."""
+"""0, or the protocol's fault code: the first rule this frame breaks."""
 FAULT_AT: Final = 4
 """Offset of the byte that breaks it."""
 PART: Final = 5
@@ -133,10 +131,10 @@ PART: Final = 5
 PARTS: Final = 6
 """How many rows it has there."""
 SHARED: Final = 7
-"""How many columns are shared: a room's own columns start here."""
+"""How many columns are shared: a protocol's own columns start here."""
 
 NO_ROOM: Final = -1
-"""What a scanner says it needs when it stopped because the rows or parts it was given are full."""
+"""What a scanner returns as its need when rows or parts are full."""
 
 _kernels: list[Callable[..., Any]] = []
 _dispatchers: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -204,7 +202,7 @@ def array(data: bytes) -> Any:
 
 
 def table(rows: int, columns: int) -> Any:
-    """Room for so many rows, flat, as the active kernels write them."""
+    """Space for so many rows, flat, as the active kernels write them."""
     if not _use_compiled:
         return [0] * (rows * columns)
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
@@ -313,7 +311,7 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
 
 
 def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
-    """A kernel that runs `scan` over many runs, and leaves a run where it stops making sense: for whoever does not have all of it yet."""
+    """A kernel that runs `scan` over many runs, and leaves a run where it stops making sense: for streams of which more may arrive."""
 
     @kernel
     def stride(

@@ -1,4 +1,4 @@
-"""Token buckets by source: how much of whom is listened to. It refuses to know clocks, and what a source is."""
+"""Token buckets by source, to limit how much of each source is taken. Does not read a clock."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ MIN_RATE: Final = 1000.0
 
 
 def postponed(deadline: float, count: int, now: float, timeout: float, min_rate: float) -> float:
-    """The deadline after `count` bytes moved: each buys 1/`min_rate` seconds, but nobody gets more than `timeout` from now."""
+    """The deadline after `count` bytes moved: each buys 1/`min_rate` seconds, but never more than `timeout` from now."""
     return max(deadline, min(now + timeout, deadline + count / min_rate))
 
 
@@ -40,7 +40,7 @@ class ReplyClock:
         self._restart(now)
 
     def stop(self) -> None:
-        """The reply came, or nobody waits any more."""
+        """The reply came, or is not waited for any more."""
         self.waits = False
         self.deadline = None
 

@@ -2,7 +2,7 @@
 
 A name is cut into levels by a separator, a dot unless told otherwise. In a pattern, a level `*` stands for exactly one level, whatever it
 is, and a last level `>` for one or more. Everything else is meant as it stands; `*` and `>` inside a longer level are refused, because
-they would not do what their writer hopes. It refuses to know who listens, and protocols.
+they would not do what their writer hopes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UTF-8 as scanners read it, and text cut to fit a field. It refuses to know what the text is for."""
+"""UTF-8 for scanners, and text cut to fit a field."""
 
 from __future__ import annotations
 

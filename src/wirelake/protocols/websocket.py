@@ -1,7 +1,7 @@
 """WebSockets (RFC 6455) as a capture shows them: where the opening handshake ends, and the bytes inside the frames that follow.
 
 For protocols that may travel inside: the payload of binary messages is unmasked where it stands, so that what leads back to the capture
-still does. Live connections do not need this: a library speaks for them. It refuses to know what travels inside.
+still does. Live connections do not need this: a library speaks for them.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _plausible(data: Any, at: int, stop: int, masked: int, phase: int) -> tuple[
     """(size of the frame whose header stands here, what may come next); size 0: this is no header, or not all of it is there.
 
     RFC 6455 §5.2, §5.4 and §5.5: no reserved bits, the shortest form of a length, small control frames in one piece, and continuations only
-    inside a message. `phase` is 0 between messages, 1 inside one that goes on, and -1 when nobody knows. Text is not for us.
+    inside a message. `phase` is 0 between messages, 1 inside one that goes on, and -1 when that is not known. Text frames are not read.
     """
     if stop - at < 2:
         return 0, phase

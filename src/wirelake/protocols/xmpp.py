@@ -1,7 +1,7 @@
 """XMPP (RFC 6120) as a capture shows it: where the stanzas of a stream are, and what the messages among them say to whom.
 
 For protocols that may travel inside: a message's body keeps the places of its characters, escapes undone, so that what leads back to the
-capture still does. Live connections do not need this: a library speaks for them. It refuses to know what travels inside.
+capture still does. Live connections do not need this: a library speaks for them.
 """
 
 from __future__ import annotations
@@ -242,12 +242,12 @@ class Body(msgspec.Struct, frozen=True):
 
 
 _UNSAID: Final = frozenset({"error", "groupchat"})
-"""Messages that come back, and those to a room: neither is what somebody says to somebody."""
+"""Types of messages that are not read: errors that come back, and messages to a chat room."""
 _SECURING: Final = re.compile(rb"<(?:starttls|proceed)[\s/>]")
 
 
 def body(stanza: bytes, *, by_client: bool) -> Body | None:
-    """The body of a message, if the stanza is one that has a body, and somebody it is said to, or by: whoever is not the stream's owner."""
+    """The body of a message stanza with a body, and the address of the peer; None for any other stanza."""
     if not stanza.startswith(_MESSAGE) or b"<body" not in stanza:
         return None
     depth, is_body, is_over = 0, False, False

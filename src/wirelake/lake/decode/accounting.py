@@ -28,14 +28,14 @@ _MARK: Final = "mark"
 
 
 class Where(msgspec.Struct, frozen=True):
-    """What the offsets of a block lead to."""
+    """Sources and spans: where the offsets of a block lead."""
 
     sources: list[Source]
     spans: list[Span]
 
     @classmethod
     def of(cls, block: Block) -> Where:
-        """Where the bytes of a block are."""
+        """The sources and spans of a block."""
         return cls(block.all_sources(), block.all_spans())
 
     def source(self, offset: int) -> tuple[Source, int]:
@@ -44,7 +44,7 @@ class Where(msgspec.Struct, frozen=True):
         return self.sources[number], there
 
     def extent(self, pieces: Array, starts: Array, lengths: Array) -> Extent:
-        """Where messages of a speech stand in their sources."""
+        """The places of messages in their sources."""
         last = starts + lengths - 1
         head = np.searchsorted(pieces[:, PIECE_START], starts, side="right") - 1
         tail = np.searchsorted(pieces[:, PIECE_START], last, side="right") - 1
@@ -66,7 +66,7 @@ class Where(msgspec.Struct, frozen=True):
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """Where messages stand.
+    """The places of messages in their sources.
 
     A message whose segments came in another order, or that goes on in another source, reaches from the lowest to the highest place that
     it has in the source it begins in.
@@ -102,14 +102,14 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class LedgerEntries:
-    """What one task accounts for."""
+    """The ledger entries of one task."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[bytes, int, str, str], tuple[int, int]] = {}
         self._spans: dict[tuple[bytes, int], tuple[Source, Span]] = {}
 
     def open(self, where: Where) -> None:
-        """There are these spans: they are in the ledger whether or not anything is in them."""
+        """Begin entries for these spans: each is in the ledger, even if nothing is in it."""
         for span in where.spans:
             source, at = where.source(span.at)
             if span.mark or (source.id, at) not in self._spans:
@@ -125,7 +125,7 @@ class LedgerEntries:
     def spread(
         self, where: Where, category: str, reason: str, pieces: Array, starts: Array, lengths: Array, *, counted: bool = True
     ) -> None:
-        """Account for messages of a speech, each where its bytes are; where it is chance how many there are, they are not counted."""
+        """Account for messages, each where its bytes are. Without `counted`, their number depends on cuts and is not kept."""
         if len(where.spans) == 1:
             self._add(where, 0, category, reason, int(lengths.sum()), len(lengths) * counted)
             return
@@ -154,7 +154,7 @@ class LedgerEntries:
         self._sums[key] = (bytes_before + size, items_before + items)
 
     def close(self) -> list[Entry]:
-        """All entries, leaving the books empty. A span in which nothing was found has an entry that says so."""
+        """Return all entries and start anew. A span without messages has an entry that says so."""
         entries = [
             Entry(*self._named(source, at), category, reason, self._spans[source, at][1].mark, size, items)
             for (source, at, category, reason), (size, items) in sorted(self._sums.items())
@@ -199,7 +199,7 @@ def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
 
 
 def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.RecordBatch:
-    """The books of many tasks as one, of the batch of this number: rows of the same place and kind become one row."""
+    """Merge the entries of many tasks into the ledger of one batch: rows of the same place and kind become one."""
     keys = [name for name in ledger.TABLE.grain if name != "batch"]
     # Of a source that grew, tasks may know different sizes, and only the one that read the end of a span knows its mark.
     told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("bytes", "sum"), ("items", "sum")]

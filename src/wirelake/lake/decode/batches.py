@@ -1,4 +1,4 @@
-"""Decoded rows on their way to the writer: gathered, and handed on before they take more memory than a task may use.
+"""Gathering: collects decoded rows, and passes them on before they take more memory than a task may use.
 
 Rows of `quarantine` come one by one and are put into batches here: a batch costs several kilobytes, however few rows it has.
 """
@@ -26,7 +26,7 @@ SPOILT_ROWS: Final = 8192
 
 
 class Gathering:
-    """Rows of all tables; `sink` gets what there is as soon as it takes more than `most` bytes."""
+    """Collects rows of all tables; `sink` gets them as soon as they take more than `most` bytes."""
 
     def __init__(self, most: int, sink: Callable[[Batches], object] | None = None) -> None:
         self._most = most
@@ -52,7 +52,7 @@ class Gathering:
             self._put_spoilt()
 
     def give(self) -> Batches:
-        """All that is left."""
+        """Return the rows that are left."""
         self._put_spoilt()
         batches, self._batches, self._bytes = self._batches, defaultdict(list), 0
         return dict(batches)
@@ -64,7 +64,7 @@ class Gathering:
 
 
 class Overflow:
-    """A sink for readers that want the rows of one table in order: they wait in a file without a name, not in memory."""
+    """A sink that keeps the rows of one table in order, in an unnamed file and not in memory."""
 
     def __init__(self, table: str, schema: pa.Schema) -> None:
         self._table = table
@@ -79,7 +79,7 @@ class Overflow:
             self._file.close()
 
     def put(self, batches: Batches) -> None:
-        """Keep what is of the table."""
+        """Keep the rows of the table."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="wirelake-rows-")  # noqa: SIM115 - see __exit__
             self._writer = pa.ipc.new_stream(self._file, self._schema)
@@ -87,7 +87,7 @@ class Overflow:
             self._writer.write_table(pa.Table.from_batches([batch]).cast(self._schema))
 
     def take(self, last: Batches) -> Iterator[pa.RecordBatch]:
-        """What was kept, then the rows of the table in `last`; nothing is kept afterwards."""
+        """Return the kept rows, then those of the table in `last`; keeps nothing afterwards."""
         if self._file is not None:
             self._writer.close()
             self._file.seek(0)

@@ -1,7 +1,4 @@
-"""Rows: what was decoded, put into the columns of the silver tables.
-
-It refuses to know how it was decoded.
-"""
+"""Rows of the silver tables, from decoded messages, quarantined bytes and connections."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ Array = np.ndarray[Any, Any]
 DIRECTIONS: Final = ("to_client", "to_server")
 
 Noted = tuple[Flow, int, int, str, str, str]
-"""A connection, when, where, what happened to it, by whom, and more about it."""
+"""An event of a connection: flow, time, place, event, side, detail."""
 
 
 def leading(
     where: Where, extent: Extent, flows: list[Flow], runs: Array, links: list[bytes | None], made: pa.Array | None
 ) -> dict[str, Any]:
-    """The columns that every room's table begins with. `links` are the sessions of flows, `made` those the room knows of."""
+    """The columns that every protocol's table begins with. `links` are sessions by flow, `made` are sessions by message, if known."""
     connection = pa.DictionaryArray.from_arrays(
         pa.array(runs[:, RUN_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in flows], pa.binary())
     )
@@ -48,7 +45,7 @@ def leading(
 
 
 def sessions(flows: list[Flow], connection: pa.DictionaryArray, links: list[bytes | None], made: pa.Array | None) -> pa.Array:
-    """Whose session each message belongs to: what the room says, or the link its connection carries, or the connection."""
+    """The session of each message: the one its protocol says, or the link of its connection, or the connection."""
     if made is not None:
         return pc.coalesce(made, connection.cast(pa.binary()))
     if not any(links):

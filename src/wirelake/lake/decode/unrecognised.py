@@ -1,6 +1,6 @@
-"""UnrecognisedTraffic: what no protocol recognised, summed by host and port; what becomes the table `unrecognised`.
+"""UnrecognisedTraffic: traffic of no known protocol, summed by host and port, for the table `unrecognised`.
 
-Tasks sum what blocks account for, and the driver merges their sums, as with the ledger (`ledger_entries.py`). Both are bounded: beyond
+Tasks sum what blocks account for, and the driver merges their sums, as with the ledger (`accounting.py`). Both are bounded: beyond
 `MAX_ROWS` the rest is one row of each source.
 """
 
@@ -24,7 +24,7 @@ from wirelake.lake.tables.unrecognised import TABLE
 __all__ = ["MAX_ROWS", "UnrecognisedTraffic", "bytes_in", "merge", "packed", "unpacked"]
 
 MAX_ROWS: Final = 10_000
-"""Rows of one task, and of one batch: those with most bytes are kept. What is left is one more row of each source."""
+"""Rows of one task, and of one batch: those with most bytes are kept. The rest is one more row of each source."""
 
 _KEYS: Final = tuple(name for name in TABLE.grain if name != "batch")
 _NAMES: Final = ("transport", "client_address", "server_address", "server_port")
@@ -40,13 +40,13 @@ class _Sum(msgspec.Struct):
 
 
 class UnrecognisedTraffic:
-    """What one task sums."""
+    """The sums of one task."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[bytes, Unrecognised], _Sum] = {}
 
     def add(self, where: Where, account: Account) -> None:
-        """Take an account of bytes that nobody recognised."""
+        """Add an account of unrecognised bytes."""
         if account.unrecognised is None:
             return
         source, _ = where.source(account.at)
@@ -61,7 +61,7 @@ class UnrecognisedTraffic:
         one.last = max(one.last, account.last)
 
     def close(self) -> pa.RecordBatch:
-        """All rows, leaving nothing."""
+        """Return all rows, and start anew."""
         rows = [_row(source, unrecognised, one) for (source, unrecognised), one in self._sums.items()]
         self._sums = {}
         return pa.RecordBatch.from_pylist(rows, schema=TABLE.schema)
@@ -82,7 +82,7 @@ def _row(source: bytes, unrecognised: Unrecognised, one: _Sum) -> dict[str, obje
 
 
 def merge(batches: Iterable[pa.RecordBatch], number: int | None = None, most: int = MAX_ROWS) -> pa.Table:
-    """The sums of many tasks as one, of the batch of this number."""
+    """Merge the sums of many tasks into those of one batch."""
     rows = _summed(pa.Table.from_batches(batches, schema=TABLE.schema))
     if len(rows) > most:
         rows = rows.sort_by([("bytes", "descending"), *((name, "ascending") for name in _KEYS)])
@@ -103,7 +103,7 @@ def _summed(rows: pa.Table) -> pa.Table:
 
 
 def packed(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """Rows of a task as bytes, on their way to the driver."""
+    """Rows of a task as bytes, to be sent to the driver."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, TABLE.schema) as stream:
         for one in batches:
@@ -113,10 +113,10 @@ def packed(batches: Sequence[pa.RecordBatch]) -> bytes:
 
 
 def unpacked(content: bytes) -> list[pa.RecordBatch]:
-    """What was packed."""
+    """Rows from their bytes; see `packed`."""
     return list(pa.ipc.open_stream(content)) if content else []
 
 
 def bytes_in(paths: Iterable[Path]) -> int:
-    """Bytes that nobody recognised, in files of the table."""
+    """Unrecognised bytes in files of the table."""
     return sum(pc.sum(pq.read_table(path, columns=["bytes"])["bytes"]).as_py() or 0 for path in paths)
