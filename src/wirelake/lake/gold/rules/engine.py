@@ -28,11 +28,11 @@ __all__ = [
     "Conversation",
     "breaches",
     "conversation",
+    "default_greetings",
     "forbidden",
     "intervals",
     "is_milestone",
     "no_findings",
-    "no_greetings",
     "odd",
     "together",
 ]
@@ -168,12 +168,12 @@ def no_findings(own: DataFrame) -> DataFrame:
     return own.where("false").withColumn("rule", nothing).withColumn("protocol", nothing).select(*FINDING)
 
 
-def no_greetings(own: DataFrame) -> DataFrame:
-    """The `greetings` of a protocol without SQL rules."""
+def default_greetings(own: DataFrame) -> DataFrame:
+    """The `greetings` of a protocol without SQL rules: no versions are known, and a handshake of both sides is accepted."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    kinds = {"client_version": "smallint", "server_version": "smallint", "accepted": "boolean", "error_code": "smallint"}
-    return own.where("false").select("session_id", *(sql.lit(None).cast(kind).alias(name) for name, kind in kinds.items()))
+    unknown = [sql.lit(None).cast("smallint").alias(name) for name in ("client_version", "server_version", "error_code")]
+    return own.select("session_id").distinct().select("session_id", *unknown, sql.lit(True).alias("accepted"))
 
 
 def together(findings: Sequence[DataFrame]) -> DataFrame:

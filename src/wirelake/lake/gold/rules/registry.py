@@ -93,7 +93,7 @@ def _no_guards(_messages: DataFrame, _paired: DataFrame, _facts: DataFrame) -> l
 
 def _room(name: str) -> Room:
     protocol = protocols.get(name)
-    rules = _RULES.get(name) or _Rules(engine.no_findings, _no_guards, engine.no_greetings)
+    rules = _RULES.get(name) or _Rules(engine.no_findings, _no_guards, engine.default_greetings)
     return Room(
         protocol.state_machine, protocol.faults, session=protocol.session_kind, has_handshake=protocol.has_handshake, **rules._asdict()
     )
