@@ -84,10 +84,10 @@ class Walk(Protocol):
         data: Octets,
         starts: Numbers,
         stops: Numbers,
-        run: int,
+        segment: int,
         at: int,
         rows: Numbers,
-        run_of: Numbers,
+        segment_of: Numbers,
         parts: Numbers,
         ends: Numbers,
         limits: ScanLimits,
@@ -104,10 +104,10 @@ class Stride(Protocol):
         data: Octets,
         starts: Numbers,
         stops: Numbers,
-        run: int,
+        segment: int,
         at: int,
         rows: Numbers,
-        run_of: Numbers,
+        segment_of: Numbers,
         parts: Numbers,
         ends: Numbers,
         faults: Numbers,
@@ -169,10 +169,10 @@ def _over_views(function: F) -> F:
     """A kernel when Numba is switched off: a byte of an array is a number of 8 bits that overflows, a byte of its view is Python's."""
 
     @wraps(function)
-    def run(*arguments: Any) -> Any:
+    def segment(*arguments: Any) -> Any:
         return function(*(memoryview(one) if getattr(one, "dtype", None) == "uint8" else one for one in arguments))
 
-    return run  # type: ignore[return-value]  # it is called like its function
+    return segment  # type: ignore[return-value]  # it is called like its function
 
 
 def use_compiled() -> bool:
@@ -276,20 +276,20 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
 
     @kernel
     def walk(
-        data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, run_of: Any, parts: Any, ends: Any, limits: Any
+        data: Any, starts: Any, stops: Any, segment: int, at: int, rows: Any, segment_of: Any, parts: Any, ends: Any, limits: Any
     ) -> tuple[int, int, int, int]:
         """Walk runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
 
-        `run_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins. Returns (rows written, parts
+        `segment_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins. Returns (rows written, parts
         written, run, offset). The rows and parts it was given must hold at least one frame.
         """
         count, used = 0, 0
-        while run < len(starts):
-            stop = stops[run]
+        while segment < len(starts):
+            stop = stops[segment]
             found, taken, end, need = scan(data, at, stop, rows[count * columns :], parts[used * part_columns :], limits)
             for row in range(count, count + found):
                 rows[row * columns + PART] += used
-                run_of[row] = run
+                segment_of[row] = segment
             count += found
             used += taken
             at = end
@@ -300,14 +300,14 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
                 if at < stop and count * columns < len(rows):
                     continue
                 if at < stop:
-                    return count, used, run, at
+                    return count, used, segment, at
             elif need == NO_ROOM:
-                return count, used, run, at
-            ends[run] = at
-            run += 1
-            if run < len(starts):
-                at = starts[run]
-        return count, used, run, at
+                return count, used, segment, at
+            ends[segment] = at
+            segment += 1
+            if segment < len(starts):
+                at = starts[segment]
+        return count, used, segment, at
 
     return walk
 
@@ -317,33 +317,43 @@ def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
 
     @kernel
     def stride(
-        data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, run_of: Any, parts: Any, ends: Any, faults: Any, limits: Any
+        data: Any,
+        starts: Any,
+        stops: Any,
+        segment: int,
+        at: int,
+        rows: Any,
+        segment_of: Any,
+        parts: Any,
+        ends: Any,
+        faults: Any,
+        limits: Any,
     ) -> tuple[int, int, int, int]:
         """Go over runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
 
-        `run_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins, or what makes no sense: then `faults[r]`
+        `segment_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins, or what makes no sense: then `faults[r]`
         says why. Returns (rows written, parts written, run, offset). The rows and parts it was given must hold at least one frame.
         """
         count, used = 0, 0
-        while run < len(starts):
-            found, taken, end, need = scan(data, at, stops[run], rows[count * columns :], parts[used * part_columns :], limits)
+        while segment < len(starts):
+            found, taken, end, need = scan(data, at, stops[segment], rows[count * columns :], parts[used * part_columns :], limits)
             last = (count + found - 1) * columns
             is_lost = found > 0 and rows[last + FAULT] != 0 and rows[last + START] == end
             if is_lost:
-                faults[run] = rows[last + FAULT]
+                faults[segment] = rows[last + FAULT]
                 found -= 1
             for row in range(count, count + found):
                 rows[row * columns + PART] += used
-                run_of[row] = run
+                segment_of[row] = segment
             count += found
             used += taken
             at = end
             if not is_lost and need == NO_ROOM:
-                return count, used, run, at
-            ends[run] = at
-            run += 1
-            if run < len(starts):
-                at = starts[run]
-        return count, used, run, at
+                return count, used, segment, at
+            ends[segment] = at
+            segment += 1
+            if segment < len(starts):
+                at = starts[segment]
+        return count, used, segment, at
 
     return stride

@@ -18,14 +18,14 @@ from wirelake import protocols
 from wirelake.capture.blocks.accounting import HEADERS
 from wirelake.capture.blocks.block import (
     OFFSET_MASK,
-    PIECE_OFFSET,
-    PIECE_START,
-    PIECE_TS,
-    RUN_FLOW,
-    RUN_MISSING,
-    RUN_START,
-    RUN_STOP,
-    RUN_TO_SERVER,
+    ORIGIN_OFFSET,
+    ORIGIN_START,
+    ORIGIN_TS,
+    SEGMENT_FLOW,
+    SEGMENT_MISSING,
+    SEGMENT_START,
+    SEGMENT_STOP,
+    SEGMENT_TO_SERVER,
     SOURCE_SHIFT,
     Block,
     Flow,
@@ -37,7 +37,7 @@ from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
 from wirelake.lake.decode.options import DecodeOptions
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import DecoderState, Reason, Speaker
-from wirelake.lake.decode.streams import GAP, Segments, StreamReader, segments_of
+from wirelake.lake.decode.streams import GAP, ScanInput, StreamReader, segments_of
 from wirelake.lake.decode.unrecognised import UnrecognisedTraffic
 from wirelake.lake.decode.websocket import Unwrapped, Unwrapper
 from wirelake.lake.decode.xmpp import Stanzas, Taken
@@ -59,7 +59,7 @@ MAX_CARRIED: Final = 64 * 1024 * 1024
 
 This is the one limit that makes rows depend on what else is read."""
 
-_NO_RUNS: Final = np.zeros((0, RUN_MISSING), np.int64)
+_NO_SEGMENTS: Final = np.zeros((0, SEGMENT_MISSING), np.int64)
 
 
 class Decoder:
@@ -101,7 +101,7 @@ class Decoder:
         for one in block.unreadable:
             fields = (one.reason, None, one.reason, one.raw, one.offset, one.length)
             self._gathering.spoil(rows.spoilt(self._where, None, None, None, one.layer, *fields), len(one.raw))
-        self._decode_runs(block)
+        self._decode_segments(block)
         self._let_go(MAX_CARRIED)
         self.decoder_state.forget()
         return self._gathering.give()
@@ -158,55 +158,57 @@ class Decoder:
             self._stream_readers[scanner] = StreamReader(scanner, directions, self._put, self._quarantine, scan_limits_of, unknown)
         return self._stream_readers[scanner]
 
-    def _decode_runs(self, block: Block) -> None:
-        if not len(block.runs):
+    def _decode_segments(self, block: Block) -> None:
+        if not len(block.segments):
             return
         data = np.frombuffer(block.data, np.uint8)
         alike: dict[Scanner | str, list[int]] = {}
         for number, flow in enumerate(block.flows):
             alike.setdefault(self._scanner_of(flow) if flow.protocol in protocols.names() else flow.protocol, []).append(number)
         for scanner, flows in alike.items():
-            runs = block.runs[np.isin(block.runs[:, RUN_FLOW], flows)]
+            segments = block.segments[np.isin(block.segments[:, SEGMENT_FLOW], flows)]
             if isinstance(scanner, str):
-                sizes = runs[:, RUN_STOP] - runs[:, RUN_START]
-                self._ledger_entries.spread(self._where, "other", f"no room for {scanner}", block.pieces, runs[:, RUN_START], sizes)
+                sizes = segments[:, SEGMENT_STOP] - segments[:, SEGMENT_START]
+                self._ledger_entries.spread(
+                    self._where, "other", f"no room for {scanner}", block.origins, segments[:, SEGMENT_START], sizes
+                )
                 continue
             # A record or a datagram holds whole messages; segments of a stream must be joined.
-            streams = np.array([_is_stream(flow, scanner) for flow in block.flows])[runs[:, RUN_FLOW]]
+            streams = np.array([_is_stream(flow, scanner) for flow in block.flows])[segments[:, SEGMENT_FLOW]]
             if not streams.all():
-                self._walk(scanner, Segments(data, runs[~streams], block.pieces, block.flows), scanner.scan_limits)
+                self._walk(scanner, ScanInput(data, segments[~streams], block.origins, block.flows), scanner.scan_limits)
             if streams.any():
-                self._read_streams(scanner, block, data, runs[streams])
+                self._read_streams(scanner, block, data, segments[streams])
 
-    def _read_streams(self, scanner: Scanner, block: Block, data: Array, runs: Array) -> None:
+    def _read_streams(self, scanner: Scanner, block: Block, data: Array, segments: Array) -> None:
         """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
         protocol = scanner.protocol
         if protocol.xmpp is not None:
-            taken = self._stanzas.take(data, runs, block.pieces, block.flows, protocol.xmpp.is_text)
+            taken = self._stanzas.take(data, segments, block.origins, block.flows, protocol.xmpp.is_text)
             self._take(scanner, taken)
-            runs = taken.rest
+            segments = taken.rest
         if protocol.websocket:
-            self._unwrap(scanner, self._unwrapper.unwrap(data, runs, block.pieces, block.flows))
+            self._unwrap(scanner, self._unwrapper.unwrap(data, segments, block.origins, block.flows))
             return
-        segments = segments_of(data, runs, block.pieces, block.flows)
+        scan_input = segments_of(data, segments, block.origins, block.flows)
         if protocol.handshake is not None:
-            opened, segments = self._handshakes.feed(scanner, segments)
+            opened, scan_input = self._handshakes.feed(scanner, scan_input)
             self._open(scanner, opened)
-        self._stream_reader(scanner).feed(segments)
+        self._stream_reader(scanner).feed(scan_input)
 
     def _unwrap(self, scanner: Scanner, unwrapped: Unwrapped) -> None:
         """Read what WebSocket frames carried, and account for the frames."""
-        for pieces, spans in unwrapped.wrapping:
-            self._ledger_entries.spread(self._where, HEADERS, "websocket", pieces, spans[:, 0], spans[:, 1], counted=False)
+        for origins, spans in unwrapped.wrapping:
+            self._ledger_entries.spread(self._where, HEADERS, "websocket", origins, spans[:, 0], spans[:, 1], counted=False)
         for one in unwrapped.lost:
-            self._quarantine(one.flow, one.to_server, GAP, Segments(one.data, _NO_RUNS, one.pieces, []), 0, len(one.data))
-        self._stream_reader(scanner).feed(unwrapped.segments, self._unwrapper.why)
+            self._quarantine(one.flow, one.to_server, GAP, ScanInput(one.data, _NO_SEGMENTS, one.origins, []), 0, len(one.data))
+        self._stream_reader(scanner).feed(unwrapped.scan_input, self._unwrapper.why)
 
     def _take(self, scanner: Scanner, taken: Taken) -> None:
         """Read texts that were bodies of XMPP stanzas, and account for the rest."""
-        for category, reason, pieces, spans in taken.accounts:
+        for category, reason, origins, spans in taken.accounts:
             places = np.array(spans, np.int64)
-            self._ledger_entries.spread(self._where, category, reason, pieces, places[:, 0], places[:, 1], counted=False)
+            self._ledger_entries.spread(self._where, category, reason, origins, places[:, 0], places[:, 1], counted=False)
         noted: list[rows.Noted] = []
         for one in taken.begun:
             by = "client" if one.to_server else "server"
@@ -217,49 +219,54 @@ class Decoder:
         if noted:
             self._add(connections.TABLE.name, rows.connected(self._where, noted))
         xmpp = scanner.protocol.xmpp
-        if taken.segments is not None and xmpp is not None:
-            self._walk(scanner, taken.segments, xmpp.scan_limits(scanner.limits))
+        if taken.scan_input is not None and xmpp is not None:
+            self._walk(scanner, taken.scan_input, xmpp.scan_limits(scanner.limits))
 
     def _open(self, scanner: Scanner, opened: list[Opened]) -> None:
         """Read connections whose handshake is over."""
         for connection in opened:
             for scan_limits, part in connection.parts:
-                run = np.array([[0, len(part.data), 0, part.to_server]], np.int64)
-                self._walk(scanner, Segments(np.ascontiguousarray(part.data), run, part.pieces, [part.flow]), scan_limits)
+                segment = np.array([[0, len(part.data), 0, part.to_server]], np.int64)
+                self._walk(scanner, ScanInput(np.ascontiguousarray(part.data), segment, part.origins, [part.flow]), scan_limits)
             self._stream_reader(scanner).feed(connection.rest)
 
-    def _walk(self, scanner: Scanner, segments: Segments, scan_limits: ScanLimits) -> None:
+    def _walk(self, scanner: Scanner, scan_input: ScanInput, scan_limits: ScanLimits) -> None:
         """Read runs that hold whole messages; an unfinished one at the end of a run goes to quarantine."""
-        starts, stops = np.ascontiguousarray(segments.runs[:, RUN_START]), np.ascontiguousarray(segments.runs[:, RUN_STOP])
+        starts, stops = (
+            np.ascontiguousarray(scan_input.segments[:, SEGMENT_START]),
+            np.ascontiguousarray(scan_input.segments[:, SEGMENT_STOP]),
+        )
         ends = stops.copy()
-        for scanned, parts, run_of in scanner.walk(segments.data, starts, stops, ends, scan_limits):
-            self._put(scanner, segments, scanned, parts, run_of)
+        for scanned, parts, segment_of in scanner.walk(scan_input.data, starts, stops, ends, scan_limits):
+            self._put(scanner, scan_input, scanned, parts, segment_of)
         for index in np.flatnonzero(ends < stops).tolist():
-            flow, to_server = segments.flows[segments.runs[index, RUN_FLOW]], int(segments.runs[index, RUN_TO_SERVER])
-            self._quarantine(flow, to_server, scanner.cut(flow), segments, int(ends[index]), int(stops[index] - ends[index]))
+            flow, to_server = scan_input.flows[scan_input.segments[index, SEGMENT_FLOW]], int(scan_input.segments[index, SEGMENT_TO_SERVER])
+            self._quarantine(flow, to_server, scanner.cut(flow), scan_input, int(ends[index]), int(stops[index] - ends[index]))
 
-    def _put(self, scanner: Scanner, segments: Segments, scanned: Array, parts: Array, run_of: Array) -> None:
+    def _put(self, scanner: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segment_of: Array) -> None:
         """Messages to their tables, the rest to quarantine."""
         good = scanner.columns.readable(scanned)
-        runs = segments.runs[run_of]
-        self._quarantine_rows(scanner, segments, scanned[~good], runs[~good])
-        serializers = self._body_serializers(scanner, segments, scanned, runs, good)
+        segments = scan_input.segments[segment_of]
+        self._quarantine_rows(scanner, scan_input, scanned[~good], segments[~good])
+        serializers = self._body_serializers(scanner, scan_input, scanned, segments, good)
         parts = parts[np.repeat(good, scanned[:, PARTS])]
-        scanned, runs = scanned[good], runs[good]
+        scanned, segments = scanned[good], segments[good]
         if not len(scanned):
             return
-        self._ledger_entries.spread(self._where, "message", scanner.protocol.name, segments.pieces, scanned[:, START], scanned[:, LENGTH])
-        extent = self._where.extent(segments.pieces, scanned[:, START], scanned[:, LENGTH])
+        self._ledger_entries.spread(
+            self._where, "message", scanner.protocol.name, scan_input.origins, scanned[:, START], scanned[:, LENGTH]
+        )
+        extent = self._where.extent(scan_input.origins, scanned[:, START], scanned[:, LENGTH])
         firsts = np.concatenate(([0], np.cumsum(scanned[:, PARTS])))
         budget, at, until, base = self._options.max_batch_bytes, 0, 0, 0
         payloads: dict[int, object] = {}
         while at < len(scanned):
             if at == until:  # each row goes through passive decoding once
                 base, until = at, at + within(scanned[at:, LENGTH], budget)
-                payloads, count = self._payloads(scanner, segments, scanned[at:until], runs[at:until], extent.ts[at:until])
+                payloads, count = self._payloads(scanner, scan_input, scanned[at:until], segments[at:until], extent.ts[at:until])
                 until = at + count
             rows_parts = parts[firsts[at] : firsts[until]]
-            own = (segments.data, scanned[at:until], rows_parts, scanner.limits, self._options.json_bodies, budget)
+            own = (scan_input.data, scanned[at:until], rows_parts, scanner.limits, self._options.json_bodies, budget)
             if scanner.protocol.body_serializers is not None and serializers is not None:
                 made = scanner.protocol.body_serializers().columns(*own, serializers.where(slice(at, until)))
             elif scanner.protocol.passive is not None:
@@ -268,79 +275,89 @@ class Decoder:
             else:
                 made = scanner.columns.columns(*own)
             some = slice(at, until if made.taken is None else at + made.taken)
-            self._put_columns(scanner, segments, scanned[some], parts[firsts[at] : firsts[some.stop]], runs[some], extent.part(some), made)
+            self._put_columns(
+                scanner, scan_input, scanned[some], parts[firsts[at] : firsts[some.stop]], segments[some], extent.part(some), made
+            )
             at = some.stop
 
     def _put_columns(
-        self, scanner: Scanner, segments: Segments, scanned: Array, parts: Array, runs: Array, extent: Extent, made: Columns
+        self, scanner: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segments: Array, extent: Extent, made: Columns
     ) -> None:
         """Messages of one batch to their two tables."""
         protocol = scanner.protocol.name
         agreed = self.decoder_state.handshakes if scanner.protocol.handshake is not None else {}
-        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in segments.flows]
-        leading = rows.leading(self._where, extent, segments.flows, runs, links, made.sessions)
+        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in scan_input.flows]
+        leading = rows.leading(self._where, extent, scan_input.flows, segments, links, made.sessions)
         if self._keys is not None and scanner.protocol.is_signed:
-            made.shared["verified"] = signatures.verified(segments.data, scanned, parts, extent.ts, self._keys)
+            made.shared["verified"] = signatures.verified(scan_input.data, scanned, parts, extent.ts, self._keys)
         size = pa.array(scanned[:, LENGTH])
         shared = {"protocol": rows.constant(protocol, len(scanned)), "size": size, **leading, **made.shared}
         self._add(messages.TABLE.name, rows.batch(messages.TABLE.schema, shared))
         self._add(protocol, rows.batch(TABLES[protocol].schema, {**leading, **made.own}))
 
-    def _body_serializers(self, scanner: Scanner, segments: Segments, scanned: Array, runs: Array, good: Array) -> BodySerializers | None:
+    def _body_serializers(
+        self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array, good: Array
+    ) -> BodySerializers | None:
         """The serializers of readable rows, where peers negotiate them, perhaps in an earlier block; None where they do not."""
         if scanner.protocol.body_serializers is None:
             return None
-        speakers, keys = _speakers(segments, runs)
+        speakers, keys = _speakers(scan_input, segments)
         agreed = self.decoder_state.agreed
         known = {number: agreed[key] for number, key in keys.items() if key in agreed}
-        serializers = scanner.protocol.body_serializers().negotiated(segments.data, scanned, speakers, known)
+        serializers = scanner.protocol.body_serializers().negotiated(scan_input.data, scanned, speakers, known)
         agreed |= {keys[number]: name for number, name in known.items()}
         return serializers.where(good)
 
-    def _payloads(self, scanner: Scanner, segments: Segments, scanned: Array, runs: Array, micros: Array) -> tuple[dict[int, object], int]:
+    def _payloads(
+        self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array, micros: Array
+    ) -> tuple[dict[int, object], int]:
         """Payloads that need earlier messages of their speaker, or keys, by row; and how many of the first rows were looked at."""
         if scanner.protocol.passive is None:
             return {}, len(scanned)
-        speakers, keys = _speakers(segments, runs)
+        speakers, keys = _speakers(scan_input, segments)
         states = self.decoder_state.fragment_states
         own = {number: states.pop(key) for number, key in keys.items() if key in states}
         payloads, count = scanner.protocol.passive.columns().passive(
-            segments.data, scanned, speakers, micros / 1e6, own, scanner.limits, self._keyring, self._options.max_batch_bytes
+            scan_input.data, scanned, speakers, micros / 1e6, own, scanner.limits, self._keyring, self._options.max_batch_bytes
         )
         states |= {keys[number]: state for number, state in own.items() if not state.is_idle}
         return payloads, count
 
-    def _quarantine_rows(self, scanner: Scanner, segments: Segments, scanned: Array, runs: Array) -> None:
+    def _quarantine_rows(self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array) -> None:
         """Rows of a scanner that are no messages, many at once."""
         starts, lengths = scanned[:, START], scanned[:, LENGTH]
         is_short = (lengths > 0) & (lengths <= self._options.max_raw)
-        extent = self._where.extent(segments.pieces, starts, lengths)
+        extent = self._where.extent(scan_input.origins, starts, lengths)
         for code in np.unique(scanned[is_short, FAULT]).tolist():
             same = is_short & (scanned[:, FAULT] == code)
             self._ledger_entries.spread(
-                self._where, "quarantine", scanner.protocol.faults(code).name, segments.pieces, starts[same], lengths[same]
+                self._where, "quarantine", scanner.protocol.faults(code).name, scan_input.origins, starts[same], lengths[same]
             )
         for index, (start, length, code) in enumerate(scanned[:, [START, LENGTH, FAULT]].tolist()):
-            fault, flow, to_server = scanner.protocol.faults(code), segments.flows[runs[index, RUN_FLOW]], int(runs[index, RUN_TO_SERVER])
+            fault, flow, to_server = (
+                scanner.protocol.faults(code),
+                scan_input.flows[segments[index, SEGMENT_FLOW]],
+                int(segments[index, SEGMENT_TO_SERVER]),
+            )
             if is_short[index]:
-                self._keep_raw(flow, to_server, fault, segments, slice(start, start + length), extent, index)
+                self._keep_raw(flow, to_server, fault, scan_input, slice(start, start + length), extent, index)
             else:
-                self._quarantine(flow, to_server, fault, segments, start, length)
+                self._quarantine(flow, to_server, fault, scan_input, start, length)
 
-    def _keep_raw(self, flow: Flow, to_server: int, fault: Reason, segments: Segments, place: slice, extent: Extent, index: int) -> None:
+    def _keep_raw(self, flow: Flow, to_server: int, fault: Reason, scan_input: ScanInput, place: slice, extent: Extent, index: int) -> None:
         """One row of `quarantine`; `extent` has the place of its bytes at `index`."""
-        raw = segments.data[place].tobytes()
+        raw = scan_input.data[place].tobytes()
         first = int(extent.first[index]) & ~OFFSET_MASK | int(extent.offsets[index])
         fields = (flow.protocol, fault.name, fault.clause, fault.text, raw, first, int(extent.lengths[index]))
         self._gathering.spoil(rows.spoilt(self._where, flow, to_server, int(extent.ts[index]), *fields), len(raw))
 
-    def _quarantine(self, flow: Flow, to_server: int, fault: Reason, segments: Segments, start: int, length: int) -> None:
+    def _quarantine(self, flow: Flow, to_server: int, fault: Reason, scan_input: ScanInput, start: int, length: int) -> None:
         """Account for bytes that are no message, and keep them."""
-        self._ledger_entries.spread(self._where, "quarantine", fault.name, segments.pieces, np.array([start]), np.array([length]))
+        self._ledger_entries.spread(self._where, "quarantine", fault.name, scan_input.origins, np.array([start]), np.array([length]))
         for at in range(start, start + length, self._options.max_raw):
             size = min(self._options.max_raw, start + length - at)
-            extent = self._where.extent(segments.pieces, np.array([at]), np.array([size]))
-            self._keep_raw(flow, to_server, fault, segments, slice(at, at + size), extent, 0)
+            extent = self._where.extent(scan_input.origins, np.array([at]), np.array([size]))
+            self._keep_raw(flow, to_server, fault, scan_input, slice(at, at + size), extent, 0)
 
     def _note_connections(self, block: Block) -> None:
         noted: list[rows.Noted] = [(block.flows[number], ts, at, "seen", "", "") for number, ts, at in self._first_seen(block)]
@@ -354,12 +371,12 @@ class Decoder:
         times = np.array([event.ts for event in block.events], np.int64)
         places = np.array([event.offset for event in block.events], np.int64)
         came = np.array([event.after for event in block.events], np.int64)
-        if len(block.runs):
-            run_of = np.searchsorted(block.runs[:, RUN_START], block.pieces[:, PIECE_START], side="right") - 1
-            flows = np.concatenate((block.runs[run_of, RUN_FLOW], flows))
-            times = np.concatenate((block.pieces[:, PIECE_TS], times))
-            places = np.concatenate((block.pieces[:, PIECE_OFFSET], places))
-            came = np.concatenate((block.pieces[:, PIECE_START] + 0.5, came))
+        if len(block.segments):
+            segment_of = np.searchsorted(block.segments[:, SEGMENT_START], block.origins[:, ORIGIN_START], side="right") - 1
+            flows = np.concatenate((block.segments[segment_of, SEGMENT_FLOW], flows))
+            times = np.concatenate((block.origins[:, ORIGIN_TS], times))
+            places = np.concatenate((block.origins[:, ORIGIN_OFFSET], places))
+            came = np.concatenate((block.origins[:, ORIGIN_START] + 0.5, came))
         order = np.argsort(came, kind="stable")
         sources = self._where.sources
         _, firsts = np.unique((flows * len(sources) + (places >> SOURCE_SHIFT))[order], return_index=True)
@@ -420,10 +437,10 @@ class Decoder:
                 self._take(self._scanner_of(one.flow), self._stanzas.end(key))
 
 
-def _speakers(segments: Segments, runs: Array) -> tuple[Array, dict[int, Speaker]]:
+def _speakers(scan_input: ScanInput, segments: Array) -> tuple[Array, dict[int, Speaker]]:
     """A number for the speaker of each row, and the speaker of each number."""
-    speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
-    return speakers, {number: (segments.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
+    speakers = 2 * segments[:, SEGMENT_FLOW] + segments[:, SEGMENT_TO_SERVER]
+    return speakers, {number: (scan_input.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
 
 
 def _is_stream(flow: Flow, scanner: Scanner) -> bool:

@@ -41,7 +41,7 @@ class _Progress:
     """
 
     def __init__(self, scanner: Scanner) -> None:
-        self.segments = 0
+        self.scan_input = 0
         """Segments that were taken."""
         self._handshake = _reader(scanner)
         self._pending = [(to_server, speaker(scanner, to_server)) for to_server in (1, 0)]
@@ -54,7 +54,7 @@ class _Progress:
 
     def feed(self, one: Segment) -> bool:
         """Take the next segment; returns whether both parts are there now, or cannot come any more."""
-        self.segments += 1
+        self.scan_input += 1
         side, changes = one.to_server, False
         if one.missing and not self._has_gap[side]:
             self._has_gap[side] = changes = True
@@ -80,10 +80,10 @@ class PendingHandshakes:
         self._decoder_state = decoder_state
         self._progress: dict[bytes, _Progress] = {}
 
-    def feed(self, scanner: Scanner, segments: list[Segment]) -> tuple[list[Opened], list[Segment]]:
+    def feed(self, scanner: Scanner, scan_input: list[Segment]) -> tuple[list[Opened], list[Segment]]:
         """Return connections whose handshake has just ended, and segments of those where it had before."""
         opened, readable = [], []
-        for one in segments:
+        for one in scan_input:
             connection = one.flow.session_id
             if connection in self._decoder_state.handshakes:
                 readable.append(one)
@@ -98,7 +98,7 @@ class PendingHandshakes:
     def _followed(self, scanner: Scanner, connection: bytes, waiting: list[Segment]) -> _Progress:
         """The progress of a connection; made again from what waits, if that was restored or dropped since."""
         progress = self._progress.get(connection)
-        if progress is None or progress.segments != len(waiting):
+        if progress is None or progress.scan_input != len(waiting):
             progress = self._progress[connection] = _Progress(scanner)
             for one in waiting:
                 progress.feed(one)

@@ -46,7 +46,7 @@ class Scanner:
         """For the kernels, where no handshake says otherwise."""
         self._rows = np.zeros(ROWS * self.columns.ROW_COLUMNS, np.int64)
         self._parts = np.zeros((ROWS + limits.max_parts) * self.columns.PART_COLUMNS, np.int64)
-        self._run_of = np.zeros(ROWS, np.int64)
+        self._segment_of = np.zeros(ROWS, np.int64)
 
     def resumed(self, scan_limits: ScanLimits) -> ScanLimits:
         """Scan limits for a direction whose state was stored: what its peers agreed on, within the limits of now."""
@@ -61,17 +61,21 @@ class Scanner:
 
     def walk(self, data: Array, starts: Array, stops: Array, ends: Array, scan_limits: ScanLimits) -> Iterator[Scanned]:
         """All rows of runs that hold whole messages. Writes to `ends` where an unfinished message begins."""
-        kernel, run, at = compiled(self.protocol.walk), 0, int(starts[0])
-        while run < len(starts):
-            count, used, run, at = kernel(data, starts, stops, run, at, self._rows, self._run_of, self._parts, ends, scan_limits)
+        kernel, segment, at = compiled(self.protocol.walk), 0, int(starts[0])
+        while segment < len(starts):
+            count, used, segment, at = kernel(
+                data, starts, stops, segment, at, self._rows, self._segment_of, self._parts, ends, scan_limits
+            )
             if count:
                 yield self._scanned(count, used)
 
     def stride(self, data: Array, starts: Array, stops: Array, ends: Array, faults: Array, scan_limits: ScanLimits) -> Iterator[Scanned]:
         """The rows of runs as far as they make sense. Writes to `ends` where that is, and to `faults` why."""
-        kernel, run, at = compiled(_stride(self.protocol.name)), 0, int(starts[0])
-        while run < len(starts):
-            count, used, run, at = kernel(data, starts, stops, run, at, self._rows, self._run_of, self._parts, ends, faults, scan_limits)
+        kernel, segment, at = compiled(_stride(self.protocol.name)), 0, int(starts[0])
+        while segment < len(starts):
+            count, used, segment, at = kernel(
+                data, starts, stops, segment, at, self._rows, self._segment_of, self._parts, ends, faults, scan_limits
+            )
             if count:
                 yield self._scanned(count, used)
 
@@ -88,4 +92,4 @@ class Scanner:
 
     def _scanned(self, count: int, used: int) -> Scanned:
         rows = self._rows[: count * self.columns.ROW_COLUMNS].reshape(count, -1)
-        return rows, self._parts[: used * self.columns.PART_COLUMNS].reshape(-1, self.columns.PART_COLUMNS), self._run_of[:count]
+        return rows, self._parts[: used * self.columns.PART_COLUMNS].reshape(-1, self.columns.PART_COLUMNS), self._segment_of[:count]

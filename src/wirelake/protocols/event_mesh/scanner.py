@@ -167,7 +167,7 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
 
 @kernel
 def walk(
-    data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, run_of: Any, parts: Any, ends: Any, limits: Any
+    data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, segment_of: Any, parts: Any, ends: Any, limits: Any
 ) -> tuple[int, int, int, int]:
     """Read the datagrams runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
 
@@ -176,7 +176,7 @@ def walk(
     """
     count, used = _read(data, starts, stops, run, at, rows, parts, limits)
     for row in range(count):
-        run_of[row] = run + row
+        segment_of[row] = run + row
         ends[run + row] = stops[run + row]
     run += count
     return count, used, run, starts[run] if run < len(starts) else stops[run - 1] if run else at

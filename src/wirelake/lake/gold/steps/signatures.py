@@ -122,8 +122,8 @@ def scanned(data: Array, starts: Array) -> tuple[Array, Array]:
     count = len(starts) - 1
     rows = np.zeros(count * ROW_COLUMNS, np.int64)
     parts = np.zeros((len(data) // 2 + 1) * PART_COLUMNS, np.int64)
-    run_of, ends = np.zeros(count, np.int64), starts[1:].copy()
-    _, used, _, _ = compiled(walk)(data, starts[:-1], starts[1:], 0, 0, rows, run_of, parts, ends, _LIMITS.for_scan())
+    segment_of, ends = np.zeros(count, np.int64), starts[1:].copy()
+    _, used, _, _ = compiled(walk)(data, starts[:-1], starts[1:], 0, 0, rows, segment_of, parts, ends, _LIMITS.for_scan())
     return rows.reshape(count, ROW_COLUMNS), parts[: used * PART_COLUMNS]
 
 
