@@ -12,7 +12,8 @@ from tests.protocols.emp.scanning import scanned
 
 from wirelake.protocols import kernel
 from wirelake.protocols.buffer import BATCH, LARGE, Buffer
-from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.emp.wire import encode, message
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.stream_session import StreamSession

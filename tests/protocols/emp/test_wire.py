@@ -15,6 +15,7 @@ from tests.protocols.emp.speech import PRIMITIVES, mutated
 
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
+from wirelake.protocols.emp.limits import Limits
 from wirelake.protocols.emp.messages import (
     TYPES,
     Application,
@@ -29,7 +30,7 @@ from wirelake.protocols.emp.messages import (
     RequestResponse,
     name_of,
 )
-from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ODDITIES, Limits
+from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ODDITIES
 from wirelake.protocols.emp.wire import decode, encode, message, pack, plain, unpack
 from wirelake.protocols.kernel import FAULT, LENGTH, START
 

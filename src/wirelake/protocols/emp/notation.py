@@ -11,6 +11,7 @@ import msgspec
 
 from wirelake.errors import DecodeError, UsageError
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.emp.messages import (
     Application,
     Bye,
@@ -28,7 +29,7 @@ from wirelake.protocols.emp.messages import (
     Scheme,
     name_of,
 )
-from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, HEADER, PART_COLUMNS, PART_MORE, PART_SIZE, PART_START, Limits
+from wirelake.protocols.emp.scanner import HEADER, PART_COLUMNS, PART_MORE, PART_SIZE, PART_START
 from wirelake.protocols.emp.wire import blocks, message, pack, plain
 from wirelake.protocols.json_fields import breach, fault_object, hex_bytes, message_type, number, objects, text
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, PART, START

@@ -14,6 +14,7 @@ from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.dialects import AUTO
 from wirelake.protocols.emp.dialect import Following
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.emp.messages import (
     APPLICATION_FIRST,
     TYPES,
@@ -33,21 +34,7 @@ from wirelake.protocols.emp.messages import (
     RequestResponse,
     Scheme,
 )
-from wirelake.protocols.emp.scanner import (
-    BODY,
-    BODY_LENGTH,
-    DEFAULT_LIMITS,
-    ERROR_TEXT,
-    FLAG,
-    HEADER,
-    PART_COLUMNS,
-    ROW_COLUMNS,
-    Limits,
-    find,
-    scan,
-    sniff,
-    walk,
-)
+from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ERROR_TEXT, FLAG, HEADER, PART_COLUMNS, ROW_COLUMNS, find, scan, sniff, walk
 from wirelake.protocols.gzip import deflate, inflate
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS
 from wirelake.protocols.utf8 import fit

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Heartbeat, Hello, Message, Other, name_of
 from wirelake.protocols.event_mesh.packet.values import floating, integer, joined, split, text, typed
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.wire import message
 from wirelake.protocols.json_fields import breach, fault_object, message_type, number, objects
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START

@@ -13,6 +13,7 @@ from wirelake.errors import UsageError
 from wirelake.protocols.json_fields import boolean, breach, fault_object, hex_bytes, message_type, number, text
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.yamp.messages import (
     VERSION,
     Cancel,
@@ -28,7 +29,7 @@ from wirelake.protocols.yamp.messages import (
     ResponseType,
     name_of,
 )
-from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, UID_SIZE, Limits
+from wirelake.protocols.yamp.scanner import UID_SIZE
 from wirelake.protocols.yamp.serializers.bounds import TooMuch, check_json
 from wirelake.protocols.yamp.wire import message
 
