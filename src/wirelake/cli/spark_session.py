@@ -27,7 +27,7 @@ def spark_work(
     from wirelake.lake.session import java, short_sessions  # noqa: PLC0415 - needs the lake extra
     from wirelake.lake.session import settings as session_settings  # noqa: PLC0415
     from wirelake.lake.session import start as session_start  # noqa: PLC0415
-    from wirelake.lake.sources.paths import lake_folder  # noqa: PLC0415
+    from wirelake.lake.store.folder import lake_folder  # noqa: PLC0415
 
     if session_settings.is_local(session_start.place(master or (conf or {}).get("spark.master"))):
         conf = short_sessions.for_one_ingest(lake_folder(lake), files) | (conf or {})

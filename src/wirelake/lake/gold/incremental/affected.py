@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from wirelake.lake.gold.incremental import connection_index, minute_index
 from wirelake.lake.gold.rules.registry import NODE, SESSION_IS, SILENCE
 from wirelake.lake.store import delta
+from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 
 if TYPE_CHECKING:
     import duckdb
@@ -70,7 +70,7 @@ def _asking(scratch: Path) -> duckdb.DuckDBPyConnection:
 def affected(lake: Path, built: int, newest: int, scratch: Path) -> Affected:
     """What batches after `built`, up to `newest`, touch."""
     with _asking(scratch) as connection:
-        delta.relation(connection, lake, connection_index.TABLE).create_view("all_talks")
+        delta.relation(connection, lake, CONNECTION_INDEX).create_view("all_talks")
         connection.execute(
             "CREATE TABLE talks AS SELECT DISTINCT batch, protocol, session_id, connection_id FROM all_talks WHERE batch <= $1", [newest]
         )
@@ -155,7 +155,7 @@ def minutes(lake: Path, what: Affected, told: Mapping[str, Sequence[Path]], scra
     """
     begins = "SELECT DISTINCT epoch_us({0}) - (epoch_us({0}) % 60000000 + 60000000) % 60000000 AS minute_us FROM"
     with _asking(scratch) as connection:
-        delta.relation(connection, lake, minute_index.TABLE).create_view("tallies")
+        delta.relation(connection, lake, MINUTE_INDEX).create_view("tallies")
         connection.read_parquet(str(what.sessions), hive_partitioning=False).create_view("affected")
         parts = [f"{begins.format('minute')} tallies WHERE batch >= {min(what.fresh, default=1 << 62)}"]
         for number, (column, files) in enumerate(told.items()):
