@@ -43,7 +43,8 @@ def test_every_protocol_that_has_peers_has_an_example():
 
 
 def test_importing_the_way_in_imports_no_spark_and_says_what_it_has():
-    code = "import sys, wirelake.lake as lake; [getattr(lake, name) for name in lake.__all__]; print('pyspark' in sys.modules)"
+    names = sorted({*wirelake.lake.__all__} - {"build_table", "inputs_of"})  # these are the builders, which are Spark code
+    code = f"import sys, wirelake.lake as lake; [getattr(lake, name) for name in {names}]; print('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
     for name in wirelake.lake.__all__:
         assert f"`{name}`" in wirelake.lake.__doc__, name

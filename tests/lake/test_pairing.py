@@ -3,9 +3,10 @@
 import random
 from datetime import UTC, datetime, timedelta
 
+from wirelake.lake.gold import exchanges
 from wirelake.lake.gold.steps import relink_deliveries, request_pairs
 from wirelake.lake.sources.tables import spark_schema
-from wirelake.lake.tables import exchanges, messages
+from wirelake.lake.tables import messages
 from wirelake.lake.tables.catalog import table
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

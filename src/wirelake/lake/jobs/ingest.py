@@ -24,11 +24,10 @@ from wirelake.capture.files.split import Guess
 from wirelake.errors import LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.decoder import DecodeOptions
-from wirelake.lake.jobs import failures
-from wirelake.lake.jobs.failures import plainly
 from wirelake.lake.session.start import activate, is_connect, suited
-from wirelake.lake.sources import intake
+from wirelake.lake.sources import failures, intake
 from wirelake.lake.sources import plan as sources_plan
+from wirelake.lake.sources.failures import plainly
 from wirelake.lake.sources.intake import Like, Plan
 from wirelake.lake.sources.paths import expand
 from wirelake.lake.store import decode_settings, delta, folder, gold_commit, journal, run_log, settings, snapshot

@@ -50,6 +50,7 @@ __all__ = [
     "relation",
     "renew",
     "revision",
+    "size",
     "sweep",
     "uncounted",
     "version",
@@ -221,6 +222,11 @@ def entries(lake: Path, table: Table, as_of: int | None = None) -> list[File]:
     # The log's own relative paths, not URIs: what quoting a URI needs is nobody's business here.
     log = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
     return sorted((File(path, size, rows) for path, size, rows in zip(*(each.to_pylist() for each in log.columns), strict=True)), key=_path)
+
+
+def size(lake: Path, table: Table) -> int:
+    """Return the bytes of the files that count now."""
+    return sum(file.size for file in entries(lake, table))
 
 
 def _path(file: File) -> str:
