@@ -21,10 +21,7 @@ from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS
 
-__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
-
-HANDSHAKE_SECONDS: Final = 5.0
-"""EMP-29: how long both sides have to say hello."""
+__all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
 ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.BODY_IGNORED)
 """What the bits of the column `oddities` mean, lowest first."""
@@ -39,7 +36,7 @@ _SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault
 
 
 TIMEOUTS: Final = Timeouts(
-    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_PARTING, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS, _SILENT_CLOSE
+    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_PARTING, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout, _SILENT_CLOSE
 )
 """EMP-29, EMP-43: say hello in time, end with bye or error, and never inside a message."""
 

@@ -35,7 +35,7 @@ class Timeouts(NamedTuple):
     """Broken by who closes without a parting word; None where nobody has to say one."""
     late: FaultLike | None = None
     """Broken by who does not greet in time; None where nobody has to greet."""
-    seconds: float = 0
+    seconds: float | None = None
     """How long both sides have to greet."""
     excuses: tuple[FaultLike, ...] = ()
     """Bytes of the connection that broke one of these are why it was closed so."""
@@ -43,7 +43,7 @@ class Timeouts(NamedTuple):
 
 def omissions(facts: DataFrame, timeouts: Timeouts) -> DataFrame:
     """What was not done on connections, unless somebody left first."""
-    deadline = sql.col("opened.ts") + sql.make_dt_interval(secs=sql.lit(timeouts.seconds))
+    deadline = sql.col("opened.ts") + sql.make_dt_interval(secs=sql.lit(timeouts.seconds).cast("double"))
     client_in_time, server_in_time, parted_in_time = (
         sql.coalesce(sql.col(when) <= sql.col("deadline"), sql.lit(False)) for when in ("client_greeted", "server_greeted", "parting.ts")
     )

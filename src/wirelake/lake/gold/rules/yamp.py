@@ -20,10 +20,7 @@ from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
 
-__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "THREATS", "TIMEOUTS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
-
-HANDSHAKE_SECONDS: Final = 10.0
-"""YAMP-12: how long a handshake may take; peers wait 5 to 10 seconds."""
+__all__ = ["ODDITIES", "THREATS", "TIMEOUTS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
 
 THREATS: Final = {
     Fault.BODY_OVER_LIMIT: Threat.BOMB,
@@ -31,7 +28,9 @@ THREATS: Final = {
 }
 """YAMP-43, YAMP-8: what endangers a receiver, and a handshake that somebody may have changed on its way."""
 
-TIMEOUTS: Final = Timeouts(Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS)
+TIMEOUTS: Final = Timeouts(
+    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout
+)
 """YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
 
 UNSEEN: Final[dict[Fault, str]] = {
