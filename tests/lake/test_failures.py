@@ -12,8 +12,9 @@ from tests.lake.test_portions import BUCKETS, Shipments, lake_at
 from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.lake.jobs import failures, ingest
+from wirelake.lake.jobs import ingest
 from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.sources import failures
 from wirelake.lake.sources import plan as sources_plan
 from wirelake.lake.sources.blocks import BlockReader, share
 from wirelake.lake.sources.intake import Plan

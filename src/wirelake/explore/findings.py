@@ -151,7 +151,7 @@ def spoilt(connection: duckdb.DuckDBPyConnection) -> list[Spoilt]:
 
 def rule_texts(broken: Iterable[Finding], judged: Iterable[Believed], unread: Iterable[Spoilt]) -> list[RuleText]:
     """Every rule that these are about, once: its words as the lake has them, its origin from the rule book where the lake has none."""
-    from wirelake.lake.gold.rules.registry import rules  # noqa: PLC0415 - brings the protocols
+    from wirelake.lake.tables.rules import rules  # noqa: PLC0415 - brings the protocols
 
     book = rules()
     named: list[tuple[str | None, str | None, str | None, str | None, str | None]]

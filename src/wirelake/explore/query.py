@@ -55,7 +55,7 @@ def opened(lake: Path, seen: Snapshot | None = None, *, text_ids: bool = False) 
     with duckdb.connect(config=_OFFLINE) as connection:
         reachable: list[str] = []
         for table in TABLES.values():
-            files = seen.files(table)
+            files = seen.files(table.name)
             view = delta.relation(connection, seen.lake, table, files)
             if text_ids and (ids := ", ".join(_text_ids(table))):
                 view = view.project(f"* REPLACE ({ids})")

@@ -165,7 +165,7 @@ def survey(lake: Path) -> Survey:
     from wirelake.lake.tables.catalog import GOLD, TABLES  # noqa: PLC0415
 
     seen = snapshot.current(lake)
-    batch = seen.batch(ledger.TABLE)
+    batch = seen.batch(ledger.TABLE.name)
     with opened(lake, seen) as connection:
         first = _headline(connection)
         broken, judged, unread = findings(connection), believed(connection), spoilt(connection)
@@ -175,7 +175,7 @@ def survey(lake: Path) -> Survey:
         return Survey(
             lake=str(lake.absolute()),
             batch=batch,
-            stale=[table.name for table in GOLD if seen.batch(table) != batch],
+            stale=[table.name for table in GOLD if seen.batch(table.name) != batch],
             headline=first,
             timeline=_timeline(connection, first),
             exchanges=exchanges(connection),

@@ -6,45 +6,25 @@ A new protocol is one line in `ROOMS`. It refuses to know what the rules are.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from enum import IntEnum
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-from wirelake.errors import FaultLike
+from pyspark.sql import DataFrame
+
 from wirelake.lake.gold.rules import emp as emp_rules
 from wirelake.lake.gold.rules import event_mesh as event_mesh_rules
 from wirelake.lake.gold.rules import relink as relink_rules
 from wirelake.lake.gold.rules import wolpertinger as wolpertinger_rules
 from wirelake.lake.gold.rules import yamp as yamp_rules
-from wirelake.lake.gold.rules.threats import Threat
+from wirelake.lake.tables.rules import FAULTS, Judged
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.emp import state_machine as emp_conversation
-from wirelake.protocols.emp.faults import Fault as EmpFault
 from wirelake.protocols.event_mesh import state_machine as event_mesh_conversation
-from wirelake.protocols.event_mesh.faults import Fault as EventMeshFault
 from wirelake.protocols.relink import state_machine as relink_conversation
-from wirelake.protocols.relink.faults import Fault as RelinkFault
 from wirelake.protocols.wolpertinger import state_machine as wolpertinger_conversation
-from wirelake.protocols.wolpertinger.faults import Fault as WolpertingerFault
 from wirelake.protocols.yamp import state_machine as yamp_conversation
-from wirelake.protocols.yamp.faults import Fault as YampFault
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-__all__ = ["LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "Room", "rules", "threats"]
-
-
-class Judged(FaultLike, Protocol):
-    """What the lake needs of a room's fault."""
-
-    @property
-    def severity(self) -> IntEnum: ...
-
-    @property
-    def origin(self) -> str: ...
-
-    @property
-    def is_tolerated(self) -> bool: ...
+__all__ = ["LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "Room", "threats"]
 
 
 class Room(NamedTuple):
@@ -84,7 +64,7 @@ LINK: Final = "link"
 ROOMS: Final = {
     "emp": Room(
         emp_conversation,
-        EmpFault,
+        FAULTS["emp"],
         emp_rules.by_fields,
         emp_rules.guards,
         emp_rules.greetings,
@@ -93,7 +73,7 @@ ROOMS: Final = {
     ),
     "event_mesh": Room(
         event_mesh_conversation,
-        EventMeshFault,
+        FAULTS["event_mesh"],
         event_mesh_rules.by_fields,
         event_mesh_rules.guards,
         event_mesh_rules.greetings,
@@ -105,7 +85,7 @@ ROOMS: Final = {
     ),
     "relink": Room(
         relink_conversation,
-        RelinkFault,
+        FAULTS["relink"],
         relink_rules.by_fields,
         relink_rules.guards,
         relink_rules.greetings,
@@ -116,7 +96,7 @@ ROOMS: Final = {
     ),
     "yamp": Room(
         yamp_conversation,
-        YampFault,
+        FAULTS["yamp"],
         yamp_rules.by_fields,
         yamp_rules.guards,
         yamp_rules.greetings,
@@ -126,7 +106,7 @@ ROOMS: Final = {
     ),
     "wolpertinger": Room(
         wolpertinger_conversation,
-        WolpertingerFault,
+        FAULTS["wolpertinger"],
         wolpertinger_rules.by_fields,
         wolpertinger_rules.guards,
         wolpertinger_rules.greetings,
@@ -151,18 +131,3 @@ SILENCE: Final = {name: room.silence for name, room in ROOMS.items() if room.sil
 def threats() -> dict[str, str]:
     """`protocol/rule` -> what breaking it may mean, for every rule that may mean something."""
     return {f"{protocol}/{fault.name}": threat.value for protocol, room in ROOMS.items() for fault, threat in room.threats.items()}
-
-
-def rules() -> dict[str, dict[str, str | bool]]:
-    """`protocol/rule` -> its clause, severity, origin and text, and whether a session ends on it, for every rule of every protocol."""
-    return {
-        f"{protocol}/{fault.name}": {
-            "clause": fault.clause,
-            "severity": fault.severity.name.lower(),
-            "origin": str(fault.origin),
-            "text": fault.text,
-            "ends": not fault.is_tolerated,
-        }
-        for protocol, room in ROOMS.items()
-        for fault in room.faults
-    }
