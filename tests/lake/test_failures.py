@@ -40,7 +40,7 @@ def _poisonous(request, monkeypatch):
     feed, ship, finish = Decoder.feed, BlockReader._items, Decoder.finish
 
     def failing(self, block):
-        if any(POISON in bytes(block.data[start:stop]) for start, stop, *_ in block.runs.tolist()):
+        if any(POISON in bytes(block.data[start:stop]) for start, stop, *_ in block.segments.tolist()):
             raise ZeroDivisionError("a bug")
         return feed(self, block)
 
@@ -128,7 +128,7 @@ def test_a_packed_file_that_cannot_be_decoded_is_accounted_for_as_it_lies(tmp_pa
     feed = Decoder.feed
 
     def failing(self, block):
-        if len(block.runs):
+        if len(block.segments):
             raise MemoryError
         return feed(self, block)
 

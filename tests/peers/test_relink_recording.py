@@ -7,7 +7,7 @@ from tests.capture.build import read_checked
 from tests.peers.relink_world import ANY, DEMO, QUICK, Proxy, live
 from tests.peers.world import run, until
 
-from wirelake.capture.blocks.block import RUN_FLOW, RUN_START, RUN_STOP, RUN_TO_SERVER
+from wirelake.capture.blocks.block import SEGMENT_FLOW, SEGMENT_START, SEGMENT_STOP, SEGMENT_TO_SERVER
 from wirelake.capture.record.recorder import Recorder
 from wirelake.peers.relink import connect, serve
 from wirelake.protocols import kernel
@@ -23,11 +23,11 @@ def read_back(path) -> dict[bytes, tuple[HandshakeReader, list[tuple[Speaker, m.
     found: dict[bytes, tuple[HandshakeReader, list[tuple[Speaker, m.AnyMessage]]]] = {}
     for block in read_checked(path):
         data = np.frombuffer(block.data, np.uint8)
-        for one in block.runs.tolist():
-            flow = block.flows[one[RUN_FLOW]]
+        for one in block.segments.tolist():
+            flow = block.flows[one[SEGMENT_FLOW]]
             prologue, said = found.setdefault(flow.session_id, (HandshakeReader(), []))
-            speaker = Speaker.CONNECTOR if one[RUN_TO_SERVER] else Speaker.LISTENER
-            for limits, start, stop in prologue.pieces(speaker, data, one[RUN_START], one[RUN_STOP]):
+            speaker = Speaker.CONNECTOR if one[SEGMENT_TO_SERVER] else Speaker.LISTENER
+            for limits, start, stop in prologue.pieces(speaker, data, one[SEGMENT_START], one[SEGMENT_STOP]):
                 assert limits is not None
                 rows, run_of = np.zeros(512 * ROW_COLUMNS, np.int64), np.zeros(512, np.int64)
                 parts, ends = np.zeros(2048 * PART_COLUMNS, np.int64), np.zeros(1, np.int64)

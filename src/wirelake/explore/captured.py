@@ -16,13 +16,13 @@ import numpy as np
 
 from wirelake import protocols
 from wirelake.capture.blocks.accounting import OTHER
-from wirelake.capture.blocks.block import RUN_FLOW, RUN_TO_SERVER, Block, Endpoint, Flow, Source
+from wirelake.capture.blocks.block import SEGMENT_FLOW, SEGMENT_TO_SERVER, Block, Endpoint, Flow, Source
 from wirelake.capture.blocks.read_file import open_container, read
 from wirelake.capture.files.source_file import measure
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import Speaker
-from wirelake.lake.decode.streams import Segments
+from wirelake.lake.decode.streams import ScanInput
 from wirelake.protocols.kernel import LENGTH, START
 
 __all__ = ["Captured"]
@@ -101,8 +101,8 @@ class _Describing(Decoder):
         for stretch in block.unreadable:
             told = {"offset": stretch.offset, "length": stretch.length, "fault": stretch.reason, "layer": stretch.layer}
             self._found.append((stretch.offset, partial(dict, told)))
-        if len(block.runs):
-            block = msgspec.structs.replace(block, runs=block.runs[ours[block.runs[:, RUN_FLOW]]])
+        if len(block.segments):
+            block = msgspec.structs.replace(block, segments=block.segments[ours[block.segments[:, SEGMENT_FLOW]]])
         self.feed(block)
         return self._take_found()
 
@@ -121,18 +121,18 @@ class _Describing(Decoder):
     def _note_connections(self, block: Block) -> None:
         """Neither are those of connections."""
 
-    def _put(self, reading: Scanner, segments: Segments, scanned: Array, parts: Array, run_of: Array) -> None:
-        data, flat, limits = segments.data.tobytes(), parts.ravel().tolist(), reading.limits
-        extent = self._where.extent(segments.pieces, scanned[:, START], scanned[:, LENGTH])
+    def _put(self, reading: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segment_of: Array) -> None:
+        data, flat, limits = scan_input.data.tobytes(), parts.ravel().tolist(), reading.limits
+        extent = self._where.extent(scan_input.origins, scanned[:, START], scanned[:, LENGTH])
         for index, row in enumerate(scanned.tolist()):
-            run = segments.runs[run_of[index]]
-            flow, to_server = segments.flows[run[RUN_FLOW]], int(run[RUN_TO_SERVER])
+            segment = scan_input.segments[segment_of[index]]
+            flow, to_server = scan_input.flows[segment[SEGMENT_FLOW]], int(segment[SEGMENT_TO_SERVER])
             offset, ts = int(extent.offsets[index]), int(extent.ts[index])
             describe = partial(self._describe(flow, to_server), data, row, flat, limits, 0)
-            self._found.append((offset, partial(self._placed, describe, segments, row, data, offset, ts, _seen(flow, to_server, ts))))
+            self._found.append((offset, partial(self._placed, describe, scan_input, row, data, offset, ts, _seen(flow, to_server, ts))))
 
     def _placed(
-        self, describe: Describe, segments: Segments, row: list[int], data: bytes, offset: int, ts: int, seen: dict[str, Any]
+        self, describe: Describe, scan_input: ScanInput, row: list[int], data: bytes, offset: int, ts: int, seen: dict[str, Any]
     ) -> dict[str, Any]:
         """The object of one message, with its places in the capture."""
         described = describe()
@@ -140,11 +140,11 @@ class _Describing(Decoder):
             described |= self._verify(data[row[START] : row[START] + row[LENGTH]], ts / 1e6 if ts > 0 else None)
         for name in ("offset", "message_offset"):
             if name in described:
-                described[name] = self._offset(segments, described[name]) if described[name] != row[START] else offset
+                described[name] = self._offset(scan_input, described[name]) if described[name] != row[START] else offset
         return seen | described
 
-    def _spoil(self, flow: Flow, to_server: int, fault: Any, segments: Segments, start: int, length: int) -> None:
-        extent = self._where.extent(segments.pieces, np.array([start]), np.array([length]))
+    def _spoil(self, flow: Flow, to_server: int, fault: Any, scan_input: ScanInput, start: int, length: int) -> None:
+        extent = self._where.extent(scan_input.origins, np.array([start]), np.array([length]))
         offset = int(extent.offsets[0])
         told = {"offset": offset, "fault": fault.name, "clause": fault.clause, "text": fault.text, "message_length": length}
         self._found.append((offset, partial(dict, _seen(flow, to_server, int(extent.ts[0])) | told)))
@@ -156,10 +156,10 @@ class _Describing(Decoder):
             self._describers[speaker] = self._describer()
         return self._describers[speaker]
 
-    def _offset(self, segments: Segments, at: int) -> int:
+    def _offset(self, scan_input: ScanInput, at: int) -> int:
         """Where in the capture a byte of a speech is; of the end of it, where its last byte is."""
-        place = np.array([min(at, len(segments.data) - 1)])
-        return int(self._where.extent(segments.pieces, place, np.array([1])).offsets[0])
+        place = np.array([min(at, len(scan_input.data) - 1)])
+        return int(self._where.extent(scan_input.origins, place, np.array([1])).offsets[0])
 
 
 def _seen(flow: Flow, to_server: int, ts: int) -> dict[str, Any]:

@@ -94,10 +94,10 @@ def _over_views(function: F) -> F:
     """A kernel when Numba is switched off: a byte of an array is a number of 8 bits that overflows, a byte of its view is Python's."""
 
     @wraps(function)
-    def run(*arguments: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         return function(*(memoryview(one) if getattr(one, "dtype", None) == "uint8" else one for one in arguments))
 
-    return run  # type: ignore[return-value]  # it is called like its function
+    return call  # type: ignore[return-value]  # it is called like its function
 
 
 def use_compiled() -> bool:
@@ -193,28 +193,28 @@ def i64_le(data: Any, at: int) -> int:
 
 
 def walker(scan: Callable[..., Any], find: Callable[..., Any], columns: int, part_columns: int) -> Callable[..., Any]:
-    """A kernel that runs `scan` over many runs, and over what comes after bytes it cannot read.
+    """Make a kernel that runs `scan` over many segments, and goes on after bytes it cannot read.
 
-    Where a run stops making sense, `find` looks for the next certain frame; what lies between is one row that carries the fault and
-    spans exactly those bytes. So of every run all bytes are in rows, but for an unfinished frame at its end.
+    Where `scan` cannot read on, `find` looks for the next certain frame. The bytes between are one row that carries the fault.
+    So all bytes of a segment are in rows, but for an unfinished frame at its end.
     """
 
     @kernel
     def walk(
-        data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, run_of: Any, parts: Any, ends: Any, limits: Any
+        data: Any, starts: Any, stops: Any, segment: int, at: int, rows: Any, segment_of: Any, parts: Any, ends: Any, limits: Any
     ) -> tuple[int, int, int, int]:
-        """Walk runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
 
-        `run_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins. Returns (rows written, parts
-        written, run, offset). The rows and parts it was given must hold at least one frame.
+        `segment_of[i]` is the segment of row i; `ends[s]` is where the unfinished frame of segment s begins. Returns (rows written,
+        parts written, segment, offset). `rows` and `parts` must hold at least one frame.
         """
         count, used = 0, 0
-        while run < len(starts):
-            stop = stops[run]
+        while segment < len(starts):
+            stop = stops[segment]
             found, taken, end, need = scan(data, at, stop, rows[count * columns :], parts[used * part_columns :], limits)
             for row in range(count, count + found):
                 rows[row * columns + PART] += used
-                run_of[row] = run
+                segment_of[row] = segment
             count += found
             used += taken
             at = end
@@ -225,50 +225,64 @@ def walker(scan: Callable[..., Any], find: Callable[..., Any], columns: int, par
                 if at < stop and count * columns < len(rows):
                     continue
                 if at < stop:
-                    return count, used, run, at
+                    return count, used, segment, at
             elif need == NO_ROOM:
-                return count, used, run, at
-            ends[run] = at
-            run += 1
-            if run < len(starts):
-                at = starts[run]
-        return count, used, run, at
+                return count, used, segment, at
+            ends[segment] = at
+            segment += 1
+            if segment < len(starts):
+                at = starts[segment]
+        return count, used, segment, at
 
     return walk
 
 
 def strider(scan: Callable[..., Any], columns: int, part_columns: int) -> Callable[..., Any]:
-    """A kernel that runs `scan` over many runs, and leaves a run where it stops making sense: for whoever does not have all of it yet."""
+    """Make a kernel that runs `scan` over many segments, and leaves a segment at the first byte it cannot read.
+
+    It is for streams of which more bytes may come.
+    """
 
     @kernel
     def stride(
-        data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, run_of: Any, parts: Any, ends: Any, faults: Any, limits: Any
+        data: Any,
+        starts: Any,
+        stops: Any,
+        segment: int,
+        at: int,
+        rows: Any,
+        segment_of: Any,
+        parts: Any,
+        ends: Any,
+        faults: Any,
+        limits: Any,
     ) -> tuple[int, int, int, int]:
-        """Go over runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
 
-        `run_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins, or what makes no sense: then `faults[r]`
-        says why. Returns (rows written, parts written, run, offset). The rows and parts it was given must hold at least one frame.
+        `segment_of[i]` is the segment of row i. `ends[s]` is where the unfinished frame of segment s begins, or its first unreadable
+        byte: then `faults[s]` says why. Returns (rows written, parts written, segment, offset). `rows` and `parts` must hold at least
+        one frame.
         """
         count, used = 0, 0
-        while run < len(starts):
-            found, taken, end, need = scan(data, at, stops[run], rows[count * columns :], parts[used * part_columns :], limits)
+        while segment < len(starts):
+            found, taken, end, need = scan(data, at, stops[segment], rows[count * columns :], parts[used * part_columns :], limits)
             last = (count + found - 1) * columns
             is_lost = found > 0 and rows[last + FAULT] != 0 and rows[last + START] == end
             if is_lost:
-                faults[run] = rows[last + FAULT]
+                faults[segment] = rows[last + FAULT]
                 found -= 1
             for row in range(count, count + found):
                 rows[row * columns + PART] += used
-                run_of[row] = run
+                segment_of[row] = segment
             count += found
             used += taken
             at = end
             if not is_lost and need == NO_ROOM:
-                return count, used, run, at
-            ends[run] = at
-            run += 1
-            if run < len(starts):
-                at = starts[run]
-        return count, used, run, at
+                return count, used, segment, at
+            ends[segment] = at
+            segment += 1
+            if segment < len(starts):
+                at = starts[segment]
+        return count, used, segment, at
 
     return stride

@@ -6,7 +6,7 @@ from tests.peers.wolpertinger.world import Shop
 from tests.peers.world import run
 
 from wirelake import protocols
-from wirelake.capture.blocks.block import RUN_START, RUN_STOP, RUN_TO_SERVER
+from wirelake.capture.blocks.block import SEGMENT_START, SEGMENT_STOP, SEGMENT_TO_SERVER
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
 from wirelake.capture.record.recorder import Recorder
@@ -17,10 +17,10 @@ def lines_of(path):
     """The lines of a recording, by direction."""
     said = {True: [], False: []}
     for block in read(identify(path), ports=protocols.ports(), sniff=protocols.sniff):
-        for one in block.runs:
-            text = bytes(block.data[one[RUN_START] : one[RUN_STOP]])
+        for one in block.segments:
+            text = bytes(block.data[one[SEGMENT_START] : one[SEGMENT_STOP]])
             assert text.endswith(b"\n"), "a record holds whole lines"
-            said[bool(one[RUN_TO_SERVER])] += text.splitlines()
+            said[bool(one[SEGMENT_TO_SERVER])] += text.splitlines()
     return said
 
 

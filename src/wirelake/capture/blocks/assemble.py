@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks.accounting import Accounting
-from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_COLUMNS, RUN_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
+from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_COLUMNS, SEGMENT_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
 from wirelake.capture.blocks.builder import Gathering
 from wirelake.capture.blocks.from_packets import Traffic
 from wirelake.capture.blocks.packet_batch import PAYLOAD_AT, RECORD_AT, TS_AT, PacketBatch
@@ -114,7 +114,7 @@ class Assembly:
         if block is None:
             if not accounts and not always:
                 return
-            block = Block(self._sources[0], b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
+            block = Block(self._sources[0], b"", np.empty((0, SEGMENT_COLUMNS), np.int64), np.empty((0, ORIGIN_COLUMNS), np.int64))
         block.accounts, block.unreadable = accounts, unreadable
         block.sources, block.spans = list(self._sources), list(self._spans)
         yield block

@@ -23,17 +23,17 @@ from wirelake.capture.containers.records import NO_TIME
 
 __all__ = [
     "OFFSET_MASK",
-    "PIECE_COLUMNS",
-    "PIECE_OFFSET",
-    "PIECE_START",
-    "PIECE_TS",
-    "RUN_COLUMNS",
-    "RUN_FLOW",
-    "RUN_MISSING",
-    "RUN_START",
-    "RUN_STOP",
-    "RUN_TO_SERVER",
+    "ORIGIN_COLUMNS",
+    "ORIGIN_OFFSET",
+    "ORIGIN_START",
+    "ORIGIN_TS",
     "SCHEMA",
+    "SEGMENT_COLUMNS",
+    "SEGMENT_FLOW",
+    "SEGMENT_MISSING",
+    "SEGMENT_START",
+    "SEGMENT_STOP",
+    "SEGMENT_TO_SERVER",
     "SOURCE_SHIFT",
     "Account",
     "Block",
@@ -50,21 +50,21 @@ __all__ = [
     "to_batch",
 ]
 
-RUN_START: Final = 0
-RUN_STOP: Final = 1
-RUN_FLOW: Final = 2
+SEGMENT_START: Final = 0
+SEGMENT_STOP: Final = 1
+SEGMENT_FLOW: Final = 2
 """Index into the block's flows."""
-RUN_TO_SERVER: Final = 3
+SEGMENT_TO_SERVER: Final = 3
 """1 when the client speaks, 0 when the server does."""
-RUN_MISSING: Final = 4
+SEGMENT_MISSING: Final = 4
 """Bytes of this direction that are missing before the run; -1 when the run begins a stream whose beginning was not seen."""
-RUN_COLUMNS: Final = 5
+SEGMENT_COLUMNS: Final = 5
 
-PIECE_START: Final = 0
-PIECE_OFFSET: Final = 1
-PIECE_TS: Final = 2
+ORIGIN_START: Final = 0
+ORIGIN_OFFSET: Final = 1
+ORIGIN_TS: Final = 2
 """Microseconds since 1970, UTC, or `NO_TIME`."""
-PIECE_COLUMNS: Final = 3
+ORIGIN_COLUMNS: Final = 3
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -194,9 +194,9 @@ class Block(msgspec.Struct):
 
     source: Source
     data: bytes | memoryview
-    runs: np.ndarray[Any, Any]
+    segments: np.ndarray[Any, Any]
     """int64, one row (start, stop, flow, to_server, missing) per run."""
-    pieces: np.ndarray[Any, Any]
+    origins: np.ndarray[Any, Any]
     """int64, one row (start, offset, ts) per piece, ascending by start."""
     flows: list[Flow] = []
     events: list[FlowEvent] = []
@@ -225,8 +225,8 @@ SCHEMA: Final = pa.schema(
         pa.field("source_size", pa.int64(), nullable=False),
         pa.field("last", pa.bool_(), nullable=False),
         pa.field("data", pa.binary(), nullable=False),
-        pa.field("runs", pa.binary(), nullable=False),
-        pa.field("pieces", pa.binary(), nullable=False),
+        pa.field("segments", pa.binary(), nullable=False),
+        pa.field("origins", pa.binary(), nullable=False),
         pa.field("notes", pa.binary(), nullable=False),
     ]
 )
@@ -245,8 +245,8 @@ def to_batch(block: Block) -> pa.RecordBatch:
         block.source.size,
         block.last,
         block.data,
-        np.ascontiguousarray(block.runs, np.int64).tobytes(),
-        np.ascontiguousarray(block.pieces, np.int64).tobytes(),
+        np.ascontiguousarray(block.segments, np.int64).tobytes(),
+        np.ascontiguousarray(block.origins, np.int64).tobytes(),
         _encoder.encode(notes),
     ]
     return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=True)], schema=SCHEMA)
@@ -256,14 +256,14 @@ def from_batch(batch: pa.RecordBatch) -> list[Block]:
     """The blocks of a record batch; `data` stays where it is."""
     blocks = []
     for row in range(batch.num_rows):
-        source, source_id, size, last, data, runs, pieces, notes = (column[row] for column in batch.columns)
+        source, source_id, size, last, data, segments, origins, notes = (column[row] for column in batch.columns)
         packed = _decoder.decode(notes.as_py())
         blocks.append(
             Block(
                 Source(source.as_py(), source_id.as_py(), size.as_py()),
                 memoryview(data.as_buffer()),
-                np.frombuffer(runs.as_buffer(), np.int64).reshape(-1, RUN_COLUMNS),
-                np.frombuffer(pieces.as_buffer(), np.int64).reshape(-1, PIECE_COLUMNS),
+                np.frombuffer(segments.as_buffer(), np.int64).reshape(-1, SEGMENT_COLUMNS),
+                np.frombuffer(origins.as_buffer(), np.int64).reshape(-1, ORIGIN_COLUMNS),
                 packed.flows,
                 packed.events,
                 packed.accounts,

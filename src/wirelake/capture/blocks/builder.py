@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_COLUMNS, RUN_STOP, Block, Flow, FlowEvent, Source
+from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, SEGMENT_STOP, Block, Flow, FlowEvent, Source
 
 __all__ = ["Gathering"]
 
@@ -25,8 +25,8 @@ class Gathering:
         self._chunks: list[bytes | memoryview] = []
         self._size = 0
         # Flat, as they will be in the block: a container per segment would keep Python's garbage collector busy.
-        self._runs = array("q")
-        self._pieces = array("q")
+        self._segments = array("q")
+        self._origins = array("q")
         self._flows: dict[Flow, int] = {}
         self._events: list[FlowEvent] = []
         self._speaker: Flow | None = None
@@ -37,23 +37,23 @@ class Gathering:
         """Bytes gathered."""
         return self._size
 
-    def segment(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview, missing: int = 0) -> None:
+    def append(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview, missing: int = 0) -> None:
         """Append bytes of one direction of a flow; they continue its last run when nothing came between and nothing is missing."""
         start = self._size
         self._size = stop = start + len(chunk)
         self._chunks.append(chunk)
-        self._pieces.extend((start, offset, ts))
+        self._origins.extend((start, offset, ts))
         if flow is self._speaker and to_server == self._to_server and not missing:
-            self._runs[RUN_STOP - RUN_COLUMNS] = stop
+            self._segments[SEGMENT_STOP - SEGMENT_COLUMNS] = stop
         else:
             self._speaker, self._to_server = flow, to_server
-            self._runs.extend((start, stop, self._flows.setdefault(flow, len(self._flows)), to_server, missing))
+            self._segments.extend((start, stop, self._flows.setdefault(flow, len(self._flows)), to_server, missing))
 
     def datagram(self, flow: Flow, to_server: bool, ts: int, parts: Iterable[tuple[int, bytes]]) -> None:
         """Append a datagram, in parts (offset, bytes): a run of its own, whatever came before and whatever comes after."""
         self._speaker = None
         for offset, chunk in parts:
-            self.segment(flow, to_server, ts, offset, chunk)
+            self.append(flow, to_server, ts, offset, chunk)
 
     def event(self, flow: Flow, ts: int, offset: int, what: str, by: str) -> None:
         """Note something that happened to a flow."""
@@ -63,8 +63,8 @@ class Gathering:
         """What was gathered as a block, leaving nothing; None when there was nothing."""
         if not self._flows:
             return None
-        runs = np.array(self._runs, np.int64).reshape(-1, RUN_COLUMNS)
-        pieces = np.array(self._pieces, np.int64).reshape(-1, PIECE_COLUMNS)
-        block = Block(source, b"".join(self._chunks), runs, pieces, list(self._flows), self._events)
+        segments = np.array(self._segments, np.int64).reshape(-1, SEGMENT_COLUMNS)
+        origins = np.array(self._origins, np.int64).reshape(-1, ORIGIN_COLUMNS)
+        block = Block(source, b"".join(self._chunks), segments, origins, list(self._flows), self._events)
         self._clear()
         return block

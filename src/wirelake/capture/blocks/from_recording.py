@@ -161,15 +161,15 @@ class Recorded:
         spoken = (flow_of[numbers] >= 0) & (payload_sizes > 0)
         stops = (records[:, DATA] + records[:, SIZE])[spoken]
         starts = stops - payload_sizes[spoken]
-        runs = np.column_stack((starts, stops, flow_of[numbers[spoken]], to_server_of[numbers[spoken]], np.zeros_like(starts)))
-        pieces = np.column_stack((starts, starts + base, records[spoken, TS]))
+        segments = np.column_stack((starts, stops, flow_of[numbers[spoken]], to_server_of[numbers[spoken]], np.zeros_like(starts)))
+        origins = np.column_stack((starts, starts + base, records[spoken, TS]))
         events = []
         happened = np.array([bool(m.event) and m.flow is not None for m in meanings], np.bool_)[numbers]
         for record, number in zip(records[happened].tolist(), numbers[happened].tolist(), strict=True):
             meaning = meanings[number]
             told = (meaning.event, meaning.by, meaning.detail, record[START])
             events.append(FlowEvent(int(flow_of[number]), record[TS], base + record[START], *told))
-        return Block(source, memoryview(window)[:used], runs, pieces, list(flows), events)
+        return Block(source, memoryview(window)[:used], segments, origins, list(flows), events)
 
     def _leave(self, meanings: list[Meaning], numbers: Array, sizes: Array, times: Array, base: int) -> None:
         """Account for payloads that nobody recognised, by their meanings."""

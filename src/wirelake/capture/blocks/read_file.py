@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks.accounting import CONTAINER, Accounting
-from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_COLUMNS, Block, Source, Span
+from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, Block, Source, Span
 from wirelake.capture.blocks.builder import Gathering
 from wirelake.capture.blocks.from_packets import Traffic
 from wirelake.capture.blocks.from_recording import Recorded
@@ -177,4 +177,4 @@ class _Reading:
         return ready
 
     def _empty(self) -> Block:
-        return Block(self._source, b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
+        return Block(self._source, b"", np.empty((0, SEGMENT_COLUMNS), np.int64), np.empty((0, ORIGIN_COLUMNS), np.int64))

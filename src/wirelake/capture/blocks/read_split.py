@@ -16,14 +16,14 @@ import numpy as np
 
 from wirelake.capture.blocks.accounting import Accounting
 from wirelake.capture.blocks.block import (
-    PIECE_COLUMNS,
-    PIECE_OFFSET,
-    PIECE_START,
-    PIECE_TS,
-    RUN_COLUMNS,
-    RUN_FLOW,
-    RUN_START,
-    RUN_STOP,
+    ORIGIN_COLUMNS,
+    ORIGIN_OFFSET,
+    ORIGIN_START,
+    ORIGIN_TS,
+    SEGMENT_COLUMNS,
+    SEGMENT_FLOW,
+    SEGMENT_START,
+    SEGMENT_STOP,
     Block,
     Source,
     Span,
@@ -156,33 +156,39 @@ def deal(block: Block, partitioned: Collection[str], buckets: int) -> tuple[Bloc
     if not (targets >= 0).any():
         return block, {}
     data = np.frombuffer(block.data, np.uint8)
-    of_runs = targets[block.runs[:, RUN_FLOW]]
+    of_segments = targets[block.segments[:, SEGMENT_FLOW]]
     sent = {}
     for bucket in np.unique(targets[targets >= 0]).tolist():
         flows = np.flatnonzero(targets == bucket)
         numbers = np.zeros(len(targets), np.int64)
         numbers[flows] = np.arange(len(flows))
-        old = block.runs[of_runs == bucket]
-        runs, pieces = old.copy(), np.empty((len(old), PIECE_COLUMNS), np.int64)
-        runs[:, RUN_STOP] = np.cumsum(old[:, RUN_STOP] - old[:, RUN_START])
-        runs[:, RUN_START] = runs[:, RUN_STOP] - (old[:, RUN_STOP] - old[:, RUN_START])
-        runs[:, RUN_FLOW] = numbers[old[:, RUN_FLOW]]
-        mine = block.pieces[of_runs == bucket]  # one record is one run and one piece
-        pieces[:, PIECE_START], pieces[:, PIECE_OFFSET], pieces[:, PIECE_TS] = runs[:, RUN_START], mine[:, PIECE_OFFSET], mine[:, PIECE_TS]
-        chunks = [data[start:stop] for start, stop in old[:, : RUN_STOP + 1].tolist()]
-        sizes = np.concatenate(([0], runs[:, RUN_STOP]))
+        old = block.segments[of_segments == bucket]
+        segments, origins = old.copy(), np.empty((len(old), ORIGIN_COLUMNS), np.int64)
+        segments[:, SEGMENT_STOP] = np.cumsum(old[:, SEGMENT_STOP] - old[:, SEGMENT_START])
+        segments[:, SEGMENT_START] = segments[:, SEGMENT_STOP] - (old[:, SEGMENT_STOP] - old[:, SEGMENT_START])
+        segments[:, SEGMENT_FLOW] = numbers[old[:, SEGMENT_FLOW]]
+        mine = block.origins[of_segments == bucket]  # one record is one run and one piece
+        origins[:, ORIGIN_START], origins[:, ORIGIN_OFFSET], origins[:, ORIGIN_TS] = (
+            segments[:, SEGMENT_START],
+            mine[:, ORIGIN_OFFSET],
+            mine[:, ORIGIN_TS],
+        )
+        chunks = [data[start:stop] for start, stop in old[:, : SEGMENT_STOP + 1].tolist()]
+        sizes = np.concatenate(([0], segments[:, SEGMENT_STOP]))
         events = [
             msgspec.structs.replace(
-                one, flow=int(numbers[one.flow]), after=int(sizes[np.searchsorted(old[:, RUN_START], one.after, side="left")])
+                one, flow=int(numbers[one.flow]), after=int(sizes[np.searchsorted(old[:, SEGMENT_START], one.after, side="left")])
             )
             for one in block.events
             if targets[one.flow] == bucket
         ]
         body = np.concatenate(chunks).tobytes() if chunks else b""
-        sent[bucket] = Block(block.source, body, runs, pieces, [block.flows[flow] for flow in flows.tolist()], events, spans=block.spans)
-    stays = of_runs < 0
+        sent[bucket] = Block(
+            block.source, body, segments, origins, [block.flows[flow] for flow in flows.tolist()], events, spans=block.spans
+        )
+    stays = of_segments < 0
     events = [one for one in block.events if targets[one.flow] < 0]
-    rest = Block(block.source, block.data if stays.any() else b"", block.runs[stays], block.pieces[stays], block.flows, events)
+    rest = Block(block.source, block.data if stays.any() else b"", block.segments[stays], block.origins[stays], block.flows, events)
     return rest, sent
 
 
@@ -202,6 +208,6 @@ def _complete(work: ReadTask, block: Block | None, accounting: Accounting, *, al
     if block is None and not accounts and not always:
         return
     if block is None:
-        block = Block(work.source, b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
+        block = Block(work.source, b"", np.empty((0, SEGMENT_COLUMNS), np.int64), np.empty((0, ORIGIN_COLUMNS), np.int64))
     block.accounts, block.unreadable, block.spans = accounts, unreadable, work.spans
     yield block

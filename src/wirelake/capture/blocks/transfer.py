@@ -68,7 +68,7 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[PacketBatch | Block]:
             yield from block.from_batch(inner)
             continue
         source = Source(*(inner.column(name)[0].as_py() for name in names[:3]))
-        packets = np.frombuffer(inner.column("runs")[0].as_buffer(), np.int64).reshape(-1, PACKET_BATCH_COLUMNS)
+        packets = np.frombuffer(inner.column("segments")[0].as_buffer(), np.int64).reshape(-1, PACKET_BATCH_COLUMNS)
         data = memoryview(inner.column("data")[0].as_buffer())
         rank, place, bucket = (one.column(name)[0].as_py() for name in ("rank", "place", "bucket"))
         yield PacketBatch(source, rank, place, bucket, data, packets, _decoder.decode(inner.column("notes")[0].as_py()))

@@ -275,7 +275,7 @@ class Tracker:
             self._leave(tracked, len(payload), ts, offset)
             return
         if tracked.flow is not None and half.follows(sequence, payload):
-            self._gathering.segment(tracked.flow, to_server, ts, offset, payload)
+            self._gathering.append(tracked.flow, to_server, ts, offset, payload)
             return
         self._take(tracked, to_server, half.place(sequence, ts, offset, payload))
         if half.is_waiting:
@@ -353,7 +353,7 @@ class Tracker:
         elif bit.what == FRESH:
             if bit.missing > 0:
                 self._accounting.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
-            self._gathering.segment(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
+            self._gathering.append(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
         else:
             self._accounting.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_OFFSET, PIECE_START, PIECE_TS, SOURCE_SHIFT, Block, Source, Span, source_of
+from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, ORIGIN_START, ORIGIN_TS, SOURCE_SHIFT, Block, Source, Span, source_of
 from wirelake.capture.blocks.read_split import ReadTask
 from wirelake.errors import LakeError
 from wirelake.lake.tables import ledger
@@ -51,26 +51,26 @@ class Where(msgspec.Struct, frozen=True):
         number, there = source_of(offset)
         return self.sources[number], there
 
-    def extent(self, pieces: Array, starts: Array, lengths: Array) -> Extent:
+    def extent(self, origins: Array, starts: Array, lengths: Array) -> Extent:
         """Where messages of a speech stand in their sources."""
         last = starts + lengths - 1
-        head = np.searchsorted(pieces[:, PIECE_START], starts, side="right") - 1
-        tail = np.searchsorted(pieces[:, PIECE_START], last, side="right") - 1
-        first = pieces[head, PIECE_OFFSET] + starts - pieces[head, PIECE_START]
-        ends = pieces[tail, PIECE_OFFSET] + last - pieces[tail, PIECE_START]
+        head = np.searchsorted(origins[:, ORIGIN_START], starts, side="right") - 1
+        tail = np.searchsorted(origins[:, ORIGIN_START], last, side="right") - 1
+        first = origins[head, ORIGIN_OFFSET] + starts - origins[head, ORIGIN_START]
+        ends = origins[tail, ORIGIN_OFFSET] + last - origins[tail, ORIGIN_START]
         numbers, lowest = first >> SOURCE_SHIFT, first
-        falls = np.diff(pieces[:, PIECE_OFFSET]) < 0
+        falls = np.diff(origins[:, ORIGIN_OFFSET]) < 0
         if falls.any() or (numbers != ends >> SOURCE_SHIFT).any():
             lowest = first.copy()
             fallen = np.concatenate(([0], np.cumsum(falls)))
             for index in np.flatnonzero((fallen[head] != fallen[tail]) | (numbers != ends >> SOURCE_SHIFT)):
-                here = pieces[head[index] : tail[index] + 1]
-                sizes = np.append(here[1:, PIECE_START], last[index] + 1) - np.maximum(here[:, PIECE_START], starts[index])
-                places = here[:, PIECE_OFFSET].copy()
+                here = origins[head[index] : tail[index] + 1]
+                sizes = np.append(here[1:, ORIGIN_START], last[index] + 1) - np.maximum(here[:, ORIGIN_START], starts[index])
+                places = here[:, ORIGIN_OFFSET].copy()
                 places[0] = first[index]
                 mine = places >> SOURCE_SHIFT == numbers[index]
                 lowest[index], ends[index] = places[mine].min(), (places + sizes)[mine].max() - 1
-        return Extent(numbers, first, lowest & OFFSET_MASK, ends - lowest + 1, pieces[tail, PIECE_TS])
+        return Extent(numbers, first, lowest & OFFSET_MASK, ends - lowest + 1, origins[tail, ORIGIN_TS])
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -131,16 +131,16 @@ class LedgerEntries:
             self._add(where, number, category, reason, size, items)
 
     def spread(
-        self, where: Where, category: str, reason: str, pieces: Array, starts: Array, lengths: Array, *, counted: bool = True
+        self, where: Where, category: str, reason: str, origins: Array, starts: Array, lengths: Array, *, counted: bool = True
     ) -> None:
         """Account for messages of a speech, each where its bytes are; where it is chance how many there are, they are not counted."""
         if len(where.spans) == 1:
             self._add(where, 0, category, reason, int(lengths.sum()), len(lengths) * counted)
             return
         begins = np.array([span.at for span in where.spans])
-        spans = np.searchsorted(begins, pieces[:, PIECE_OFFSET], side="right") - 1
-        head = np.searchsorted(pieces[:, PIECE_START], starts, side="right") - 1
-        tail = np.searchsorted(pieces[:, PIECE_START], starts + lengths - 1, side="right") - 1
+        spans = np.searchsorted(begins, origins[:, ORIGIN_OFFSET], side="right") - 1
+        head = np.searchsorted(origins[:, ORIGIN_START], starts, side="right") - 1
+        tail = np.searchsorted(origins[:, ORIGIN_START], starts + lengths - 1, side="right") - 1
         changes = np.concatenate(([0], np.cumsum(np.diff(spans) != 0)))
         whole = changes[head] == changes[tail]
         sums, items = np.zeros(len(begins), np.int64), np.zeros(len(begins), np.int64)
@@ -148,7 +148,7 @@ class LedgerEntries:
         np.add.at(items, spans[head], int(counted))
         for index in np.flatnonzero(~whole):
             inside = slice(int(head[index]), int(tail[index]) + 1)
-            edges = np.append(np.maximum(pieces[inside, PIECE_START], starts[index]), starts[index] + lengths[index])
+            edges = np.append(np.maximum(origins[inside, ORIGIN_START], starts[index]), starts[index] + lengths[index])
             np.add.at(sums, spans[inside], np.diff(edges))
         for number in np.flatnonzero(sums | items).tolist():
             self._add(where, number, category, reason, int(sums[number]), int(items[number]))

@@ -18,14 +18,14 @@ from wirelake import protocols
 from wirelake.capture.blocks.accounting import HEADERS
 from wirelake.capture.blocks.block import (
     OFFSET_MASK,
-    PIECE_OFFSET,
-    PIECE_START,
-    PIECE_TS,
-    RUN_FLOW,
-    RUN_MISSING,
-    RUN_START,
-    RUN_STOP,
-    RUN_TO_SERVER,
+    ORIGIN_OFFSET,
+    ORIGIN_START,
+    ORIGIN_TS,
+    SEGMENT_FLOW,
+    SEGMENT_MISSING,
+    SEGMENT_START,
+    SEGMENT_STOP,
+    SEGMENT_TO_SERVER,
     SOURCE_SHIFT,
     Block,
     Flow,
@@ -37,7 +37,7 @@ from wirelake.lake.decode.handshake import Opened, PendingHandshakes
 from wirelake.lake.decode.options import DecodeOptions
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import DecoderState, Speaker
-from wirelake.lake.decode.streams import GAP, Segments, StreamReader, said
+from wirelake.lake.decode.streams import GAP, ScanInput, StreamReader, said
 from wirelake.lake.decode.unrecognised import UnrecognisedTraffic
 from wirelake.lake.decode.websocket import Unwrapped, Unwrapper
 from wirelake.lake.decode.xmpp import Stanzas, Taken
@@ -58,7 +58,7 @@ MAX_CARRIED: Final = 64 * 1024 * 1024
 what else is read."""
 
 
-_NO_RUNS: Final = np.zeros((0, RUN_MISSING), np.int64)
+_NO_SEGMENTS: Final = np.zeros((0, SEGMENT_MISSING), np.int64)
 
 
 class Decoder:
@@ -100,7 +100,7 @@ class Decoder:
         for stretch in block.unreadable:
             found = (stretch.reason, None, stretch.reason, stretch.raw, stretch.offset, stretch.length)
             self._gathering.spoil(rows.spoilt(self._where, None, None, None, stretch.layer, *found), len(stretch.raw))
-        self._decode_runs(block)
+        self._decode_segments(block)
         self._let_go(MAX_CARRIED)
         self.decoder_state.forget()
         return self._gathering.give()
@@ -158,36 +158,38 @@ class Decoder:
             self._stream_readers[reading] = StreamReader(reading, self.decoder_state.directions, self._put, self._spoil, given, why)
         return self._stream_readers[reading]
 
-    def _decode_runs(self, block: Block) -> None:
-        if not len(block.runs):
+    def _decode_segments(self, block: Block) -> None:
+        if not len(block.segments):
             return
         data = np.frombuffer(block.data, np.uint8)
         alike: dict[Scanner | str, list[int]] = {}
         for number, flow in enumerate(block.flows):
             alike.setdefault(self._reading(flow) if flow.protocol in protocols.ROOMS else flow.protocol, []).append(number)
         for reading, flows in alike.items():
-            runs = block.runs[np.isin(block.runs[:, RUN_FLOW], flows)]
+            segments = block.segments[np.isin(block.segments[:, SEGMENT_FLOW], flows)]
             if isinstance(reading, str):
-                sizes = runs[:, RUN_STOP] - runs[:, RUN_START]
-                self._ledger_entries.spread(self._where, "other", f"no room for {reading}", block.pieces, runs[:, RUN_START], sizes)
+                sizes = segments[:, SEGMENT_STOP] - segments[:, SEGMENT_START]
+                self._ledger_entries.spread(
+                    self._where, "other", f"no room for {reading}", block.origins, segments[:, SEGMENT_START], sizes
+                )
                 continue
             # Records hold whole messages and a datagram stands for itself; what was seen of a stream must be put together.
-            streams = np.array([_is_stream(flow, reading) for flow in block.flows])[runs[:, RUN_FLOW]]
+            streams = np.array([_is_stream(flow, reading) for flow in block.flows])[segments[:, SEGMENT_FLOW]]
             if not streams.all():
-                self._walk(reading, Segments(data, runs[~streams], block.pieces, block.flows), reading.given)
+                self._walk(reading, ScanInput(data, segments[~streams], block.origins, block.flows), reading.given)
             if streams.any():
-                self._hear(reading, block, data, runs[streams])
+                self._hear(reading, block, data, segments[streams])
 
-    def _hear(self, reading: Scanner, block: Block, data: Array, runs: Array) -> None:
+    def _hear(self, reading: Scanner, block: Block, data: Array, segments: Array) -> None:
         """What was said on streams, taken out of what they travel in."""
         if "xmpp" in reading.wrappings:
-            taken = self._stanzas.take(data, runs, block.pieces, block.flows, reading.is_text)
+            taken = self._stanzas.take(data, segments, block.origins, block.flows, reading.is_text)
             self._take(reading, taken)
-            runs = taken.rest
+            segments = taken.rest
         if "websocket" in reading.wrappings:
-            self._unwrap(reading, self._unwrapper.unwrap(data, runs, block.pieces, block.flows))
+            self._unwrap(reading, self._unwrapper.unwrap(data, segments, block.origins, block.flows))
             return
-        heard = said(data, runs, block.pieces, block.flows)
+        heard = said(data, segments, block.origins, block.flows)
         if reading.needs_handshake:
             opened, heard = self._handshakes.hear(reading, heard)
             self._open(reading, opened)
@@ -195,17 +197,17 @@ class Decoder:
 
     def _unwrap(self, reading: Scanner, found: Unwrapped) -> None:
         """What the frames of WebSockets carried, and an account of the frames."""
-        for pieces, spans in found.wrapping:
-            self._ledger_entries.spread(self._where, HEADERS, "websocket", pieces, spans[:, 0], spans[:, 1], counted=False)
+        for origins, spans in found.wrapping:
+            self._ledger_entries.spread(self._where, HEADERS, "websocket", origins, spans[:, 0], spans[:, 1], counted=False)
         for one in found.lost:
-            self._spoil(one.flow, one.to_server, GAP, Segments(one.data, _NO_RUNS, one.pieces, []), 0, len(one.data))
+            self._spoil(one.flow, one.to_server, GAP, ScanInput(one.data, _NO_SEGMENTS, one.origins, []), 0, len(one.data))
         self._stream_reader(reading).hear(found.heard, self._unwrapper.why)
 
     def _take(self, reading: Scanner, taken: Taken) -> None:
         """Texts that were the bodies of messages, and an account of what they travelled in."""
-        for category, reason, pieces, spans in taken.accounts:
+        for category, reason, origins, spans in taken.accounts:
             places = np.array(spans, np.int64)
-            self._ledger_entries.spread(self._where, category, reason, pieces, places[:, 0], places[:, 1], counted=False)
+            self._ledger_entries.spread(self._where, category, reason, origins, places[:, 0], places[:, 1], counted=False)
         noted: list[rows.Noted] = []
         for one in taken.begun:
             by = "client" if one.to_server else "server"
@@ -215,130 +217,141 @@ class Decoder:
                 self._gathering.spoil(rows.spoilt(self._where, one.flow, one.to_server, one.ts, *gap), 0)
         if noted:
             self._add(connections.TABLE.name, rows.connected(self._where, noted))
-        if taken.segments is not None:
-            self._walk(reading, taken.segments, reading.limits.for_text())
+        if taken.scan_input is not None:
+            self._walk(reading, taken.scan_input, reading.limits.for_text())
 
     def _open(self, reading: Scanner, opened: list[Opened]) -> None:
         """Connections that can be read from now on."""
         for connection in opened:
             for given, part in connection.parts:
-                run = np.array([[0, len(part.data), 0, part.to_server]], np.int64)
-                self._walk(reading, Segments(np.ascontiguousarray(part.data), run, part.pieces, [part.flow]), given)
+                segment = np.array([[0, len(part.data), 0, part.to_server]], np.int64)
+                self._walk(reading, ScanInput(np.ascontiguousarray(part.data), segment, part.origins, [part.flow]), given)
             self._stream_reader(reading).hear(connection.rest)
 
-    def _walk(self, reading: Scanner, segments: Segments, given: tuple[int, ...]) -> None:
+    def _walk(self, reading: Scanner, scan_input: ScanInput, given: tuple[int, ...]) -> None:
         """Runs that hold whole messages; an unfinished one at the end of a run is spoilt."""
-        starts, stops = np.ascontiguousarray(segments.runs[:, RUN_START]), np.ascontiguousarray(segments.runs[:, RUN_STOP])
+        starts, stops = (
+            np.ascontiguousarray(scan_input.segments[:, SEGMENT_START]),
+            np.ascontiguousarray(scan_input.segments[:, SEGMENT_STOP]),
+        )
         ends = stops.copy()
-        for scanned, parts, run_of in reading.walk(segments.data, starts, stops, ends, given):
-            self._put(reading, segments, scanned, parts, run_of)
+        for scanned, parts, segment_of in reading.walk(scan_input.data, starts, stops, ends, given):
+            self._put(reading, scan_input, scanned, parts, segment_of)
         for index in np.flatnonzero(ends < stops).tolist():
-            flow, to_server = segments.flows[segments.runs[index, RUN_FLOW]], int(segments.runs[index, RUN_TO_SERVER])
-            self._spoil(flow, to_server, reading.cut(flow), segments, int(ends[index]), int(stops[index] - ends[index]))
+            flow, to_server = scan_input.flows[scan_input.segments[index, SEGMENT_FLOW]], int(scan_input.segments[index, SEGMENT_TO_SERVER])
+            self._spoil(flow, to_server, reading.cut(flow), scan_input, int(ends[index]), int(stops[index] - ends[index]))
 
-    def _put(self, reading: Scanner, segments: Segments, scanned: Array, parts: Array, run_of: Array) -> None:
+    def _put(self, reading: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segment_of: Array) -> None:
         """Messages to their tables, the rest to quarantine."""
         good = reading.shape.readable(scanned)
-        runs = segments.runs[run_of]
-        self._spoil_rows(reading, segments, scanned[~good], runs[~good])
-        more = self._learnt(reading.shape, segments, scanned, runs, good)
+        segments = scan_input.segments[segment_of]
+        self._spoil_rows(reading, scan_input, scanned[~good], segments[~good])
+        more = self._learnt(reading.shape, scan_input, scanned, segments, good)
         parts = parts[np.repeat(good, scanned[:, PARTS])]
-        scanned, runs = scanned[good], runs[good]
+        scanned, segments = scanned[good], segments[good]
         if not len(scanned):
             return
-        self._ledger_entries.spread(self._where, "message", reading.protocol, segments.pieces, scanned[:, START], scanned[:, LENGTH])
-        extent = self._where.extent(segments.pieces, scanned[:, START], scanned[:, LENGTH])
+        self._ledger_entries.spread(self._where, "message", reading.protocol, scan_input.origins, scanned[:, START], scanned[:, LENGTH])
+        extent = self._where.extent(scan_input.origins, scanned[:, START], scanned[:, LENGTH])
         firsts = np.concatenate(([0], np.cumsum(scanned[:, PARTS])))
         budget, heard, at, until = self._options.max_batch_bytes, None, 0, 0
         while at < len(scanned):
             if at == until:  # what is heard of a speaker is heard once
                 base, until = at, at + within(scanned[at:, LENGTH], budget)
-                heard, count = self._heard(reading, segments, scanned[at:until], runs[at:until], extent.ts[at:until])
+                heard, count = self._heard(reading, scan_input, scanned[at:until], segments[at:until], extent.ts[at:until])
                 until = at + count
             told = {name: body_serializers.where(slice(at, until)) for name, body_serializers in more.items()}
             if heard is not None:
                 told["heard"] = {index + base - at: one for index, one in heard.items() if index + base >= at}
             taken = slice(firsts[at], firsts[until])
             made = reading.shape.columns(
-                segments.data, scanned[at:until], parts[taken], reading.limits, self._options.json_bodies, budget, **told
+                scan_input.data, scanned[at:until], parts[taken], reading.limits, self._options.json_bodies, budget, **told
             )
             some = slice(at, until if made.taken is None else at + made.taken)
-            self._put_columns(reading, segments, scanned[some], parts[firsts[at] : firsts[some.stop]], runs[some], extent.part(some), made)
+            self._put_columns(
+                reading, scan_input, scanned[some], parts[firsts[at] : firsts[some.stop]], segments[some], extent.part(some), made
+            )
             at = some.stop
 
     def _put_columns(
-        self, reading: Scanner, segments: Segments, scanned: Array, parts: Array, runs: Array, extent: Extent, made: Columns
+        self, reading: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segments: Array, extent: Extent, made: Columns
     ) -> None:
         """Messages of one batch to their two tables."""
         protocol = reading.protocol
         agreed = self.decoder_state.handshakes if reading.needs_handshake else {}
-        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in segments.flows]
-        leading = rows.leading(self._where, extent, segments.flows, runs, links, made.sessions)
+        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in scan_input.flows]
+        leading = rows.leading(self._where, extent, scan_input.flows, segments, links, made.sessions)
         if self._keys is not None and protocol == "event_mesh":
-            made.shared["verified"] = signatures.verified(segments.data, scanned, parts, extent.ts, self._keys)
+            made.shared["verified"] = signatures.verified(scan_input.data, scanned, parts, extent.ts, self._keys)
         size = pa.array(scanned[:, LENGTH])
         shared = {"protocol": rows.constant(protocol, len(scanned)), "size": size, **leading, **made.shared}
         self._add(messages.TABLE.name, rows.batch(messages.TABLE.schema, shared))
         self._add(protocol, rows.batch(TABLES[protocol].schema, {**leading, **made.own}))
 
-    def _learnt(self, shape: Any, segments: Segments, scanned: Array, runs: Array, good: Array) -> dict[str, Any]:
+    def _learnt(self, shape: Any, scan_input: ScanInput, scanned: Array, segments: Array, good: Array) -> dict[str, Any]:
         """What the columns of these rows depend on that their speaker said before them, perhaps in an earlier block."""
         if not hasattr(shape, "negotiated"):
             return {}
-        speakers, who = _speakers(segments, runs)
+        speakers, who = _speakers(scan_input, segments)
         agreed = self.decoder_state.agreed
         known = {number: agreed[speaker] for number, speaker in who.items() if speaker in agreed}
-        body_serializers = shape.negotiated(segments.data, scanned, speakers, known)
+        body_serializers = shape.negotiated(scan_input.data, scanned, speakers, known)
         agreed |= {who[number]: name for number, name in known.items()}
         return {"body_serializers": body_serializers.where(good)}
 
-    def _heard(self, reading: Scanner, segments: Segments, scanned: Array, runs: Array, micros: Array) -> tuple[dict[int, Any] | None, int]:
+    def _heard(
+        self, reading: Scanner, scan_input: ScanInput, scanned: Array, segments: Array, micros: Array
+    ) -> tuple[dict[int, Any] | None, int]:
         """What these rows carry that takes other texts of their speaker, or keys, to be read; and of how many of them that is."""
         if not hasattr(reading.shape, "passive"):
             return None, len(scanned)
-        speakers, who = _speakers(segments, runs)
+        speakers, who = _speakers(scan_input, segments)
         fragment_states = {
             number: self.decoder_state.fragment_states.pop(speaker)
             for number, speaker in who.items()
             if speaker in self.decoder_state.fragment_states
         }
         found, count = reading.shape.passive(
-            segments.data, scanned, speakers, micros / 1e6, fragment_states, reading.limits, self._keyring, self._options.max_batch_bytes
+            scan_input.data, scanned, speakers, micros / 1e6, fragment_states, reading.limits, self._keyring, self._options.max_batch_bytes
         )
         self.decoder_state.fragment_states |= {who[number]: ear for number, ear in fragment_states.items() if not ear.is_idle}
         return found, count
 
-    def _spoil_rows(self, reading: Scanner, segments: Segments, scanned: Array, runs: Array) -> None:
+    def _spoil_rows(self, reading: Scanner, scan_input: ScanInput, scanned: Array, segments: Array) -> None:
         """Rows of a scanner that are no messages, many at once."""
         starts, lengths = scanned[:, START], scanned[:, LENGTH]
         is_short = (lengths > 0) & (lengths <= self._options.max_raw)
-        extent = self._where.extent(segments.pieces, starts, lengths)
+        extent = self._where.extent(scan_input.origins, starts, lengths)
         for code in np.unique(scanned[is_short, FAULT]).tolist():
             same = is_short & (scanned[:, FAULT] == code)
             self._ledger_entries.spread(
-                self._where, "quarantine", reading.room.Fault(code).name, segments.pieces, starts[same], lengths[same]
+                self._where, "quarantine", reading.room.Fault(code).name, scan_input.origins, starts[same], lengths[same]
             )
         for index, (start, length, code) in enumerate(scanned[:, [START, LENGTH, FAULT]].tolist()):
-            fault, flow, to_server = reading.room.Fault(code), segments.flows[runs[index, RUN_FLOW]], int(runs[index, RUN_TO_SERVER])
+            fault, flow, to_server = (
+                reading.room.Fault(code),
+                scan_input.flows[segments[index, SEGMENT_FLOW]],
+                int(segments[index, SEGMENT_TO_SERVER]),
+            )
             if is_short[index]:
-                self._keep_raw(flow, to_server, fault, segments, slice(start, start + length), extent, index)
+                self._keep_raw(flow, to_server, fault, scan_input, slice(start, start + length), extent, index)
             else:
-                self._spoil(flow, to_server, fault, segments, start, length)
+                self._spoil(flow, to_server, fault, scan_input, start, length)
 
-    def _keep_raw(self, flow: Flow, to_server: int, fault: Any, segments: Segments, place: slice, extent: Extent, index: int) -> None:
+    def _keep_raw(self, flow: Flow, to_server: int, fault: Any, scan_input: ScanInput, place: slice, extent: Extent, index: int) -> None:
         """One row of `quarantine`; `extent` says of its bytes, at `index`, where they are."""
-        raw = segments.data[place].tobytes()
+        raw = scan_input.data[place].tobytes()
         first = int(extent.first[index]) & ~OFFSET_MASK | int(extent.offsets[index])
         found = (flow.protocol, fault.name, fault.clause, fault.text, raw, first, int(extent.lengths[index]))
         self._gathering.spoil(rows.spoilt(self._where, flow, to_server, int(extent.ts[index]), *found), len(raw))
 
-    def _spoil(self, flow: Flow, to_server: int, fault: Any, segments: Segments, start: int, length: int) -> None:
+    def _spoil(self, flow: Flow, to_server: int, fault: Any, scan_input: ScanInput, start: int, length: int) -> None:
         """Bytes of a stream that are no message: accounted for, and kept."""
-        self._ledger_entries.spread(self._where, "quarantine", fault.name, segments.pieces, np.array([start]), np.array([length]))
+        self._ledger_entries.spread(self._where, "quarantine", fault.name, scan_input.origins, np.array([start]), np.array([length]))
         for at in range(start, start + length, self._options.max_raw):
             size = min(self._options.max_raw, start + length - at)
-            extent = self._where.extent(segments.pieces, np.array([at]), np.array([size]))
-            self._keep_raw(flow, to_server, fault, segments, slice(at, at + size), extent, 0)
+            extent = self._where.extent(scan_input.origins, np.array([at]), np.array([size]))
+            self._keep_raw(flow, to_server, fault, scan_input, slice(at, at + size), extent, 0)
 
     def _note_connections(self, block: Block) -> None:
         noted: list[rows.Noted] = [(block.flows[number], ts, at, "seen", "", "") for number, ts, at in self._first_seen(block)]
@@ -352,12 +365,12 @@ class Decoder:
         times = np.array([event.ts for event in block.events], np.int64)
         places = np.array([event.offset for event in block.events], np.int64)
         came = np.array([event.after for event in block.events], np.int64)
-        if len(block.runs):
-            run_of = np.searchsorted(block.runs[:, RUN_START], block.pieces[:, PIECE_START], side="right") - 1
-            flows = np.concatenate((block.runs[run_of, RUN_FLOW], flows))
-            times = np.concatenate((block.pieces[:, PIECE_TS], times))
-            places = np.concatenate((block.pieces[:, PIECE_OFFSET], places))
-            came = np.concatenate((block.pieces[:, PIECE_START] + 0.5, came))
+        if len(block.segments):
+            segment_of = np.searchsorted(block.segments[:, SEGMENT_START], block.origins[:, ORIGIN_START], side="right") - 1
+            flows = np.concatenate((block.segments[segment_of, SEGMENT_FLOW], flows))
+            times = np.concatenate((block.origins[:, ORIGIN_TS], times))
+            places = np.concatenate((block.origins[:, ORIGIN_OFFSET], places))
+            came = np.concatenate((block.origins[:, ORIGIN_START] + 0.5, came))
         order = np.argsort(came, kind="stable")
         sources = self._where.sources
         _, firsts = np.unique((flows * len(sources) + (places >> SOURCE_SHIFT))[order], return_index=True)
@@ -418,10 +431,10 @@ class Decoder:
                 self._take(self._reading(one.flow), self._stanzas.end(speaker))
 
 
-def _speakers(segments: Segments, runs: Array) -> tuple[Array, dict[int, Speaker]]:
+def _speakers(scan_input: ScanInput, segments: Array) -> tuple[Array, dict[int, Speaker]]:
     """A number for who says each row, and whose number it is."""
-    speakers = 2 * runs[:, RUN_FLOW] + runs[:, RUN_TO_SERVER]
-    return speakers, {number: (segments.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
+    speakers = 2 * segments[:, SEGMENT_FLOW] + segments[:, SEGMENT_TO_SERVER]
+    return speakers, {number: (scan_input.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
 
 
 def _is_stream(flow: Flow, reading: Scanner) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.capture.blocks.block import OFFSET_MASK, RUN_FLOW, RUN_TO_SERVER, Flow, Source
+from wirelake.capture.blocks.block import OFFSET_MASK, SEGMENT_FLOW, SEGMENT_TO_SERVER, Flow, Source
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.lake.decode.accounting import Extent, Where
 from wirelake.lake.tables import connections, quarantine
@@ -29,18 +29,18 @@ Noted = tuple[Flow, int, int, str, str, str]
 
 
 def leading(
-    where: Where, extent: Extent, flows: list[Flow], runs: Array, links: list[bytes | None], made: pa.Array | None
+    where: Where, extent: Extent, flows: list[Flow], segments: Array, links: list[bytes | None], made: pa.Array | None
 ) -> dict[str, Any]:
     """The columns that every room's table begins with. `links` are the sessions of flows, `made` those the room knows of."""
     connection = pa.DictionaryArray.from_arrays(
-        pa.array(runs[:, RUN_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in flows], pa.binary())
+        pa.array(segments[:, SEGMENT_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in flows], pa.binary())
     )
     return {
         "message_id": _message_ids(where.sources, extent.numbers, extent.first),
         "session_id": sessions(flows, connection, links, made),
         "connection_id": connection,
         "ts": times(extent.ts),
-        "direction": names(runs[:, RUN_TO_SERVER], DIRECTIONS),
+        "direction": names(segments[:, SEGMENT_TO_SERVER], DIRECTIONS),
         "source": pa.DictionaryArray.from_arrays(pa.array(extent.numbers.astype(np.int32)), [source.path for source in where.sources]),
         "offset": pa.array(extent.offsets),
         "length": pa.array(extent.lengths),

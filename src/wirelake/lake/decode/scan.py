@@ -60,7 +60,7 @@ class Scanner:
         """What the scanner is given where nothing was agreed on."""
         self._rows = np.zeros(ROWS * self.shape.ROW_COLUMNS, np.int64)
         self._parts = np.zeros((ROWS + limits.max_parts) * self.shape.PART_COLUMNS, np.int64)
-        self._run_of = np.zeros(ROWS, np.int64)
+        self._segment_of = np.zeros(ROWS, np.int64)
 
     def resumed(self, given: tuple[int, ...]) -> tuple[int, ...]:
         """What the scanner is given for a direction whose state was stored: what its peers agreed on, by the limits that hold now."""
@@ -77,17 +77,19 @@ class Scanner:
 
     def walk(self, data: Array, starts: Array, stops: Array, ends: Array, given: tuple[int, ...]) -> Iterator[Scanned]:
         """All rows of runs that hold whole messages; `ends` is told where an unfinished one begins."""
-        kernel, run, at = compiled(self.room.walk), 0, int(starts[0])
-        while run < len(starts):
-            count, used, run, at = kernel(data, starts, stops, run, at, self._rows, self._run_of, self._parts, ends, given)
+        kernel, segment, at = compiled(self.room.walk), 0, int(starts[0])
+        while segment < len(starts):
+            count, used, segment, at = kernel(data, starts, stops, segment, at, self._rows, self._segment_of, self._parts, ends, given)
             if count:
                 yield self._scanned(count, used)
 
     def stride(self, data: Array, starts: Array, stops: Array, ends: Array, faults: Array, given: tuple[int, ...]) -> Iterator[Scanned]:
         """The rows of runs as far as they make sense; `ends` is told where that is, `faults` why they do not."""
-        kernel, run, at = compiled(_stride(self.protocol)), 0, int(starts[0])
-        while run < len(starts):
-            count, used, run, at = kernel(data, starts, stops, run, at, self._rows, self._run_of, self._parts, ends, faults, given)
+        kernel, segment, at = compiled(_stride(self.protocol)), 0, int(starts[0])
+        while segment < len(starts):
+            count, used, segment, at = kernel(
+                data, starts, stops, segment, at, self._rows, self._segment_of, self._parts, ends, faults, given
+            )
             if count:
                 yield self._scanned(count, used)
 
@@ -104,4 +106,4 @@ class Scanner:
 
     def _scanned(self, count: int, used: int) -> Scanned:
         rows = self._rows[: count * self.shape.ROW_COLUMNS].reshape(count, -1)
-        return rows, self._parts[: used * self.shape.PART_COLUMNS].reshape(-1, self.shape.PART_COLUMNS), self._run_of[:count]
+        return rows, self._parts[: used * self.shape.PART_COLUMNS].reshape(-1, self.shape.PART_COLUMNS), self._segment_of[:count]

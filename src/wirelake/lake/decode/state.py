@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.block import OFFSET_MASK, PIECE_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Unreadable
+from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Unreadable
 from wirelake.lake.decode.accounting import Where
 
 __all__ = ["MAX_REMEMBERED", "MAX_SOURCES", "DecoderState", "Direction", "Segment", "Speaker"]
@@ -39,7 +39,7 @@ class Segment(msgspec.Struct):
     missing: int
     """Bytes that are missing before them; see `RUN_MISSING`."""
     data: Array
-    pieces: Array
+    origins: Array
 
     @property
     def speaker(self) -> Speaker:
@@ -57,7 +57,7 @@ class Direction(msgspec.Struct):
     given: tuple[int, ...] = ()
     """What the scanner is given."""
     data: Array = msgspec.field(default_factory=lambda: np.zeros(0, np.uint8))
-    pieces: Array = msgspec.field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    origins: Array = msgspec.field(default_factory=lambda: np.zeros((0, 3), np.int64))
     owed: int = 0
     """Bytes that belong to a message spoilt by a gap, those that wait included."""
     why: Any = None
@@ -136,8 +136,8 @@ class DecoderState:
         return Block(
             block.source,
             block.data,
-            block.runs,
-            _moved(block.pieces, numbers),
+            block.segments,
+            _moved(block.origins, numbers),
             block.flows,
             [msgspec.structs.replace(event, offset=moved(event.offset)) for event in block.events],
             [msgspec.structs.replace(one, at=moved(one.at)) for one in block.accounts],
@@ -147,7 +147,7 @@ class DecoderState:
 
     def narrow(self) -> None:
         """Forget sources and spans that nothing leads to that waits."""
-        places = [one.pieces[:, PIECE_OFFSET] for one in self._waiting()]
+        places = [one.origins[:, ORIGIN_OFFSET] for one in self._waiting()]
         used = np.concatenate(places) if places else np.zeros(0, np.int64)
         starts = np.array([span.at for span in self.spans], np.int64)
         spans = np.unique(np.searchsorted(starts, used, side="right") - 1).tolist()
@@ -160,7 +160,7 @@ class DecoderState:
             msgspec.structs.replace(one, at=int(numbers[one.at >> SOURCE_SHIFT]) << SOURCE_SHIFT | one.at & OFFSET_MASK) for one in old
         ]
         for waits in self._waiting():
-            waits.pieces = _moved(waits.pieces, numbers)
+            waits.origins = _moved(waits.origins, numbers)
 
     def forget(self) -> None:
         """Keep what is remembered within limits."""
@@ -210,8 +210,8 @@ class DecoderState:
         yield from (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)
 
 
-def _moved(pieces: Array, numbers: Array) -> Array:
+def _moved(origins: Array, numbers: Array) -> Array:
     """Pieces whose sources have other numbers now."""
-    moved = pieces.copy()
-    moved[:, PIECE_OFFSET] = numbers[pieces[:, PIECE_OFFSET] >> SOURCE_SHIFT] << SOURCE_SHIFT | pieces[:, PIECE_OFFSET] & OFFSET_MASK
+    moved = origins.copy()
+    moved[:, ORIGIN_OFFSET] = numbers[origins[:, ORIGIN_OFFSET] >> SOURCE_SHIFT] << SOURCE_SHIFT | origins[:, ORIGIN_OFFSET] & OFFSET_MASK
     return moved

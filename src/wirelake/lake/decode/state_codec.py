@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from wirelake import protocols
-from wirelake.capture.blocks.block import PIECE_COLUMNS, PIECE_OFFSET, PIECE_START, Flow, Source, Span
+from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_START, Flow, Source, Span
 from wirelake.capture.blocks.stored_state import LAST, Count, Number, Record, check, check_places, check_spans, decode, encode
 from wirelake.lake.decode.state import Direction, Segment
 from wirelake.lake.decode.streams import DEAD, GAP, LOOKS, READING, UNCOUNTED
@@ -33,7 +33,7 @@ Id = Annotated[bytes, msgspec.Meta(min_length=1, max_length=64)]
 Side = Literal[0, 1]
 Missing = Annotated[int, msgspec.Meta(ge=UNCOUNTED, le=1 << 60)]
 Look = Annotated[int, msgspec.Meta(ge=0, lt=len(LOOKS))]
-_PIECE_BYTES: Final = 8 * PIECE_COLUMNS
+_ORIGIN_BYTES: Final = 8 * ORIGIN_COLUMNS
 _OPENINGS: Final = frozenset(start[at:] for start in STARTS.values() for at in range(len(start) + 1))
 """What may be left of the beginning of an opening handshake."""
 _GAPS: Final = {gap.name: gap for gap in (GAP, ALIEN)}
@@ -100,7 +100,7 @@ class StoredState(Record):
     spans: list[Span]
     flows: list[Flow]
     data: bytes
-    pieces: bytes
+    origins: bytes
     directions: list[DirectionState]
     pending: list[list[SegmentState]]
     handshakes: list[tuple[Id, HandshakeState]]
@@ -116,7 +116,7 @@ class _Waits(Protocol):
 
     flow: Flow
     data: Array
-    pieces: Array
+    origins: Array
 
 
 class _Writer:
@@ -125,14 +125,14 @@ class _Writer:
     def __init__(self) -> None:
         self.flows: dict[Flow, int] = {}
         self.data: list[bytes] = []
-        self.pieces: list[bytes] = []
+        self.origins: list[bytes] = []
 
     def add(self, one: _Waits, to_server: int) -> Waiting:
         """The bytes that one waits with. Where there are none, pieces lead nowhere."""
-        count = len(one.pieces) if len(one.data) else 0
+        count = len(one.origins) if len(one.data) else 0
         if count:
             self.data.append(one.data.tobytes())
-            self.pieces.append(one.pieces.astype("<i8", copy=False).tobytes())
+            self.origins.append(one.origins.astype("<i8", copy=False).tobytes())
         number = self.flows.setdefault(one.flow, len(self.flows))
         return Waiting(number, 1 if to_server else 0, len(one.data), count)
 
@@ -150,7 +150,7 @@ def encoded(decoder_state: DecoderState) -> bytes:
             decoder_state.spans,
             list(writer.flows),
             b"".join(writer.data),
-            b"".join(writer.pieces),
+            b"".join(writer.origins),
             directions,
             pending,
             [(key, one.state()) for key, one in decoder_state.handshakes.items()],
@@ -194,28 +194,28 @@ class _Reader:
         for flow in state.flows:
             _check_flow(flow)
         self._data = np.frombuffer(state.data, np.uint8)
-        check(len(state.pieces) % _PIECE_BYTES == 0, "pieces are cut off")
-        self._pieces = np.frombuffer(state.pieces, "<i8").astype(np.int64).reshape(-1, PIECE_COLUMNS)
+        check(len(state.origins) % _ORIGIN_BYTES == 0, "pieces are cut off")
+        self._origins = np.frombuffer(state.origins, "<i8").astype(np.int64).reshape(-1, ORIGIN_COLUMNS)
         waiting = [one.waiting for one in state.directions]
         waiting += [one.waiting for said in state.pending for one in said]
         waiting += [one.waiting for *_, one in state.wrapped if one is not None]
         waiting += [one.waiting for *_, one in state.stanzas if one is not None]
         self._check(state, waiting)
-        self._byte = self._piece = 0
+        self._byte = self._origin = 0
 
     def _check(self, state: StoredState, waiting: list[Waiting]) -> None:
         check(sum(one.size for one in waiting) == len(self._data), "bytes that wait are missing")
-        check(sum(one.count for one in waiting) == len(self._pieces), "pieces are missing")
+        check(sum(one.count for one in waiting) == len(self._origins), "pieces are missing")
         check(all(one.flow < len(self._flows) for one in waiting), "there is no flow of this number")
         check(all(bool(one.size) == bool(one.count) for one in waiting), "bytes that wait have no pieces")
         sizes, counts = (np.array([getattr(one, name) for one in waiting], np.int64) for name in ("size", "count"))
         owners = np.repeat(np.arange(len(waiting)), counts)
-        starts = self._pieces[:, PIECE_START]
+        starts = self._origins[:, ORIGIN_START]
         first = np.diff(owners, prepend=-1) != 0
         check(bool((starts[first] == 0).all()), "the first piece does not begin with the first byte")
         check(bool((first[1:] | (np.diff(starts) >= 0)).all()), "pieces are not in order")
         check(bool((starts < sizes[owners]).all()), "a piece begins behind the bytes that wait")
-        check_places(state.sources, state.spans, self._pieces[:, PIECE_OFFSET], sizes[owners])
+        check_places(state.sources, state.spans, self._origins[:, ORIGIN_OFFSET], sizes[owners])
 
     def flow(self, waiting: Waiting) -> Flow:
         """Whose bytes they are."""
@@ -224,10 +224,10 @@ class _Reader:
     def next(self, waiting: Waiting) -> tuple[Array, Array]:
         """The next bytes, and their pieces; both may be written to."""
         data = self._data[self._byte : self._byte + waiting.size].copy()
-        pieces = self._pieces[self._piece : self._piece + waiting.count].copy()
+        origins = self._origins[self._origin : self._origin + waiting.count].copy()
         self._byte += waiting.size
-        self._piece += waiting.count
-        return data, pieces
+        self._origin += waiting.count
+        return data, origins
 
 
 def restore(decoder_state: DecoderState, content: bytes) -> None:
@@ -277,9 +277,9 @@ def _direction(state: DirectionState, reader: _Reader) -> Direction:
     check(state.mode == DEAD or (state.agreed is not None) == _needs_handshake(flow), "nothing says how bytes are to be read")
     given = HandshakeReader.given(state.agreed)
     why = None if state.why is None else _why(state.why, flow)
-    data, pieces = reader.next(state.waiting)
+    data, origins = reader.next(state.waiting)
     told = (state.owed, why, state.first, state.looked, state.is_hopeful)
-    return Direction(flow, state.waiting.to_server, state.mode, given, data, pieces, *told)
+    return Direction(flow, state.waiting.to_server, state.mode, given, data, origins, *told)
 
 
 def _why(name: str, flow: Flow) -> Any:
@@ -303,7 +303,7 @@ def _wrapped(state: WrappedState, key: tuple[bytes, int], reader: _Reader) -> Wr
     check(state.is_searching or not state.waiting.size, "bytes wait though frames are known")
     one = Wrapped(flow, key[1], state.start)
     one.state[:] = state.state
-    one.data, one.pieces = reader.next(state.waiting)
+    one.data, one.origins = reader.next(state.waiting)
     one.missing, one.is_searching, one.looked, one.has_gap = state.missing, state.is_searching, state.looked, state.has_gap
     return one
 
@@ -314,6 +314,6 @@ def _stream(state: StreamState, key: tuple[bytes, int], reader: _Reader) -> Stre
     check(xmpp.is_state(state.state), "a stream of XMPP is in a state that there is not")
     one = Stream(flow)
     one.state[:] = state.state
-    one.data, one.pieces = reader.next(state.waiting)
+    one.data, one.origins = reader.next(state.waiting)
     one.is_passing, one.is_securing, one.has_gap, one.heard = state.is_passing, state.is_securing, state.has_gap, dict(state.heard)
     return one

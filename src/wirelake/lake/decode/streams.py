@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.block import PIECE_OFFSET, PIECE_START, RUN_MISSING, Flow
+from wirelake.capture.blocks.block import ORIGIN_OFFSET, ORIGIN_START, SEGMENT_MISSING, Flow
 from wirelake.capture.packets.tcp_stream import UNKNOWN
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import Direction, Segment, Speaker
@@ -33,7 +33,7 @@ __all__ = [
     "UNCOUNTED",
     "UNREADABLE",
     "Gap",
-    "Segments",
+    "ScanInput",
     "StreamReader",
     "clip",
     "said",
@@ -71,12 +71,12 @@ class Gap(msgspec.Struct, frozen=True):
 GAP: Final = Gap()
 
 
-class Segments(msgspec.Struct):
+class ScanInput(msgspec.Struct):
     """Bytes to scan: runs (start, stop, flow, to_server) in `data`, and the pieces that lead back to the source."""
 
     data: Array
-    runs: Array
-    pieces: Array
+    segments: Array
+    origins: Array
     flows: list[Flow]
 
 
@@ -86,20 +86,20 @@ class _Item(msgspec.Struct):
     direction: Direction
     start: int
     stop: int
-    run: int
+    segment: int
 
 
-Put = Callable[[Scanner, Segments, Array, Array, Array], None]
+Put = Callable[[Scanner, ScanInput, Array, Array, Array], None]
 """Takes rows, their parts, and which run each is of."""
-Spoil = Callable[[Flow, int, Any, Segments, int, int], None]
+Spoil = Callable[[Flow, int, Any, ScanInput, int, int], None]
 """Takes bytes that are no message: whose, to the server or not, why, where, from, how many."""
 
 
-def said(data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> list[Segment]:
+def said(data: Array, segments: Array, origins: Array, flows: list[Flow]) -> list[Segment]:
     """What the runs of a block say, one after the other."""
     return [
-        Segment(flows[number], to_server, missing, data[start:stop], clip(pieces, start, stop))
-        for start, stop, number, to_server, missing in runs.tolist()
+        Segment(flows[number], to_server, missing, data[start:stop], clip(origins, start, stop))
+        for start, stop, number, to_server, missing in segments.tolist()
     ]
 
 
@@ -181,7 +181,7 @@ class StreamReader:
         elif one.missing < 0:
             if left is not None:  # with `UNKNOWN`: another connection had the same name
                 self._set_aside(left, GAP)
-            # Segments do begin with messages more often than not.
+            # ScanInput do begin with messages more often than not.
             self._directions[speaker] = msgspec.structs.replace(fresh, mode=SEARCHING, why=GAP, is_hopeful=one.missing == UNKNOWN)
         elif left is None:
             self._directions[speaker] = self._after(fresh, -1)
@@ -205,30 +205,30 @@ class StreamReader:
         for speaker, together in turn.items():
             direction = self._directions.pop(speaker, None) or self._begin(together[0])
             start = at
-            for data, pieces in ((direction.data, direction.pieces), *((one.data, one.pieces) for one in together)):
+            for data, origins in ((direction.data, direction.origins), *((one.data, one.origins) for one in together)):
                 chunks.append(data)
-                places.append(pieces + np.array([at, 0, 0]))
+                places.append(origins + np.array([at, 0, 0]))
                 at += len(data)
             items.append(_Item(direction, start, at, len(items)))
         if not items:
             return
-        segments = Segments(
+        scan_input = ScanInput(
             np.concatenate(chunks),
-            np.array([(item.start, item.stop, item.run, item.direction.to_server) for item in items], np.int64),
+            np.array([(item.start, item.stop, item.segment, item.direction.to_server) for item in items], np.int64),
             np.concatenate(places),
             [item.direction.flow for item in items],
         )
         todo = items
         while todo:
-            ready = [item for item in todo if self._is_reading(item, segments, ended=ended)]
+            ready = [item for item in todo if self._is_reading(item, scan_input, ended=ended)]
             todo = []
             alike: dict[tuple[int, ...], list[_Item]] = {}
             for item in ready:
                 alike.setdefault(item.direction.given, []).append(item)
             for given, same in alike.items():
-                todo += self._read(same, segments, given)
+                todo += self._read(same, scan_input, given)
         for item in items:
-            self._keep(item, segments)
+            self._keep(item, scan_input)
 
     def _begin(self, first: Segment) -> Direction:
         given = self._given(first.speaker)
@@ -236,54 +236,54 @@ class StreamReader:
             return Direction(first.flow, first.to_server, DEAD, why=self._why)
         return Direction(first.flow, first.to_server, READING, given)
 
-    def _is_reading(self, item: _Item, segments: Segments, *, ended: bool) -> bool:
+    def _is_reading(self, item: _Item, scan_input: ScanInput, *, ended: bool) -> bool:
         """Go on with a direction until it can be read, or must wait."""
         one = item.direction
         if one.mode == PASSING and item.stop - item.start >= one.owed:
-            self._pass(item, segments, item.start + one.owed)
+            self._pass(item, scan_input, item.start + one.owed)
             # The length was the least the message takes, so what follows it is made sure of.
             one.mode, one.owed, one.first, one.looked, one.is_hopeful = SEARCHING, 0, 0, 0, True
         while one.mode == DEAD and item.stop - item.start >= PORTION:
-            self._pass(item, segments, item.start + PORTION)
+            self._pass(item, scan_input, item.start + PORTION)
         while one.mode == SEARCHING and (item.stop > item.start or not ended):
-            if not self._look(item, segments, ended=ended):
+            if not self._look(item, scan_input, ended=ended):
                 break
         return one.mode == READING and item.stop > item.start
 
-    def _look(self, item: _Item, segments: Segments, *, ended: bool) -> bool:
+    def _look(self, item: _Item, scan_input: ScanInput, *, ended: bool) -> bool:
         """Take the next look for a certain message; False if there is nothing to look at yet, or nothing left."""
         one, size = item.direction, LOOKS[item.direction.looked]
         there = item.stop - item.start
         if there < size and not ended:
             return False
         stop = item.start + min(size, there)
-        place = self._reading.find(segments.data, item.start + one.first, stop, one.given)
+        place = self._reading.find(scan_input.data, item.start + one.first, stop, one.given)
         if place < stop:
-            self._pass(item, segments, place)
+            self._pass(item, scan_input, place)
         elif there >= size and one.looked + 1 < len(LOOKS):
             one.looked += 1
             return True
         elif not one.is_hopeful:
-            self._pass(item, segments, item.stop if there < size else item.start + STEP)
+            self._pass(item, scan_input, item.stop if there < size else item.start + STEP)
             one.looked = 0
             return there >= size
         one.mode, one.why, one.first, one.looked, one.is_hopeful = READING, None, 0, 0, False
         return False
 
-    def _pass(self, item: _Item, segments: Segments, place: int) -> None:
+    def _pass(self, item: _Item, scan_input: ScanInput, place: int) -> None:
         """Set aside what lies before a place."""
         if place > item.start:
             one = item.direction
-            self._spoil(one.flow, one.to_server, one.why or GAP, segments, item.start, place - item.start)
+            self._spoil(one.flow, one.to_server, one.why or GAP, scan_input, item.start, place - item.start)
             item.start = place
 
-    def _read(self, items: list[_Item], segments: Segments, given: tuple[int, ...]) -> list[_Item]:
+    def _read(self, items: list[_Item], scan_input: ScanInput, given: tuple[int, ...]) -> list[_Item]:
         """Read directions as far as they make sense; gives those that do not, with more to look at."""
         starts, stops = (np.array([getattr(item, name) for item in items], np.int64) for name in ("start", "stop"))
         ends, faults = starts.copy(), np.zeros(len(items), np.int64)
-        run_of = np.array([item.run for item in items])
-        for rows, parts, runs in self._reading.stride(segments.data, starts, stops, ends, faults, given):
-            self._put(self._reading, segments, rows, parts, run_of[runs])
+        segment_of = np.array([item.segment for item in items])
+        for rows, parts, segments in self._reading.stride(scan_input.data, starts, stops, ends, faults, given):
+            self._put(self._reading, scan_input, rows, parts, segment_of[segments])
         lost = []
         for item, end, fault in zip(items, ends.tolist(), faults.tolist(), strict=True):
             item.start = end
@@ -293,29 +293,29 @@ class StreamReader:
                 lost.append(item)
         return lost
 
-    def _keep(self, item: _Item, segments: Segments) -> None:
+    def _keep(self, item: _Item, scan_input: ScanInput) -> None:
         """Remember how far a direction is; one that is read to its end needs no memory."""
         one = item.direction
         if one.mode == READING and item.start == item.stop:
             return
-        one.data = segments.data[item.start : item.stop].copy()
-        one.pieces = clip(segments.pieces, item.start, item.stop)
+        one.data = scan_input.data[item.start : item.stop].copy()
+        one.origins = clip(scan_input.origins, item.start, item.stop)
         self._directions[one.flow.session_id, one.to_server] = one
 
     def _set_aside(self, left: Direction, why: Any) -> None:
         """What waited will not be read."""
         if len(left.data):
-            segments = Segments(left.data, np.zeros((0, RUN_MISSING), np.int64), left.pieces, [])
-            self._spoil(left.flow, left.to_server, why, segments, 0, len(left.data))
+            scan_input = ScanInput(left.data, np.zeros((0, SEGMENT_MISSING), np.int64), left.origins, [])
+            self._spoil(left.flow, left.to_server, why, scan_input, 0, len(left.data))
 
 
-def clip(pieces: Array, start: int, stop: int) -> Array:
+def clip(origins: Array, start: int, stop: int) -> Array:
     """The pieces of data[start:stop], counted from `start`."""
-    first = np.searchsorted(pieces[:, PIECE_START], start, side="right") - 1
-    last = np.searchsorted(pieces[:, PIECE_START], stop, side="left")
-    part = pieces[max(first, 0) : last].copy()
-    if len(part) and part[0, PIECE_START] < start:
-        part[0, PIECE_OFFSET] += start - part[0, PIECE_START]
-        part[0, PIECE_START] = start
-    part[:, PIECE_START] -= start
+    first = np.searchsorted(origins[:, ORIGIN_START], start, side="right") - 1
+    last = np.searchsorted(origins[:, ORIGIN_START], stop, side="left")
+    part = origins[max(first, 0) : last].copy()
+    if len(part) and part[0, ORIGIN_START] < start:
+        part[0, ORIGIN_OFFSET] += start - part[0, ORIGIN_START]
+        part[0, ORIGIN_START] = start
+    part[:, ORIGIN_START] -= start
     return part

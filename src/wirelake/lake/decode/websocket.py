@@ -12,7 +12,15 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_FLOW, RUN_MISSING, RUN_START, RUN_STOP, RUN_TO_SERVER, Flow
+from wirelake.capture.blocks.block import (
+    ORIGIN_COLUMNS,
+    SEGMENT_FLOW,
+    SEGMENT_MISSING,
+    SEGMENT_START,
+    SEGMENT_STOP,
+    SEGMENT_TO_SERVER,
+    Flow,
+)
 from wirelake.lake.decode.state import Segment, Speaker
 from wirelake.lake.decode.streams import LOOKS, STEP, UNCOUNTED, UNREADABLE, Gap, clip
 from wirelake.protocols.kernel import compiled
@@ -39,7 +47,7 @@ class Unwrapped(msgspec.Struct):
 
 
 class Wrapped:
-    """One direction of a wrapped connection. Bytes that wait are in `data`, and `pieces` lead back to them, as in `memory.Direction`."""
+    """One direction of a wrapped connection. Bytes that wait are in `data`, and `origins` lead back to them, as in `memory.Direction`."""
 
     def __init__(self, flow: Flow, to_server: int, start: bytes) -> None:
         self.flow = flow
@@ -51,7 +59,7 @@ class Wrapped:
         """Bytes of payload that are missing before the next that is there."""
         self.why = ALIEN
         self.data = np.zeros(0, np.uint8)
-        self.pieces = np.zeros((0, PIECE_COLUMNS), np.int64)
+        self.origins = np.zeros((0, ORIGIN_COLUMNS), np.int64)
         self.is_searching = False
         """Whether nobody knows where frames begin."""
         self.looked = 0
@@ -59,9 +67,9 @@ class Wrapped:
         self.has_gap = False
         """Whether frames were ever looked for: then one that is none was perhaps no frame at all."""
 
-    def said(self, missing: int, data: Array, pieces: Array) -> Segment:
+    def said(self, missing: int, data: Array, origins: Array) -> Segment:
         """Bytes of this direction."""
-        return Segment(self.flow, self.to_server, missing, data, pieces)
+        return Segment(self.flow, self.to_server, missing, data, origins)
 
     def skip(self, missing: int) -> bool:
         """So many bytes are not there; says whether nobody knows where frames begin from now on."""
@@ -95,21 +103,21 @@ class _Tail:
 
     def __init__(self) -> None:
         self.size = 0
-        self._runs: list[tuple[Array, Array]] = []
+        self._segments: list[tuple[Array, Array]] = []
 
-    def append(self, data: Array, pieces: Array) -> None:
+    def append(self, data: Array, origins: Array) -> None:
         """Add a run."""
-        self._runs.append((data, pieces))
+        self._segments.append((data, origins))
         self.size += len(data)
 
     def join(self, one: Wrapped) -> None:
         """Put the runs behind what waits of a direction."""
-        datas, places, at = [one.data], [one.pieces], len(one.data)
-        for data, pieces in self._runs:
+        datas, places, at = [one.data], [one.origins], len(one.data)
+        for data, origins in self._segments:
             datas.append(data)
-            places.append(pieces + np.array([at, 0, 0]))
+            places.append(origins + np.array([at, 0, 0]))
             at += len(data)
-        one.data, one.pieces = np.concatenate(datas), np.concatenate(places)
+        one.data, one.origins = np.concatenate(datas), np.concatenate(places)
 
 
 class Unwrapper:
@@ -123,18 +131,20 @@ class Unwrapper:
         why: Gap = self._directions[speaker].why
         return why
 
-    def unwrap(self, data: Array, runs: Array, pieces: Array, flows: list[Flow]) -> Unwrapped:
+    def unwrap(self, data: Array, segments: Array, origins: Array, flows: list[Flow]) -> Unwrapped:
         """What these runs say, those of wrapped streams taken out of their frames; what cannot be is `UNREADABLE`."""
         out = Unwrapped()
         tails: dict[Speaker, _Tail] = {}
-        for run in runs.tolist():
-            start, stop, number, to_server, missing = (run[at] for at in (RUN_START, RUN_STOP, RUN_FLOW, RUN_TO_SERVER, RUN_MISSING))
+        for segment in segments.tolist():
+            start, stop, number, to_server, missing = (
+                segment[at] for at in (SEGMENT_START, SEGMENT_STOP, SEGMENT_FLOW, SEGMENT_TO_SERVER, SEGMENT_MISSING)
+            )
             speaker = (flows[number].session_id, to_server)
             if speaker not in self._directions:
                 opening = STARTS.get(int(data[start])) if missing == 0 else None
                 self._directions[speaker] = Wrapped(flows[number], to_server, opening) if opening else None
             one = self._directions[speaker]
-            mine = clip(pieces, start, stop)
+            mine = clip(origins, start, stop)
             if one is None:
                 out.heard.append(Segment(flows[number], to_server, missing, data[start:stop], mine))
                 continue
@@ -144,7 +154,7 @@ class Unwrapper:
                     tails.pop(speaker).join(one)
                 self._search(one, out, ended=True)
                 if one.skip(missing):
-                    out.heard.append(one.said(UNCOUNTED, one.data, one.pieces))  # there is nothing yet, but a gap
+                    out.heard.append(one.said(UNCOUNTED, one.data, one.origins))  # there is nothing yet, but a gap
             if one.is_searching:
                 tail = tails.setdefault(speaker, _Tail())
                 tail.append(data[start:stop], mine)
@@ -174,9 +184,9 @@ class Unwrapper:
             place = int(compiled(find)(one.data, 0, stop, one.to_server, int(ended and stop == there)))
             if place < stop:
                 self._pass(one, place, out)
-                data, pieces = one.data, one.pieces
-                one.data, one.pieces, one.is_searching, one.looked = data[:0], pieces[:0], False, 0
-                self._unframe(one, data, pieces, out)
+                data, origins = one.data, one.origins
+                one.data, one.origins, one.is_searching, one.looked = data[:0], origins[:0], False, 0
+                self._unframe(one, data, origins, out)
             elif there >= size and one.looked + 1 < len(LOOKS):
                 one.looked += 1
             else:
@@ -186,11 +196,11 @@ class Unwrapper:
     def _pass(self, one: Wrapped, place: int, out: Unwrapped) -> None:
         """Set aside what waits before a place."""
         if place:
-            out.lost.append(one.said(0, one.data[:place], clip(one.pieces, 0, place)))
-            one.pieces = clip(one.pieces, place, len(one.data))
+            out.lost.append(one.said(0, one.data[:place], clip(one.origins, 0, place)))
+            one.origins = clip(one.origins, place, len(one.data))
             one.data = one.data[place:].copy()
 
-    def _unframe(self, one: Wrapped, data: Array, pieces: Array, out: Unwrapped) -> None:
+    def _unframe(self, one: Wrapped, data: Array, origins: Array, out: Unwrapped) -> None:
         """Take payload out of what comes next; `data` is written to."""
         if one.start:
             one.greet(data[: len(one.start)].tobytes())
@@ -199,13 +209,13 @@ class Unwrapper:
         at, wrapping = 0, []
         for first, last in spans[: 2 * count].reshape(-1, 2).tolist():
             wrapping.append((at, first - at))
-            out.heard.append(one.said(one.missing, data[first:last], clip(pieces, first, last)))
+            out.heard.append(one.said(one.missing, data[first:last], clip(origins, first, last)))
             one.missing, at = 0, last
         wrapping.append((at, end - at))
-        out.wrapping.append((pieces, np.array([stretch for stretch in wrapping if stretch[1]], np.int64).reshape(-1, 2)))
+        out.wrapping.append((origins, np.array([stretch for stretch in wrapping if stretch[1]], np.int64).reshape(-1, 2)))
         if end < len(data) and one.has_gap:
             one.lose()
-            one.data, one.pieces = data[end:].copy(), clip(pieces, end, len(data))
-            out.heard.append(one.said(UNCOUNTED, data[:0], pieces[:0]))
+            one.data, one.origins = data[end:].copy(), clip(origins, end, len(data))
+            out.heard.append(one.said(UNCOUNTED, data[:0], origins[:0]))
         elif end < len(data):
-            out.heard.append(one.said(UNREADABLE, data[end:], clip(pieces, end, len(data))))
+            out.heard.append(one.said(UNREADABLE, data[end:], clip(origins, end, len(data))))

@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks.accounting import HEADERS, OTHER
-from wirelake.capture.blocks.block import PIECE_COLUMNS, PIECE_OFFSET, PIECE_START, PIECE_TS, Endpoint, Flow
+from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_START, ORIGIN_TS, Endpoint, Flow
 from wirelake.lake.decode.state import Speaker
-from wirelake.lake.decode.streams import Segments, clip
+from wirelake.lake.decode.streams import ScanInput, clip
 from wirelake.protocols import xmpp
 from wirelake.protocols.kernel import compiled
 
@@ -53,7 +53,7 @@ class Begun(msgspec.Struct, frozen=True):
 class Taken(msgspec.Struct):
     """What became of some runs."""
 
-    segments: Segments | None
+    scan_input: ScanInput | None
     """One run for each text; None: there are none."""
     begun: list[Begun]
     accounts: list[tuple[str, str, Array, list[tuple[int, int]]]]
@@ -63,14 +63,14 @@ class Taken(msgspec.Struct):
 
 
 class Stream:
-    """One direction of a stream. What waits is in `data`, and `pieces` lead back to it, as in `memory.Direction`."""
+    """One direction of a stream. What waits is in `data`, and `origins` lead back to it, as in `memory.Direction`."""
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.state = np.zeros(xmpp.STATE_COLUMNS, np.int64)
         self.state[xmpp.BEGAN] = xmpp.NOTHING
         self.data = np.zeros(0, np.uint8)
-        self.pieces = np.zeros((0, PIECE_COLUMNS), np.int64)
+        self.origins = np.zeros((0, ORIGIN_COLUMNS), np.int64)
         self.is_passing = False
         """Whether the stanza that is not finished is too long, and its beginning is gone."""
         self.is_securing = False
@@ -85,40 +85,40 @@ class _Buffer:
     Places count from the beginning of the buffer. No piece is written over: accounts refer to them until the block is read.
     """
 
-    def __init__(self, data: Array, pieces: Array) -> None:
-        self.data, self.pieces = data, pieces
+    def __init__(self, data: Array, origins: Array) -> None:
+        self.data, self.origins = data, origins
         self.start, self.stop = 0, len(data)
         """Where the bytes are that wait."""
-        self.first, self.last = 0, len(pieces)
+        self.first, self.last = 0, len(origins)
         """Which pieces are theirs."""
 
-    def append(self, data: Array, pieces: Array) -> int:
+    def append(self, data: Array, origins: Array) -> int:
         """Add a run; gives where it begins."""
-        if self.stop + len(data) > len(self.data) or self.last + len(pieces) > len(self.pieces):
-            self._grow(len(data), len(pieces))
+        if self.stop + len(data) > len(self.data) or self.last + len(origins) > len(self.origins):
+            self._grow(len(data), len(origins))
         at = self.stop
         self.stop += len(data)
         self.data[at : self.stop] = data
-        mine = self.pieces[self.last : self.last + len(pieces)]
-        mine[:] = pieces
-        mine[:, PIECE_START] += at
-        self.last += len(pieces)
+        mine = self.origins[self.last : self.last + len(origins)]
+        mine[:] = origins
+        mine[:, ORIGIN_START] += at
+        self.last += len(origins)
         return at
 
     def drop(self, place: int) -> None:
         """Bytes before a place wait no more."""
         self.start = place
-        self.first = max(self.first, bisect_right(self.pieces[:, PIECE_START], place, self.first, self.last) - 1)
+        self.first = max(self.first, bisect_right(self.origins[:, ORIGIN_START], place, self.first, self.last) - 1)
 
     def waiting(self) -> tuple[Array, Array]:
         """What waits, and its pieces."""
-        return self.data[self.start : self.stop].copy(), clip(self.pieces[self.first : self.last], self.start, self.stop)
+        return self.data[self.start : self.stop].copy(), clip(self.origins[self.first : self.last], self.start, self.stop)
 
     def _grow(self, size: int, count: int) -> None:
         held, places = self.waiting()
         self.data = np.zeros(2 * (len(held) + size) + SPARE, np.uint8)
-        self.pieces = np.zeros((2 * (len(places) + count) + SPARE, PIECE_COLUMNS), np.int64)
-        self.data[: len(held)], self.pieces[: len(places)] = held, places
+        self.origins = np.zeros((2 * (len(places) + count) + SPARE, ORIGIN_COLUMNS), np.int64)
+        self.data[: len(held)], self.origins[: len(places)] = held, places
         self.start, self.stop, self.first, self.last = 0, len(held), 0, len(places)
 
 
@@ -128,26 +128,26 @@ class Stanzas:
     def __init__(self, directions: dict[Speaker, Any]) -> None:
         self._directions = directions
 
-    def take(self, data: Array, runs: Array, pieces: Array, flows: list[Flow], is_text: Callable[[bytes], bool]) -> Taken:
+    def take(self, data: Array, segments: Array, origins: Array, flows: list[Flow], is_text: Callable[[bytes], bool]) -> Taken:
         """What `is_text` recognises in these runs, and an account of the rest."""
         taken = _Taking(is_text)
         rest = []
-        for run in runs.tolist():
-            start, stop, number, to_server, missing = run
+        for segment in segments.tolist():
+            start, stop, number, to_server, missing = segment
             speaker = (flows[number].session_id, to_server)
             if speaker not in self._directions:
                 is_xmpp = missing == 0 and data[start] == _FIRST
                 self._directions[speaker] = Stream(flows[number]) if is_xmpp else None
             one = self._directions[speaker]
             if one is None:
-                rest.append(run)
+                rest.append(segment)
                 continue
             if missing:
                 taken.settle(one)
                 self._leave(one, taken)
-            self._read(one, to_server, data[start:stop], clip(pieces, start, stop), taken)
+            self._read(one, to_server, data[start:stop], clip(origins, start, stop), taken)
         taken.settle()
-        return taken.finished(np.array(rest, np.int64).reshape(-1, runs.shape[1]))
+        return taken.finished(np.array(rest, np.int64).reshape(-1, segments.shape[1]))
 
     def end(self, speaker: Speaker) -> Taken:
         """Nothing more comes of this one, or too much waits: what waits is given up."""
@@ -158,18 +158,18 @@ class Stanzas:
 
     def _leave(self, one: Stream, taken: _Taking, why: str = _BESIDE_GAP) -> None:
         """Bytes are missing: what is not finished never will be."""
-        taken.account(OTHER, why, one.pieces, 0, len(one.data))
+        taken.account(OTHER, why, one.origins, 0, len(one.data))
         if one.state[xmpp.PHASE] != xmpp.LOST:
             one.state[:] = 0
             one.state[xmpp.PHASE], one.state[xmpp.BEGAN] = xmpp.SEARCH, xmpp.NOTHING
-        one.data, one.pieces = one.data[:0], one.pieces[:0]
+        one.data, one.origins = one.data[:0], one.origins[:0]
         one.is_passing, one.has_gap = False, True
         one.heard = dict.fromkeys(one.heard, False)
 
-    def _read(self, one: Stream, to_server: int, data: Array, pieces: Array, taken: _Taking) -> None:
+    def _read(self, one: Stream, to_server: int, data: Array, origins: Array, taken: _Taking) -> None:
         buffer = taken.buffer(one)
-        at = buffer.append(data, pieces)
-        whole, places = buffer.data[: buffer.stop], buffer.pieces[buffer.first : buffer.last]
+        at = buffer.append(data, origins)
+        whole, places = buffer.data[: buffer.stop], buffer.origins[buffer.first : buffer.last]
         units = taken.units
         one.state[xmpp.DONE] = buffer.start
         if one.state[xmpp.BEGAN] != xmpp.NOTHING:
@@ -189,15 +189,15 @@ class Stanzas:
             one.is_passing, done = True, len(whole)
         buffer.drop(done)
 
-    def _open(self, one: Stream, to_server: int, stanza: bytes, pieces: Array, taken: _Taking) -> None:
+    def _open(self, one: Stream, to_server: int, stanza: bytes, origins: Array, taken: _Taking) -> None:
         """One stanza: a text, or something else."""
         one.is_securing = xmpp.secures(stanza)
         found = xmpp.body(stanza, by_client=bool(to_server))
         if found is None or not taken.is_text(found.text):
-            taken.account(OTHER, "xmpp", pieces, 0, len(stanza))
+            taken.account(OTHER, "xmpp", origins, 0, len(stanza))
             return
         flow = conversation(one.flow, found.peer)
-        first = taken.text(flow, to_server, found, pieces, len(stanza))
+        first = taken.text(flow, to_server, found, origins, len(stanza))
         if not one.heard.get(found.peer, False):
             is_new = found.peer not in one.heard
             one.heard[found.peer] = True
@@ -215,50 +215,50 @@ class _Taking:
         self._accounts: dict[tuple[str, str, int], tuple[Array, list[tuple[int, int]]]] = {}
         self._flows: dict[Flow, int] = {}
         self._data: list[bytes] = []
-        self._pieces: list[Array] = []
-        self._runs: list[tuple[int, int, int, int]] = []
+        self._origins: list[Array] = []
+        self._segments: list[tuple[int, int, int, int]] = []
         self._size = 0
 
     def buffer(self, one: Stream) -> _Buffer:
         """Where what waits of a direction is put together with what comes."""
         if one not in self._buffers:
-            self._buffers[one] = _Buffer(one.data, one.pieces)
+            self._buffers[one] = _Buffer(one.data, one.origins)
         return self._buffers[one]
 
     def settle(self, *chosen: Stream) -> None:
         """Give these directions what waits of them, or all."""
         for one in chosen or list(self._buffers):
             if (buffer := self._buffers.pop(one, None)) is not None:
-                one.data, one.pieces = buffer.waiting()
+                one.data, one.origins = buffer.waiting()
 
-    def account(self, category: str, reason: str, pieces: Array, start: int, length: int) -> None:
+    def account(self, category: str, reason: str, origins: Array, start: int, length: int) -> None:
         """Bytes that are no text."""
         if length:
-            self._accounts.setdefault((category, reason, id(pieces)), (pieces, []))[1].append((start, length))
+            self._accounts.setdefault((category, reason, id(origins)), (origins, []))[1].append((start, length))
 
-    def text(self, flow: Flow, to_server: int, found: xmpp.Body, pieces: Array, size: int) -> tuple[int, int]:
+    def text(self, flow: Flow, to_server: int, found: xmpp.Body, origins: Array, size: int) -> tuple[int, int]:
         """One text; gives when and where it begins."""
         begin, at = self._size, 0
         for place, chunk in found.chunks:
-            self.account(HEADERS, "xmpp", pieces, at, place - at)
+            self.account(HEADERS, "xmpp", origins, at, place - at)
             at = place + len(chunk)
-            mine = clip(pieces, place, at)
-            self._pieces.append(mine + np.array([self._size, 0, 0]))
+            mine = clip(origins, place, at)
+            self._origins.append(mine + np.array([self._size, 0, 0]))
             self._data.append(chunk)
             self._size += len(chunk)
-        self.account(HEADERS, "xmpp", pieces, at, size - at)
-        self._runs.append((begin, self._size, self._flows.setdefault(flow, len(self._flows)), to_server))
-        first = self._pieces[-len(found.chunks)]
-        return int(first[0, PIECE_TS]), int(first[0, PIECE_OFFSET])
+        self.account(HEADERS, "xmpp", origins, at, size - at)
+        self._segments.append((begin, self._size, self._flows.setdefault(flow, len(self._flows)), to_server))
+        first = self._origins[-len(found.chunks)]
+        return int(first[0, ORIGIN_TS]), int(first[0, ORIGIN_OFFSET])
 
     def finished(self, rest: Array) -> Taken:
         """All of it."""
-        segments = None
-        if self._runs:
+        scan_input = None
+        if self._segments:
             data = np.frombuffer(b"".join(self._data), np.uint8)
-            segments = Segments(data, np.array(self._runs, np.int64), np.concatenate(self._pieces), list(self._flows))
-        accounts = [(category, reason, pieces, spans) for (category, reason, _), (pieces, spans) in self._accounts.items()]
-        return Taken(segments, self.begun, accounts, rest)
+            scan_input = ScanInput(data, np.array(self._segments, np.int64), np.concatenate(self._origins), list(self._flows))
+        accounts = [(category, reason, origins, spans) for (category, reason, _), (origins, spans) in self._accounts.items()]
+        return Taken(scan_input, self.begun, accounts, rest)
 
 
 def conversation(stream: Flow, peer: str) -> Flow:

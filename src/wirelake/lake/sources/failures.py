@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from wirelake.capture.blocks.block import PIECE_OFFSET, PIECE_START, RUN_FLOW, RUN_START, RUN_STOP, SOURCE_SHIFT, Block, Source
+from wirelake.capture.blocks.block import (
+    ORIGIN_OFFSET,
+    ORIGIN_START,
+    SEGMENT_FLOW,
+    SEGMENT_START,
+    SEGMENT_STOP,
+    SOURCE_SHIFT,
+    Block,
+    Source,
+)
 from wirelake.errors import CaptureError, LakeError, WirelakeError
 from wirelake.lake.store import journal
 from wirelake.masking import mask
@@ -120,15 +129,15 @@ def _culprits(block: Block, fresh: Callable[[], Decoder]) -> list[Source]:
         return sources
     guilty: set[int] = set()
     for number in range(len(block.flows)):
-        runs = block.runs[block.runs[:, RUN_FLOW] == number]
-        alone = Block(block.source, block.data, runs, block.pieces, block.flows, sources=block.sources, spans=block.spans)
+        segments = block.segments[block.segments[:, SEGMENT_FLOW] == number]
+        alone = Block(block.source, block.data, segments, block.origins, block.flows, sources=block.sources, spans=block.spans)
         try:
             fresh().feed(alone)
         except Exception:  # whatever it is: it was raised before
-            for start, stop in runs[:, [RUN_START, RUN_STOP]].tolist():
-                first = np.searchsorted(block.pieces[:, PIECE_START], start, side="right") - 1
-                last = np.searchsorted(block.pieces[:, PIECE_START], stop, side="left")
-                guilty |= set((block.pieces[first:last, PIECE_OFFSET] >> SOURCE_SHIFT).tolist())
+            for start, stop in segments[:, [SEGMENT_START, SEGMENT_STOP]].tolist():
+                first = np.searchsorted(block.origins[:, ORIGIN_START], start, side="right") - 1
+                last = np.searchsorted(block.origins[:, ORIGIN_START], stop, side="left")
+                guilty |= set((block.origins[first:last, ORIGIN_OFFSET] >> SOURCE_SHIFT).tolist())
     return [sources[number] for number in sorted(guilty)] or sources
 
 

@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxFiles
 from pyspark.sql.types import StructType
 
-from wirelake.capture.blocks.block import PIECE_COLUMNS, RUN_COLUMNS, Block, Source
+from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, Block, Source
 from wirelake.capture.blocks.read_split import Partitioned
 from wirelake.capture.blocks.transfer import SCHEMA, to_batches
 from wirelake.capture.files.growing import Follower, Limits, Offset, micro_batches
@@ -99,7 +99,7 @@ class FollowReader(DataSourceStreamReader):
             yield from BlockReader(partition.read_tasks, self._ports, self._buckets).read(partition)
             return
         for bucket in range(self._buckets):
-            empty = Block(Source("", b"", 0), b"", np.empty((0, RUN_COLUMNS), np.int64), np.empty((0, PIECE_COLUMNS), np.int64))
+            empty = Block(Source("", b"", 0), b"", np.empty((0, SEGMENT_COLUMNS), np.int64), np.empty((0, ORIGIN_COLUMNS), np.int64))
             for batch in to_batches([Partitioned(empty, 0, 0, bucket)]):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=_PLAIN)
 
