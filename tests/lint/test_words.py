@@ -3,7 +3,6 @@
 from textwrap import dedent
 
 import pytest
-
 from tests.lint import words
 
 

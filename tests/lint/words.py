@@ -101,7 +101,7 @@ def _visible(tree: ast.Module) -> Iterator[ast.Constant]:
 
 def in_module(path: Path) -> Iterator[Finding]:
     """Find private words in what a module shows to people."""
-    for string in {(one.lineno, one.col_offset): one for one in _visible(ast.parse(path.read_text()))}.values():
+    for string in {id(one): one for one in _visible(ast.parse(path.read_text()))}.values():
         yield from in_text(path, str(string.value), string.lineno)
 
 
