@@ -85,7 +85,7 @@ def _visible(tree: ast.Module) -> Iterator[ast.Constant]:
             case ast.Raise(exc=ast.Call(args=args, keywords=keywords)):
                 for argument in (*args, *keywords):
                     yield from _strings(argument)
-            case ast.Call(func=ast.Name(id="column") | ast.Attribute(attr="column"), args=[_, _, comment, *_]):
+            case ast.Call(func=ast.Name(id="column" | "field") | ast.Attribute(attr="column" | "field"), args=[_, _, comment, *_]):
                 yield from _strings(comment)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args) if name in _PRINTED:
                 for argument in args:
