@@ -55,11 +55,12 @@ oracles: $(VENV)/.test  ## Hold the reader to what capinfos and tshark say of 98
 	@$(BIN)/python tests/oracles/fetch.py .oracles $(PACKAGES)
 	@WIRELAKE_ORACLES=$(CURDIR)/.oracles WIRELAKE_ORACLES_PACKAGES="$(PACKAGES)" WIRELAKE_MUTATIONS=$(or $(MUTATIONS),10000) $(BIN)/python -m pytest tests/oracles
 
-lint: $(VENV)/.lint  ## Format, lint, types, import contracts
+lint: $(VENV)/.lint  ## Format, lint, types, import contracts, words in user-visible text
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.lint.words
 
 docs: $(VENV)/.lake  ## Write the generated pages of docs/ anew
 	@$(BIN)/python docs/generate.py

@@ -192,10 +192,10 @@ def ingest(spark: SparkSession, lake: Path, paths: list[Path]) -> int:
 
 def copy(spark: SparkSession, lake: Path, out: Path) -> None:
     """The table `messages`, read and written by Spark alone."""
-    from wirelake.lake.store import delta
+    from wirelake.lake.sources.tables import frame
     from wirelake.lake.tables.catalog import TABLES
 
-    delta.frame(spark, lake, TABLES["messages"]).write.parquet(out.as_uri(), compression=codec(lake))
+    frame(spark, lake, TABLES["messages"]).write.parquet(out.as_uri(), compression=codec(lake))
 
 
 def codec(lake: Path) -> str:

@@ -29,7 +29,7 @@ def runs(blocks) -> list[tuple[bytes, int, bytes]]:
     return [
         (one.flows[flow].session_id, to_server, bytes(one.data[start:stop]))
         for one in blocks
-        for start, stop, flow, to_server, _ in one.runs.tolist()
+        for start, stop, flow, to_server, _ in one.segments.tolist()
     ]
 
 
@@ -42,7 +42,7 @@ def test_every_datagram_is_a_run_of_its_own_session(tmp_path, ends):
     assert runs(blocks) == [(flow.session_id, 1, b"a"), (flow.session_id, 1, b"b"), (flow.session_id, 0, b"c"), (flow.session_id, 1, b"d")]
     assert (flow.protocol, flow.transport, flow.known_by, flow.observed_by) == ("emp", "udp", "port", "wire")
     assert (flow.client.port, flow.server.port) == (40000, 5040)
-    assert [piece[2] for piece in blocks[0].pieces.tolist()] == [TS, TS + 1000, TS + 2000, TS + 3000]
+    assert [piece[2] for piece in blocks[0].origins.tolist()] == [TS, TS + 1000, TS + 2000, TS + 3000]
     assert accounts(blocks)["headers", "link, ip and udp"] == sum(map(len, packets)) - 4
     assert events(blocks) == []
 

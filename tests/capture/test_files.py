@@ -77,18 +77,18 @@ def test_a_damaged_packed_file_is_read_as_far_as_it_goes(tmp_path, how, damage):
     path.write_bytes(packed)
     source = identify(path)
     blocks = list(read(source, ports={5040: "emp"}, sniff=lambda data: None))
-    in_runs = sum(int((one.runs[:, 1] - one.runs[:, 0]).sum()) for one in blocks)
-    assert in_runs + sum(account.bytes for one in blocks for account in one.accounts) == source.size
+    in_segments = sum(int((one.segments[:, 1] - one.segments[:, 0]).sum()) for one in blocks)
+    assert in_segments + sum(account.bytes for one in blocks for account in one.accounts) == source.size
     found = {stretch.reason: stretch for one in blocks for stretch in one.unreadable}
     assert f"broken {how} stream" in found or damage == "cut"
     if damage == "tail":
-        assert in_runs == 600_000
+        assert in_segments == 600_000
         assert found[f"broken {how} stream"].raw.endswith(b"s not packed")
         assert found[f"broken {how} stream"].length < 40
     elif damage == "cut":
-        assert 300_000 < in_runs < 500_000
+        assert 300_000 < in_segments < 500_000
     else:
-        assert 100_000 < in_runs < 400_000
+        assert 100_000 < in_segments < 400_000
 
 
 def test_a_packed_file_that_is_no_capture_is_one_stretch(tmp_path):
@@ -122,7 +122,7 @@ def test_captures_joined_to_one_keep_their_own_order_and_clock(tmp_path, order, 
     for raw in (first + second + ng, first + ng + second, ng + first + second):
         path.write_bytes(raw)
         blocks = read_checked(path)
-        pieces = [(piece[2], bytes(one.data[piece[0] : piece[0] + 4])) for one in blocks for piece in one.pieces.tolist()]
+        pieces = [(piece[2], bytes(one.data[piece[0] : piece[0] + 4])) for one in blocks for piece in one.origins.tolist()]
         assert (TS + 7, b"more") in pieces
         assert (TS + 9, b"last") in pieces
         assert accounts(blocks)["container", "file header"] == 48

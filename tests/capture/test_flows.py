@@ -48,7 +48,7 @@ def read_packets(tmp_path, packets, *, link: int = 1, cut: int = 0, **options):
 
 def runs_of(blocks) -> list[tuple[int, bytes, int]]:
     """(to server, bytes, missing before them) of every run."""
-    return [(run[3], bytes(one.data[run[0] : run[1]]), run[4]) for one in blocks for run in one.runs.tolist()]
+    return [(run[3], bytes(one.data[run[0] : run[1]]), run[4]) for one in blocks for run in one.segments.tolist()]
 
 
 def items(blocks) -> dict[tuple[str, str], int]:
@@ -152,7 +152,7 @@ def test_what_the_snap_length_cut_off_is_missing_before_what_comes_next(tmp_path
 def test_a_conversation_keeps_its_order_and_its_ends(tmp_path):
     blocks = read_talk(tmp_path, Talk().open().say(0, b"a").say(0, b"b").say(1, b"c").say(0, b"d").close())
     assert talk_of(blocks) == [(1, b"ab"), (0, b"c"), (1, b"d")]
-    assert [run[:2] for run in blocks[0].runs.tolist()] == [[0, 2], [2, 3], [3, 4]]
+    assert [run[:2] for run in blocks[0].segments.tolist()] == [[0, 2], [2, 3], [3, 4]]
     assert events(blocks) == [("opened", "client"), ("finished", "client"), ("finished", "server"), ("closed", "")]
     (flow,) = blocks[0].flows
     assert (flow.client, flow.server) == (Endpoint(*CLIENT), Endpoint(*SERVER))
@@ -161,7 +161,7 @@ def test_a_conversation_keeps_its_order_and_its_ends(tmp_path):
 
 def test_times_lead_back_to_their_own_packet(tmp_path):
     talk = Talk().say(0, b"a").say(0, b"b")
-    assert [piece[2] for piece in read_talk(tmp_path, talk)[0].pieces.tolist()] == [TS, TS + 1000]
+    assert [piece[2] for piece in read_talk(tmp_path, talk)[0].origins.tolist()] == [TS, TS + 1000]
 
 
 def test_windows_of_any_size_give_the_same_flows(tmp_path):

@@ -28,7 +28,7 @@ def test_parts_in_any_order_make_the_datagram(tmp_path, parts):
         for window in (1, 8 << 20):
             blocks = read_parts(tmp_path, list(order), window=window)
             assert [data for *_, data in runs(blocks)] == [BODY]
-            assert {piece[2] for one in blocks for piece in one.pieces.tolist()} == {TS + 2000}  # there when its last part is
+            assert {piece[2] for one in blocks for piece in one.origins.tolist()} == {TS + 2000}  # there when its last part is
             assert accounts(blocks)["headers", "udp of a fragmented datagram"] == 8
 
 

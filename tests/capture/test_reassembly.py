@@ -193,7 +193,7 @@ def test_a_capture_of_a_shuffled_connection_is_read_in_order(tmp_path, seed):
     for window in (1, 300, 8 << 20):
         blocks = read_packets(tmp_path, frames, window=window)
         assert b"".join(data for _, data in talk_of(blocks)) == text
-        assert all(run[4] == 0 for one in blocks for run in one.runs.tolist())
+        assert all(run[4] == 0 for one in blocks for run in one.segments.tolist())
 
 
 def test_a_loss_is_told_and_both_directions_are_read_on(tmp_path):

@@ -65,7 +65,7 @@ def test_what_was_recorded_is_read_in_order_with_its_times_and_places(tmp_path):
         ("finished", "server", ""),
         ("closed", "", "said bye, and left"),
     ]
-    times = [piece[2] for piece in block.pieces.tolist()]
+    times = [piece[2] for piece in block.origins.tolist()]
     assert times == [1_700_000_000_000_000 + 1000 * step for step in (2, 3, 4, 5)]
 
 
@@ -100,7 +100,7 @@ def test_a_recording_cut_anywhere_gives_every_whole_block_before_the_cut(tmp_pat
     whole = tmp_path / "whole.pcapng"
     record(whole)
     raw = whole.read_bytes()
-    ends = [piece[1] for piece in read_checked(whole)[0].pieces.tolist()]
+    ends = [piece[1] for piece in read_checked(whole)[0].origins.tolist()]
     spoken = [(1, b"hello"), (0, b"welcome, friend"), (1, b"question"), (0, b"answer")]
     ends = [offset + len(data) + (-offset - len(data)) % 4 + 4 for offset, (_, data) in zip(ends, spoken, strict=True)]
     path = tmp_path / "cut.pcapng"

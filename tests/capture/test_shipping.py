@@ -143,11 +143,11 @@ def spoken(blocks: list[Block]) -> dict[tuple[bytes, int], list[tuple[object, ..
     out: dict[tuple[bytes, int], list[tuple[object, ...]]] = {}
     for one in blocks:
         data = bytes(one.data)
-        starts = one.pieces[:, 0]
-        for start, stop, flow, to_server, missing in one.runs.tolist():
+        starts = one.origins[:, 0]
+        for start, stop, flow, to_server, missing in one.segments.tolist():
             first, last = np.searchsorted(starts, [start, stop])
             said = out.setdefault((one.flows[flow].session_id, to_server), [])
-            for at, offset, ts in one.pieces[first:last].tolist():
+            for at, offset, ts in one.origins[first:last].tolist():
                 later = starts[starts > at]
                 end = min(stop, int(later[0]) if len(later) else stop)
                 number, there = source_of(offset)
@@ -180,9 +180,9 @@ def by_span(blocks: list[Block], sources: list[Source]) -> dict[tuple[str, int],
             number, there = source_of(account.at)
             sums[one.all_sources()[number].path, there] += account.bytes
         starts = np.array([span.at for span in one.all_spans()])
-        for at, offset, _ in one.pieces.tolist():
-            later = one.pieces[one.pieces[:, 0] > at, 0]
-            inside = [(start, stop) for start, stop, *_ in one.runs.tolist() if start <= at < stop]
+        for at, offset, _ in one.origins.tolist():
+            later = one.origins[one.origins[:, 0] > at, 0]
+            inside = [(start, stop) for start, stop, *_ in one.segments.tolist() if start <= at < stop]
             if inside:
                 end = min(inside[0][1], int(later[0]) if len(later) else inside[0][1])
                 number, there = source_of(int(starts[np.searchsorted(starts, offset, side="right") - 1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.explore.markup import element, join, text, vouched
+from wirelake.explore.markup import element, join, text, trusted
 
 
 def test_text_is_text() -> None:
@@ -21,7 +21,7 @@ def test_attributes_are_escaped_and_named() -> None:
 
 
 def test_what_is_vouched_for_stays() -> None:
-    assert join([vouched("<svg></svg>"), "<svg>"]) == "<svg></svg>&lt;svg&gt;"
+    assert join([trusted("<svg></svg>"), "<svg>"]) == "<svg></svg>&lt;svg&gt;"
 
 
 @pytest.mark.parametrize(

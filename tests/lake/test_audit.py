@@ -57,13 +57,13 @@ def rows_of(talks, ticks):
 
 
 def test_the_auditor_agrees_with_the_table_on_random_conversations(spark):
-    from wirelake.lake.store import delta
+    from wirelake.lake.sources.tables import spark_schema
 
     talks = list(random_talks(seed=7, count=300))
     plan = conversation(PROTOCOL.state_machine)
     for ticks in (1, 3):
         table = pa.Table.from_pylist(list(rows_of(talks, ticks)), schema=messages.TABLE.schema)
-        said = spark.createDataFrame(table.to_pylist(), delta.spark_schema(messages.TABLE)).repartition(3)
+        said = spark.createDataFrame(table.to_pylist(), spark_schema(messages.TABLE)).repartition(3)
         milestones = {
             index.to_bytes(16, "big"): [
                 (row["ts"], row["message_id"], row["direction"], row["name"])

@@ -91,7 +91,7 @@ FINGERPRINTS = {
     "metrics": "fe0ea3037958f04a",
     "topology": "dbd306a225503875",
 }
-"""What gold tables of RULES_VERSION 3 say of that lake."""
+"""What gold tables of RULES_VERSION 4 say of that lake."""
 
 
 def test_tables_that_say_something_else_are_of_another_edition(told):
@@ -107,4 +107,4 @@ def test_tables_that_say_something_else_are_of_another_edition(told):
         columns = [field.name for field in each.schema if not (pa.types.is_binary(field.type) and field.name.endswith("_id"))]
         rows = delta.dataset(lake, each).to_table(columns=[name for name in columns if name not in ("source", "client")]).to_pylist()
         found[each.name] = sha256("\n".join(sorted(repr(row) for row in rows)).encode()).hexdigest()[:16]
-    assert (RULES_VERSION, found) == (3, FINGERPRINTS)
+    assert (RULES_VERSION, found) == (4, FINGERPRINTS)

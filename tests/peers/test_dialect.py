@@ -37,7 +37,9 @@ def serving(limits: Limits):
 
 def dialects(path) -> set[tuple[str, ...]]:
     """Of every run in a recording."""
-    return {block.flows[run[2]].dialect for block in read(identify(path), ports={}, sniff=lambda _: None) for run in block.runs.tolist()}
+    return {
+        block.flows[run[2]].dialect for block in read(identify(path), ports={}, sniff=lambda _: None) for run in block.segments.tolist()
+    }
 
 
 @KINDS

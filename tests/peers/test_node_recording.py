@@ -21,7 +21,7 @@ def read(path):
     """By flow: who spoke to whom, each datagram with its direction, and what happened."""
     found: dict = {}
     for block in read_checked(path):
-        for start, stop, flow, to_server, _missing in block.runs.tolist():
+        for start, stop, flow, to_server, _missing in block.segments.tolist():
             found.setdefault(block.flows[flow], ([], []))[0].append((bool(to_server), bytes(block.data[start:stop])))
         for event in block.events:
             found.setdefault(block.flows[event.flow], ([], []))[1].append((event.what, event.detail))

@@ -48,7 +48,7 @@ def told(path: Path) -> dict[str, Told]:
     for block in read_checked(path):
         for flow in block.flows:
             seen.setdefault(flow.observed_by, Told(flow))
-        for start, stop, flow, to_server, _missing in block.runs.tolist():
+        for start, stop, flow, to_server, _missing in block.segments.tolist():
             seen[block.flows[flow].observed_by].said[bool(to_server)].append(bytes(block.data[start:stop]))
         for event in block.events:
             seen[block.flows[event.flow].observed_by].events.append((event.what, event.by, event.detail))
@@ -237,7 +237,7 @@ def test_many_connections_in_one_recording_keep_apart(tmp_path):
         run(lambda: main(recorder))
     streams: dict[bytes, bytes] = {}
     for block in read_checked(path):
-        for start, stop, flow, to_server, _missing in block.runs.tolist():
+        for start, stop, flow, to_server, _missing in block.segments.tolist():
             if to_server:
                 name = block.flows[flow].session_id
                 streams[name] = streams.get(name, b"") + bytes(block.data[start:stop])

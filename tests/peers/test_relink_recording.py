@@ -23,7 +23,7 @@ def read_back(path) -> dict[bytes, tuple[HandshakeReader, list[tuple[Speaker, m.
     found: dict[bytes, tuple[HandshakeReader, list[tuple[Speaker, m.AnyMessage]]]] = {}
     for block in read_checked(path):
         data = np.frombuffer(block.data, np.uint8)
-        for one in block.runs.tolist():
+        for one in block.segments.tolist():
             flow = block.flows[one[SEGMENT_FLOW]]
             prologue, said = found.setdefault(flow.session_id, (HandshakeReader(), []))
             speaker = Speaker.CONNECTOR if one[SEGMENT_TO_SERVER] else Speaker.LISTENER

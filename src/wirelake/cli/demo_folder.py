@@ -98,9 +98,9 @@ def _unused(out: Path, name: str) -> Path:
 
 def _foreign_in_lake(lake: Path, out: Path) -> Iterable[Path]:
     """Files beside the tables, and captures of which the lake may hold the only copy."""
-    from wirelake.lake.sources.progress import positions  # noqa: PLC0415
     from wirelake.lake.store import folder as store_folder  # noqa: PLC0415
     from wirelake.lake.store import journal  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.store.progress import positions  # noqa: PLC0415
 
     yield from store_folder.foreign(lake)
     try:

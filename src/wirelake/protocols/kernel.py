@@ -169,10 +169,10 @@ def _over_views(function: F) -> F:
     """A kernel when Numba is switched off: a byte of an array is a number of 8 bits that overflows, a byte of its view is Python's."""
 
     @wraps(function)
-    def segment(*arguments: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         return function(*(memoryview(one) if getattr(one, "dtype", None) == "uint8" else one for one in arguments))
 
-    return segment  # type: ignore[return-value]  # it is called like its function
+    return call  # type: ignore[return-value]  # it is called like its function
 
 
 def use_compiled() -> bool:
@@ -268,20 +268,20 @@ def i64_le(data: Any, at: int) -> int:
 
 
 def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
-    """A kernel that runs `scan` over many runs, and over what comes after bytes it cannot read.
+    """Make a kernel that runs `scan` over many segments, and goes on after bytes it cannot read.
 
-    Where a run stops making sense, `find` looks for the next certain frame; what lies between is one row that carries the fault and
-    spans exactly those bytes. So of every run all bytes are in rows, but for an unfinished frame at its end.
+    Where `scan` cannot read on, `find` looks for the next certain frame. The bytes between are one row that carries the fault.
+    So all bytes of a segment are in rows, but for an unfinished frame at its end.
     """
 
     @kernel
     def walk(
         data: Any, starts: Any, stops: Any, segment: int, at: int, rows: Any, segment_of: Any, parts: Any, ends: Any, limits: Any
     ) -> tuple[int, int, int, int]:
-        """Walk runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
 
-        `segment_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins. Returns (rows written, parts
-        written, run, offset). The rows and parts it was given must hold at least one frame.
+        `segment_of[i]` is the segment of row i; `ends[s]` is where the unfinished frame of segment s begins. Returns (rows written,
+        parts written, segment, offset). `rows` and `parts` must hold at least one frame.
         """
         count, used = 0, 0
         while segment < len(starts):
@@ -313,7 +313,10 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
 
 
 def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
-    """A kernel that runs `scan` over many runs, and leaves a run where it stops making sense: for whoever does not have all of it yet."""
+    """Make a kernel that runs `scan` over many segments, and leaves a segment at the first byte it cannot read.
+
+    It is for streams of which more bytes may come.
+    """
 
     @kernel
     def stride(
@@ -329,10 +332,11 @@ def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
         faults: Any,
         limits: Any,
     ) -> tuple[int, int, int, int]:
-        """Go over runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
 
-        `segment_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins, or what makes no sense: then `faults[r]`
-        says why. Returns (rows written, parts written, run, offset). The rows and parts it was given must hold at least one frame.
+        `segment_of[i]` is the segment of row i. `ends[s]` is where the unfinished frame of segment s begins, or its first unreadable
+        byte: then `faults[s]` says why. Returns (rows written, parts written, segment, offset). `rows` and `parts` must hold at least
+        one frame.
         """
         count, used = 0, 0
         while segment < len(starts):

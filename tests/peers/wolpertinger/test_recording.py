@@ -17,7 +17,7 @@ def lines_of(path):
     """The lines of a recording, by direction."""
     said = {True: [], False: []}
     for block in read(identify(path), ports=protocols.ports(), sniff=protocols.sniff):
-        for one in block.runs:
+        for one in block.segments:
             text = bytes(block.data[one[SEGMENT_START] : one[SEGMENT_STOP]])
             assert text.endswith(b"\n"), "a record holds whole lines"
             said[bool(one[SEGMENT_TO_SERVER])] += text.splitlines()

@@ -12,20 +12,20 @@ import inspect
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
 from wirelake.errors import LakeError, UsageError
+from wirelake.lake.gold import topology
 from wirelake.lake.gold.incremental import connection_index, minute_index
 from wirelake.lake.gold.incremental import inputs as incremental_inputs
 from wirelake.lake.gold.rules.registry import SILENCE
 from wirelake.lake.gold.steps import relink_deliveries, request_pairs, session_facts, state_changes, wolpertinger_calls, yamp_outcomes
-from wirelake.lake.store import delta
-from wirelake.lake.tables import topology
+from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.catalog import table as table_named
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["build_table", "inputs_of"]
 
@@ -37,8 +37,6 @@ def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     """Sums over batches, of rows that all come at once."""
 
     def built(**inputs: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
         return build(**{name: rows.withColumn("batch", sql.lit(1).cast("long")) for name, rows in inputs.items()})
 
     return built
@@ -46,8 +44,6 @@ def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
 
 def _facts(connections: DataFrame, talks: DataFrame, messages: DataFrame, quarantine: DataFrame) -> DataFrame:
     """Who is silent depends on when others were last heard: that is asked here and now."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     said = talks.where("direction IS NOT NULL")
     heard = said.where(sql.col("protocol").isin(list(SILENCE))).groupBy("protocol").agg(sql.unix_micros(sql.max("last_seen")).alias("at"))
     newest = {row["protocol"]: _EPOCH + timedelta(microseconds=row["at"]) for row in heard.collect()}
@@ -71,7 +67,7 @@ _STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
 def _builder(name: str) -> tuple[tuple[str, ...], Callable[..., DataFrame]] | None:
     """What a gold table or a step is built from, and how; None for what is not built."""
     if name in _BUILT:
-        module = import_module(f"wirelake.lake.tables.{name}")
+        module = import_module(f"wirelake.lake.gold.{name}")
         return module.INPUTS, module.build
     return _STEPS.get(name)
 
@@ -112,7 +108,7 @@ def build_table(spark: SparkSession, name: str, inputs: Mapping[str, DataFrame],
         more = {option: value for option, value in options.items() if option in taken}
         used.update(more)
         if "before" in taken:  # what was found out earlier, by keys that are not given any more
-            more.setdefault("before", spark.createDataFrame([], delta.spark_schema(table_named(one))))
+            more.setdefault("before", spark.createDataFrame([], spark_schema(table_named(one))))
         frames = {each: built(each) for each in needed}
         if one == "violations":  # what could not be read belongs to the link that its connection carried
             frames["quarantine"] = incremental_inputs.linked(frames["quarantine"], built("talks"))
@@ -122,4 +118,4 @@ def build_table(spark: SparkSession, name: str, inputs: Mapping[str, DataFrame],
     table = built(name)
     if unknown := options.keys() - used:
         raise UsageError(f"{name} knows no option {', '.join(sorted(unknown))}")
-    return table.to(delta.spark_schema(table_named(name)))
+    return table.to(spark_schema(table_named(name)))

@@ -30,7 +30,7 @@ from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.accounting import merge, rows, weigh
 from wirelake.lake.decode.decoder import Batches, DecodeOptions, Decoder
 from wirelake.lake.decode.state import DecoderState
-from wirelake.lake.jobs import failures
+from wirelake.lake.sources import failures
 from wirelake.lake.store import journal, state_file
 from wirelake.lake.store.commit import publish, recover
 from wirelake.lake.store.delta import File

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from wirelake.capture.files.source_file import is_elsewhere, local_path
 
 __all__ = [
     "BATCH_BYTES",
@@ -27,6 +29,7 @@ __all__ = [
     "SHORT_SESSION",
     "SHORT_SESSION_BYTES",
     "Setting",
+    "for_one_ingest",
     "is_local",
     "settings",
 ]
@@ -158,3 +161,19 @@ def settings(master: str, scratch: Path) -> dict[str, str]:
     if is_local(master) or any(f"//{host}:" in master for host in ("127.0.0.1", "localhost")):
         chosen += LOOPBACK
     return {one.name: one.value if isinstance(one.value, str) else one.value(scratch) for one in chosen}
+
+
+def for_one_ingest(stored_bytes: int, paths: Iterable[str]) -> dict[str, str]:
+    """Return settings for a session that ends with one ingest: `SHORT_SESSION` if little is to be read, else none.
+
+    `stored_bytes` is the size of what the lake has, which may be read again. A file of unknown size counts as large.
+    """
+    size = stored_bytes
+    for path in paths:
+        if is_elsewhere(path):
+            return {}
+        try:
+            size += Path(local_path(path)).stat().st_size
+        except OSError:  # the file is gone: the ingest will report it
+            return {}
+    return dict(SHORT_SESSION) if size <= SHORT_SESSION_BYTES else {}

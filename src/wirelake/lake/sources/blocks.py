@@ -29,8 +29,8 @@ from wirelake.capture.blocks.read_split import Partitioned, ReadTask, read_split
 from wirelake.capture.blocks.transfer import SCHEMA, to_batches
 from wirelake.errors import LakeError
 from wirelake.lake.decode.scan import is_self_contained
-from wirelake.lake.jobs import failures
-from wirelake.lake.jobs.failures import Code, Failure
+from wirelake.lake.sources import failures
+from wirelake.lake.sources.failures import Code, Failure
 from wirelake.lake.sources.plan import Plan
 from wirelake.protocols.kernel import use_compiled
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wirelake.lake.gold.incremental import index
-from wirelake.lake.gold.incremental import publish as incremental_publish
-from wirelake.lake.store import delta, journal, migration, snapshot
+from wirelake.lake.store import delta, gold_commit, journal, migration, snapshot
 from wirelake.lake.tables.catalog import SILVER, TABLES
+from wirelake.lake.tables.index import INDEX_TABLES
 
 __all__ = ["prepare", "publish", "recover"]
 
@@ -32,14 +31,14 @@ def publish(lake: Path, prepared: journal.Pending) -> None:
     What following goes on with comes after them: until then it goes on from where it was, and finds the batch pending.
     """
     if prepared.removed:
-        incremental_publish.age(lake)
+        gold_commit.age(lake)
     for table in SILVER:
         added = [*(prepared.files or {}).get(table.name, ()), *prepared.kept.get(table.name, ())]
         removed = prepared.removed.get(table.name, [])
         if added or removed:
             delta.append(lake, table, added, prepared.batch, removed)
     if prepared.removed:
-        for table in index.TABLES:  # it has sums of rows that are gone
+        for table in INDEX_TABLES:  # it has sums of rows that are gone
             delta.make_anew(lake, table)
     if prepared.following is not None:
         journal.remember(lake, prepared.following)
@@ -56,5 +55,5 @@ def recover(lake: Path) -> bool:
         journal.done(lake)
     read = snapshot.current(lake)
     for table in SILVER:
-        delta.sweep(lake, table, read.files(table))
+        delta.sweep(lake, table, read.files(table.name))
     return left.files is not None

@@ -29,8 +29,6 @@ from wirelake.lake.tables.schema import Table
 if TYPE_CHECKING:
     import duckdb
     import pyarrow.dataset as pads
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 __all__ = [
     "File",
@@ -39,21 +37,20 @@ __all__ = [
     "batches_of",
     "create",
     "dataset",
+    "delta_schema",
     "entries",
     "exchange",
     "files",
     "files_by_batch",
     "files_of",
     "folder",
-    "frame",
-    "frame_of",
     "is_outdated",
     "make_anew",
     "merge",
     "relation",
     "renew",
     "revision",
-    "spark_schema",
+    "size",
     "sweep",
     "uncounted",
     "version",
@@ -99,7 +96,7 @@ def _open(lake: Path, table: Table, as_of: int | None = None) -> DeltaTable | No
         return DeltaTable(at, version=as_of)
 
 
-def _delta_schema(table: Table) -> DeltaSchema:
+def delta_schema(table: Table) -> DeltaSchema:
     return DeltaSchema.from_arrow(table.schema)
 
 
@@ -112,7 +109,7 @@ def create(lake: Path, table: Table) -> None:
     at = folder(lake, table)
     at.mkdir(parents=True, exist_ok=True)
     with _blame(lake, table):
-        DeltaTable.create(at, _delta_schema(table), name=table.name, description=table.doc)
+        DeltaTable.create(at, delta_schema(table), name=table.name, description=table.doc)
 
 
 def _check_columns(lake: Path, table: Table, opened: DeltaTable) -> None:
@@ -153,7 +150,7 @@ def _ready(lake: Path, table: Table) -> DeltaTable:
 def _has_columns(opened: DeltaTable, table: Table) -> bool:
     """Whether a table has the columns that this code writes; what their comments say may differ."""
     return [(field.name, field.type) for field in opened.schema().fields] == [
-        (field.name, field.type) for field in _delta_schema(table).fields
+        (field.name, field.type) for field in delta_schema(table).fields
     ]
 
 
@@ -181,7 +178,7 @@ def renew(lake: Path, table: Table, kept: Sequence[File]) -> None:
     actions: list[Any] = [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in kept]
     told = CommitProperties(app_transactions=[Transaction(_APP, 0)])
     with _blame(lake, table):
-        opened.create_write_transaction(actions, "overwrite", _delta_schema(table), commit_properties=told)
+        opened.create_write_transaction(actions, "overwrite", delta_schema(table), commit_properties=told)
 
 
 def _commit(lake: Path, table: Table, opened: DeltaTable, removed: Sequence[File], added: Sequence[File], told: list[Transaction]) -> None:
@@ -189,7 +186,7 @@ def _commit(lake: Path, table: Table, opened: DeltaTable, removed: Sequence[File
     actions: list[Any] = [RemoveAction(file.path, True, now, file.size, {}) for file in removed]
     actions += [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in added]
     with _blame(lake, table):
-        opened.create_write_transaction(actions, "append", _delta_schema(table), commit_properties=CommitProperties(app_transactions=told))
+        opened.create_write_transaction(actions, "append", delta_schema(table), commit_properties=CommitProperties(app_transactions=told))
 
 
 def append(lake: Path, table: Table, added: Sequence[File], number: int, removed: Sequence[File] = ()) -> bool:
@@ -225,6 +222,11 @@ def entries(lake: Path, table: Table, as_of: int | None = None) -> list[File]:
     # The log's own relative paths, not URIs: what quoting a URI needs is nobody's business here.
     log = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
     return sorted((File(path, size, rows) for path, size, rows in zip(*(each.to_pylist() for each in log.columns), strict=True)), key=_path)
+
+
+def size(lake: Path, table: Table) -> int:
+    """Return the bytes of the files that count now."""
+    return sum(file.size for file in entries(lake, table))
 
 
 def _path(file: File) -> str:
@@ -278,28 +280,6 @@ def sweep(lake: Path, table: Table, keep: Collection[Path] = ()) -> int:
         if not any(found.glob("*.parquet")):
             shutil.rmtree(found, ignore_errors=True)  # Spark's markers and checksums of files that are gone
     return removed
-
-
-def spark_schema(table: Table) -> StructType:
-    """The schema of record as Spark sees it, comments included; needs no running Spark: Delta's schema text is Spark's."""
-    from pyspark.sql.types import StructType  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    return StructType.fromJson(json.loads(_delta_schema(table).to_json()))
-
-
-def frame_of(spark: SparkSession, lake: Path, table: Table, chosen: Sequence[File]) -> DataFrame:
-    """Only these files of the table as a Spark DataFrame."""
-    return frame(spark, lake, table, [folder(lake, table) / file.path for file in chosen])
-
-
-def frame(spark: SparkSession, lake: Path, table: Table, some: Sequence[Path] | None = None) -> DataFrame:
-    """The table, or some of its files, as a Spark DataFrame; empty if it is empty or not there."""
-    schema = spark_schema(table)
-    paths = [f"file://{path.absolute()}" for path in (files(lake, table) if some is None else some)]
-    if not paths:
-        return spark.createDataFrame([], schema)
-    # These are names, not patterns: a lake in a folder called `a[b]` is as good as any.
-    return spark.read.schema(schema).option("__globPaths__", "false").parquet(*paths)
 
 
 def dataset(lake: Path, table: Table, some: Sequence[Path] | None = None) -> pads.Dataset:

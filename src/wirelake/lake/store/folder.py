@@ -6,19 +6,28 @@ A lake is made in a folder that is absent or empty. Files that are already there
 from __future__ import annotations
 
 import os
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Final
 
+from wirelake.capture.files.source_file import is_elsewhere, local_path
 from wirelake.errors import LakeError
 from wirelake.lake.store import journal
 from wirelake.lake.tables.catalog import TABLES
 
-__all__ = ["REPORT", "claim", "foreign"]
+__all__ = ["REPORT", "claim", "foreign", "lake_folder"]
 
 REPORT: Final = "report.html"
 """Where `wirelake report` writes in a lake unless told otherwise."""
 _SYSTEM: Final = frozenset({"lost+found", ".DS_Store"})
 """What operating systems put into folders that are empty to their owners."""
+
+
+def lake_folder(lake: str | PathLike[str]) -> Path:
+    """Return the folder of a lake, from a path or a `file:` URI. Raises LakeError for other URIs."""
+    if is_elsewhere(fspath(lake)):
+        raise LakeError(f"{fspath(lake)}: a lake is a folder that driver and executors share; mount it, and name it by its path")
+    return Path(local_path(fspath(lake))).absolute()
 
 
 def foreign(lake: Path) -> list[Path]:

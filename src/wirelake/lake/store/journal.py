@@ -26,6 +26,7 @@ import msgspec
 from wirelake.capture.blocks.block import Source
 from wirelake.capture.files.growing import Offset
 from wirelake.errors import LakeError
+from wirelake.lake.decode.accounting import Waiting
 from wirelake.lake.store.delta import File
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "FORMAT",
     "Following",
     "Pending",
-    "Waiting",
     "begin",
     "check",
     "done",
@@ -65,15 +65,6 @@ _Kind = TypeVar("_Kind")
 
 class _Format(msgspec.Struct):
     version: int
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """Bytes of a span that were read and wait for what comes next."""
-
-    source: Source
-    offset: int
-    length: int
-    bytes: int
 
 
 class Following(msgspec.Struct, frozen=True):

@@ -16,11 +16,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.lake.gold.incremental import index, publish
-from wirelake.lake.store import delta
+from wirelake.lake.store import delta, gold_commit
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.parquet import Sheet
 from wirelake.lake.tables.catalog import GOLD
+from wirelake.lake.tables.index import INDEX_TABLES
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["upgrade"]
@@ -32,14 +32,14 @@ def upgrade(lake: Path) -> None:
     """Give tables that are built from others the columns of this version. Only who holds the lake calls this."""
     outdated = [table for table in GOLD if delta.is_outdated(lake, table)]
     if outdated:
-        publish.forget(lake)  # it is about files with the older columns
+        gold_commit.forget(lake)  # it is about files with the older columns
     for table in outdated:
         _LOG.info("%s was built by another version of wirelake: it is built anew", table.name)
         delta.renew(lake, table, _kept(lake, table))
-    is_of_another = publish.has_other_rules(lake)
+    is_of_another = gold_commit.has_other_rules(lake)
     if is_of_another:
         _LOG.info("gold tables were built by another edition of the rules: they are built anew")
-    for table in index.TABLES:
+    for table in INDEX_TABLES:
         if is_of_another or delta.is_outdated(lake, table):
             delta.make_anew(lake, table)
 

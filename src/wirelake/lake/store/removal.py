@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wirelake.errors import LakeError
-from wirelake.lake.sources.progress import Positions, told
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.parquet import Sheet
+from wirelake.lake.store.progress import Positions, told
 from wirelake.lake.tables import connections, ledger, runs
 from wirelake.lake.tables.catalog import SILVER
 from wirelake.lake.tables.schema import Table

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from wirelake.errors import LakeError, LakeMissing
-from wirelake.lake.sources.paths import lake_folder
 from wirelake.lake.store import delta, journal
+from wirelake.lake.store.folder import lake_folder
 from wirelake.lake.tables.catalog import TABLES
+from wirelake.lake.tables.catalog import table as table_named
 from wirelake.lake.tables.schema import Table
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["READERS_SECONDS", "Snapshot", "begin", "current", "publish", "sweep"]
 
@@ -58,21 +58,19 @@ class Snapshot(msgspec.Struct, frozen=True):
     versions: dict[str, int | None]
     """Table name -> the version of its Delta log; None is whatever is there. A table that is not named was not there yet."""
 
-    def files(self, table: Table) -> list[Path]:
-        """The Parquet files of a table."""
-        return delta.files(self.lake, table, self.versions[table.name]) if table.name in self.versions else []
+    def files(self, name: str) -> list[Path]:
+        """List the Parquet files of the table of this name. Raises LakeError if there is no such table."""
+        table = table_named(name)
+        return delta.files(self.lake, table, self.versions[name]) if name in self.versions else []
 
-    def batch(self, table: Table) -> int | None:
-        """The newest batch in a table; None if it has none."""
-        return delta.batch(self.lake, table, self.versions[table.name]) if table.name in self.versions else None
+    def batch(self, name: str) -> int | None:
+        """Return the newest batch in the table of this name; None if it has none."""
+        table = table_named(name)
+        return delta.batch(self.lake, table, self.versions[name]) if name in self.versions else None
 
-    def dataset(self, table: Table) -> pads.Dataset:
-        """A table as a pyarrow dataset."""
-        return delta.dataset(self.lake, table, self.files(table))
-
-    def frame(self, spark: SparkSession, table: Table) -> DataFrame:
-        """A table as a Spark DataFrame."""
-        return delta.frame(spark, self.lake, table, self.files(table))
+    def dataset(self, name: str) -> pads.Dataset:
+        """Open the table of this name as a pyarrow dataset."""
+        return delta.dataset(self.lake, table_named(name), self.files(name))
 
 
 def current(lake: str | PathLike[str]) -> Snapshot:
@@ -121,7 +119,7 @@ def sweep(lake: Path, table: Table, *, patience: float = READERS_SECONDS) -> int
     content = journal.read(lake, note)
     known = msgspec.json.decode(content, type=dict[str, float]) if content else {}
     now = time.time()
-    read = set(current(lake).files(table))
+    read = set(current(lake).files(table.name))
     since = {path: min(known.get(str(path), now), now) for path in delta.uncounted(lake, table) if path not in read}
     recent = {path: at for path, at in since.items() if now - at < patience}
     removed = delta.sweep(lake, table, {*read, *recent})

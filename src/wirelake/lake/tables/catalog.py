@@ -33,7 +33,7 @@ SILVER: Final = (messages.TABLE, *protocols.TABLES, connections.TABLE, quarantin
 GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE, metrics.TABLE, topology.TABLE)
 """Built by Spark SQL from the others, in this order."""
 
-RULES_VERSION: Final = 3
+RULES_VERSION: Final = 4
 """Which edition of their builders and of all rules gold tables are of. Raise it when they would say something else of the same messages:
 then every lake has them built anew by its next ingest, so that what a table says does not depend on who added what, and when."""
 

@@ -5,30 +5,16 @@ It refuses to know protocols: `kind` and `correlation_id` say what belongs toget
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.gold.steps import wolpertinger_calls as calls_of
-from wirelake.lake.gold.steps import yamp_outcomes as outcomes_of
-from wirelake.lake.gold.steps.request_pairs import UNMATCHED
 from wirelake.lake.tables.schema import SESSION, TIME, Table, column
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-__all__ = ["DELIVERY", "INPUTS", "LATE_SECONDS", "REQUEST", "TABLE", "build"]
+__all__ = ["LATE_SECONDS", "TABLE"]
 
 LATE_SECONDS: Final = 30.0
 """An answer that takes longer than this is late, unless the lake was told otherwise when it was made."""
-
-REQUEST: Final = "request"
-"""The kind of an exchange in which somebody is asked something."""
-DELIVERY: Final = "delivery"
-"""The kind of an exchange in which a message on a channel is acknowledged."""
-
-INPUTS: Final = ("paired", "deliveries", "calls", "outcomes")
 
 TABLE: Final = Table(
     "exchanges",
@@ -73,68 +59,3 @@ TABLE: Final = Table(
     ),
     "One row per request, per response that matches none, and per message on a channel.",
 )
-
-
-def build(
-    paired: DataFrame,
-    deliveries: DataFrame | None = None,
-    calls: DataFrame | None = None,
-    outcomes: DataFrame | None = None,
-    *,
-    late_seconds: float = LATE_SECONDS,
-) -> DataFrame:
-    """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered.
-
-    `outcomes` has the rows of `paired` whose protocol says in the answer how it went.
-    """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    itself, is_answer = sql.struct("ts", "message_id", "size"), sql.col("place") == UNMATCHED
-    # An answer that cannot say that it failed is what was asked for.
-    says_nothing = paired.withColumn("outcome", sql.when(sql.col("answer").isNotNull(), "returned"))
-    asked = says_nothing.where(is_answer | (sql.col("protocol") != calls_of.PROTOCOL))
-    if outcomes is not None:
-        asked = asked.where(sql.col("protocol") != outcomes_of.PROTOCOL).unionByName(outcomes)
-    requests = asked.select(
-        *("session_id", "protocol", sql.lit(REQUEST).alias("kind"), "requested_by", "correlation_id", "subject"),
-        sql.when(~is_answer, itself).alias("sent"),
-        sql.when(is_answer, itself).otherwise(sql.col("answer")).alias("answer"),
-        *("progress", "cancelled"),
-        sql.when(is_answer, 0).otherwise(1).alias("attempts"),
-        "outcome",
-    )
-    same = {name: sql.struct(*(f"{name}.{part}" for part in ("ts", "message_id", "size"))) for name in ("sent", "answer")}
-    told = [
-        one.withColumns({"progress": sql.lit(None).cast("int"), "kind": sql.lit(kind)}).withColumns(same)
-        for one, kind in ((deliveries, DELIVERY), (calls, REQUEST))
-        if one is not None
-    ]
-    answered = sql.col("answer.ts")
-    latency = sql.unix_micros(answered) - sql.unix_micros("sent.ts")
-    is_late = sql.coalesce(latency > sql.lit(int(late_seconds * 1_000_000)), sql.lit(False))
-    return reduce(lambda one, other: one.unionByName(other), [requests, *told]).select(
-        "session_id",
-        "protocol",
-        "kind",
-        "requested_by",
-        "correlation_id",
-        "subject",
-        sql.col("sent.message_id").alias("request_message_id"),
-        sql.col("answer.message_id").alias("response_message_id"),
-        sql.col("sent.ts").alias("requested"),
-        answered.alias("answered"),
-        latency.alias("latency_us"),
-        sql.when(sql.col("outcome") == calls_of.CONFIRMED, calls_of.CONFIRMED)
-        .when(answered.isNull(), "unanswered")
-        .when(sql.col("sent").isNull(), "unasked")
-        .when(is_late, "late")
-        .otherwise("answered")
-        .alias("status"),
-        is_late.alias("late"),
-        sql.col("sent.size").alias("request_size"),
-        sql.col("answer.size").alias("response_size"),
-        "progress",
-        "cancelled",
-        "attempts",
-        "outcome",
-    )

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from wirelake.errors import DecodeError, LocalProtocolError, RemoteProtocolError, UsageError
+from wirelake.protocols.json_fields import breach, fault_object, hex_bytes, message_type, number, text
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.layer2 import documents
@@ -49,15 +50,7 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
     `base` is where `data` begins in what the user gave us.
     """
     if row[FAULT] in UNREADABLE:
-        fault = Fault(row[FAULT])
-        return {
-            "offset": base + row[FAULT_AT],
-            "fault": fault.name,
-            "clause": fault.clause,
-            "text": fault.text,
-            "message_offset": base + row[START],
-            "message_length": row[LENGTH],
-        }
+        return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
     said = message(data, row, parts)
     described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH]}
     if isinstance(said, Result):
@@ -94,7 +87,7 @@ class Describer:
         assert isinstance(said, Envelope)  # noqa: S101 - by its type
         heard = self._ear.hear(said, 0.0, limits, self._keyring)
         if heard.fault is not None:
-            return described | {"breach": heard.fault.name, "clause": heard.fault.clause}
+            return described | breach(heard.fault)
         if heard.payload is None:
             return described
         return described | {"payload": heard.payload.hex(), "document": described_document(documents.decode(heard.payload))}
@@ -149,27 +142,24 @@ def parse(given: dict[str, Any]) -> Message:
 
     What a message carries is `base64`, as it stands on the wire, or else `payload`, in hex, or else `document`.
     """
-    if "fault" in given:
-        raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
-    match given.get("type"):
+    kind = message_type(given)
+    match kind:
         case "result":
-            return Result(_number(given, "code", HIGHEST_ID), _number(given, "message_id", HIGHEST_ID))
+            return Result(number(given, "code", HIGHEST_ID), number(given, "message_id", HIGHEST_ID))
         case "message" | "fragment":
             return _envelope(given)
-    raise UsageError(f"type: {given.get('type')!r} is not one of message, fragment, result")
+    raise UsageError(f"type: {kind!r} is not one of message, fragment, result")
 
 
 def _envelope(given: dict[str, Any]) -> Envelope:
     encryption = given.get("encryption")
     if encryption not in (None, "aes"):
         raise UsageError(f"encryption: aes is needed, or nothing, not {encryption!r}")
-    gzip, index, count = (None if given.get(name) is None else _number(given, name, HIGHEST_ID) for name in _OPTIONAL)
-    message_id = _number(given, "message_id", HIGHEST_ID)
+    gzip, index, count = (None if given.get(name) is None else number(given, name, HIGHEST_ID) for name in _OPTIONAL)
+    message_id = number(given, "message_id", HIGHEST_ID)
     if "base64" in given:
-        if not isinstance(given["base64"], str):
-            raise UsageError(f"base64: a string is needed, not {given['base64']!r}")
         kind = Encryption.NONE if encryption is None else Encryption.AES
-        return Envelope(message_id, given["base64"].encode(), gzip, kind, index, count)
+        return Envelope(message_id, text(given, "base64").encode(), gzip, kind, index, count)
     if encryption is not None or given["type"] == "fragment":
         raise UsageError("base64: what is encrypted, or a fragment, is given as it stands on the wire")
     what = sealed(_payload(given), None, compress=gzip is not None)
@@ -185,11 +175,7 @@ def _payload(given: dict[str, Any]) -> bytes:
             return documents.encode(_document(given["document"]))
         except LocalProtocolError as reason:
             raise UsageError(f"document: {reason}") from None
-    value = given.get("payload", "")
-    try:
-        return bytes.fromhex(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"payload: bytes as hex digits are needed, not {value!r}") from None
+    return hex_bytes(given, "payload")
 
 
 def _document(given: Any) -> Call | Response | Error:
@@ -199,13 +185,13 @@ def _document(given: Any) -> Call | Response | Error:
         if not isinstance(parameters, list):
             raise UsageError(f"parameters: a list is needed, not {parameters!r}")
         values = tuple(_value(one) for one in parameters)
-        return Call(_text(given, "component"), _text(given, "method"), _call_id(given), values)
+        return Call(text(given, "component"), text(given, "method"), _call_id(given), values)
     if root == "RemoteMethodResponse":
         value = given.get("value")
-        return Response(_text(given, "component"), _call_id(given), None if value is None else _value(value))
+        return Response(text(given, "component"), _call_id(given), None if value is None else _value(value))
     if root == "RemoteError":
         call_id = None if given.get("call_id") is None else _call_id(given)
-        return Error(_text(given, "component"), _number(given, "code", (1 << 31) - 1), call_id)
+        return Error(text(given, "component"), number(given, "code", (1 << 31) - 1), call_id)
     raise UsageError(f"document.root: {root!r} is not one of RemoteMethodCall, RemoteMethodResponse, RemoteError")
 
 
@@ -224,21 +210,7 @@ def _value(given: Any) -> Value:
 
 
 def _call_id(given: dict[str, Any]) -> str:
-    value = guid(_text(given, "call_id"))
+    value = guid(text(given, "call_id"))
     if value is None:
         raise UsageError(f"call_id: a guid is needed, not {given['call_id']!r}")
-    return value
-
-
-def _number(given: dict[str, Any], name: str, most: int) -> int:
-    value = given.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise UsageError(f"{name}: a number from 0 to {most} is needed, not {value!r}")
-    return value
-
-
-def _text(given: dict[str, Any], name: str) -> str:
-    value = given.get(name)
-    if not isinstance(value, str):
-        raise UsageError(f"{name}: a string is needed, not {value!r}")
     return value

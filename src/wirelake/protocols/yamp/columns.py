@@ -32,6 +32,7 @@ from wirelake.protocols.arrow import (
 )
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.limits import Limits
 from wirelake.protocols.yamp.messages import TYPES, MessageType, ResponseType, name_of
 from wirelake.protocols.yamp.scanner import (
     BODY,
@@ -44,7 +45,6 @@ from wirelake.protocols.yamp.scanner import (
     UID_SIZE,
     URI,
     URI_LENGTH,
-    Limits,
 )
 from wirelake.protocols.yamp.serializers.formats import installed
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Serializer

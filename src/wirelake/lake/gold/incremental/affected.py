@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from wirelake.lake.gold.incremental import connection_index, minute_index
 from wirelake.lake.gold.rules.registry import NODE, SESSION_IS, SILENCE
 from wirelake.lake.store import delta
+from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 
 if TYPE_CHECKING:
     import duckdb
@@ -70,14 +70,14 @@ def _asking(scratch: Path) -> duckdb.DuckDBPyConnection:
 def affected(lake: Path, built: int, newest: int, scratch: Path) -> Affected:
     """What batches after `built`, up to `newest`, touch."""
     with _asking(scratch) as connection:
-        delta.relation(connection, lake, connection_index.TABLE).create_view("all_talks")
+        delta.relation(connection, lake, CONNECTION_INDEX).create_view("all_talks")
         connection.execute(
             "CREATE TABLE talks AS SELECT DISTINCT batch, protocol, session_id, connection_id FROM all_talks WHERE batch <= $1", [newest]
         )
-        connection.execute("CREATE TABLE touched (session_id BLOB PRIMARY KEY)")
+        connection.execute("CREATE TABLE affected (session_id BLOB PRIMARY KEY)")
         connection.execute(
             """
-            INSERT INTO touched SELECT DISTINCT session_id FROM talks
+            INSERT INTO affected SELECT DISTINCT session_id FROM talks
             WHERE batch > $1 OR connection_id IN (SELECT connection_id FROM talks WHERE batch > $1)
             """,
             [built],
@@ -85,21 +85,21 @@ def affected(lake: Path, built: int, newest: int, scratch: Path) -> Affected:
         heard = _silenced(connection, built, newest)
         _closed(connection)
         connections, sessions = scratch / "connections.parquet", scratch / "sessions.parquet"
-        connection.execute("CREATE TABLE near AS SELECT DISTINCT connection_id FROM talks SEMI JOIN touched USING (session_id)")
+        connection.execute("CREATE TABLE near AS SELECT DISTINCT connection_id FROM talks SEMI JOIN affected USING (session_id)")
         connection.table("near").write_parquet(str(connections))
         connection.table("affected").write_parquet(str(sessions))
         batches = _column(
             connection,
             """
-            SELECT DISTINCT batch FROM talks WHERE session_id IN (SELECT session_id FROM touched)
+            SELECT DISTINCT batch FROM talks WHERE session_id IN (SELECT session_id FROM affected)
             OR connection_id IN (SELECT connection_id FROM near) ORDER BY 1
             """,
         )
-        spoken = "SELECT DISTINCT protocol FROM talks SEMI JOIN touched USING (session_id) WHERE protocol IS NOT NULL ORDER BY 1"
+        spoken = "SELECT DISTINCT protocol FROM talks SEMI JOIN affected USING (session_id) WHERE protocol IS NOT NULL ORDER BY 1"
         return Affected(
             sessions,
             connections,
-            frozenset(map(slot, map(bytes, _column(connection, "SELECT session_id FROM touched")))),
+            frozenset(map(slot, map(bytes, _column(connection, "SELECT session_id FROM affected")))),
             tuple(_column(connection, spoken)),
             tuple(batch for batch in batches if batch > built),
             tuple(batch for batch in batches if batch <= built),
@@ -119,7 +119,7 @@ def _silenced(connection: duckdb.DuckDBPyConnection, built: int, newest: int) ->
         if before is not None and before < now:
             connection.execute(
                 """
-                INSERT OR IGNORE INTO touched
+                INSERT OR IGNORE INTO affected
                 SELECT session_id FROM all_talks WHERE protocol = $1 AND direction IS NOT NULL AND batch <= $2
                 GROUP BY session_id HAVING max(last_seen) + to_microseconds($3) BETWEEN $4 AND $5
                 """,
@@ -133,11 +133,11 @@ def _closed(connection: duckdb.DuckDBPyConnection) -> None:
     nodes = [protocol for protocol, what in SESSION_IS.items() if what == NODE]
     while connection.execute(
         """
-        INSERT OR IGNORE INTO touched
+        INSERT OR IGNORE INTO affected
         SELECT DISTINCT session_id FROM talks WHERE connection_id IN (
-            SELECT connection_id FROM talks SEMI JOIN touched USING (session_id)
+            SELECT connection_id FROM talks SEMI JOIN affected USING (session_id)
             WHERE protocol IS NULL OR NOT list_contains($1, protocol)
-        ) AND session_id NOT IN (SELECT session_id FROM touched)
+        ) AND session_id NOT IN (SELECT session_id FROM affected)
         """,
         [nodes],
     ).fetchall()[0][0]:
@@ -155,13 +155,13 @@ def minutes(lake: Path, what: Affected, told: Mapping[str, Sequence[Path]], scra
     """
     begins = "SELECT DISTINCT epoch_us({0}) - (epoch_us({0}) % 60000000 + 60000000) % 60000000 AS minute_us FROM"
     with _asking(scratch) as connection:
-        delta.relation(connection, lake, minute_index.TABLE).create_view("tallies")
+        delta.relation(connection, lake, MINUTE_INDEX).create_view("tallies")
         connection.read_parquet(str(what.sessions), hive_partitioning=False).create_view("affected")
         parts = [f"{begins.format('minute')} tallies WHERE batch >= {min(what.fresh, default=1 << 62)}"]
         for number, (column, files) in enumerate(told.items()):
             if files:
                 connection.read_parquet([str(file) for file in files], hive_partitioning=False).create_view(f"told_{number}")
-                parts.append(f"{begins.format(column)} told_{number} SEMI JOIN touched USING (session_id) WHERE {column} IS NOT NULL")
+                parts.append(f"{begins.format(column)} told_{number} SEMI JOIN affected USING (session_id) WHERE {column} IS NOT NULL")
         connection.execute(f"CREATE TABLE minutes AS {' UNION '.join(parts)}")
         at = scratch / "minutes.parquet"
         connection.table("minutes").write_parquet(str(at))

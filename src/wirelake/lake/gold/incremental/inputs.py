@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from wirelake.lake.gold.incremental import connection_index
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
 from wirelake.lake.gold.incremental.affected import Affected
 from wirelake.lake.gold.rules.registry import LINK, SESSION_IS
+from wirelake.lake.sources.tables import frame, frame_of_files
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables import connections, messages, quarantine
 from wirelake.lake.tables.catalog import table as table_named
+from wirelake.lake.tables.index import CONNECTION_INDEX
 from wirelake.lake.tables.schema import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Inputs", "linked", "rows_of"]
 
@@ -40,8 +41,6 @@ def rows_of(lake: Path, table: Table, batches: Collection[int]) -> list[File]:
 
 def linked(rows: DataFrame, talks: DataFrame, protocols: Collection[str] = _LINKS) -> DataFrame:
     """What could not be read is known by its connection; it belongs to the link that the connection carried, if there was one."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     carried = talks.where(sql.col("protocol").isin(sorted(protocols)) & (sql.col("session_id") != sql.col("connection_id")))
     links = carried.groupBy("connection_id").agg(sql.max("session_id").alias("link"))
     return rows.join(links, "connection_id", "left").withColumn("session_id", sql.coalesce("link", "session_id")).drop("link")
@@ -82,7 +81,7 @@ class Inputs:
 
     def _silver(self, table: Table) -> DataFrame:
         def frame(batches: Collection[int]) -> DataFrame:
-            rows = delta.frame_of(self.spark, self._lake, table, rows_of(self._lake, table, batches))
+            rows = frame_of_files(self.spark, self._lake, table, rows_of(self._lake, table, batches))
             return rows.drop(*_UNASKED.get(table.name, ()))
 
         if not self._affected.older or not rows_of(self._lake, table, self._affected.older):
@@ -92,7 +91,7 @@ class Inputs:
         return frame(self._affected.fresh).unionByName(picked)
 
     def _talks(self) -> DataFrame:
-        rows = delta.frame(self.spark, self._lake, connection_index.TABLE).where("direction IS NOT NULL")
+        rows = frame(self.spark, self._lake, CONNECTION_INDEX).where("direction IS NOT NULL")
         batches = [*self._affected.older, *self._affected.fresh]
         chosen = rows.where(rows["batch"].isin(batches))
         return self.affected(chosen) if self._affected.older else chosen

@@ -15,18 +15,18 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.incremental.affected import SLOTS
+from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables.schema import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["KEY_RANGE_ROWS", "KeyRange", "Rebuild", "plan", "write"]
 
@@ -104,8 +104,6 @@ def _cut(key_range: KeyRange, rows: float, most: int) -> Iterator[KeyRange]:
 
 def _place(key: Column, key_ranges: list[KeyRange]) -> Column:
     """Which of the leaves a key belongs to."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     places = [0] * SLOTS
     for place, key_range in enumerate(key_ranges):
         for at in key_range.slots:
@@ -118,7 +116,7 @@ def _place(key: Column, key_ranges: list[KeyRange]) -> Column:
 def write(rows: DataFrame, lake: Path, table: Table, key: Column, key_ranges: list[KeyRange]) -> list[File]:
     """Let Spark write the rows as these leaves, which nobody counts yet; `to` holds the builder to the schema of record."""
     at = delta.folder(lake, table) / f"batch-{uuid.uuid4().hex}"
-    fitted = rows.to(delta.spark_schema(table))
+    fitted = rows.to(spark_schema(table))
     dealt = fitted.coalesce(1) if len(key_ranges) == 1 else fitted.repartitionById(len(key_ranges), _place(key, key_ranges))
     dealt.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"file://{at.absolute()}")
     files = []

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from wirelake.lake.session.start import set_for_now
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["SMALL_ROWS", "is_small", "paced"]
 

@@ -20,39 +20,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow.dataset as pads
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
-from wirelake.lake.gold.incremental import connection_index, index, minute_index, publish
+from wirelake.lake.gold import exchanges, metrics, security, sessions, topology, violations
+from wirelake.lake.gold.incremental import index, minute_index
 from wirelake.lake.gold.incremental.affected import SLOTS, Affected, affected, minutes, slot
 from wirelake.lake.gold.incremental.inputs import Inputs
 from wirelake.lake.gold.incremental.plan_mode import is_small, paced
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
 from wirelake.lake.gold.rules.registry import ROOMS
 from wirelake.lake.gold.steps import relink_deliveries, request_pairs, session_facts, state_changes, wolpertinger_calls, yamp_outcomes
-from wirelake.lake.store import delta, journal, settings
-from wirelake.lake.tables import exchanges, ledger, messages, metrics, security, sessions, topology, violations
+from wirelake.lake.sources.tables import frame, spark_schema
+from wirelake.lake.store import delta, gold_commit, journal, settings
+from wirelake.lake.tables import ledger, messages
 from wirelake.lake.tables.catalog import GOLD
+from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 from wirelake.lake.tables.schema import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from wirelake.protocols.event_mesh.security.trust import TrustStore
 
-__all__ = ["refresh", "stale"]
+__all__ = ["refresh"]
 
 _LOG: Final = logging.getLogger("wirelake.lake")
 _EVERY_SLOT: Final = frozenset(range(SLOTS))
-
-
-def stale(lake: Path, keys: TrustStore | None = None) -> list[Table]:
-    """Gold tables that are older than the ledger, in the order in which they are to be built; new keys age what is judged by keys, and
-    another edition of the rules ages all."""
-    newest = delta.batch(lake, ledger.TABLE)
-    if newest is None:
-        return []
-    if publish.has_other_rules(lake):
-        return list(GOLD)
-    return [table for table in GOLD if delta.batch(lake, table) != newest or (table is security.TABLE and keys is not None)]
 
 
 def refresh(
@@ -70,20 +62,20 @@ def refresh(
     Without `judge_all` keys are asked only of what new batches touch: for whoever comes again and again with the same keys. It may be
     interrupted at any point and done again. One at a time: who calls it holds the lake.
     """
-    publish.finish(lake)
-    publish.sweep(lake)
+    gold_commit.finish(lake)
+    gold_commit.sweep(lake)
     newest = delta.batch(lake, ledger.TABLE)
-    old = stale(lake, keys if judge_all else None)
+    old = gold_commit.stale(lake, keys if judge_all else None)
     if newest is None or not old:
         return []
-    built = 0 if publish.has_other_rules(lake) else min(delta.batch(lake, table) or 0 for table in GOLD)
+    built = 0 if gold_commit.has_other_rules(lake) else min(delta.batch(lake, table) or 0 for table in GOLD)
     with _scratch(lake) as scratch:
         work = _Refresh(spark, lake, built, newest, scratch, tell)
         if built < newest:
             work.catch_up(keys, judge_all)
         else:
             work.judge(keys)
-        publish.publish(lake, newest, list(work.tables.changes.values()))
+        gold_commit.publish(lake, newest, list(work.tables.changes.values()))
     return [table.name for table in old]
 
 
@@ -142,9 +134,9 @@ class _Refresh:
                 self._security(part, what, keys)
         if is_judged:
             self.judge(keys)
-        with paced(self._spark, self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, minute_index.TABLE)):
+        with paced(self._spark, self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, MINUTE_INDEX)):
             self._metrics(what)
-        with paced(self._spark, self._rows_in(connection_index.TABLE)):
+        with paced(self._spark, self._rows_in(CONNECTION_INDEX)):
             self._topology()
 
     def _rows_in(self, *tables: Table) -> int:
@@ -155,8 +147,6 @@ class _Refresh:
 
     def _replace(self, part: Inputs, what: Affected, table: Table, rows: DataFrame) -> None:
         """Rows of touched sessions in place of those there were."""
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
         self.tables.replace(
             part.spark,
             table,
@@ -202,7 +192,7 @@ class _Refresh:
         else:
             broken = part.affected(self.tables.written(part.spark, violations.TABLE))
         silver = {name: part[name] for name in security.INPUTS if name != violations.TABLE.name}
-        before = part.affected(delta.frame(part.spark, self._lake, security.TABLE))
+        before = part.affected(frame(part.spark, self._lake, security.TABLE))
         self._replace(part, what, security.TABLE, security.build(**silver, violations=broken, before=before, keys=keys))
 
     def _threatened(self, what: Affected) -> bool:
@@ -221,10 +211,8 @@ class _Refresh:
 
     def _metrics(self, what: Affected) -> None:
         """The minutes in which something is new, or of which other gold tables say something else than before."""
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
         self._tell(metrics.TABLE.name)
-        said = [delta.frame(self._spark, self._lake, minute_index.TABLE).where(sql.col("batch") <= self._newest)]
+        said = [frame(self._spark, self._lake, MINUTE_INDEX).where(sql.col("batch") <= self._newest)]
         said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
         times = ("minute", *(column for _, column in metrics.TOLD))
         told: dict[str, list[Path]] = {}
@@ -246,24 +234,22 @@ class _Refresh:
             metrics.build(*said),
             key=sql.unix_micros("minute").cast("string"),
             slots=slots if self._built else _EVERY_SLOT,
-            more=self._rows_in(minute_index.TABLE),
+            more=self._rows_in(MINUTE_INDEX),
             others=(lambda before: within(before, "minute", "left_anti")) if self._built else None,
         )
 
     def _topology(self) -> None:
         """Pairs of peers of whom something is new; all pairs while sums are few, because choosing costs more than building then."""
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
         self._tell(topology.TABLE.name)
-        rows = topology.pairs(delta.frame(self._spark, self._lake, connection_index.TABLE).where(sql.col("batch") <= self._newest))
+        rows = topology.pairs(frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest))
         grain = list(topology.TABLE.grain)
         slots: Collection[int] = _EVERY_SLOT
         others: Callable[[DataFrame], DataFrame] | None = None
-        if self._built and not is_small(self._rows_in(connection_index.TABLE)):
+        if self._built and not is_small(self._rows_in(CONNECTION_INDEX)):
             at = self._scratch / "pairs"
             rows.where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
             slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}
-            kinds = delta.spark_schema(topology.TABLE)
+            kinds = spark_schema(topology.TABLE)
             chosen = self._spark.read.schema(kinds).parquet(f"file://{at.absolute()}").select(grain)
             rows = rows.join(chosen, grain, "left_semi")
 
@@ -276,6 +262,6 @@ class _Refresh:
             topology.build(rows),
             key=sql.concat_ws("/", *grain),
             slots=slots,
-            more=self._rows_in(connection_index.TABLE),
+            more=self._rows_in(CONNECTION_INDEX),
             others=others,
         )

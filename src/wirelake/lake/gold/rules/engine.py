@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.errors import FaultLike
 from wirelake.protocols.protocol import StateMachine
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = [
     "DIRECTIONS",
@@ -78,8 +77,6 @@ def conversation(machine: StateMachine) -> Conversation:
 
 def _lookup(entries: Mapping[str, Mapping[tuple[int, str, str], int | str]], kind: str, *key: Column) -> Column:
     """Small tables as one constant, so that a plan with it stays small: the entry for protocol, state, direction and name, or null."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     flat = {"/".join((protocol, *map(str, at))): value for protocol, table in entries.items() for at, value in table.items()}
     text = msgspec.json.encode(flat).decode()
     return sql.try_element_at(sql.from_json(sql.lit(text), f"map<string,{kind}>"), sql.concat_ws("/", *key))
@@ -116,8 +113,6 @@ def intervals(courses: DataFrame, talks: Mapping[str, Conversation]) -> DataFram
 
     `courses` has a `connection_id`, its `protocol` and its `milestones`: an array of (ts, message_id, direction, name), in any order.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     place = "struct<ts:timestamp,message_id:binary>"
     nowhere = sql.lit(None).cast(place)
     initial = sql.from_json(sql.lit(msgspec.json.encode({name: talk.initial for name, talk in talks.items()}).decode()), "map<string,int>")
@@ -146,15 +141,11 @@ def intervals(courses: DataFrame, talks: Mapping[str, Conversation]) -> DataFram
 
 def odd(faults: Iterable[FaultLike]) -> dict[FaultLike, Column]:
     """What the bits of the column `oddities` mean, the lowest first: fault -> the condition that its bit is set."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     return {fault: sql.col("oddities").bitwiseAND(1 << bit) != 0 for bit, fault in enumerate(faults)}
 
 
 def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Column]) -> DataFrame:
     """Rows of a room's table that break a rule by their fields: one finding for each condition that holds."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     broken = sql.array(*(sql.when(condition, fault.name) for fault, condition in conditions.items()))
     suspects = own.where(reduce(lambda one, other: one | other, conditions.values()))
     return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit(protocol)).select(*FINDING)
@@ -162,7 +153,6 @@ def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Colum
 
 def no_findings(own: DataFrame) -> DataFrame:
     """The `by_fields` of a protocol without SQL rules. What its scanner finds is in `messages.fault`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     nothing = sql.lit(None).cast("string")
     return own.where("false").withColumn("rule", nothing).withColumn("protocol", nothing).select(*FINDING)
@@ -170,7 +160,6 @@ def no_findings(own: DataFrame) -> DataFrame:
 
 def no_greetings(own: DataFrame) -> DataFrame:
     """The `greetings` of a protocol without SQL rules."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     kinds = {"client_version": "smallint", "server_version": "smallint", "accepted": "boolean", "error_code": "smallint"}
     return own.where("false").select("session_id", *(sql.lit(None).cast(kind).alias(name) for name, kind in kinds.items()))
@@ -189,8 +178,6 @@ def forbidden(messages: DataFrame, courses: DataFrame, talks: Mapping[str, Conve
 
     A message that breaks a rule by itself moves the conversation on like any other, but is not reported a second time.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     said, known = messages.where("fault IS NULL").alias("said"), intervals(courses, talks).alias("known")
     refusals = {name: talk.refusals for name, talk in talks.items()}
     rule = _lookup(refusals, "string", *(sql.col(name) for name in ("known.protocol", "known.state", "said.direction", "said.name")))

@@ -5,15 +5,15 @@ It refuses to know keys: `tables/security.py` judges by them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import breaches, odd
-from wirelake.lake.gold.rules.threats import Threat
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["BY_KEYS", "ODDITIES", "SILENCE_SECONDS", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
@@ -69,8 +69,6 @@ def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[Dat
 
 def greetings(event_mesh: DataFrame) -> DataFrame:
     """Per node whether it said hello: for `sessions`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     return (
         event_mesh.where("type_name = 'hello' AND fault IS NULL")
         .groupBy("session_id")

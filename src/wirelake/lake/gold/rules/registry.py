@@ -7,38 +7,23 @@ package, is judged by those alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame
 
 from wirelake import protocols
-from wirelake.errors import FaultLike
 from wirelake.lake.gold.rules import emp as emp_rules
 from wirelake.lake.gold.rules import engine
 from wirelake.lake.gold.rules import event_mesh as event_mesh_rules
 from wirelake.lake.gold.rules import relink as relink_rules
 from wirelake.lake.gold.rules import wolpertinger as wolpertinger_rules
 from wirelake.lake.gold.rules import yamp as yamp_rules
-from wirelake.lake.gold.rules.threats import Threat
+from wirelake.lake.tables.rules import Judged
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.protocol import SessionKind, StateMachine
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-__all__ = ["LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "Room", "rules", "threats"]
-
-
-class Judged(FaultLike, Protocol):
-    """What the lake needs of a room's fault."""
-
-    @property
-    def severity(self) -> IntEnum: ...
-
-    @property
-    def origin(self) -> str: ...
-
-    @property
-    def is_tolerated(self) -> bool: ...
+__all__ = ["LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "Room", "threats"]
 
 
 class Room(NamedTuple):
@@ -159,18 +144,3 @@ SILENCE: Final = {name: room.silence for name, room in ROOMS.items() if room.sil
 def threats() -> dict[str, str]:
     """`protocol/rule` -> what breaking it may mean, for every rule that may mean something."""
     return {f"{protocol}/{fault.name}": threat.value for protocol, room in ROOMS.items() for fault, threat in room.threats.items()}
-
-
-def rules() -> dict[str, dict[str, str | bool]]:
-    """`protocol/rule` -> its clause, severity, origin and text, and whether a session ends on it, for every rule of every protocol."""
-    return {
-        f"{protocol}/{fault.name}": {
-            "clause": fault.clause,
-            "severity": fault.severity.name.lower(),
-            "origin": str(fault.origin),
-            "text": fault.text,
-            "ends": not fault.is_tolerated,
-        }
-        for protocol, room in ROOMS.items()
-        for fault in room.faults
-    }

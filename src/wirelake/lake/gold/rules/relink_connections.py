@@ -8,14 +8,14 @@ It refuses to know channels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import FINDING
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["HANDSHAKE_SECONDS", "connections", "misled", "unasked"]
 
@@ -34,7 +34,6 @@ def connections(relink: DataFrame) -> DataFrame:
     `rank` puts the connections of a link in order: what one end still says on a connection, while the other is on the next already,
     comes before all that is said there (RELINK-11). `is_known` says that the link was seen from its first connection on, once.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     def first(what: str, condition: str) -> Column:
         return sql.expr(f"min(IF({condition}, struct({what}), NULL))")
@@ -79,8 +78,6 @@ def misled(connected: DataFrame, facts: DataFrame) -> DataFrame:
 
     These are `FINDING`s with their `connection_id`. Connections on which nobody spoke are in `facts` only.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     known = facts.select("session_id", "opened", "closed", "first_seen", "last_seen", "spoilt_by", "client_greeted", "source", "offset")
     seen = known.join(connected, "session_id", "left").selectExpr(
         "*",
@@ -119,8 +116,6 @@ def misled(connected: DataFrame, facts: DataFrame) -> DataFrame:
 
 def unasked(relink: DataFrame) -> DataFrame:
     """RELINK-20, RELINK-25: a resume on a fresh link, or a second one; and pongs to no ping. Every connection begins anew."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     order = "OVER (PARTITION BY connection_id ORDER BY ts, message_id ROWS BETWEEN UNBOUNDED PRECEDING AND"
     so_far, before = f"{order} CURRENT ROW)", f"{order} 1 PRECEDING)"
 

@@ -7,23 +7,20 @@ It refuses to know the rules' clauses and gravity: the room's faults do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
-from wirelake.lake.gold.rules.threats import Threat
 from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Timeouts, in_time, omissions, omitted, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "THREATS", "TIMEOUTS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
-
-HANDSHAKE_SECONDS: Final = 10.0
-"""YAMP-12: how long a handshake may take; peers wait 5 to 10 seconds."""
+__all__ = ["ODDITIES", "THREATS", "TIMEOUTS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
 
 THREATS: Final = {
     Fault.BODY_OVER_LIMIT: Threat.BOMB,
@@ -31,7 +28,9 @@ THREATS: Final = {
 }
 """YAMP-43, YAMP-8: what endangers a receiver, and a handshake that somebody may have changed on its way."""
 
-TIMEOUTS: Final = Timeouts(Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS)
+TIMEOUTS: Final = Timeouts(
+    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout
+)
 """YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
 
 UNSEEN: Final[dict[Fault, str]] = {
@@ -60,8 +59,6 @@ ODDITIES: Final = (Fault.BOOL_ODD, Fault.URI_EMPTY, Fault.REASON_NOT_UTF8, Fault
 
 def by_fields(yamp: DataFrame) -> DataFrame:
     """A version that is none (YAMP-3), a redirect to nowhere (YAMP-22), what is tolerated, and what contradicts an earlier message."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_other_version = sql.expr(f"type = {int(MessageType.HANDSHAKE)} AND fault IS NULL AND version != {VERSION}")
     leads_nowhere = sql.expr("url IS NOT NULL AND fault IS NULL AND direction = 'to_client'") & ~followable(sql.col("url"))
     by_themselves = {Fault.VERSION_UNSUPPORTED: is_other_version, Fault.REDIRECT_REFUSED: leads_nowhere}
@@ -70,8 +67,6 @@ def by_fields(yamp: DataFrame) -> DataFrame:
 
 def followable(url: Column) -> Column:
     """YAMP-22: whether some client may follow a redirect; blanks that a reader of urls passes over do not count."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     return sql.translate(url, "\t\r\n", "").rlike(_FOLLOWABLE)
 
 
@@ -80,8 +75,6 @@ def differing(yamp: DataFrame) -> DataFrame:
 
     Which serializers a server knows is not on the wire; but it says so, in words that the ruling gives.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_hand = sql.col("type") == int(MessageType.HANDSHAKE)
     is_refusal = (sql.col("type") == int(MessageType.CLOSE)) & sql.col("reason").startswith("Serializer ")
     place = sql.struct("ts", "message_id", "direction", "version", "serializer", "reason", "source", "offset", "length")
@@ -108,8 +101,6 @@ def differing(yamp: DataFrame) -> DataFrame:
 
 def unasked(yamp: DataFrame) -> DataFrame:
     """YAMP-29: progress of a request that did not ask for it."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     steps = yamp.where(f"response_type = {int(ResponseType.PROGRESS)}").alias("step")
     silent = yamp.where("NOT progressive").alias("asked")
     same = sql.expr(
@@ -124,8 +115,6 @@ def unasked(yamp: DataFrame) -> DataFrame:
 
 def mismatched(paired: DataFrame, facts: DataFrame) -> DataFrame:
     """YAMP-25, YAMP-15, YAMP-37: requests with a uid that is in flight, in a datagram or not, and responses nobody waits for."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     place = sql.col("place")
     rule = (
         sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name)
@@ -141,8 +130,6 @@ def out_of_step(yamp: DataFrame, facts: DataFrame) -> DataFrame:
 
     Datagrams are sent again, and get lost: there neither is a fault (YAMP-15).
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     hand, ping, pong = (int(kind) for kind in (MessageType.HANDSHAKE, MessageType.PING, MessageType.PONG))
     side = f"(type = {pong}) = (direction = 'to_client')"
     in_order = f"OVER (PARTITION BY session_id, type = {hand}, {side}, payload ORDER BY ts, message_id)"
@@ -180,8 +167,6 @@ def by_history(yamp: DataFrame, paired: DataFrame, facts: DataFrame) -> list[Dat
 
 def greetings(yamp: DataFrame) -> DataFrame:
     """Per session what both sides said of themselves: for `sessions`. A version that no small number can hold is null there."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     said_by_client = sql.col("direction") == "to_server"
     told = sql.struct("ts", "message_id", "version", "serializer")
     accepted = f"server.version = {VERSION} AND client.version = server.version AND client.serializer = server.serializer"

@@ -11,10 +11,10 @@ forbidden.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 __all__ = ["INPUTS", "OPENS", "REPEATS", "UNMATCHED", "build"]
 
@@ -36,8 +36,6 @@ _SO_FAR: Final = f"OVER ({_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT R
 
 def build(messages: DataFrame) -> DataFrame:
     """Every request, with the `answer` (ts, message_id, size) it got, and every response that matches none; `place` says which it is."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     parts = messages.where(
         "kind IN ('request', 'response', 'progress', 'cancel') AND correlation_id IS NOT NULL AND fault IS NULL"
     ).selectExpr(

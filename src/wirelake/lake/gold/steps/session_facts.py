@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.registry import LINK, NODE, SESSION_IS, SILENCE
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["INPUTS", "build"]
 
@@ -32,8 +32,6 @@ _SUMS: Final = ("messages_to_server", "messages_to_client", "bytes_to_server", "
 
 def _happened(connections: DataFrame) -> DataFrame:
     """What happened to each connection."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     what, event = sql.col("what"), sql.struct("ts", "source", "offset", "by")
     return connections.groupBy("connection_id", "protocol").agg(
         sql.min(sql.struct("ts", "source", "offset", *_ENDPOINTS)).alias("first"),
@@ -46,8 +44,6 @@ def _happened(connections: DataFrame) -> DataFrame:
 
 def _said(talks: DataFrame) -> DataFrame:
     """How much was said, by whom, and when."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     by_client = sql.col("direction") == "to_server"
 
     by = sql.when(by_client, "client").otherwise("server")
@@ -75,9 +71,6 @@ def _joined(connections: DataFrame, talks: DataFrame) -> DataFrame:
     A connection without a message is a session of its own, unless its protocol has none without somebody who speaks. A node is where it
     first spoke, which is its own endpoint and not that of a relay; it has no server, and what becomes of connections is not its fate.
     """
-    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
     joined = _said(talks).join(_happened(connections), ["connection_id", "protocol"], "full")
     is_node = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == NODE])
     is_link = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == LINK])
@@ -106,8 +99,6 @@ def _joined(connections: DataFrame, talks: DataFrame) -> DataFrame:
 
 def _sessions(joined: DataFrame) -> DataFrame:
     """The same, one row per session: it opens with its first connection, and ends as its last one does."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     last = sql.max(sql.struct("first.ts", "closed", "reset"))
     return (
         joined.groupBy("session_id", "protocol")
@@ -131,9 +122,6 @@ def _sessions(joined: DataFrame) -> DataFrame:
 
 def _silences(messages: DataFrame) -> DataFrame:
     """How often a session said nothing for longer than its protocol waits, where the protocol says how long that is."""
-    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
     in_order = Window.partitionBy("session_id").orderBy("ts", "message_id")
     gap = (sql.unix_micros("ts") - sql.unix_micros(sql.lag("ts").over(in_order))) / 1e6
     return (
@@ -146,8 +134,6 @@ def _silences(messages: DataFrame) -> DataFrame:
 
 def _by_protocol(values: Mapping[str, float]) -> Column:
     """What each protocol says, as a column; null for those that say nothing."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     said = sql.lit(None).cast("double")
     for name, value in values.items():
         said = sql.when(sql.col("protocol") == name, value).otherwise(said)
@@ -156,8 +142,6 @@ def _by_protocol(values: Mapping[str, float]) -> Column:
 
 def _spoilt(quarantine: DataFrame) -> DataFrame:
     """What could not be read: by whose fault, or by nobody's; and who began a message that never ended."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     return (
         quarantine.where("session_id IS NOT NULL")
         .groupBy("session_id")
@@ -183,8 +167,6 @@ def build(
     Bytes that no specification speaks of were lost or mangled on the way to us, not by a speaker. `is_silent` says that others spoke on
     long after it was heard last.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     heard = _by_protocol({protocol: (when - _EPOCH) // _MICROSECOND for protocol, when in (newest or {}).items()})
     waited = (heard - sql.unix_micros("last_seen")) / 1e6
     began = sql.col("opened").isNotNull() | sql.coalesce(

@@ -5,13 +5,13 @@ It is not a table of the lake. It refuses to know protocols beyond which of thei
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import conversation, is_milestone
 from wirelake.lake.gold.rules.registry import ROOMS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["INPUTS", "build"]
 
@@ -20,8 +20,6 @@ INPUTS: Final = ("connections", "messages")
 
 def build(connections: DataFrame, messages: DataFrame) -> DataFrame:
     """One row per connection: its `protocol` and its `milestones`, none if nothing was said that moves it on."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_step = " OR ".join(f"(protocol = '{name}' AND ({is_milestone(conversation(room.conversation))}))" for name, room in ROOMS.items())
     steps = (
         messages.where(is_step)

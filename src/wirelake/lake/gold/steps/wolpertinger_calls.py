@@ -8,10 +8,10 @@ It refuses to judge.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 __all__ = ["CONFIRMED", "INPUTS", "PROTOCOL", "build"]
 
@@ -36,8 +36,6 @@ def _results(wolpertinger: DataFrame) -> DataFrame:
 
 def build(paired: DataFrame, wolpertinger: DataFrame) -> DataFrame:
     """Every call: when it was first sent, how often, and what came of it, in the form of `deliveries`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     roots = wolpertinger.where("root != 'RemoteMethodCall'").selectExpr("message_id AS answer_id", "root")
     calls = (
         paired.where(f"protocol = '{PROTOCOL}' AND place != 'unmatched'")

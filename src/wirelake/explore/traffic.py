@@ -1,7 +1,7 @@
-"""How much and how fast by protocol, and who talks to whom, as values and the questions that give them.
+"""Rates by protocol, pairs of peers, and unrecognised servers: values and SQL.
 
-Rates are over active time: the time in which something was said. Pauses longer than `PAUSE_SECONDS`, such as the days between two
-captures, are no part of it. Times are microseconds since 1970, UTC.
+Rates are over active time: the time between messages, without pauses longer than `PAUSE_SECONDS`, such as the days between two captures.
+Times are microseconds since 1970, UTC.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ACTIVE", "PAIRS", "PAUSE_SECONDS", "RATES", "UNRECOGNISED", "Pair", "Rate", "Stranger"]
+__all__ = ["ACTIVE", "PAIRS", "PAUSE_SECONDS", "RATES", "UNRECOGNISED", "Pair", "Rate", "UnrecognisedServer"]
 
 _TOP: Final = 20
 PAUSE_SECONDS: Final = 60
@@ -27,7 +27,7 @@ ACTIVE: Final = f"""
     )
     GROUP BY grouped
 """  # noqa: S608 - our own text
-"""Active time by what is put in place of `by`. Pauses within one second are short, so each second is one stretch."""
+"""Active time, grouped by the column that replaces `by`. Pauses within one second are short, so each second is one interval."""
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Rate(msgspec.Struct, frozen=True):
 
     protocol: str
     active: int
-    """The time in which it was spoken."""
+    """Active time of the protocol."""
     messages: int
     bytes: int
     peak: int
@@ -79,7 +79,7 @@ PAIRS: Final = f"""
 """  # noqa: S608 - a number of our own
 
 
-class Stranger(msgspec.Struct, frozen=True):
+class UnrecognisedServer(msgspec.Struct, frozen=True):
     """A server whose traffic no protocol recognised."""
 
     server: str | None

@@ -16,10 +16,12 @@ import msgspec
 from wirelake.errors import LakeError
 from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.delta import File
+from wirelake.lake.tables import ledger, security
 from wirelake.lake.tables.catalog import GOLD, RULES_VERSION
 from wirelake.lake.tables.catalog import table as table_named
+from wirelake.lake.tables.schema import Table
 
-__all__ = ["Change", "age", "finish", "forget", "has_other_rules", "publish", "sweep"]
+__all__ = ["Change", "age", "finish", "forget", "has_other_rules", "publish", "stale", "sweep"]
 
 _PENDING: Final = "gold.json"
 _EDITION: Final = "edition"
@@ -68,6 +70,19 @@ def finish(lake: Path) -> bool:
 def has_other_rules(lake: Path) -> bool:
     """Whether there are gold tables that this edition of the builders did not build."""
     return journal.read(lake, _EDITION) != str(RULES_VERSION).encode() and any(delta.batch(lake, table) is not None for table in GOLD)
+
+
+def stale(lake: Path, keys: object | None = None) -> list[Table]:
+    """List the gold tables that a refresh must rebuild, in build order.
+
+    A table is stale when it is older than the ledger, `security` also when keys are given. All are stale when the rules version changed.
+    """
+    newest = delta.batch(lake, ledger.TABLE)
+    if newest is None:
+        return []
+    if has_other_rules(lake):
+        return list(GOLD)
+    return [table for table in GOLD if delta.batch(lake, table) != newest or (table is security.TABLE and keys is not None)]
 
 
 def age(lake: Path) -> None:
