@@ -116,9 +116,25 @@ mesh_fields = st.lists(
     max_size=5,
     unique_by=lambda pieces: pieces[0].type,
 ).map(lambda values: tuple(piece for pieces in values for piece in pieces))
+mesh_required = {
+    mesh.Hello: ((0x04, b"capabilities"), (0x14, bytes(range(16)))),
+    mesh.Heartbeat: ((0x14, bytes(range(16))), (0x15, b"\x00\x00\x00\x00\x65\x53\xf1\x00")),
+    mesh.Event: ((0x01, b"temp.changed"),),
+}
+"""EMM-20: the fields without which a message is dropped."""
+
+
+def with_required(message: Any) -> Any:
+    """A message of Event Mesh that has the fields it must have, each type once."""
+    required = tuple(mesh.Field(*field) for field in mesh_required.get(type(message), ()))
+    kinds = {field.type for field in required}
+    return msgspec.structs.replace(message, fields=required + tuple(field for field in message.fields if field.type not in kinds))
+
+
 mesh_header = (st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 64) - 1), mesh_fields, st.integers(0, 1))
 mesh_messages = st.one_of(
-    *(st.builds(kind, *mesh_header) for kind in (mesh.Hello, mesh.Heartbeat, mesh.Event)),
+    *(st.builds(kind, *mesh_header) for kind in mesh_required),
+    *(st.builds(kind, *mesh_header).map(with_required) for kind in mesh_required),
     st.builds(mesh.Other, st.integers(4, 255), *mesh_header),
 )
 
