@@ -14,7 +14,7 @@ from tests.conformance.emp import cuts, through_buffer
 from tests.conformance.reading import LABELS, Unmapped, keys, octets
 
 from wirelake.protocols.emp import messages as m
-from wirelake.protocols.emp.events import DataReceived, Ended, Ending, Event, Noticed, RequestReceived, ResponseReceived
+from wirelake.protocols.emp.events import DataReceived, Ended, Ending, Noticed, RequestReceived, ResponseReceived, SessionEvent
 from wirelake.protocols.emp.faults import TOLERATED, Fault
 from wirelake.protocols.emp.options import Options
 from wirelake.protocols.emp.session import Session
@@ -99,7 +99,7 @@ class Play:
         self.speaker = speaker
         self.theirs: list[m.Message] = []
         self.session = Session(speaker.other, OPTIONS)
-        self.heard: list[Event] = []
+        self.heard: list[SessionEvent] = []
         self.said = b""
         self.now = steps[0].at
         self.session.start(self.now)

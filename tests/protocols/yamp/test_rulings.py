@@ -21,7 +21,7 @@ from wirelake.protocols.yamp.events import (
     RequestExpired,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import (
@@ -528,7 +528,7 @@ def test_yamp_44_a_body_that_cannot_be_read_costs_no_connection():
     side.receive(speech.request(body=b"{") + speech.event(body=b"{") + speech.response(uid, body=b"{"))
     assert side.messages[-1].response_type == 1
     assert side.noticed == [Fault.BODY_UNDECODABLE] * 2
-    assert [type(event) for event in side.delivered] == [ResponseSpoilt]
+    assert [type(event) for event in side.delivered] == [ResponseUnreadable]
     assert side.session.ended is None
 
 

@@ -18,7 +18,7 @@ from wirelake.protocols.yamp.events import (
     ProgressReceived,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Handshake, Request, Response
@@ -330,7 +330,7 @@ def test_an_answer_that_cannot_be_read_fails_the_request_alone():
     side.receive(speech.response(uid, speech.PROGRESS, b"{") + speech.response(uid, speech.DONE, b"\xff") + speech.event())
     assert side.noticed == [Fault.BODY_UNDECODABLE]
     spoilt, event = side.delivered
-    assert isinstance(spoilt, ResponseSpoilt)
+    assert isinstance(spoilt, ResponseUnreadable)
     assert (spoilt.request_uid, spoilt.response_type, spoilt.raw) == (uid, 0, b"\xff")
     assert isinstance(event, EventReceived)
     assert side.session.pending == 0

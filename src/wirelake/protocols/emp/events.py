@@ -14,7 +14,7 @@ from wirelake.protocols.emp.faults import OURS, Fault
 from wirelake.protocols.emp.messages import Error, MessageType, OtherExtension
 from wirelake.protocols.ending import BaseEnded, Ending
 
-__all__ = ["DataReceived", "Ended", "Ending", "Event", "Noticed", "Opened", "RequestExpired", "RequestReceived", "ResponseReceived"]
+__all__ = ["DataReceived", "Ended", "Ending", "Noticed", "Opened", "RequestExpired", "RequestReceived", "ResponseReceived", "SessionEvent"]
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -76,4 +76,4 @@ class Ended(BaseEnded[Fault], frozen=True):
         return super().reason()
 
 
-Event = Opened | DataReceived | RequestReceived | ResponseReceived | RequestExpired | Noticed | Ended
+SessionEvent = Opened | DataReceived | RequestReceived | ResponseReceived | RequestExpired | Noticed | Ended

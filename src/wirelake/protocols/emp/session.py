@@ -18,12 +18,12 @@ from wirelake.protocols.emp.events import (
     DataReceived,
     Ended,
     Ending,
-    Event,
     Noticed,
     Opened,
     RequestExpired,
     RequestReceived,
     ResponseReceived,
+    SessionEvent,
 )
 from wirelake.protocols.emp.extensions import BodyRejected, load, unload, unregistered
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
@@ -65,7 +65,7 @@ from wirelake.protocols.stream_session import StreamSession
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 
 
-class Session(StreamSession[Event]):
+class Session(StreamSession[SessionEvent]):
     """A conversation as one of its two speakers lives it."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS) -> None:
@@ -76,7 +76,7 @@ class Session(StreamSession[Event]):
         self.ended: Ended | None = None
         self._buffer = buffer(options.limits)
         self._output: list[bytes] = []
-        self._events: list[Event] = []
+        self._events: list[SessionEvent] = []
         self._requests: OutgoingRequests = OutgoingRequests(options.max_abandoned)
         self._peer_requests: IncomingRequests = IncomingRequests(options.in_order)
         self._handshake_deadline: float | None = None

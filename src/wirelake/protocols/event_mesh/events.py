@@ -16,7 +16,7 @@ from wirelake.protocols.event_mesh.packet.values import is_security, joined, typ
 from wirelake.protocols.event_mesh.security.verify import Identity
 from wirelake.protocols.event_mesh.state_machine import State
 
-__all__ = ["Delivered", "Dropped", "Metrics", "Occurrence", "Peer", "PeerChanged", "QueueFull"]
+__all__ = ["Delivered", "Dropped", "Metrics", "Peer", "PeerChanged", "QueueFull", "SessionEvent"]
 
 
 URGENT: Final = int(Flag.URGENT)
@@ -95,7 +95,7 @@ class QueueFull(msgspec.Struct, frozen=True):
     urgent: bool
 
 
-Occurrence = Delivered | Dropped | PeerChanged | QueueFull
+SessionEvent = Delivered | Dropped | PeerChanged | QueueFull
 
 
 class Metrics(msgspec.Struct):

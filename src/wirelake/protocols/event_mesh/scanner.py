@@ -60,7 +60,6 @@ from wirelake.protocols.event_mesh.packet.required_fields import (
     HAS_STRING,
     missing,
 )
-from wirelake.protocols.event_mesh.packet.utf8 import is_ascii, utf8
 from wirelake.protocols.kernel import (
     FAULT,
     FAULT_AT,
@@ -75,6 +74,7 @@ from wirelake.protocols.kernel import (
     u16,
     u32,
 )
+from wirelake.protocols.utf8 import is_ascii, utf8
 
 __all__ = [
     "ALGORITHM",
@@ -125,6 +125,15 @@ RESERVED: Final = 0xF8
 """§2.3: the bits of the flags that must be zero."""
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
+
+
+@kernel
+def _utf8_piece(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
+    """EMM-10, EMM-11: read one piece of a value as UTF-8; a character may go on in the next piece only if this one is full."""
+    pending, at = utf8(data, start, stop, pending)
+    if pending > 0 and stop - start < LONGEST_FIELD:  # a shorter piece ends the value
+        return -1, stop
+    return pending, at
 
 
 @kernel
@@ -207,11 +216,11 @@ def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, part
                             rows[row + NAME] = value
                         seen |= HAS_STRING
                         if pending or not is_ascii(data, value, after):
-                            pending, wrong_at = utf8(data, value, after, pending)
+                            pending, wrong_at = _utf8_piece(data, value, after, pending)
                             wrong = Fault.INVALID_UTF8.value if pending < 0 else NONE  # EMM-10, EMM-11
                     elif type_ == FieldType.JSON.value:
                         if pending_json or not is_ascii(data, value, after):
-                            pending_json, wrong_at = utf8(data, value, after, pending_json)
+                            pending_json, wrong_at = _utf8_piece(data, value, after, pending_json)
                             wrong = Fault.INVALID_UTF8.value if pending_json < 0 else NONE
                     elif type_ == FieldType.BINARY.value:
                         seen |= HAS_BINARY

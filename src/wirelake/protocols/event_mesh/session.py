@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError, UsageError
 from wirelake.protocols import topics
-from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, Occurrence, Peer, PeerChanged, QueueFull
+from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, Peer, PeerChanged, QueueFull, SessionEvent
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Flag, Hello, Other
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Address, Options, RelayRule
@@ -84,7 +84,7 @@ class Session:
         self._neighbours = PeerTable(options)
         self._ids = RecentIds(capacity=options.max_recent_ids)
         self._outbox = SendQueue(options.max_queued, options.max_urgent)
-        self._events: list[Occurrence] = []
+        self._events: list[SessionEvent] = []
         self._metrics = Metrics()
         self._next_hello: float | None = None
         self._next_heartbeat: float | None = None
@@ -108,7 +108,7 @@ class Session:
             return self.options.max_urgent if urgent else self.options.max_queued
         return self._outbox.room(urgent)
 
-    def events(self) -> list[Occurrence]:
+    def events(self) -> list[SessionEvent]:
         """What happened since the last call."""
         events, self._events = self._events, []
         return events

@@ -16,12 +16,18 @@ from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened, PongR
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Close, CloseRedirect, Handshake, Message, Ping, Pong, name_of
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options, Serializer
-from wirelake.protocols.yamp.scanner import CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, ROW_COLUMNS
+from wirelake.protocols.yamp.scanner import CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, ROW_COLUMNS, UID_SIZE
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.yamp.uids import Draw, Uids
 from wirelake.protocols.yamp.wire import buffer, encode, message, scan
 
-__all__ = ["BaseSession"]
+__all__ = ["BaseSession", "Draw"]
+
+Draw = Callable[[int], bytes]
+"""Gives so many random bytes, as `os.urandom` does."""
+POOL: Final = 256
+"""Uids made of one draw."""
+_VERSION: Final = bytes((byte & 0x0F) | 0x40 for byte in range(256))
+_VARIANT: Final = bytes((byte & 0x3F) | 0x80 for byte in range(256))
 
 _ODD: Final = {
     ODD_BOOL: Fault.BOOL_ODD,
@@ -30,6 +36,26 @@ _ODD: Final = {
     ODD_SERIALIZER: Fault.SERIALIZER_EMPTY,
 }
 _MESSAGES: Final[dict[int, type[Message]]] = {number: one for one, number in TYPES.items()}
+
+
+class Uids:
+    """YAMP-24: UUIDs of version 4."""
+
+    def __init__(self, draw: Draw) -> None:
+        self._draw = draw
+        self._pool = b""
+        self._at = 0
+
+    def next(self) -> bytes:
+        """The next uid."""
+        at = self._at
+        if at == len(self._pool):
+            pool = bytearray(self._draw(POOL * UID_SIZE))
+            pool[6::UID_SIZE] = pool[6::UID_SIZE].translate(_VERSION)
+            pool[8::UID_SIZE] = pool[8::UID_SIZE].translate(_VARIANT)
+            self._pool, at = bytes(pool), 0
+        self._at = at + UID_SIZE
+        return self._pool[at : at + UID_SIZE]
 
 
 class BaseSession(StreamSession[SessionEvent]):

@@ -25,7 +25,7 @@ __all__ = [
     "RequestExpired",
     "RequestReceived",
     "ResponseReceived",
-    "ResponseSpoilt",
+    "ResponseUnreadable",
     "SessionEvent",
 ]
 
@@ -81,7 +81,7 @@ class ResponseReceived(msgspec.Struct, frozen=True):
     body: Any
 
 
-class ResponseSpoilt(msgspec.Struct, frozen=True):
+class ResponseUnreadable(msgspec.Struct, frozen=True):
     """YAMP-44: a request of ours was answered with a body that the serializer refuses."""
 
     request_uid: bytes
@@ -126,7 +126,7 @@ SessionEvent = (
     | CancelReceived
     | ProgressReceived
     | ResponseReceived
-    | ResponseSpoilt
+    | ResponseUnreadable
     | RequestExpired
     | PongReceived
     | Noticed

@@ -11,7 +11,7 @@ import math
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.yamp.base_session import BaseSession
+from wirelake.protocols.yamp.base_session import BaseSession, Draw
 from wirelake.protocols.yamp.events import (
     CancelReceived,
     Ended,
@@ -20,15 +20,14 @@ from wirelake.protocols.yamp.events import (
     RequestExpired,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Event, MessageType, Request, Response, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.yamp.requests import IncomingRequests, OutgoingRequests, Pending, Taken
-from wirelake.protocols.yamp.serializers.bodies import Undecodable, pack, pack_text, unpack
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, pack, pack_text, unpack
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.yamp.uids import Draw
 from wirelake.protocols.yamp.wire import user
 
 __all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
@@ -156,7 +155,7 @@ class Session(BaseSession):
     def _take_event(self, said: Event, _: float) -> None:
         try:
             self._events.append(EventReceived(said.uri, unpack(self._serializer, said.body), said.uid, len(said.body)))
-        except Undecodable as reason:  # YAMP-44
+        except BodyRejected as reason:  # YAMP-44
             self._notice(Fault.BODY_UNDECODABLE, f"event {said.uri!r}: {reason}")
 
     def _take_request(self, said: Request, _: float) -> None:
@@ -169,7 +168,7 @@ class Session(BaseSession):
         self._peer_requests.take(said.uid, Taken(said.uri, said.progressive))
         try:
             body = unpack(self._serializer, said.body)
-        except Undecodable as reason:  # YAMP-44
+        except BodyRejected as reason:  # YAMP-44
             self._notice(Fault.BODY_UNDECODABLE, f"request {said.uri!r}: {reason}")
             self.respond_failure(said.uid, f"the body cannot be read: {reason}")
         else:
@@ -198,11 +197,11 @@ class Session(BaseSession):
             self._requests.drop(uid)
         try:
             body = unpack(self._serializer, said.body)
-        except Undecodable as reason:  # YAMP-44
+        except BodyRejected as reason:  # YAMP-44
             if steps:
                 self._notice(Fault.BODY_UNDECODABLE, f"progress of {said.uri!r}: {reason}")
             else:
-                self._events.append(ResponseSpoilt(uid, said.response_type, said.body, str(reason)))
+                self._events.append(ResponseUnreadable(uid, said.response_type, said.body, str(reason)))
         else:
             self._events.append(ProgressReceived(uid, body, len(said.body)) if steps else ResponseReceived(uid, said.response_type, body))
 

@@ -30,8 +30,7 @@ from wirelake.protocols.event_mesh.messages import (
 )
 from wirelake.protocols.event_mesh.packet.values import split
 from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, scan
-from wirelake.protocols.event_mesh.security.canonical import canonical_payload
-from wirelake.protocols.event_mesh.security.hmac import mac
+from wirelake.protocols.event_mesh.security.canonical import canonical_payload, mac
 from wirelake.protocols.event_mesh.security.trust import SHORTEST_SECRET
 from wirelake.protocols.event_mesh.wire import encode, encode_fields
 from wirelake.protocols.kernel import FAULT, FAULT_AT, active, array, table

@@ -30,8 +30,7 @@ from wirelake.protocols.event_mesh.scanner import (
     scan,
     walk,
 )
-from wirelake.protocols.event_mesh.security.canonical import canonical
-from wirelake.protocols.event_mesh.security.hmac import mac
+from wirelake.protocols.event_mesh.security.canonical import canonical, mac
 from wirelake.protocols.event_mesh.security.replay import ReplayCache
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore, is_weak
 from wirelake.protocols.event_mesh.wire import message
