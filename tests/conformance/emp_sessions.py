@@ -42,7 +42,7 @@ class Step(msgspec.Struct):
 def run(session: Any) -> None:
     """Hold one recorded session."""
     steps = read(session)
-    check_conversation(steps)
+    check_order(steps)
     for speaker in Speaker:
         Play(steps, speaker).check()
 
@@ -62,7 +62,7 @@ def read(session: Any) -> list[Step]:
                 raise Unmapped(f"event {frame['event']!r}")
             steps.append(Step(float(frame["t"]), direction(frame["dir"]) if "dir" in frame else None, event=frame["event"]))
     if not any(step.said for step in steps):
-        raise Unmapped("a session in which nobody says anything")
+        raise Unmapped("a session without a message")
     assert [buffers[speaker].rest for speaker in Speaker] == [b"", b""], "the recording ends inside a message"
     return steps
 
@@ -73,7 +73,7 @@ def direction(text: Any) -> Speaker:
     return DIRECTIONS[text]
 
 
-def check_conversation(steps: list[Step]) -> None:
+def check_order(steps: list[Step]) -> None:
     """Every message of both directions is decoded, encoded and decoded again, and was allowed when it was said."""
     state = INITIAL
     for step in steps:

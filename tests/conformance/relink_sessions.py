@@ -91,7 +91,7 @@ def mended(data: bytes, size: int) -> bytes:
 
 def check_session(steps: Any) -> None:
     said = read(steps)
-    check_conversation(said)
+    check_order(said)
     AsListener(said).check()
     AsConnector(said).check()
 
@@ -127,7 +127,7 @@ def decoded(prologue: HandshakeReader, speaker: Speaker, data: bytes) -> list[m.
     return said
 
 
-def check_conversation(steps: list[Step]) -> None:
+def check_order(steps: list[Step]) -> None:
     states: dict[int, Any] = {}
     for step in steps:
         for said in step.said:

@@ -185,7 +185,7 @@ def test_every_fault_has_its_rule(fault):
     assert 0 < fault < 128
 
 
-def test_an_answer_nobody_can_read_is_no_fault_of_the_session():
+def test_an_unreadable_response_does_not_end_the_session():
     side = established(speaker=CLIENT)
     uid = side.session.request("a", 1, 0.0)
     side.receive(speech.response(uid, body=b"{"))

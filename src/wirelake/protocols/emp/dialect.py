@@ -35,7 +35,7 @@ def recognise(first: bytes) -> tuple[str, ...] | None:
 
 
 def hint(first: bytes, limits: Limits) -> str:
-    """What to tell somebody whose peer begins like this in the other dialect; empty if it does not."""
+    """A hint for the error text if the peer's first bytes are of the other dialect; empty if they are not."""
     if limits.sizes_exclude_themselves is True and first.startswith(HELLO) and len(first) >= WHOLE_HELLO:
         return "this peer counts the size field in sizes: set sizes_exclude_themselves=false"
     if limits.sizes_exclude_themselves is False and first.startswith(SHORT_HELLO):

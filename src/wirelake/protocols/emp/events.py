@@ -1,7 +1,4 @@
-"""What a session of EMP tells its owner: frozen events, complete when they are made.
-
-It refuses to know how they come about.
-"""
+"""Events of an EMP session: frozen values."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ __all__ = ["DataReceived", "Ended", "Ending", "Noticed", "Opened", "RequestExpir
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """Handshake: both peers said hello."""
+    """Handshake: both peers sent a hello."""
 
     version: int
 

@@ -1,6 +1,6 @@
-"""The vocabulary of EMP: one frozen value per message and extension block, an enum for every code.
+"""EMP messages: one frozen value per message and extension block, an enum for every code.
 
-It refuses to know bytes, states and rules. Codes that no enum names survive as integers.
+Codes that no enum names are kept as integers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Identifiers in flight: the requests this side asked, and those it was asked.
-
-It refuses to know messages and bytes, but for responses held back until their turn.
-"""
+"""Requests in flight, by identifier: those of this side, and those of the peer."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ class OutgoingRequests:
         return Match.NONE
 
     def abandon(self, request_id: int) -> None:
-        """EMP-16: nobody waits for the answer any more."""
+        """EMP-16: give a request up; its late answer is ignored."""
         if request_id in self._pending:
             self._pending.remove(request_id)
             self._expiries.drop(request_id)

@@ -1,7 +1,4 @@
-"""Bytes of EMP to messages and back: `message` and `decode` build, `plain` unpacks a body, `pack` and `encode` write.
-
-It refuses to know who speaks, what was said before, and time; how the layout is read is `scanner.py`'s.
-"""
+"""EMP bytes to messages and back: `message` and `decode` read, `encode` writes, `plain` and `pack` do bodies."""
 
 from __future__ import annotations
 

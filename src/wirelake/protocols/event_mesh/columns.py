@@ -1,7 +1,6 @@
-"""What Event Mesh packets look like as table rows: every field of the specification by its name, and the vocabulary all protocols share.
+"""Arrow columns of Event Mesh packets: one for each field of the specification, and those all protocols share.
 
-It refuses to know files, nodes, keys and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. `verified` is for
-whoever has keys to say.
+It turns bytes and scanned rows into columns, a block at a time. `verified` is null here: it takes keys to fill it in.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ def columns(
     data: Array,
     rows: Array,
     parts: Array,
-    limits: Limits,  # noqa: ARG001 - as every room's
+    limits: Limits,  # noqa: ARG001 - as in every protocol
     json_bodies: bool = True,
     budget: int = UNLIMITED,  # noqa: ARG001 - columns grow with the bytes of the rows
 ) -> Columns:

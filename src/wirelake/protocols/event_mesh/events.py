@@ -1,7 +1,4 @@
-"""What a session of Event Mesh tells its owner: frozen events, complete when they are made; and what it counts.
-
-It refuses to know how they come about.
-"""
+"""Events of an Event Mesh session, frozen values; and its counters."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class Peer(msgspec.Struct, frozen=True):
     proven: bool
     """What is known of it was proven by a key."""
     capabilities: bytes
-    """§3.1: what its last hello said; opaque."""
+    """§3.1: the capabilities of its last hello; opaque."""
     heard: float
     """Steady time of its last sign of life."""
 
@@ -72,7 +69,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """EMM-30: a packet that was dropped, and why; nobody but us learns it."""
+    """EMM-30: a packet that was dropped, and why; its sender is not told."""
 
     fault: Fault
     source: Address
@@ -89,7 +86,7 @@ class PeerChanged(msgspec.Struct, frozen=True):
 
 
 class QueueFull(msgspec.Struct, frozen=True):
-    """A datagram that had to go out by itself (a relayed packet, a hello, a heartbeat) found no room."""
+    """A datagram that had to go out by itself (a relayed packet, a hello, a heartbeat) found the queue full."""
 
     to: Address
     urgent: bool
@@ -114,20 +111,20 @@ class Metrics(msgspec.Struct):
     delivered: int = 0
     """Accepted packets that were handed to the application; hellos and heartbeats are not."""
     ignored: int = 0
-    """EMM-21: accepted packets of an event type that nobody handles."""
+    """EMM-21: accepted packets of an event type without a handler."""
     relayed: int = 0
     """Packets passed on, however many there were to pass them to."""
     published: int = 0
     sent: int = 0
     """Datagrams handed to the transport."""
     queue_full: int = 0
-    """Datagrams that had no room to wait for being sent."""
+    """Datagrams that found the send queue full."""
     replays_evicted: int = 0
     """EMM-23: packets that had to be forgotten before their time."""
     ids_forgotten: int = 0
     """EMM-22: message ids of our own that had to be."""
     peers_refused: int = 0
-    """Nodes that found no room in the table."""
+    """Nodes that found the table full."""
 
     def reasons(self) -> dict[str, int]:
         """The rejected by the words that vectors and people use."""

@@ -1,7 +1,7 @@
-"""The vocabulary of Event Mesh: one frozen value per message and field, an enum for every code.
+"""Event Mesh messages: one frozen value per message and field, an enum for every code.
 
-A message keeps its fields as they stand on the wire, in order and in pieces; what they mean together is `values.py`'s. It refuses to know
-bytes, keys and rules. Codes that no enum names survive as integers.
+A message keeps its fields as on the wire, in order and in pieces; `packet/values.py` joins them. Codes that no enum names are kept as
+integers.
 """
 
 from __future__ import annotations

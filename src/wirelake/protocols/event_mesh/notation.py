@@ -1,7 +1,4 @@
-"""Event Mesh packets as plain objects, as people read and write them: names of the specification, bytes as hex. Both ways.
-
-It refuses to know files, terminals and keys.
-"""
+"""Event Mesh packets as JSON objects, both ways: field names of the specification, bytes as hex."""
 
 from __future__ import annotations
 
@@ -30,22 +27,22 @@ _MAKERS: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
 }
 
 
-def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001 - as every room's
+def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001 - as in every protocol
     """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
 
     `fields` are as on the wire, `values` are joined. `base` is where `data` begins in what the user gave us.
     """
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
-    said = message(data, row, parts)
-    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(said))}
-    if isinstance(said, Other):
-        described["event_type"] = said.event_type
-    described |= {"message_id": f"{said.message_id:08x}", "timestamp": said.timestamp, "flags": said.flags}
-    described["fields"] = [{"type": field.type, "value": field.value.hex()} for field in said.fields]
+    decoded = message(data, row, parts)
+    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(decoded))}
+    if isinstance(decoded, Other):
+        described["event_type"] = decoded.event_type
+    described |= {"message_id": f"{decoded.message_id:08x}", "timestamp": decoded.timestamp, "flags": decoded.flags}
+    described["fields"] = [{"type": field.type, "value": field.value.hex()} for field in decoded.fields]
     if row[FAULT]:
         return described | breach(Fault(row[FAULT]))
-    return described | {"values": [{_NAMES.get(field.type, f"0x{field.type:02x}"): _shown(field)} for field in joined(said.fields)]}
+    return described | {"values": [{_NAMES.get(field.type, f"0x{field.type:02x}"): _shown(field)} for field in joined(decoded.fields)]}
 
 
 def _shown(field: Field) -> Any:

@@ -1,7 +1,7 @@
-"""The layout of Event Mesh as a scanner reads it: where the fields of a datagram are, and the first rule they break.
+"""The scanner of Event Mesh: finds the fields of a datagram, and the first rule they break.
 
-This is the only reader of the layout. It judges everything that the bytes of one datagram decide, in the order of EMM-28: from the header
-to the node id. It refuses to know keys, time, and what was received before.
+This is the only reader of the layout. It checks every rule that the bytes of one datagram decide, in the order of EMM-28: from the header
+to the node id.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _utf8_piece(data: Any, start: int, stop: int, pending: int) -> tuple[int, in
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
     """Read the one datagram that data[start:stop] is: one row, one part for each field.
 
-    Returns (rows written, parts written, next offset, need) as every room's scanner does: a datagram is always whole, so `next` is
+    Returns (rows written, parts written, next offset, need) as every protocol's scanner does: a datagram is always whole, so `next` is
     `stop` and `need` is 0, unless rows or parts have no room for it: then nothing is written, `next` is `start` and `need` NO_ROOM.
     """
     count, used = _read(data, (start,), (stop,), 0, start, rows, parts, limits)
@@ -338,7 +338,7 @@ def _is_open(parts: Any, first: int, used: int) -> bool:
 
 
 @kernel
-def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 - as every room's
+def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 - as in every protocol
     """Nothing follows a datagram: where it stops making sense, it stops."""
     return stop
 

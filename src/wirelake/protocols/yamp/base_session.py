@@ -1,7 +1,4 @@
-"""A YAMP session's link with its peer: bytes cut into messages, handshake, keep-alive, close and redirect; who may say what when.
-
-It refuses to know events and requests: `session.py` does. See there for how it is used.
-"""
+"""The base of a YAMP session: handshake, keep-alive, close and redirect. `session.py` adds events and requests."""
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ class Uids:
 
 
 class BaseSession(StreamSession[SessionEvent]):
-    """What a session does whoever asks whom for what."""
+    """Base class of `Session`: everything but events and requests."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
         if options.serializer not in options.serializers:  # YAMP-5: an empty name is never sent
@@ -75,7 +72,7 @@ class BaseSession(StreamSession[SessionEvent]):
         self._datagram = b""
         self._output: list[bytes] = []
         self.last_size = 0
-        """Bytes of the last message that was said."""
+        """Bytes of the last message that was sent."""
         self._events: list[SessionEvent] = []
         self._uids = Uids(draw)
         self._agreed: Handshake | None = None
@@ -89,13 +86,13 @@ class BaseSession(StreamSession[SessionEvent]):
         """The same of a ping that the owner sent."""
         self._takers: dict[type[Message], Callable[[Any, float], None]] = {
             Handshake: self._take_handshake,
-            Ping: lambda said, _: self._say(Pong(said.payload)),  # YAMP-17: verbatim
+            Ping: lambda ping, _: self._say(Pong(ping.payload)),  # YAMP-17: verbatim
             Pong: self._take_pong,
-            Close: lambda said, _: self._end(Ended(Ending.CLOSE, self.peer, False, detail=said.reason)),  # YAMP-20: no echo
-            CloseRedirect: lambda said, _: self._end(Ended(Ending.REDIRECT, self.peer, False, detail=said.url)),
+            Close: lambda close, _: self._end(Ended(Ending.CLOSE, self.peer, False, detail=close.reason)),  # YAMP-20: no echo
+            CloseRedirect: lambda redirect, _: self._end(Ended(Ending.REDIRECT, self.peer, False, detail=redirect.url)),
         }
 
-    # What comes out.
+    # Output.
 
     def output(self) -> bytes:
         """The bytes to send now; they are gone from here."""
@@ -127,7 +124,7 @@ class BaseSession(StreamSession[SessionEvent]):
         """What bodies are in: the name that was agreed on, or this side's own before that."""
         return (self._agreed.serializer if self._agreed else "") or self.options.serializer
 
-    # What the caller does.
+    # Commands of the owner.
 
     def start(self, now: float) -> None:
         """0x00 system.handshake: a client says what it wants; both wait for the other's."""
@@ -168,12 +165,12 @@ class BaseSession(StreamSession[SessionEvent]):
         """The close this fault is answered with, if any, and the end of the session."""
         if self.ended is None:
             reason = fault.rule.reason
-            said = reason is not None and (self.state, self.speaker, Close) in TRANSITIONS
-            if reason is not None and said:
+            is_sent = reason is not None and (self.state, self.speaker, Close) in TRANSITIONS
+            if reason is not None and is_sent:
                 self._close(reason.format(detail))
-            self._end(Ended(Ending.CLOSE if said else Ending.CLOSED, self.speaker, True, fault, detail))
+            self._end(Ended(Ending.CLOSE if is_sent else Ending.CLOSED, self.speaker, True, fault, detail))
 
-    # What the world does.
+    # Input: bytes of the peer, and time.
 
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the peer, or one datagram. Whatever they are, this does not raise."""
@@ -229,21 +226,21 @@ class BaseSession(StreamSession[SessionEvent]):
         super().release()
         self._takers = {}  # they refer to this object
 
-    # Inside.
+    # Internals.
 
-    def _advance(self, speaker: Speaker, said: type[Message]) -> bool:
+    def _advance(self, speaker: Speaker, message_type: type[Message]) -> bool:
         """The only place where the state changes."""
-        after = TRANSITIONS.get((self.state, speaker, said))
+        after = TRANSITIONS.get((self.state, speaker, message_type))
         if after is None:
             return False
         self.state = after
         return True
 
-    def _say(self, said: Message) -> None:
-        self._put(type(said), encode(said, self.options.limits))
+    def _say(self, outgoing: Message) -> None:
+        self._put(type(outgoing), encode(outgoing, self.options.limits))
 
     def _put(self, kind: type[Message], data: bytes) -> None:
-        """Say a message that is written already, if it may be said."""
+        """Send a message that is encoded already, if the state machine allows it."""
         if self._is_lossy and len(data) > self.options.max_datagram:
             raise LocalProtocolError(Fault.DATAGRAM_TOO_LARGE, f"{len(data)} bytes, {self.options.max_datagram} fit")
         if not self._advance(self.speaker, kind):
@@ -286,14 +283,14 @@ class BaseSession(StreamSession[SessionEvent]):
             self._take(data, row, now)
 
     def _take(self, data: bytes, row: list[int], now: float) -> None:
-        """One message of the peer, in the order of judgement: can it be read, may it be said now, may it be said at all."""
+        """Take one message of the peer. Checks, in order: readable, allowed in this state, allowed at all."""
         fault = row[FAULT]
         if fault in UNREADABLE:
             self.fail(Fault(fault), str(data[row[START]]))
             return
-        said = _MESSAGES[row[KIND]]
-        if not self._advance(self.peer, said):
-            self.fail(refusal(self.state, self.peer, said), name_of(said))
+        message_type = _MESSAGES[row[KIND]]
+        if not self._advance(self.peer, message_type):
+            self.fail(refusal(self.state, self.peer, message_type), name_of(message_type))
         elif fault:  # YAMP-36
             self.fail(Fault(fault), str(row[CODE]))
         else:
@@ -301,9 +298,9 @@ class BaseSession(StreamSession[SessionEvent]):
                 for odd, tolerated in _ODD.items():
                     if row[ODDITIES] & odd:
                         self._notice(tolerated)
-            self._takers[said](message(data, row), now)
+            self._takers[message_type](message(data, row), now)
 
-    def _take_handshake(self, said: Handshake, now: float) -> None:
+    def _take_handshake(self, handshake: Handshake, now: float) -> None:
         if self._agreed is not None:
             if self.speaker is Speaker.SERVER and self.options.datagrams:  # YAMP-15: the echo may have been lost
                 self._say(self._agreed)
@@ -311,19 +308,21 @@ class BaseSession(StreamSession[SessionEvent]):
                 self._notice(Fault.HANDSHAKE_REPEATED)
         elif self.speaker is Speaker.CLIENT:
             wanted = Handshake(VERSION, self.options.serializer)
-            if said == wanted:
-                self._open(said, now)
+            if handshake == wanted:
+                self._open(handshake, now)
             else:  # YAMP-8
-                self.fail(Fault.ECHO_DIFFERS, f"version {said.version}, serializer {said.serializer!r}")
-        elif said.version != VERSION:  # YAMP-3
-            self.fail(Fault.VERSION_UNSUPPORTED, str(said.version))
-        elif said.serializer not in self.options.serializers and (said.serializer or not self.options.accept_empty_serializer):  # YAMP-4, 5
-            self.fail(Fault.SERIALIZER_UNSUPPORTED, f"{said.serializer} not supported. Use {', '.join(self.options.serializers)}")
+                self.fail(Fault.ECHO_DIFFERS, f"version {handshake.version}, serializer {handshake.serializer!r}")
+        elif handshake.version != VERSION:  # YAMP-3
+            self.fail(Fault.VERSION_UNSUPPORTED, str(handshake.version))
+        elif handshake.serializer not in self.options.serializers and (
+            handshake.serializer or not self.options.accept_empty_serializer
+        ):  # YAMP-4, 5
+            self.fail(Fault.SERIALIZER_UNSUPPORTED, f"{handshake.serializer} not supported. Use {', '.join(self.options.serializers)}")
         elif self.options.redirect_to is not None:
             self.redirect(self.options.redirect_to)
         else:
-            self._say(said)  # YAMP-7: the same handshake
-            self._open(said, now)
+            self._say(handshake)  # YAMP-7: the same handshake
+            self._open(handshake, now)
 
     def _open(self, agreed: Handshake, now: float) -> None:
         self._agreed = agreed
@@ -346,14 +345,14 @@ class BaseSession(StreamSession[SessionEvent]):
         self._say(Ping(payload))
         return payload
 
-    def _take_pong(self, said: Pong, now: float) -> None:
-        if said.payload == self._manual_payload:
+    def _take_pong(self, pong: Pong, now: float) -> None:
+        if pong.payload == self._manual_payload:
             self._manual_payload = None
-        elif said.payload == self._ping_payload:
+        elif pong.payload == self._ping_payload:
             self._ping_payload = None
             self._pong.stop()
             self._plan_ping(now)
         else:  # YAMP-19
             self._notice(Fault.PONG_UNSOLICITED)
             return
-        self._events.append(PongReceived(said.payload))
+        self._events.append(PongReceived(pong.payload))

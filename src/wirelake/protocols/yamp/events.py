@@ -1,7 +1,4 @@
-"""What a session of YAMP tells its owner: frozen events, complete when they are made.
-
-It refuses to know how they come about.
-"""
+"""Events of a YAMP session: frozen values."""
 
 from __future__ import annotations
 

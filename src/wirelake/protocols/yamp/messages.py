@@ -1,6 +1,6 @@
-"""The vocabulary of YAMP: one frozen value per message, an enum for every code.
+"""YAMP messages: one frozen value per message, an enum for every code.
 
-It refuses to know bytes, states and rules. Codes that no enum names survive as integers.
+Codes that no enum names are kept as integers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class CloseRedirect(msgspec.Struct, frozen=True, gc=False, tag="system.close-red
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag="event"):
-    """0x05 event: nobody answers it. `body` is as the serializer made it."""
+    """0x05 event: it has no answer. `body` is as the serializer made it."""
 
     uid: bytes
     uri: str

@@ -1,7 +1,4 @@
-"""Bytes of YAMP to messages and back: `message` and `decode` build, `encode` writes.
-
-It refuses to know who speaks, what was said before, time, and what bodies mean; how the layout is read is `scanner.py`'s.
-"""
+"""YAMP bytes to messages and back: `message` and `decode` read, `encode` writes."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ LARGEST_BODY: Final = 0xFFFFFFFF
 """YAMP-43: what four bytes of size can say."""
 
 
-def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as every room's
+def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as in every protocol
     """The message of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
     fault = row[FAULT]
     if fault and fault in UNREADABLE:

@@ -1,7 +1,6 @@
-"""Packets put together as §6.1 says, in one step: values are cut, fields ordered, sizes known first, then HMAC and signature over them.
+"""Builds packets as §6.1 says: splits values, orders fields, and adds HMAC and signature.
 
-What it builds it reads again before handing it out, so that nothing leaves that a receiver would drop for its form. It refuses to know
-clocks and dice: ids and times come in.
+Every packet is scanned again before it is returned, so that no receiver drops it for its form. The caller supplies ids and times.
 """
 
 from __future__ import annotations

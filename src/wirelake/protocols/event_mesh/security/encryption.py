@@ -1,7 +1,7 @@
-"""Sealed payloads: the profile of EMM-13 and EMM-14 for confidential and for compressed fields.
+"""Encrypted and compressed payloads: the profile of EMM-13 and EMM-14.
 
-The fields to hide are written as fields, compressed, encrypted, and travel in one binary value; encryption metadata, ids and proofs stay
-in clear. It refuses to know dice: nonces come in, and must never come twice for one key.
+The fields to hide are encoded, compressed and encrypted into one binary value. Encryption metadata, ids and proofs stay in clear. The
+caller supplies nonces; a nonce must never be used twice with one key.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Sealer:
         self._key_id = key_id
         self._limit = limit
         self.sealed = 0
-        """Payloads sealed so far; give the number to whoever makes the next Sealer of this key."""
+        """Payloads sealed so far; pass it on to the next Sealer of this key."""
 
     def seal(
         self,

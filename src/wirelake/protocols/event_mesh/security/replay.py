@@ -1,7 +1,6 @@
-"""Remembering message ids: a bounded cache that knows a packet when it comes again, and the sender's memory of its own ids.
+"""Replay protection: a bounded cache of packets received, and the recent ids of this sender.
 
-Only what a caller has verified belongs into a cache of verified packets: then no flood of forged ones can push an honest entry out. It
-refuses to know packets, keys and clocks: time comes in.
+A cache of verified packets takes only packets that the caller has verified: then a flood of forged packets cannot evict an honest entry.
 """
 
 from __future__ import annotations

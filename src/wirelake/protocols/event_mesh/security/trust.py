@@ -1,6 +1,6 @@
-"""Trust: which keys are known for which node, from when until when, and what makes a packet's own public key count.
+"""Trust: the keys of each node, when they are valid, and when a packet's own public key counts.
 
-It refuses to know files, packets and clocks: times come in as seconds since 1970.
+Times are seconds since 1970.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Trust(Enum):
     IN_BAND = "in-band"
     """By the key the packet itself brought: proves only that its sender has the private half."""
     FIRST_USE = "first-use"
-    """By the packet's own key, which somebody here accepted because none was known."""
+    """By the packet's own key, accepted on first use because none was known."""
 
 
 class Key(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""The way of a received datagram, in the order of EMM-28: its form, its HMAC, its signature, its time, and whether it came before.
+"""Verifies a received datagram, in the order of EMM-28: form, HMAC, signature, time, replay.
 
-The result says who sent it, by which key that is known, and how trust was obtained; or the one rule for which it is dropped. Nothing here
-answers on the wire (EMM-30). It refuses to know clocks and sockets: time and source come in.
+The result names the sender, its key and how trust was obtained; or the one rule for which the packet is dropped. Nothing here answers on
+the wire (EMM-30).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from wirelake.protocols.kernel import FAULT, FAULT_AT, START, active, array, pos
 __all__ = ["Identity", "Receiver", "Rejected", "Scanned", "Verified", "authenticate", "freshness", "node_id_of", "signed_at"]
 
 DEFAULT_POLICY: Final = Policy()
-NOBODY: Final = b""
+NO_SOURCE: Final = b""
 BATCH: Final = 64
 """Datagrams scanned in one go at most."""
 
@@ -117,7 +117,7 @@ class Receiver:
         self._parts = table(BATCH * limits.max_parts, PART_COLUMNS)
         self._run_of, self._ends = table(BATCH, 1), table(BATCH, 1)
 
-    def receive(self, data: bytes, now: float, source: bytes = NOBODY) -> Verified | Rejected:
+    def receive(self, data: bytes, now: float, source: bytes = NO_SOURCE) -> Verified | Rejected:
         """Judge one datagram that arrived at this time from this source, which is any bytes that name it."""
         (scanned,) = self.scanned((data,))
         return self.judge(scanned, now, lambda: source)
@@ -137,7 +137,7 @@ class Receiver:
             for row in range(0, count * ROW_COLUMNS, ROW_COLUMNS):
                 yield block, rows[row : row + ROW_COLUMNS], parts
 
-    def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NOBODY) -> Verified | Rejected:
+    def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NO_SOURCE) -> Verified | Rejected:
         """What becomes of a datagram that arrived at this time; `source` is asked for what names it only where nothing else does."""
         data, row, parts = scanned
         start = row[START]

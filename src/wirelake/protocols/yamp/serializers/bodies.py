@@ -1,4 +1,4 @@
-"""Bodies on their way through a serializer, and what is refused on the way. It refuses to know messages and sessions."""
+"""Bodies to bytes and back through a serializer, with the errors of both directions."""
 
 from __future__ import annotations
 
