@@ -89,7 +89,7 @@ _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
 
 
 def readable(rows: Array) -> Array:
-    """Which rows are messages, whatever else is wrong with them."""
+    """The rows that are messages, with a fault or without."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 

@@ -50,13 +50,13 @@ class Following(Buffer):
         super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
         self._told = limits
         self._first: bytes | None = b""
-        """What came while the dialect was not known; None when it was read."""
+        """Bytes received before the dialect was known; None once they are read."""
         self._excludes: bool | None = None
         """Whether sizes leave the size field out; None: not known yet."""
 
     @property
     def rest(self) -> bytes:
-        """What is buffered and not yet a whole frame."""
+        """Buffered bytes that are no whole frame yet."""
         return self._first or super().rest
 
     def settled(self) -> Limits:

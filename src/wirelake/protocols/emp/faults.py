@@ -15,7 +15,7 @@ __all__ = ["BREACHES", "OURS", "TOLERATED", "UNREADABLE", "Fault"]
 
 
 class Rule(NamedTuple):
-    """What the table below says of one fault."""
+    """One row of the table of faults below."""
 
     clause: str
     text: str
@@ -24,7 +24,7 @@ class Rule(NamedTuple):
     extension_id: int = 0
     extension_error_code: int = 0
     origin: Origin = Origin.TEXT
-    """Who says so: see `Origin`."""
+    """See `Origin`."""
 
 
 class Fault(Faults):

@@ -17,7 +17,7 @@ LAST_ID: Final = (1 << 64) - 1
 
 
 class Match(Enum):
-    """What a response belongs to."""
+    """The match of a response to a request."""
 
     PENDING = auto()
     LATE = auto()
@@ -25,7 +25,7 @@ class Match(Enum):
 
 
 class OutgoingRequests:
-    """Request-response, the asking side: what is pending, until when, and what was given up."""
+    """Requests of this side: pending ones with their deadlines, and abandoned ones."""
 
     def __init__(self, max_abandoned: int) -> None:
         self._last_id = 0
@@ -91,7 +91,7 @@ class OutgoingRequests:
 
 
 class IncomingRequests:
-    """Request-response, the asked side: what is in flight, and (EMP-17) in which order it is answered."""
+    """Requests of the peer in flight, and (EMP-17) the order of their answers."""
 
     def __init__(self, in_order: bool) -> None:
         self._in_order = in_order

@@ -231,7 +231,7 @@ def _body_fault(data: Any, kind: int, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _body_oddities(data: Any, kind: int, at: int, end: int) -> int:
-    """Message types: what is tolerated in the body of a message other than data."""
+    """Message types: tolerated oddities in the body of a message other than data."""
     if kind == MessageType.HELLO.value:
         return ODD_BITS if data[at + 1] | data[at + 2] | data[at + 3] else 0
     if kind == MessageType.ERROR.value:

@@ -116,7 +116,7 @@ _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 
 
 def readable(rows: Array) -> Array:
-    """Which rows are packets with fields, whatever else is wrong with them."""
+    """The rows that are packets with fields, with a fault or without."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
@@ -189,7 +189,7 @@ def columns(
 
 
 def node_sessions(data: Array, rows: Array) -> pa.Array:
-    """Whose session a packet belongs to: that of the node it says it is from; null if it says none."""
+    """The session of a packet: that of the node it names as its sender; null if it names none."""
     valid = rows[:, NODE_ID] >= 0
     ids = np.zeros((len(rows), NODE_ID_SIZE), np.uint8)
     if valid.any():

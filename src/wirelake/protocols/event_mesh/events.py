@@ -21,14 +21,14 @@ URGENT: Final = int(Flag.URGENT)
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """What is known of another node."""
+    """The state of another node."""
 
     node_id: bytes
     state: State
     place: Address | None
     """Where its hello came from; None if there was none that may be answered."""
     proven: bool
-    """What is known of it was proven by a key."""
+    """Whether a key proved it."""
     capabilities: bytes
     """§3.1: the capabilities of its last hello; opaque."""
     heard: float
@@ -44,9 +44,9 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     fields: tuple[Field, ...]
     """The message's fields; of a sealed event that was opened, those that were hidden."""
     identity: Identity
-    """Who sent it, and how that is known."""
+    """The sender, and the proof of it."""
     source: Address
-    """Who handed it to us: the sender, or a node that relays."""
+    """The address it came from: the sender, or a node that relays."""
     time: int
     """When it was signed or created, by its own word; seconds since 1970."""
 
@@ -57,12 +57,12 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def values(self) -> list[Field]:
-        """EMM-10: what happened, its name first: the data fields, with the pieces of each value joined."""
+        """EMM-10: the data fields, the name first, with the pieces of each value joined."""
         return joined(field for field in self.fields if not is_security(field.type))
 
     @property
     def content(self) -> list[str | int | float | bytes]:
-        """§4.1: what happened beside the name, as Python values; JSON is text."""
+        """§4.1: the data fields but the name, as Python values; JSON is text."""
         values = self.values
         name = next((place for place, field in enumerate(values) if field.type == FieldType.STRING), len(values))
         return [typed(field) for place, field in enumerate(values) if place != name]
@@ -74,7 +74,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
     fault: Fault
     source: Address
     node_id: bytes | None
-    """What it says of its sender, proven or not."""
+    """The sender that it names, proven or not."""
     offset: int = 0
 
 
@@ -96,7 +96,7 @@ SessionEvent = Delivered | Dropped | PeerChanged | QueueFull
 
 
 class Metrics(msgspec.Struct):
-    """What was counted since the start; `rejected` has a counter for each reason."""
+    """Counters since the start; `rejected` has a counter for each reason."""
 
     received: int = 0
     """Datagrams that arrived."""

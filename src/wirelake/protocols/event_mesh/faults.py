@@ -14,12 +14,12 @@ __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
 
 class Rule(NamedTuple):
-    """What the table below says of one fault."""
+    """One row of the table of faults below."""
 
     clause: str
     text: str
     origin: Origin = Origin.TEXT
-    """Who says so: see `Origin`."""
+    """See `Origin`."""
 
 
 class Fault(Faults):

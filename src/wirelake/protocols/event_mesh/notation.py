@@ -56,31 +56,31 @@ def _shown(field: Field) -> Any:
     return value if value == value and value not in (float("inf"), float("-inf")) else field.value.hex()  # JSON has no NaN
 
 
-def parse(given: dict[str, Any]) -> Message:
+def parse(described: dict[str, Any]) -> Message:
     """The message an object describes: its `fields` as they stand, or else its `values`, cut as they must be; raises UsageError."""
-    kind = message_type(given)
+    kind = message_type(described)
     if kind not in (*_EVENTS, "other"):
         raise UsageError(f"type: {kind!r} is not one of {', '.join(_EVENTS)}, other")
-    event_type = number(given, "event_type", 255) if kind == "other" else _EVENTS[kind]
-    message_id = int.from_bytes(_octets(given.get("message_id"), "message_id", 4))
-    timestamp, flags = number(given, "timestamp", (1 << 64) - 1), number(given, "flags", 255, 0)
-    if "fields" in given:
-        fields = tuple(_parse_field(one) for one in objects(given, "fields"))
+    event_type = number(described, "event_type", 255) if kind == "other" else _EVENTS[kind]
+    message_id = int.from_bytes(_octets(described.get("message_id"), "message_id", 4))
+    timestamp, flags = number(described, "timestamp", (1 << 64) - 1), number(described, "flags", 255, 0)
+    if "fields" in described:
+        fields = tuple(_parse_field(field) for field in objects(described, "fields"))
     else:
-        fields = tuple(piece for one in objects(given, "values") for piece in _parse_value(one))
+        fields = tuple(piece for value in objects(described, "values") for piece in _parse_value(value))
     if event_type in _MAKERS:
         return _MAKERS[event_type](message_id, timestamp, fields, flags)
     return Other(event_type, message_id, timestamp, fields, flags)
 
 
-def _parse_field(given: dict[str, Any]) -> Field:
-    return Field(number(given, "type", 255), _octets(given.get("value", ""), "value"))
+def _parse_field(described: dict[str, Any]) -> Field:
+    return Field(number(described, "type", 255), _octets(described.get("value", ""), "value"))
 
 
-def _parse_value(given: dict[str, Any]) -> tuple[Field, ...]:
-    if len(given) != 1:
+def _parse_value(described: dict[str, Any]) -> tuple[Field, ...]:
+    if len(described) != 1:
         raise UsageError("values: each is an object with one name")
-    name, value = next(iter(given.items()))
+    name, value = next(iter(described.items()))
     kind = _NUMBERS.get(name)
     try:
         if kind is None:
@@ -111,9 +111,9 @@ _TYPED: Final[dict[int, Callable[[Any], Field]]] = {
 
 def _octets(value: Any, name: str, size: int | None = None) -> bytes:
     try:
-        found = bytes.fromhex(value)
+        data = bytes.fromhex(value)
     except (TypeError, ValueError):
         raise UsageError(f"{name}: bytes as hex digits are needed, not {value!r}") from None
-    if size is not None and len(found) != size:
+    if size is not None and len(data) != size:
         raise UsageError(f"{name}: {size} bytes as hex digits are needed, not {value!r}")
-    return found
+    return data

@@ -53,7 +53,7 @@ class PeerTable:
         return len(self._known)
 
     def get(self, node_id: bytes) -> Peer | None:
-        """What is known of one node."""
+        """The entry of one node."""
         found = self._known.get(node_id)
         return None if found is None else found.shown()
 
@@ -66,7 +66,7 @@ class PeerTable:
         return self._places
 
     def place_of(self, node_id: bytes) -> Address | None:
-        """Where a node's hello came from."""
+        """The address of a node's hello."""
         found = self._known.get(node_id)
         return None if found is None else found.place
 
@@ -104,7 +104,7 @@ class PeerTable:
             self._places = None
 
     def sweep(self, now: float) -> list[PeerChanged]:
-        """§3.2: who fell silent by now, and who has been for so long that it is forgotten."""
+        """§3.2: mark nodes that fell silent, and forget those silent for too long."""
         silence, changed = self._options.silence_after, []
         self.deadline = None
         if silence is None:

@@ -25,7 +25,7 @@ class SendQueue:
         return len(self._queued) + len(self._urgent)
 
     def room(self, urgent: bool) -> int:
-        """How many more may wait."""
+        """The number of datagrams that still fit."""
         return self._max_urgent - len(self._urgent) if urgent else self._max_queued - len(self._queued)
 
     def put(self, data: bytes, to: Address, urgent: bool) -> bool:

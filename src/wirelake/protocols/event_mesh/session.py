@@ -103,13 +103,13 @@ class Session:
         return len(self._outbox)
 
     def room(self, urgent: bool, *, empty: bool = False) -> int:
-        """How many more datagrams may wait to be sent, or might if none did."""
+        """The number of datagrams that still fit into the send queue, or into an empty one."""
         if empty:
             return self.options.max_urgent if urgent else self.options.max_queued
         return self._outbox.room(urgent)
 
     def events(self) -> list[SessionEvent]:
-        """What happened since the last call."""
+        """Take the events since the last call."""
         events, self._events = self._events, []
         return events
 
@@ -121,7 +121,7 @@ class Session:
 
     @property
     def metrics(self) -> Metrics:
-        """What was counted so far."""
+        """The counters so far."""
         self._metrics.replays_evicted = self._receiver.replays.evicted + self._receiver.unproven.evicted
         self._metrics.ids_forgotten = self._ids.forgotten
         self._metrics.peers_refused = self._neighbours.refused

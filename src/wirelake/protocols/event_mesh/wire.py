@@ -128,5 +128,5 @@ class Datagrams:
 
 
 def buffer(limits: Limits = DEFAULT_LIMITS) -> Datagrams:
-    """What scans datagrams one by one."""
+    """A buffer that scans datagrams one by one."""
     return Datagrams(limits)

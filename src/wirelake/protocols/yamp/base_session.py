@@ -83,7 +83,7 @@ class BaseSession(StreamSession[SessionEvent]):
         self._ping_payload: bytes | None = None
         """The keep-alive ping that waits for its pong."""
         self._manual_payload: bytes | None = None
-        """The same of a ping that the owner sent."""
+        """The payload of a ping of the owner that waits for its pong."""
         self._takers: dict[type[Message], Callable[[Any, float], None]] = {
             Handshake: self._take_handshake,
             Ping: lambda ping, _: self._say(Pong(ping.payload)),  # YAMP-17: verbatim
@@ -99,7 +99,7 @@ class BaseSession(StreamSession[SessionEvent]):
         return self._join(self.messages())
 
     def messages(self) -> list[bytes]:
-        """The same, message by message: for transports that keep them apart (YAMP-14, YAMP-15)."""
+        """Take the messages to send now, one by one: for transports that keep them apart (YAMP-14, YAMP-15)."""
         messages, self._output = self._output, []
         return messages
 
@@ -121,7 +121,7 @@ class BaseSession(StreamSession[SessionEvent]):
 
     @property
     def serializer(self) -> str:
-        """What bodies are in: the name that was agreed on, or this side's own before that."""
+        """The name of the negotiated serializer; this side's own before the handshake."""
         return (self._agreed.serializer if self._agreed else "") or self.options.serializer
 
     # Commands of the owner.

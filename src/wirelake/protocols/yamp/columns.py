@@ -80,11 +80,11 @@ _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
 _JSON_GROWTH: Final = 4
 """Bytes of JSON that a byte of a body becomes at most, in bodies as they are; a text may take more, but not more than a batch."""
 _MSGPACK_STARTS: Final = np.array([*range(0x80, 0xA0), *range(0xDC, 0xE0)], np.uint8)
-"""What a JSON object or array, and a map or array of msgpack, begins with."""
+"""First bytes of a JSON object or array, and of a map or array of msgpack."""
 
 
 class BodySerializers(msgspec.Struct, frozen=True):
-    """Which serializer the body of each row is in: `names[codes[row]]`; code -1 is not known."""
+    """The serializer of each row's body: `names[codes[row]]`; code -1 is not known."""
 
     codes: Array
     names: tuple[str, ...]
@@ -95,7 +95,7 @@ class BodySerializers(msgspec.Struct, frozen=True):
 
 
 def readable(rows: Array) -> Array:
-    """Which rows are messages, whatever else is wrong with them."""
+    """The rows that are messages, with a fault or without."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 

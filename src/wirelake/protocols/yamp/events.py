@@ -71,7 +71,7 @@ class ProgressReceived(msgspec.Struct, frozen=True):
 
 
 class ResponseReceived(msgspec.Struct, frozen=True):
-    """0x08 response: what became of a request of ours; done, error or cancelled (YAMP-30)."""
+    """0x08 response: the outcome of a request of ours; done, error or cancelled (YAMP-30)."""
 
     request_uid: bytes
     response_type: int

@@ -14,14 +14,14 @@ __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
 
 class Rule(NamedTuple):
-    """What the table below says of one fault."""
+    """One row of the table of faults below."""
 
     clause: str
     text: str
     reason: str | None = None
     """The reason of the system.close that answers it, `{}` standing for what was seen; None: nothing is answered."""
     origin: Origin = Origin.TEXT
-    """Who says so: see `Origin`."""
+    """See `Origin`."""
 
 
 class Fault(Faults):

@@ -36,7 +36,7 @@ DEFAULT_PORT: Final = None
 """YAMP-51: there is none; an address names its port."""
 
 WRAPPINGS: Final = ("websocket",)
-"""YAMP-14: what its bytes may travel inside."""
+"""YAMP-14: carriers of its bytes."""
 
 
 class MessageType(IntEnum):
@@ -54,7 +54,7 @@ class MessageType(IntEnum):
 
 
 class ResponseType(IntEnum):
-    """0x08 response: what became of the request."""
+    """0x08 response: the outcome of a request."""
 
     DONE = 0
     ERROR = 1
@@ -146,5 +146,5 @@ TYPES: Final[dict[type[Message], MessageType]] = {
 
 
 def name_of(message: type[Message]) -> str:
-    """What the specification calls a message."""
+    """The name of a message in the specification."""
     return str(message.__struct_config__.tag)

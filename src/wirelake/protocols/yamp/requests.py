@@ -21,7 +21,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutgoingRequests:
-    """The asking side: what is pending, and until when. Unknown uids are not remembered (YAMP-37)."""
+    """Requests of this side, with their deadlines. Unknown uids are not remembered (YAMP-37)."""
 
     def __init__(self) -> None:
         self._pending: dict[bytes, Pending] = {}
@@ -74,7 +74,7 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 
 
 class IncomingRequests:
-    """The asked side: what is in flight."""
+    """Requests of the peer in flight."""
 
     def __init__(self) -> None:
         self._taken: dict[bytes, Taken] = {}

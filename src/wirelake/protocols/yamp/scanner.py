@@ -68,7 +68,7 @@ ODD_BODY: Final = 16
 
 UID_SIZE: Final = 16
 HEADER: Final = 18
-"""Type, uid and the uri's size: what a user message begins with."""
+"""Bytes of type, uid and the uri's size, at the start of a user message."""
 HANDSHAKE_HEADER: Final = 4
 PING_HEADER: Final = 2
 FARTHEST: Final = 1 << 47

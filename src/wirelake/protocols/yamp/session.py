@@ -209,7 +209,7 @@ class Session(BaseSession):
 
 
 def _checked(uri: str) -> str:
-    """YAMP-26: what we send has a uri."""
+    """YAMP-26: check that a message to send has a uri."""
     if not uri:
         raise LocalProtocolError(Fault.URI_SIZE, "0 bytes")
     return uri

@@ -43,7 +43,7 @@ HMAC_SIZE: Final = 32
 SIGNATURE_SIZE: Final = 64
 SEED_SIZE: Final = 32
 _RANKS: Final = {kind.value: 256 + place for place, kind in enumerate(TAIL)}
-"""EMM-5: what the fields of the tail count as; all others count as their number."""
+"""EMM-5: sort keys of the fields of the tail; all others sort by their number."""
 _MESSAGES: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
     EventType.HELLO: Hello,
     EventType.HEARTBEAT: Heartbeat,
@@ -52,7 +52,7 @@ _MESSAGES: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who sends, and by what keys others may know it."""
+    """The sender's id, and the keys that prove it."""
 
     node_id: bytes
     auth_key_id: bytes | None = None
@@ -80,7 +80,7 @@ def ordered(fields: Iterable[Field]) -> list[Field]:
 
 
 def left(fields: Iterable[Field], credentials: Credentials | None = None, limits: Limits = DEFAULT_LIMITS) -> int:
-    """How many bytes of payload are left beside these fields and what proves them; less than 0 if they do not fit.
+    """The bytes of payload left beside these fields and their proofs; less than 0 if they do not fit.
 
     One more field takes two bytes beside its value, and two more for every 255 bytes of it.
     """

@@ -31,7 +31,7 @@ KEY_ID_SIZE: Final = 16
 REKEY_AFTER: Final = 1 << 32
 """EMM-13: payloads sealed by one key with random nonces of 96 bits, at most (NIST SP 800-38D, §8.3)."""
 LARGEST: Final = 0xFFFF
-"""What a header can announce."""
+"""The largest payload that a header can announce."""
 INNER: Final = 0xFF
 """An event type of which nothing is required."""
 _AAD: Final = struct.Struct(">BIBBQ")
@@ -40,7 +40,7 @@ _NEEDED: Final[dict[int, FieldType]] = {EventType.EVENT: FieldType.STRING, Event
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """What goes into `build` in place of the fields that were hidden."""
+    """The fields that `build` takes in place of the hidden ones."""
 
     flags: int
     fields: tuple[Field, ...]
@@ -124,7 +124,7 @@ def unseal(message: Message, keys: Mapping[bytes, bytes], limits: Limits = DEFAU
 
 
 def inner_fields(plain: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Field, ...]:
-    """EMM-13: what was hidden, held to the same rules as what is in clear; offsets of faults count from its start."""
+    """EMM-13: read hidden fields by the rules of clear ones; offsets of faults count from their start."""
     if len(plain) > LARGEST:  # that many bytes are more fields than any packet may have
         raise DecodeError(Fault.TLV_COUNT, 0, f"{len(plain)} bytes")
     header = aad(INNER, 0, 0, 0) + len(plain).to_bytes(2)

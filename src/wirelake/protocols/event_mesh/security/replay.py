@@ -27,7 +27,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class ReplayCache:
-    """§7: what was received, each until max(arrival, its own time) + 300 seconds (EMM-25), never more than `capacity`.
+    """§7: packets received, each until max(arrival, its own time) + 300 seconds (EMM-25), never more than `capacity`.
 
     Expired entries go only when room is needed: should the clock leap ahead and come back, they are still known. After a step back an
     entry is known for longer than it need be, never shorter, because it is kept by the same times that freshness is judged by.
@@ -87,7 +87,7 @@ class ReplayCache:
         return True
 
     def export(self) -> bytes:
-        """Everything remembered, for `restore`: what survives a restart."""
+        """Every entry, for `restore` after a restart."""
         return msgspec.msgpack.encode(_State(_FORMAT, self.evicted, list(self._until.items())))
 
     def restore(self, state: bytes) -> None:

@@ -48,7 +48,7 @@ class Trust(Enum):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """§4.2, 0x18: what is known of one node's key; times are seconds since 1970."""
+    """§4.2, 0x18: one key of a node; times are seconds since 1970."""
 
     node_id: bytes
     auth_key_id: bytes | None = None
@@ -67,7 +67,7 @@ FirstUse = Callable[[bytes, bytes | None, bytes], bool]
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What a receiver asks of a packet beyond being well formed."""
+    """The checks of a receiver beyond the form of a packet."""
 
     trust: Trust = Trust.STORE
     """EMM-17: STORE, or explicitly IN_BAND or FIRST_USE."""

@@ -45,11 +45,11 @@ BATCH: Final = 64
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
-    """§5.3: who sent a packet, and how that is known."""
+    """§5.3: the sender of a packet, and the proof of it."""
 
     trust: Trust
     node_id: bytes | None = None
-    """What the packet says; proven only if it is authenticated."""
+    """The node id in the packet; proven only if it is authenticated."""
     auth_key_id: bytes | None = None
     """The key id under which the key was found; None for a node's default, and for a key that was not in the store."""
     hmac: bool = False
@@ -82,7 +82,7 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
     fault: Fault
     offset: int
     node_id: bytes | None = None
-    """What it says of its sender, proven or not; None if that cannot be read."""
+    """The sender that it names, proven or not; None if that cannot be read."""
 
 
 Scanned = tuple[bytes, list[int], list[int]]
@@ -90,7 +90,7 @@ Scanned = tuple[bytes, list[int], list[int]]
 
 
 def node_id_of(scanned: Scanned) -> bytes | None:
-    """What a datagram says of its sender; None if it says nothing, or cannot be read."""
+    """The sender that a datagram names; None if it names none, or cannot be read."""
     block, row, _ = scanned
     return _slice(block, row[NODE_ID], 16)
 
@@ -138,7 +138,7 @@ class Receiver:
                 yield block, rows[row : row + ROW_COLUMNS], parts
 
     def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NO_SOURCE) -> Verified | Rejected:
-        """What becomes of a datagram that arrived at this time; `source` is asked for what names it only where nothing else does."""
+        """Verify a datagram that arrived at this time; `source` names its origin, and is called only if no node id does."""
         data, row, parts = scanned
         start = row[START]
         if row[FAULT]:

@@ -19,7 +19,7 @@ class TooMuch(ValueError):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What parsing one body may cost at most."""
+    """Bounds on the cost of parsing one body."""
 
     max_items: int = 1_000_000
     """Items of a body: numbers, strings, containers; each can take a hundred bytes of memory."""

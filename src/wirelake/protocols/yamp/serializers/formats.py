@@ -185,7 +185,7 @@ class Protobuf:
 
 
 _EXTRAS: Final[dict[str, Callable[[Bounds], Serializer]]] = {"bson": Bson, "cbor": Cbor, "xml": lambda bounds: Xml(bounds=bounds)}
-"""What needs no type to be read."""
+"""Types that can be read without a schema."""
 
 
 @cache
