@@ -93,6 +93,8 @@ def _parse_value(described: dict[str, Any]) -> tuple[Field, ...]:
         if kind == FieldType.NODE_ID and isinstance(value, str):
             value = value.replace("-", "")
         return split(kind, _octets(value, name))
+    except UsageError:  # it names the field already
+        raise
     except (LocalProtocolError, OverflowError, AttributeError, TypeError, ValueError) as reason:
         raise UsageError(f"values: {name}: {reason}") from None
 
