@@ -207,7 +207,7 @@ def refuse(said: Verified | Rejected, vector: dict[str, Any], is_weak: bool) -> 
     is_freed = is_weak and said.fault in FREED
     fault = Fault.WEAK_KEY if is_freed else said.fault
     wanted = REASONS.get(vector["reason"])
-    if wanted is None:  # a word of somebody else's
+    if wanted is None:  # a word of another implementation
         assert vector["reason"] in WORDS.get(fault, set())
     else:
         assert wanted in ({said.fault} | WEAK if fault is Fault.WEAK_KEY else {fault})

@@ -11,7 +11,7 @@ from tests.conformance.relink import EPOCH, LINK_ID, QUIET
 from tests.conformance.relink_states import check, cursor, is_waiting
 
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.events import ChannelClosed, Event, LinkLost, MessagesResolved, Outcome
+from wirelake.protocols.relink.events import ChannelClosed, LinkLost, MessagesResolved, Outcome, SessionEvent
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.outgoing_channel import Outgoing
@@ -40,7 +40,7 @@ class OnStage:
         self.endpoint = Endpoint("demo", id_size, id_size, transactional, transactional)
         self.registry = Registry([self.endpoint], EPOCH, lambda: LINK_ID, QUIET)
         self.link = Link(speaker, self.endpoint, QUIET)
-        self.heard: list[Event] = []
+        self.heard: list[SessionEvent] = []
         self.connect(m.Request("demo", id_size, id_size, self.endpoint.flags))
 
     def connect(self, request: m.Request) -> None:

@@ -11,7 +11,16 @@ from tests.conformance.relink import QUIET
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.events import Event, LinkLost, LinkShutdown, MessageReceived, MessagesResolved, Noticed, Opened, Outcome
+from wirelake.protocols.relink.events import (
+    LinkLost,
+    LinkShutdown,
+    MessageReceived,
+    MessagesResolved,
+    Noticed,
+    Opened,
+    Outcome,
+    SessionEvent,
+)
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.handshake import HandshakeReader
 from wirelake.protocols.relink.link.link import Link
@@ -82,7 +91,7 @@ def mended(data: bytes, size: int) -> bytes:
 
 def check_session(steps: Any) -> None:
     said = read(steps)
-    check_conversation(said)
+    check_order(said)
     AsListener(said).check()
     AsConnector(said).check()
 
@@ -118,7 +127,7 @@ def decoded(prologue: HandshakeReader, speaker: Speaker, data: bytes) -> list[m.
     return said
 
 
-def check_conversation(steps: list[Step]) -> None:
+def check_order(steps: list[Step]) -> None:
     states: dict[int, Any] = {}
     for step in steps:
         for said in step.said:
@@ -140,7 +149,7 @@ class Play:
         request, self.reply = first(steps, m.Request), first(steps, m.Reply)
         transactions = bool(request.flags & 1), bool(request.flags & 2)
         self.endpoint = Endpoint(request.endpoint, request.connector_id_size, request.listener_id_size, *transactions)
-        self.heard: list[Event] = []
+        self.heard: list[SessionEvent] = []
         self.said: list[m.AnyMessage] = []
         self.session: Session | None = None
         self.link: Link | None = None

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from tests.conformance.reading import Unmapped, number, same
 
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.events import ChannelClosed, Event, LinkLost, LinkShutdown, MessagesResolved, Outcome
+from wirelake.protocols.relink.events import ChannelClosed, LinkLost, LinkShutdown, MessagesResolved, Outcome, SessionEvent
 from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.outgoing_channel import Outgoing
 from wirelake.protocols.relink.session import Session
@@ -51,7 +51,7 @@ class Stage(Protocol):
 
     link: Link
     session: Session
-    heard: list[Event]
+    heard: list[SessionEvent]
 
 
 def check(stage: Stage, channel: bytes, claim: Any) -> None:

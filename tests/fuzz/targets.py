@@ -43,7 +43,7 @@ from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.session import Session as RelinkSession
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.yamp.serializers import formats
-from wirelake.protocols.yamp.serializers.bodies import Undecodable, unpack
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, unpack
 
 
 def capture(case: Case) -> None:
@@ -190,7 +190,7 @@ def serializers() -> dict[str, Any]:
 
 def body(case: Case) -> None:
     """A body for a serializer: read or refused, by itself and on its way into the lake."""
-    with contextlib.suppress(Undecodable):
+    with contextlib.suppress(BodyRejected):
         unpack(serializers()[case.what], case.data)
     hands = speech.handshake(1, case.what.encode())
     talk = [("client", hands), ("server", hands), ("client", speech.event(b"e", case.data))]

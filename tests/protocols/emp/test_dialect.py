@@ -1,4 +1,4 @@
-"""EMP-1: peers that leave the size field out of sizes: told by their hello, named in the error, followed on request."""
+"""EMP-1: peers that leave the size field out of sizes: recognised by their hello, named in the error, followed on request."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_stream_is_read_in_its_dialect_wherever_it_is_cut(limits):
         assert (len(rows), reader.rest) == (2, b"")
 
 
-def test_a_flag_that_somebody_chose_wins_over_what_was_spoken():
+def test_a_dialect_flag_that_is_set_wins_over_the_recognised_dialect():
     assert settings(Limits.DIALECT, {}, FLAG) == {"sizes_exclude_themselves": True}
     assert settings(Limits.DIALECT, {"sizes_exclude_themselves": "auto", "max_body_size": 5}, FLAG) == {
         "sizes_exclude_themselves": True,

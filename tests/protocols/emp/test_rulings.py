@@ -251,7 +251,7 @@ def test_emp_18_an_identifier_in_flight_is_refused_and_later_reuse_is_not():
     assert side.messages[-1].error_code == 3
 
 
-def test_emp_19_a_request_nobody_answers_is_not_passed_over_in_silence():
+def test_emp_19_a_request_without_a_handler_is_answered_with_an_error():
     assert codes(answer(speech.request(1), options(answers_requests=False))) == (0, 0, 0)
     side = established()
     side.receive(speech.request(1))
@@ -315,7 +315,7 @@ def test_emp_24_reserved_types_are_refused(kind):
     assert codes(answer(speech.envelope(kind), EXTENDED)) == (3, 0, 0)
 
 
-def test_emp_24_application_types_need_somebody_who_handles_them():
+def test_emp_24_application_types_need_a_handler():
     assert codes(answer(speech.envelope(200))) == (3, 0, 0)
     assert answer(speech.envelope(200, b"x"), EXTENDED).delivered == [DataReceived(b"x", 200)]
 

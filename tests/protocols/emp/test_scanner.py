@@ -342,7 +342,7 @@ print([int(one) for one in said], rows[: said[0] * ROW_COLUMNS].tolist(), ends.t
 
 
 def test_arrays_are_read_the_same_with_numba_switched_off():
-    """Bytes of an array are small unsigned numbers that overflow unless somebody takes care: 300 bytes are more than 255."""
+    """Bytes of an array are small unsigned numbers that overflow unless they are widened: 300 bytes are more than 255."""
     data = b"".join(SPOKEN.values()) + speech.data(bytes(300)) + b"\x00" + speech.ping
     outputs = [
         subprocess.run(

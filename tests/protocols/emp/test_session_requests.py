@@ -50,7 +50,7 @@ def test_in_order_answers_are_held_until_their_turn(cut):
     assert [event.request_id for event in pair.client.delivered] == [1, 2, 3]
 
 
-def test_an_answer_nobody_asked_for_is_a_bug_of_the_caller():
+def test_a_response_without_a_request_is_a_bug_of_the_caller():
     pair = Pair().start()
     pair.client.session.request(b"", 0.0)
     pair.settle()

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.protocols.relink import invariants
 
-from wirelake.protocols.relink.events import Event, MessageReceived, MessagesResolved, Outcome
+from wirelake.protocols.relink.events import MessageReceived, MessagesResolved, Outcome, SessionEvent
 from wirelake.protocols.relink.handshake import HandshakeReader
 from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.registry import Registry
@@ -33,7 +33,7 @@ class Pair:
         self.ids = iter(range(first_id, 1 << 30))
         self.registry = Registry([self.endpoint], EPOCH, lambda: next(self.ids), options)
         self.connector = Link(C, self.endpoint, options)
-        self.heard: dict[Speaker, list[Event]] = {C: [], L: []}
+        self.heard: dict[Speaker, list[SessionEvent]] = {C: [], L: []}
         self.bytes: dict[Speaker, bytes] = {C: b"", L: b""}
         """Everything each side said on the current connection."""
         self.ends: dict[Speaker, Session] = {}
@@ -123,7 +123,7 @@ class Pair:
 
     # What was told.
 
-    def of(self, speaker: Speaker, kind: type[Event]) -> list[Any]:
+    def of(self, speaker: Speaker, kind: type[SessionEvent]) -> list[Any]:
         return [one for one in self.heard[speaker] if isinstance(one, kind)]
 
     def delivered(self, speaker: Speaker) -> list[bytes]:

@@ -177,7 +177,7 @@ def test_a_body_that_the_serializer_refuses_is_odd():
     assert [row["oddities"] for row in own([encode(Handshake(1, "unheard")) + speech.event(body=b"{")])] == [0, 0]
 
 
-def test_a_serializer_nobody_knows_and_one_of_ones_own():
+def test_an_unknown_serializer_and_one_of_the_application():
     class Upper:
         def serialize(self, body):
             return body.upper().encode()

@@ -21,7 +21,7 @@ from wirelake.protocols.yamp.events import (
     RequestExpired,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import (
@@ -277,7 +277,7 @@ def test_yamp_21_only_a_server_redirects():
 
 
 @pytest.mark.parametrize(
-    ("url", "scheme", "told"),
+    ("url", "scheme", "complaint"),
     [
         ("http://a:1", "tcp", "not one of"),
         ("file:///etc/passwd", "tcp", "not one of"),
@@ -301,8 +301,8 @@ def test_yamp_21_only_a_server_redirects():
         ("a:1", "tcp", "not one of"),
     ],
 )
-def test_yamp_22_a_redirect_that_must_not_be_followed(url, scheme, told):
-    with pytest.raises(RemoteProtocolError, match=told) as caught:
+def test_yamp_22_a_redirect_that_must_not_be_followed(url, scheme, complaint):
+    with pytest.raises(RemoteProtocolError, match=complaint) as caught:
         follow(url, scheme)
     assert caught.value.fault is Fault.REDIRECT_REFUSED
 
@@ -391,7 +391,7 @@ def test_yamp_28_any_number_but_zero_is_true(value, truth):
     assert encode(Request(UID, "a", True))[19] == 1
 
 
-def test_yamp_29_progress_nobody_asked_for_is_not_sent_and_not_heard():
+def test_yamp_29_progress_of_a_request_that_is_not_progressive_is_neither_sent_nor_delivered():
     side = established()
     side.receive(speech.request())
     assert side.session.report(UID, 1) is False
@@ -489,7 +489,7 @@ def test_yamp_40_an_error_carries_any_body(body):
     assert pair.client.delivered == [ResponseReceived(uid, 1, body)]
 
 
-def test_yamp_41_a_request_waits_30_seconds_or_as_long_as_somebody_says():
+def test_yamp_41_a_request_times_out_after_30_seconds_or_its_own_timeout():
     side = established(speaker=CLIENT)
     side.session.request("a", 1, 0.0)
     assert side.session.deadline == 30.0
@@ -528,7 +528,7 @@ def test_yamp_44_a_body_that_cannot_be_read_costs_no_connection():
     side.receive(speech.request(body=b"{") + speech.event(body=b"{") + speech.response(uid, body=b"{"))
     assert side.messages[-1].response_type == 1
     assert side.noticed == [Fault.BODY_UNDECODABLE] * 2
-    assert [type(event) for event in side.delivered] == [ResponseSpoilt]
+    assert [type(event) for event in side.delivered] == [ResponseUnreadable]
     assert side.session.ended is None
 
 

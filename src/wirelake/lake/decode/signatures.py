@@ -21,7 +21,7 @@ from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import HEADER, VERSION
 from wirelake.protocols.event_mesh.packet.layout import AUTH_KEY_ID, CANONICAL, HMAC, NODE_ID, PART_COLUMNS, ROW_COLUMNS, SIGNATURE
 from wirelake.protocols.event_mesh.scanner import Limits, walk
-from wirelake.protocols.event_mesh.security.hmac import begun
+from wirelake.protocols.event_mesh.security.canonical import keyed_hmac
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Identity, Rejected, authenticate
 from wirelake.protocols.kernel import FAULT, PART, PARTS, START, compiled
@@ -171,7 +171,7 @@ def _by_pair(data: Array, rows: Array, chosen: Array) -> Iterator[tuple[bytes, A
 
 def _are_maced(held: bytes, data: Array, rows: Array, secret: bytes) -> Array:
     """§5.1: which of these packets, that one key may have made, carry the right HMAC."""
-    begin = begun(secret).copy
+    begin = keyed_hmac(secret).copy
     view, macs = memoryview(held), []
     for start, size in zip(rows[:, START].tolist(), rows[:, CANONICAL].tolist(), strict=True):
         one = begin()

@@ -29,7 +29,7 @@ from wirelake.peers.datagram_recording import DatagramRecording
 from wirelake.peers.event_mesh.options import DEFAULT_LIVE, Live, NodeMetrics
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.subscriptions import Subscription, Subscriptions
-from wirelake.protocols.event_mesh.events import Delivered, Dropped, Occurrence, Peer, PeerChanged
+from wirelake.protocols.event_mesh.events import Delivered, Dropped, Peer, PeerChanged, SessionEvent
 from wirelake.protocols.event_mesh.messages import DEFAULT_PORT, Event, Field
 from wirelake.protocols.event_mesh.options import Address
 from wirelake.protocols.event_mesh.packet.builder import Credentials
@@ -307,7 +307,7 @@ class Node:
             self._unblocking = None
         self._flush()
 
-    def _report(self, event: Occurrence) -> None:
+    def _report(self, event: SessionEvent) -> None:
         """Everything but events of the mesh: to callbacks, and one line into the log."""
         call: Callable[[Any], None] | None = None
         match event:

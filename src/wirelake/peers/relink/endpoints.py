@@ -22,7 +22,7 @@ from wirelake.peers.notices import NOTICE
 from wirelake.peers.relink.link import Link
 from wirelake.peers.relink.options import Live
 from wirelake.peers.server import Server
-from wirelake.protocols.relink.events import Ended, Event, MessageReceived, Opened
+from wirelake.protocols.relink.events import Ended, MessageReceived, Opened, SessionEvent
 from wirelake.protocols.relink.link.link import Link as Core
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint
@@ -147,7 +147,7 @@ class Connection:
             if self._record is not None and self.session.ended is not None:
                 self._record.closed(self.session.ended.how.value)
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: SessionEvent) -> None:
         if type(event) is MessageReceived and self._link is not None:  # by far the commonest
             self._link.deliver(event)
             return

@@ -18,7 +18,6 @@ from wirelake.peers.relink.channels import Channel, Inbound, Receipt
 from wirelake.peers.relink.options import Live
 from wirelake.protocols.relink.events import (
     ChannelClosed,
-    Event,
     LinkLost,
     LinkShutdown,
     MessageReceived,
@@ -27,6 +26,7 @@ from wirelake.protocols.relink.events import (
     PeerClosedChannel,
     PeerShutdown,
     Ponged,
+    SessionEvent,
     TombstonesForgotten,
 )
 from wirelake.protocols.relink.faults import Fault
@@ -80,7 +80,7 @@ class Link:
         self._is_held = False
         self._pings: dict[int, asyncio.Future[None]] = {}
         self._over = asyncio.Event()
-        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+        self._handlers: dict[type[SessionEvent], Callable[[Any], None]] = {
             MessageReceived: self.deliver,
             MessagesResolved: self._on_resolved,
             ChannelClosed: self._on_channel_closed,
@@ -302,7 +302,7 @@ class Link:
                     answered.exception()  # whoever waits for it learns it
             self._pings.clear()
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: SessionEvent) -> None:
         """Something happened."""
         handler = self._handlers.get(type(event))
         if handler is not None:

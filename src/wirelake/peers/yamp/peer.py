@@ -33,7 +33,7 @@ from wirelake.protocols.yamp.events import (
     RequestExpired,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.options import Options
@@ -73,7 +73,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             CancelReceived: self._answering.cancel,
             ProgressReceived: self._on_progress,
             ResponseReceived: self._on_response,
-            ResponseSpoilt: self._on_spoilt,
+            ResponseUnreadable: self._on_unreadable_response,
             RequestExpired: self._on_expired,
             PongReceived: self._on_pong,
             Noticed: self.notice,
@@ -210,7 +210,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         if (ask := self._asks.pop(event.request_uid, None)) is not None:
             ask.resolve(event)
 
-    def _on_spoilt(self, event: ResponseSpoilt) -> None:
+    def _on_unreadable_response(self, event: ResponseUnreadable) -> None:
         if (ask := self._asks.pop(event.request_uid, None)) is not None:
             ask.fail(RemoteProtocolError(Fault.BODY_UNDECODABLE, f"answer to {ask.uri!r}: {event.detail}"))
 

@@ -1,7 +1,7 @@
-"""What EMP messages look like as table rows: every field of the specification by its name, and the vocabulary all protocols share.
+"""Arrow columns of EMP messages: one for each field of the specification, and those all protocols share.
 
-It refuses to know files, sessions and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. Only what needs a
-library (gzip, UTF-8, JSON) is looked at one by one, and only on the rows that have it.
+It turns bytes and scanned rows into columns, a block at a time. Only fields that need a library (gzip, UTF-8, JSON) are read one by one,
+and only on the rows that have them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
 
 
 def readable(rows: Array) -> Array:
-    """Which rows are messages, whatever else is wrong with them."""
+    """The rows that are messages, with a fault or without."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 

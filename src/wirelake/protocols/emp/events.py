@@ -1,7 +1,4 @@
-"""What a session of EMP tells its owner: frozen events, complete when they are made.
-
-It refuses to know how they come about.
-"""
+"""Events of an EMP session: frozen values."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from wirelake.protocols.emp.faults import OURS, Fault
 from wirelake.protocols.emp.messages import Error, MessageType, OtherExtension
 from wirelake.protocols.ending import BaseEnded, Ending
 
-__all__ = ["DataReceived", "Ended", "Ending", "Event", "Noticed", "Opened", "RequestExpired", "RequestReceived", "ResponseReceived"]
+__all__ = ["DataReceived", "Ended", "Ending", "Noticed", "Opened", "RequestExpired", "RequestReceived", "ResponseReceived", "SessionEvent"]
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """Handshake: both peers said hello."""
+    """Handshake: both peers sent a hello."""
 
     version: int
 
@@ -76,4 +73,4 @@ class Ended(BaseEnded[Fault], frozen=True):
         return super().reason()
 
 
-Event = Opened | DataReceived | RequestReceived | ResponseReceived | RequestExpired | Noticed | Ended
+SessionEvent = Opened | DataReceived | RequestReceived | ResponseReceived | RequestExpired | Noticed | Ended

@@ -12,7 +12,7 @@ __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a reader of EMP accepts at most."""
+    """Limits of a reader of EMP."""
 
     max_message_size: int = 16 * 1024 * 1024
     """EMP-35: bytes in an envelope, checked before anything is buffered."""
@@ -30,7 +30,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def max_parts(self) -> int:
-        """How many parts one message can have."""
+        """The most parts that one message can have."""
         return self.max_extension_blocks
 
     @property

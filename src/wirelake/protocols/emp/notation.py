@@ -1,7 +1,4 @@
-"""EMP messages as plain objects, as people read and write them: names of the specification, bytes as hex. Both ways.
-
-It refuses to know files and terminals.
-"""
+"""EMP messages as JSON objects, both ways: field names of the specification, bytes as hex."""
 
 from __future__ import annotations
 
@@ -45,19 +42,19 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
     try:
-        said = message(data, row, parts)
-        fields = {name: getattr(said, name) for name in said.__struct_fields__ if name not in ("extensions", "body")}
+        decoded = message(data, row, parts)
+        fields = {name: getattr(decoded, name) for name in decoded.__struct_fields__ if name not in ("extensions", "body")}
         described = {
             "offset": base + row[START],
             "length": row[LENGTH],
-            "type": name_of(type(said)),
+            "type": name_of(type(decoded)),
             **fields,
             "extensions": _describe_blocks(data, row, parts),
         }
-        if isinstance(said, Data | Application):
-            described["body"] = said.body.hex()
-            if any(isinstance(one, Compression) for one in said.extensions):
-                described["plain_body"] = plain(said, limits).hex()
+        if isinstance(decoded, Data | Application):
+            described["body"] = decoded.body.hex()
+            if any(isinstance(one, Compression) for one in decoded.extensions):
+                described["plain_body"] = plain(decoded, limits).hex()
     except DecodeError as reason:
         return fault_object(cast(Fault, reason.fault), base + row[FAULT_AT], base + row[START], row[LENGTH], reason.detail)
     if row[FAULT]:
@@ -76,13 +73,13 @@ def _describe_blocks(data: bytes, row: list[int], parts: list[int]) -> list[dict
     return described
 
 
-def parse(given: dict[str, Any]) -> Message:
+def parse(fields: dict[str, Any]) -> Message:
     """The message an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over."""
-    kind = message_type(given)
-    extensions = tuple(_parse_block(block) for block in objects(given, "extensions"))
+    kind = message_type(fields)
+    extensions = tuple(_parse_block(block) for block in objects(fields, "extensions"))
     match kind:
         case "hello":
-            return Hello(number(given, "version", 255, 1), extensions)
+            return Hello(number(fields, "version", 255, 1), extensions)
         case "bye":
             return Bye(extensions)
         case "ping":
@@ -90,30 +87,30 @@ def parse(given: dict[str, Any]) -> Message:
         case "pong":
             return Pong(extensions)
         case "error":
-            code, extension, detail = (number(given, name, 255, 0) for name in ("error_code", "extension_id", "extension_error_code"))
-            return Error(code, extension, detail, text(given, "message", ""), extensions)
+            code, extension, detail = (number(fields, name, 255, 0) for name in ("error_code", "extension_id", "extension_error_code"))
+            return Error(code, extension, detail, text(fields, "message", ""), extensions)
         case "data":
-            return Data(_parse_body(given, extensions), extensions)
+            return Data(_parse_body(fields, extensions), extensions)
         case "application":
-            return Application(number(given, "type_id", 255), _parse_body(given, extensions), extensions)
+            return Application(number(fields, "type_id", 255), _parse_body(fields, extensions), extensions)
     raise UsageError(f"type: {kind!r} is not one of hello, bye, ping, pong, error, data, application")
 
 
-def _parse_block(given: dict[str, Any]) -> Extension:
-    match number(given, "id", 255):
-        case ExtensionId.REQUEST_RESPONSE if "request_id" in given:
-            return RequestResponse(bool(given.get("request")), number(given, "request_id", (1 << 64) - 1))
-        case ExtensionId.COMPRESSION if "scheme" in given:
-            return Compression(number(given, "scheme", 255))
+def _parse_block(fields: dict[str, Any]) -> Extension:
+    match number(fields, "id", 255):
+        case ExtensionId.REQUEST_RESPONSE if "request_id" in fields:
+            return RequestResponse(bool(fields.get("request")), number(fields, "request_id", (1 << 64) - 1))
+        case ExtensionId.COMPRESSION if "scheme" in fields:
+            return Compression(number(fields, "scheme", 255))
         case other:
-            return OtherExtension(other, hex_bytes(given, "content"))
+            return OtherExtension(other, hex_bytes(fields, "content"))
 
 
-def _parse_body(given: dict[str, Any], extensions: tuple[Extension, ...]) -> bytes:
+def _parse_body(fields: dict[str, Any], extensions: tuple[Extension, ...]) -> bytes:
     """`body` as on the wire; or `plain_body`, packed as the extensions say."""
-    if "body" in given or "plain_body" not in given:
-        return hex_bytes(given, "body")
-    body = hex_bytes(given, "plain_body")
+    if "body" in fields or "plain_body" not in fields:
+        return hex_bytes(fields, "body")
+    body = hex_bytes(fields, "plain_body")
     for extension in extensions:
         if isinstance(extension, Compression) and extension.scheme != Scheme.IDENTITY:
             body = pack(body)

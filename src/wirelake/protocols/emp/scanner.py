@@ -1,7 +1,7 @@
-"""The layout of EMP as a scanner reads it: where messages and their extension blocks are, and what is wrong with them.
+"""The scanner of EMP: finds messages and their extension blocks, and the rules they break.
 
-This is the only reader of the layout. It accepts every message that can be read, also one that must not be said: such a breach is in the
-row's fault column, and it is for the session to act on. It refuses to know who speaks, what was said before, and what a body contains.
+This is the only reader of the layout. It accepts every message that can be read, also one that breaks a rule: such a breach is in the
+row's fault column, and the session acts on it.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _body_fault(data: Any, kind: int, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _body_oddities(data: Any, kind: int, at: int, end: int) -> int:
-    """Message types: what is tolerated in the body of a message other than data."""
+    """Message types: tolerated oddities in the body of a message other than data."""
     if kind == MessageType.HELLO.value:
         return ODD_BITS if data[at + 1] | data[at + 2] | data[at + 3] else 0
     if kind == MessageType.ERROR.value:

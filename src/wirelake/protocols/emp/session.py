@@ -1,7 +1,7 @@
-"""One side of an EMP conversation: bytes and time in; bytes, events and a deadline out.
+"""One side of an EMP session: bytes and time in; bytes, events and a deadline out.
 
-After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for what the peer did; sending may
-raise LocalProtocolError or SessionClosed, for what the caller did. `now` is any steadily growing number of seconds.
+After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for an error of the peer. Sending may
+raise LocalProtocolError or SessionClosed, for an error of the caller. `now` is any steadily growing number of seconds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from wirelake.protocols.emp.events import (
     DataReceived,
     Ended,
     Ending,
-    Event,
     Noticed,
     Opened,
     RequestExpired,
     RequestReceived,
     ResponseReceived,
+    SessionEvent,
 )
 from wirelake.protocols.emp.extensions import BodyRejected, load, unload, unregistered
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
@@ -65,8 +65,8 @@ from wirelake.protocols.stream_session import StreamSession
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 
 
-class Session(StreamSession[Event]):
-    """A conversation as one of its two speakers lives it."""
+class Session(StreamSession[SessionEvent]):
+    """One side of an EMP session."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS) -> None:
         self.speaker = speaker
@@ -76,7 +76,7 @@ class Session(StreamSession[Event]):
         self.ended: Ended | None = None
         self._buffer = buffer(options.limits)
         self._output: list[bytes] = []
-        self._events: list[Event] = []
+        self._events: list[SessionEvent] = []
         self._requests: OutgoingRequests = OutgoingRequests(options.max_abandoned)
         self._peer_requests: IncomingRequests = IncomingRequests(options.in_order)
         self._handshake_deadline: float | None = None
@@ -85,7 +85,7 @@ class Session(StreamSession[Event]):
         self._next_ping: float | None = None
         self._pong = ReplyClock(options.pong_timeout, options.min_rate)
 
-    # What comes out.
+    # Output.
 
     @property
     def deadline(self) -> float | None:
@@ -95,10 +95,10 @@ class Session(StreamSession[Event]):
 
     @property
     def is_proven(self) -> bool:
-        """See Drivable: the peer said hello."""
+        """See Drivable: the peer sent its hello."""
         return self.state is State.OPEN
 
-    # What the caller does.
+    # Commands of the owner.
 
     def start(self, now: float) -> None:
         """Handshake: say hello, and wait for the peer's; in the other order where its hello decides how ours is written (EMP-1)."""
@@ -186,7 +186,7 @@ class Session(StreamSession[Event]):
             self._say(error)
         self._end(Ended(Ending.ERROR if error else Ending.CLOSED, self.speaker, True, fault, detail, error))
 
-    # What the world does.
+    # Input: bytes of the peer, and time.
 
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the peer. Whatever they are, this does not raise."""
@@ -238,7 +238,7 @@ class Session(StreamSession[Event]):
         """EMP-32: bytes that were sent before the last ping have left."""
         self._pong.drained(count, now)
 
-    # Inside.
+    # Internals.
 
     def _greet(self) -> None:
         """EMP-1: say the hello that waited for the peer's dialect; if that is not known yet, speak by the text."""
@@ -247,18 +247,18 @@ class Session(StreamSession[Event]):
             self.options = msgspec.structs.replace(self.options, limits=self._buffer.settled())
         self._say(Hello(VERSION))
 
-    def _advance(self, speaker: Speaker, said: type[Message]) -> bool:
+    def _advance(self, speaker: Speaker, message: type[Message]) -> bool:
         """The only place where the state changes."""
-        after = TRANSITIONS.get((self.state, speaker, said))
+        after = TRANSITIONS.get((self.state, speaker, message))
         if after is None:
             return False
         self.state = after
         return True
 
-    def _say(self, said: Message) -> None:
-        data = encode(said, self.options.limits)
-        if not self._advance(self.speaker, type(said)):
-            raise LocalProtocolError(refusal(self.state, self.speaker, type(said)))
+    def _say(self, message: Message) -> None:
+        data = encode(message, self.options.limits)
+        if not self._advance(self.speaker, type(message)):
+            raise LocalProtocolError(refusal(self.state, self.speaker, type(message)))
         self._output.append(data)
 
     def _require_open(self) -> None:
@@ -279,16 +279,16 @@ class Session(StreamSession[Event]):
         return load(body, extensions, compress=compress, type_id=type_id, options=self.options)
 
     def _take(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
-        """One message of the peer, in the order of judgement: can it be read, may it be said now, may it be said at all."""
+        """Take one message of the peer. Checks, in order: readable, allowed in this state, allowed at all."""
         kind, fault = row[KIND], row[FAULT]
-        said = _MESSAGES.get(kind, Application)
-        if said is Error:
+        message_type = _MESSAGES.get(kind, Application)
+        if message_type is Error:
             self._take_error(data, row, parts)
         elif fault and fault in UNREADABLE:
             other = hint(data[row[START] :], self.options.limits) if self.state is not State.OPEN else ""
             self.fail(Fault(fault), other or f"byte {row[FAULT_AT] - row[START]} of a message")
-        elif not self._advance(self.peer, said):
-            self.fail(refusal(self.state, self.peer, said), name_of(said))
+        elif not self._advance(self.peer, message_type):
+            self.fail(refusal(self.state, self.peer, message_type), name_of(message_type))
         elif fault:
             self.fail(Fault(fault), extension_id=data[row[FAULT_AT] + 4] if fault == Fault.EXTENSION_UNKNOWN else None)
         elif kind < MessageType.DATA and row[PARTS] and (unknown := unregistered(blocks(data, row, parts), self.options)) is not None:
@@ -300,11 +300,11 @@ class Session(StreamSession[Event]):
                 self._events.append(Noticed(Fault.BODY_IGNORED))
             if kind >= MessageType.DATA:
                 self._take_data(data, row, parts)
-            elif said is Hello:
+            elif message_type is Hello:
                 self._take_hello(data[row[BODY]], now)
-            elif said is Ping:
+            elif message_type is Ping:
                 self._say(Pong())  # EMP-31: every one is answered
-            elif said is Pong:
+            elif message_type is Pong:
                 self._take_pong(now)
             else:  # EMP-33: a bye is not answered
                 self._end(Ended(Ending.BYE, self.peer, False))
@@ -345,8 +345,8 @@ class Session(StreamSession[Event]):
             others = tuple(one for one in extensions if isinstance(one, OtherExtension))
             try:
                 body = unload(extensions, body, self.options)
-            except BodyRejected as spoilt:
-                self.fail(spoilt.fault, spoilt.detail, extension_id=spoilt.extension_id, extension_error_code=spoilt.code)
+            except BodyRejected as rejected:
+                self.fail(rejected.fault, rejected.detail, extension_id=rejected.extension_id, extension_error_code=rejected.code)
                 return
         request_id = row[REQUEST_ID] & LAST_ID
         if row[REQUEST] < 0:

@@ -1,7 +1,4 @@
-"""Bytes of EMP to messages and back: `message` and `decode` build, `plain` unpacks a body, `pack` and `encode` write.
-
-It refuses to know who speaks, what was said before, and time; how the layout is read is `scanner.py`'s.
-"""
+"""EMP bytes to messages and back: `message` and `decode` read, `encode` writes, `plain` and `pack` do bodies."""
 
 from __future__ import annotations
 
@@ -58,9 +55,9 @@ __all__ = [
 ]
 
 LARGEST: Final = 0xFFFFFFFF
-"""What the 32 bits of a size can say."""
+"""The largest size that 32 bits can hold."""
 LONGEST_TEXT: Final = 0xFFFF
-"""EMP-40: what the 16 bits of a string's length can say."""
+"""EMP-40: the longest string that 16 bits of length can hold."""
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:

@@ -12,7 +12,7 @@ __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a reader of Event Mesh accepts at most."""
+    """Limits of a reader of Event Mesh."""
 
     max_payload_size: int = MAX_PAYLOAD_SIZE
     """EMM-4: bytes after the header."""
@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def max_parts(self) -> int:
-        """How many parts one packet can have."""
+        """The most parts that one packet can have."""
         return self.max_tlv_count
 
     def for_scan(self) -> tuple[int, int, int]:

@@ -1,7 +1,4 @@
-"""Event Mesh packets as plain objects, as people read and write them: names of the specification, bytes as hex. Both ways.
-
-It refuses to know files, terminals and keys.
-"""
+"""Event Mesh packets as JSON objects, both ways: field names of the specification, bytes as hex."""
 
 from __future__ import annotations
 
@@ -30,22 +27,22 @@ _MAKERS: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
 }
 
 
-def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001 - as every room's
+def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001 - as in every protocol
     """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
 
     `fields` are as on the wire, `values` are joined. `base` is where `data` begins in what the user gave us.
     """
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
-    said = message(data, row, parts)
-    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(said))}
-    if isinstance(said, Other):
-        described["event_type"] = said.event_type
-    described |= {"message_id": f"{said.message_id:08x}", "timestamp": said.timestamp, "flags": said.flags}
-    described["fields"] = [{"type": field.type, "value": field.value.hex()} for field in said.fields]
+    decoded = message(data, row, parts)
+    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(decoded))}
+    if isinstance(decoded, Other):
+        described["event_type"] = decoded.event_type
+    described |= {"message_id": f"{decoded.message_id:08x}", "timestamp": decoded.timestamp, "flags": decoded.flags}
+    described["fields"] = [{"type": field.type, "value": field.value.hex()} for field in decoded.fields]
     if row[FAULT]:
         return described | breach(Fault(row[FAULT]))
-    return described | {"values": [{_NAMES.get(field.type, f"0x{field.type:02x}"): _shown(field)} for field in joined(said.fields)]}
+    return described | {"values": [{_NAMES.get(field.type, f"0x{field.type:02x}"): _shown(field)} for field in joined(decoded.fields)]}
 
 
 def _shown(field: Field) -> Any:
@@ -59,31 +56,31 @@ def _shown(field: Field) -> Any:
     return value if value == value and value not in (float("inf"), float("-inf")) else field.value.hex()  # JSON has no NaN
 
 
-def parse(given: dict[str, Any]) -> Message:
+def parse(described: dict[str, Any]) -> Message:
     """The message an object describes: its `fields` as they stand, or else its `values`, cut as they must be; raises UsageError."""
-    kind = message_type(given)
+    kind = message_type(described)
     if kind not in (*_EVENTS, "other"):
         raise UsageError(f"type: {kind!r} is not one of {', '.join(_EVENTS)}, other")
-    event_type = number(given, "event_type", 255) if kind == "other" else _EVENTS[kind]
-    message_id = int.from_bytes(_octets(given.get("message_id"), "message_id", 4))
-    timestamp, flags = number(given, "timestamp", (1 << 64) - 1), number(given, "flags", 255, 0)
-    if "fields" in given:
-        fields = tuple(_parse_field(one) for one in objects(given, "fields"))
+    event_type = number(described, "event_type", 255) if kind == "other" else _EVENTS[kind]
+    message_id = int.from_bytes(_octets(described.get("message_id"), "message_id", 4))
+    timestamp, flags = number(described, "timestamp", (1 << 64) - 1), number(described, "flags", 255, 0)
+    if "fields" in described:
+        fields = tuple(_parse_field(field) for field in objects(described, "fields"))
     else:
-        fields = tuple(piece for one in objects(given, "values") for piece in _parse_value(one))
+        fields = tuple(piece for value in objects(described, "values") for piece in _parse_value(value))
     if event_type in _MAKERS:
         return _MAKERS[event_type](message_id, timestamp, fields, flags)
     return Other(event_type, message_id, timestamp, fields, flags)
 
 
-def _parse_field(given: dict[str, Any]) -> Field:
-    return Field(number(given, "type", 255), _octets(given.get("value", ""), "value"))
+def _parse_field(described: dict[str, Any]) -> Field:
+    return Field(number(described, "type", 255), _octets(described.get("value", ""), "value"))
 
 
-def _parse_value(given: dict[str, Any]) -> tuple[Field, ...]:
-    if len(given) != 1:
+def _parse_value(described: dict[str, Any]) -> tuple[Field, ...]:
+    if len(described) != 1:
         raise UsageError("values: each is an object with one name")
-    name, value = next(iter(given.items()))
+    name, value = next(iter(described.items()))
     kind = _NUMBERS.get(name)
     try:
         if kind is None:
@@ -96,6 +93,8 @@ def _parse_value(given: dict[str, Any]) -> tuple[Field, ...]:
         if kind == FieldType.NODE_ID and isinstance(value, str):
             value = value.replace("-", "")
         return split(kind, _octets(value, name))
+    except UsageError:  # it names the field already
+        raise
     except (LocalProtocolError, OverflowError, AttributeError, TypeError, ValueError) as reason:
         raise UsageError(f"values: {name}: {reason}") from None
 
@@ -114,9 +113,9 @@ _TYPED: Final[dict[int, Callable[[Any], Field]]] = {
 
 def _octets(value: Any, name: str, size: int | None = None) -> bytes:
     try:
-        found = bytes.fromhex(value)
+        data = bytes.fromhex(value)
     except (TypeError, ValueError):
         raise UsageError(f"{name}: bytes as hex digits are needed, not {value!r}") from None
-    if size is not None and len(found) != size:
+    if size is not None and len(data) != size:
         raise UsageError(f"{name}: {size} bytes as hex digits are needed, not {value!r}")
-    return found
+    return data

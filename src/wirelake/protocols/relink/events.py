@@ -17,7 +17,6 @@ __all__ = [
     "ChannelClosed",
     "Ended",
     "Ending",
-    "Event",
     "LinkLost",
     "LinkShutdown",
     "MessageReceived",
@@ -29,6 +28,7 @@ __all__ = [
     "PeerShutdown",
     "Ponged",
     "Resumed",
+    "SessionEvent",
     "TombstonesForgotten",
     "Unresolved",
 ]
@@ -155,7 +155,7 @@ class Ended(BaseEnded[Fault], frozen=True):
     SUBJECT: ClassVar = "connection"
 
 
-Event = (
+SessionEvent = (
     Opened
     | Resumed
     | MessageReceived

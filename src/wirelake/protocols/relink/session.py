@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS, START
-from wirelake.protocols.relink.events import Ended, Ending, Event, Noticed, Opened, Ponged
+from wirelake.protocols.relink.events import Ended, Ending, Noticed, Opened, Ponged, SessionEvent
 from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.handshake import HandshakeReader
 from wirelake.protocols.relink.keepalive import Keepalive
@@ -57,7 +57,7 @@ _NOT_THE_PEERS: Final = frozenset(
 _ODDITIES: Final = {ODD_BITS: Fault.UNUSED_BITS_SET, ODD_FORM: Fault.NOT_MINIMAL, ODD_EMPTY: Fault.MULTICAST_EMPTY}
 
 
-class Session(StreamSession[Event]):
+class Session(StreamSession[SessionEvent]):
     """A connection as one of its two ends lives it: a connector's belongs to its link, a listener's finds its link in a registry."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Session(StreamSession[Event]):
         self._handshake = HandshakeReader(options.limits, link.endpoint.id_sizes if link is not None else None)
         self._buffer = buffer(options.limits, self._handshake.limits(self.peer))
         self._output: list[bytes] = []
-        self._events: list[Event] = []
+        self._events: list[SessionEvent] = []
         self._is_open = False
         self._requires = False
         """RELINK-10: our request said that only the old link will do."""
@@ -101,7 +101,7 @@ class Session(StreamSession[Event]):
         self._finish_if_shut()
         return super().output()
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[SessionEvent]:
         """What happened since the last call, on the link as well."""
         events = super().events()
         if self._is_open and self.link is not None and self.link.line.events:

@@ -1,7 +1,4 @@
-"""What a session of YAMP tells its owner: frozen events, complete when they are made.
-
-It refuses to know how they come about.
-"""
+"""Events of a YAMP session: frozen values."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ __all__ = [
     "RequestExpired",
     "RequestReceived",
     "ResponseReceived",
-    "ResponseSpoilt",
+    "ResponseUnreadable",
     "SessionEvent",
 ]
 
@@ -74,14 +71,14 @@ class ProgressReceived(msgspec.Struct, frozen=True):
 
 
 class ResponseReceived(msgspec.Struct, frozen=True):
-    """0x08 response: what became of a request of ours; done, error or cancelled (YAMP-30)."""
+    """0x08 response: the outcome of a request of ours; done, error or cancelled (YAMP-30)."""
 
     request_uid: bytes
     response_type: int
     body: Any
 
 
-class ResponseSpoilt(msgspec.Struct, frozen=True):
+class ResponseUnreadable(msgspec.Struct, frozen=True):
     """YAMP-44: a request of ours was answered with a body that the serializer refuses."""
 
     request_uid: bytes
@@ -126,7 +123,7 @@ SessionEvent = (
     | CancelReceived
     | ProgressReceived
     | ResponseReceived
-    | ResponseSpoilt
+    | ResponseUnreadable
     | RequestExpired
     | PongReceived
     | Noticed

@@ -15,7 +15,7 @@ CLOSE_HEADER: Final = 3
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a reader of YAMP accepts at most, and how it reads."""
+    """Limits of a reader of YAMP, and its dialect."""
 
     max_body_size: int = 16 * 1024 * 1024
     """YAMP-43: bytes in a body, checked before anything is buffered."""
@@ -34,7 +34,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def bounds(self) -> Bounds:
-        """What parsing a body may cost."""
+        """Bounds on the cost of parsing a body."""
         return Bounds(max_items=self.max_items, max_elements=min(self.max_items, DEFAULT_BOUNDS.max_elements), max_depth=self.max_depth)
 
     @property

@@ -1,6 +1,7 @@
-"""YAMP messages as plain objects, as people read and write them: names of the specification, bytes as hex. Both ways.
+"""YAMP messages as JSON objects, both ways: field names of the specification, bytes as hex.
 
-A body is hex, and beside it `json` if it is JSON. What is nested deeper or has more items than the limits has `json_refused` instead.
+A body is hex, and beside it `json` if it is JSON. A body that is nested deeper or has more items than the limits has `json_refused`
+instead.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ _RESPONSES: Final = {kind.value: kind.name.lower() for kind in ResponseType}
 _NUMBERS: Final = {name: number for number, name in _RESPONSES.items()}
 
 
-def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001 - as every room's
+def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001 - as in every protocol
     """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
 
     `base` is where `data` begins in what the user gave us.
     """
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
-    said = message(data, row)
-    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(said))}
-    for name in said.__struct_fields__:
-        value = getattr(said, name)
+    decoded = message(data, row)
+    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(decoded))}
+    for name in decoded.__struct_fields__:
+        value = getattr(decoded, name)
         described[name] = value.hex() if isinstance(value, bytes) else value
-    if isinstance(said, Response):
-        described["response_type"] = _RESPONSES.get(said.response_type, said.response_type)
-    if isinstance(said, Event | Request | Response) and said.body:
-        described |= _json(said.body, limits)
+    if isinstance(decoded, Response):
+        described["response_type"] = _RESPONSES.get(decoded.response_type, decoded.response_type)
+    if isinstance(decoded, Event | Request | Response) and decoded.body:
+        described |= _json(decoded.body, limits)
     if row[FAULT]:
         described |= breach(Fault(row[FAULT]))
     return described
@@ -73,31 +74,31 @@ def _json(body: bytes, limits: Limits) -> dict[str, Any]:
         return {}
 
 
-def parse(given: dict[str, Any]) -> Message:
+def parse(fields: dict[str, Any]) -> Message:
     """The message an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over.
 
     A body is `body`, in hex, or else `json`, any value.
     """
-    kind = message_type(given)
+    kind = message_type(fields)
     match kind:
         case "system.handshake":
-            return Handshake(number(given, "version", 0xFFFF, VERSION), text(given, "serializer", "json"))
+            return Handshake(number(fields, "version", 0xFFFF, VERSION), text(fields, "serializer", "json"))
         case "system.ping":
-            return Ping(hex_bytes(given, "payload"))
+            return Ping(hex_bytes(fields, "payload"))
         case "system.pong":
-            return Pong(hex_bytes(given, "payload"))
+            return Pong(hex_bytes(fields, "payload"))
         case "system.close":
-            return Close(text(given, "reason", ""))
+            return Close(text(fields, "reason", ""))
         case "system.close-redirect":
-            return CloseRedirect(text(given, "url"))
+            return CloseRedirect(text(fields, "url"))
         case "event":
-            return Event(_uid(given, "uid"), text(given, "uri"), _body(given))
+            return Event(_uid(fields, "uid"), text(fields, "uri"), _body(fields))
         case "request":
-            return Request(_uid(given, "uid"), text(given, "uri"), boolean(given, "progressive"), _body(given))
+            return Request(_uid(fields, "uid"), text(fields, "uri"), boolean(fields, "progressive"), _body(fields))
         case "cancel":
-            return Cancel(_uid(given, "uid"), text(given, "uri"), _uid(given, "request_uid"), boolean(given, "kill"))
+            return Cancel(_uid(fields, "uid"), text(fields, "uri"), _uid(fields, "request_uid"), boolean(fields, "kill"))
         case "response":
-            return Response(_uid(given, "uid"), text(given, "uri"), _uid(given, "request_uid"), _response_type(given), _body(given))
+            return Response(_uid(fields, "uid"), text(fields, "uri"), _uid(fields, "request_uid"), _response_type(fields), _body(fields))
     names = (
         "system.handshake",
         "system.ping",
@@ -112,19 +113,19 @@ def parse(given: dict[str, Any]) -> Message:
     raise UsageError(f"type: {kind!r} is not one of {', '.join(names)}")
 
 
-def _response_type(given: dict[str, Any]) -> int:
-    value = given.get("response_type", "done")
-    return _NUMBERS[value] if isinstance(value, str) and value in _NUMBERS else number(given, "response_type", 255)
+def _response_type(fields: dict[str, Any]) -> int:
+    value = fields.get("response_type", "done")
+    return _NUMBERS[value] if isinstance(value, str) and value in _NUMBERS else number(fields, "response_type", 255)
 
 
-def _uid(given: dict[str, Any], name: str) -> bytes:
-    value = hex_bytes(given, name)
+def _uid(fields: dict[str, Any], name: str) -> bytes:
+    value = hex_bytes(fields, name)
     if len(value) != UID_SIZE:
-        raise UsageError(f"{name}: {2 * UID_SIZE} hex digits are needed, not {given.get(name)!r}")
+        raise UsageError(f"{name}: {2 * UID_SIZE} hex digits are needed, not {fields.get(name)!r}")
     return value
 
 
-def _body(given: dict[str, Any]) -> bytes:
-    if "body" in given or "json" not in given:
-        return hex_bytes(given, "body")
-    return msgspec.json.encode(given["json"])
+def _body(fields: dict[str, Any]) -> bytes:
+    if "body" in fields or "json" not in fields:
+        return hex_bytes(fields, "body")
+    return msgspec.json.encode(fields["json"])

@@ -1,7 +1,7 @@
-"""The layout of YAMP as a scanner reads it: where messages and their fields are, and what is wrong with them.
+"""The scanner of YAMP: finds messages and their fields, and the rules they break.
 
-This is the only reader of the layout. It accepts every message that can be read, also one that must not be said: such a breach is in the
-row's fault column, and it is for the session to act on. It refuses to know who speaks, what was said before, and what a body contains.
+This is the only reader of the layout. It accepts every message that can be read, also one that breaks a rule: such a breach is in the
+row's fault column, and the session acts on it. It does not look into bodies.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ODD_BODY: Final = 16
 
 UID_SIZE: Final = 16
 HEADER: Final = 18
-"""Type, uid and the uri's size: what a user message begins with."""
+"""Bytes of type, uid and the uri's size, at the start of a user message."""
 HANDSHAKE_HEADER: Final = 4
 PING_HEADER: Final = 2
 FARTHEST: Final = 1 << 47
@@ -76,7 +76,7 @@ FARTHEST: Final = 1 << 47
 
 
 @kernel
-def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:  # noqa: ARG001 - as every room's
+def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:  # noqa: ARG001 - as in every protocol
     """Walk whole messages in data[start:stop]; one row each.
 
     Returns (rows written, 0, next offset, need): `need` is how many bytes the next message takes, 0 if that is not known yet,
@@ -206,7 +206,7 @@ def _plausible(data: Any, at: int, stop: int, limits: Any) -> int:
 def find(data: Any, start: int, stop: int, limits: Any) -> int:
     """The next place where messages certainly begin again: a user message ends exactly at `stop`, or another follows it. Else `stop`.
 
-    System messages are too short to be told from noise: they are found after a user message, and the one before is not certain.
+    System messages are too short to distinguish from noise: they are found after a user message, and the one before is not certain.
     """
     for at in range(start, stop):
         size = _plausible(data, at, stop, limits)

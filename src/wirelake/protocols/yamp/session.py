@@ -1,8 +1,8 @@
-"""One side of a YAMP conversation: bytes and time in; bytes, events and a deadline out.
+"""One side of a YAMP session: bytes and time in; bytes, events and a deadline out.
 
-After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for what the peer did; sending may
-raise LocalProtocolError or SessionClosed, for what the caller did. It refuses to know sockets and clocks: `now` is any steadily growing
-number of seconds, and random bytes come from `draw`.
+After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for an error of the peer. Sending may
+raise LocalProtocolError or SessionClosed, for an error of the caller. `now` is any steadily growing number of seconds; random bytes come
+from `draw`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.yamp.base_session import BaseSession
+from wirelake.protocols.yamp.base_session import BaseSession, Draw
 from wirelake.protocols.yamp.events import (
     CancelReceived,
     Ended,
@@ -20,15 +20,14 @@ from wirelake.protocols.yamp.events import (
     RequestExpired,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Event, MessageType, Request, Response, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.yamp.requests import IncomingRequests, OutgoingRequests, Pending, Taken
-from wirelake.protocols.yamp.serializers.bodies import Undecodable, pack, pack_text, unpack
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, pack, pack_text, unpack
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.yamp.uids import Draw
 from wirelake.protocols.yamp.wire import user
 
 __all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
@@ -38,7 +37,7 @@ _RESPONSES: Final = {kind: bytes((kind,)) for kind in ResponseType}
 
 
 class Session(BaseSession):
-    """A conversation as one of its two speakers lives it."""
+    """One side of a YAMP session."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
         super().__init__(speaker, options, draw=draw)
@@ -51,7 +50,7 @@ class Session(BaseSession):
             Response: self._take_response,
         }
 
-    # What comes out.
+    # Output.
 
     @property
     def deadline(self) -> float | None:
@@ -63,10 +62,10 @@ class Session(BaseSession):
         """Whether a request of the peer still wants an outcome: a killed one does not."""
         return request_uid in self._peer_requests
 
-    # What the caller does.
+    # Commands of the owner.
 
     def send(self, uri: str, body: Any = None) -> None:
-        """0x05 event: nobody answers it."""
+        """0x05 event: send one; it has no answer."""
         self.send_packed(uri, self.pack(body))
 
     def pack(self, body: Any) -> bytes:
@@ -89,7 +88,7 @@ class Session(BaseSession):
         return uid
 
     def cancel(self, request_uid: bytes, *, kill: bool = False) -> bool:
-        """0x07 cancel: take a request back; killed, nobody waits for it any more (YAMP-34). False if it is not pending (YAMP-32)."""
+        """0x07 cancel: take a request back; killed, it gets no answer any more (YAMP-34). False if it is not pending (YAMP-32)."""
         pending = self._requests.get(request_uid)
         if pending is None or self.ended is not None:
             return False
@@ -99,7 +98,7 @@ class Session(BaseSession):
         return True
 
     def forget(self, request_uid: bytes) -> None:
-        """YAMP-41: nobody waits for the outcome any more, and the peer is not told; what still comes is ignored (YAMP-37)."""
+        """YAMP-41: give a request up without a cancel; late responses are ignored (YAMP-37)."""
         self._requests.drop(request_uid)
 
     def respond(self, request_uid: bytes, body: Any = None) -> None:
@@ -126,7 +125,7 @@ class Session(BaseSession):
             self._say_response(taken.uri, request_uid, ResponseType.PROGRESS, pack(self._serializer, body))
         return taken.progressive
 
-    # What the world does.
+    # Input: bytes of the peer, and time.
 
     def tick(self, now: float) -> None:
         """Time passed: timers that are due fire."""
@@ -136,7 +135,7 @@ class Session(BaseSession):
             if self.options.kill_on_timeout:  # YAMP-41
                 self._say(Cancel(self._uids.next(), pending.uri, uid, True))
 
-    # Inside.
+    # Internals.
 
     def _end(self, ended: Ended) -> None:
         self._requests.clear()
@@ -153,42 +152,42 @@ class Session(BaseSession):
         rest = request_uid + _RESPONSES[response_type]
         self._put(Response, user(MessageType.RESPONSE, self._uids.next(), uri, rest, body, self.options.limits))
 
-    def _take_event(self, said: Event, _: float) -> None:
+    def _take_event(self, event: Event, _: float) -> None:
         try:
-            self._events.append(EventReceived(said.uri, unpack(self._serializer, said.body), said.uid, len(said.body)))
-        except Undecodable as reason:  # YAMP-44
-            self._notice(Fault.BODY_UNDECODABLE, f"event {said.uri!r}: {reason}")
+            self._events.append(EventReceived(event.uri, unpack(self._serializer, event.body), event.uid, len(event.body)))
+        except BodyRejected as reason:  # YAMP-44
+            self._notice(Fault.BODY_UNDECODABLE, f"event {event.uri!r}: {reason}")
 
-    def _take_request(self, said: Request, _: float) -> None:
-        if said.uid in self._peer_requests:
+    def _take_request(self, request: Request, _: float) -> None:
+        if request.uid in self._peer_requests:
             if self.options.datagrams:  # YAMP-15
                 self._notice(Fault.REQUEST_REPEATED)
             else:  # YAMP-25
-                self.fail(Fault.REQUEST_UID_IN_FLIGHT, said.uid.hex())
+                self.fail(Fault.REQUEST_UID_IN_FLIGHT, request.uid.hex())
             return
-        self._peer_requests.take(said.uid, Taken(said.uri, said.progressive))
+        self._peer_requests.take(request.uid, Taken(request.uri, request.progressive))
         try:
-            body = unpack(self._serializer, said.body)
-        except Undecodable as reason:  # YAMP-44
-            self._notice(Fault.BODY_UNDECODABLE, f"request {said.uri!r}: {reason}")
-            self.respond_failure(said.uid, f"the body cannot be read: {reason}")
+            body = unpack(self._serializer, request.body)
+        except BodyRejected as reason:  # YAMP-44
+            self._notice(Fault.BODY_UNDECODABLE, f"request {request.uri!r}: {reason}")
+            self.respond_failure(request.uid, f"the body cannot be read: {reason}")
         else:
-            self._events.append(RequestReceived(said.uid, said.uri, body, said.progressive, len(said.body)))
+            self._events.append(RequestReceived(request.uid, request.uri, body, request.progressive, len(request.body)))
 
-    def _take_cancel(self, said: Cancel, _: float) -> None:
-        if said.request_uid not in self._peer_requests:  # YAMP-32, YAMP-35
+    def _take_cancel(self, cancel: Cancel, _: float) -> None:
+        if cancel.request_uid not in self._peer_requests:  # YAMP-32, YAMP-35
             self._notice(Fault.CANCEL_UNMATCHED)
             return
-        if said.kill:  # YAMP-34
-            self._peer_requests.drop(said.request_uid)
-        self._events.append(CancelReceived(said.request_uid, said.kill))
+        if cancel.kill:  # YAMP-34
+            self._peer_requests.drop(cancel.request_uid)
+        self._events.append(CancelReceived(cancel.request_uid, cancel.kill))
 
-    def _take_response(self, said: Response, now: float) -> None:
-        uid, pending = said.request_uid, self._requests.get(said.request_uid)
+    def _take_response(self, response: Response, now: float) -> None:
+        uid, pending = response.request_uid, self._requests.get(response.request_uid)
         if pending is None:  # YAMP-37
             self._notice(Fault.RESPONSE_UNMATCHED)
             return
-        steps = said.response_type == ResponseType.PROGRESS
+        steps = response.response_type == ResponseType.PROGRESS
         if steps and not pending.progressive:  # YAMP-29
             self._notice(Fault.PROGRESS_UNASKED)
             return
@@ -197,18 +196,20 @@ class Session(BaseSession):
         else:  # YAMP-30
             self._requests.drop(uid)
         try:
-            body = unpack(self._serializer, said.body)
-        except Undecodable as reason:  # YAMP-44
+            body = unpack(self._serializer, response.body)
+        except BodyRejected as reason:  # YAMP-44
             if steps:
-                self._notice(Fault.BODY_UNDECODABLE, f"progress of {said.uri!r}: {reason}")
+                self._notice(Fault.BODY_UNDECODABLE, f"progress of {response.uri!r}: {reason}")
             else:
-                self._events.append(ResponseSpoilt(uid, said.response_type, said.body, str(reason)))
+                self._events.append(ResponseUnreadable(uid, response.response_type, response.body, str(reason)))
         else:
-            self._events.append(ProgressReceived(uid, body, len(said.body)) if steps else ResponseReceived(uid, said.response_type, body))
+            self._events.append(
+                ProgressReceived(uid, body, len(response.body)) if steps else ResponseReceived(uid, response.response_type, body)
+            )
 
 
 def _checked(uri: str) -> str:
-    """YAMP-26: what we send has a uri."""
+    """YAMP-26: check that a message to send has a uri."""
     if not uri:
         raise LocalProtocolError(Fault.URI_SIZE, "0 bytes")
     return uri

@@ -1,7 +1,4 @@
-"""Bytes of YAMP to messages and back: `message` and `decode` build, `encode` writes.
-
-It refuses to know who speaks, what was said before, time, and what bodies mean; how the layout is read is `scanner.py`'s.
-"""
+"""YAMP bytes to messages and back: `message` and `decode` read, `encode` writes."""
 
 from __future__ import annotations
 
@@ -59,14 +56,14 @@ __all__ = [
 ]
 
 LONGEST_STRING: Final = 0xFF
-"""YAMP-6, YAMP-17, YAMP-26: what one byte of size can say of a serializer, a payload or a uri."""
+"""YAMP-6, YAMP-17, YAMP-26: the most bytes of a serializer, a payload or a uri, whose size is one byte."""
 LONGEST_REASON: Final = 0xFFFF
-"""YAMP-20: what two bytes of size can say of a reason or a url."""
+"""YAMP-20: the most bytes of a reason or a url, whose size is two bytes."""
 LARGEST_BODY: Final = 0xFFFFFFFF
-"""YAMP-43: what four bytes of size can say."""
+"""YAMP-43: the most bytes of a body, whose size is four bytes."""
 
 
-def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as every room's
+def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as in every protocol
     """The message of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
     fault = row[FAULT]
     if fault and fault in UNREADABLE:

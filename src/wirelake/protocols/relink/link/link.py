@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.relink.events import Event, LinkLost, LinkShutdown, MessageReceived, Noticed, PeerShutdown
+from wirelake.protocols.relink.events import LinkLost, LinkShutdown, MessageReceived, Noticed, PeerShutdown, SessionEvent
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link.inbox import Inbox
 from wirelake.protocols.relink.link.outbox import Outbox
@@ -59,7 +59,7 @@ class Link:
         """A session is attached and its handshake is done."""
         return self.line.is_connected
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[SessionEvent]:
         """What happened since the last call."""
         events, self.line.events = self.line.events, []
         return events

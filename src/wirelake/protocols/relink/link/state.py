@@ -5,7 +5,7 @@ It refuses to know what it carries.
 
 from __future__ import annotations
 
-from wirelake.protocols.relink.events import Event
+from wirelake.protocols.relink.events import SessionEvent
 
 __all__ = ["LinkState"]
 
@@ -15,7 +15,7 @@ class LinkState:
 
     def __init__(self) -> None:
         self.output: list[bytes] = []
-        self.events: list[Event] = []
+        self.events: list[SessionEvent] = []
         self.now = 0.0
         """The time of the last call."""
         self.is_connected = False

@@ -1,4 +1,4 @@
-"""The table of the conversation: every (state, speaker, message), those in it and those that are not."""
+"""The state machine: every (state, speaker, message), those in the table and those that are not."""
 
 from __future__ import annotations
 
