@@ -14,8 +14,8 @@ import numpy as np
 
 from wirelake.capture.blocks.accounting import Accounting
 from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_COLUMNS, SEGMENT_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
-from wirelake.capture.blocks.builder import Gathering
-from wirelake.capture.blocks.from_packets import Traffic
+from wirelake.capture.blocks.builder import BlockBuilder
+from wirelake.capture.blocks.from_packets import FlowAssembler
 from wirelake.capture.blocks.packet_batch import PAYLOAD_AT, RECORD_AT, TS_AT, PacketBatch
 from wirelake.capture.packets.dissect import PACKET_COLUMNS
 from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
@@ -42,8 +42,8 @@ class Assembly:
         self._spans: list[Span] = []
         self._starts: list[int] = []
         self._accounting = Accounting(self._starts)
-        self._gathering = Gathering()
-        self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._accounting, dialect=self._dialect)
+        self._builder = BlockBuilder()
+        self._flow_assembler = FlowAssembler(self._ports, self._sniff, self._builder, self._accounting, dialect=self._dialect)
 
     def take(self) -> bytes:
         """The state of all connections as bytes, to go on from later. Blocks must have been asked for before."""
@@ -63,7 +63,7 @@ class Assembly:
 
     def _narrow(self) -> None:
         """Forget sources and spans of which nothing is held."""
-        used = sorted(set(self._traffic.places()))
+        used = sorted(set(self._flow_assembler.places()))
         kept = sorted({place >> SOURCE_SHIFT for place in used})
         numbers = {old: new for new, old in enumerate(kept)}
         spans = [self._spans[number] for number in sorted({bisect_right(self._starts, place) - 1 for place in used})]
@@ -71,7 +71,7 @@ class Assembly:
         def moved(at: int) -> int:
             return place(numbers[at >> SOURCE_SHIFT], at & OFFSET_MASK)
 
-        self._traffic.move(moved)
+        self._flow_assembler.move(moved)
         self._sources[:] = [self._sources[number] for number in kept]
         self._spans[:] = [msgspec.structs.replace(span, at=moved(span.at)) for span in spans]
         self._starts[:] = [span.at for span in self._spans]
@@ -91,8 +91,10 @@ class Assembly:
                 self._spans.insert(at, msgspec.structs.replace(span, at=base + span.at))
         table = batch.packets
         data = bytes(batch.data)
-        self._traffic.packets(data, table[:, :PACKET_COLUMNS], table[:, TS_AT], base + table[:, RECORD_AT], base + table[:, PAYLOAD_AT])
-        if self._gathering.size >= BLOCK_BYTES:
+        self._flow_assembler.packets(
+            data, table[:, :PACKET_COLUMNS], table[:, TS_AT], base + table[:, RECORD_AT], base + table[:, PAYLOAD_AT]
+        )
+        if self._builder.size >= BLOCK_BYTES:
             yield from self._blocks()
 
     def rest(self) -> Iterator[Block]:
@@ -101,7 +103,7 @@ class Assembly:
 
     def finish(self) -> Iterator[Block]:
         """Nothing more comes; the last block is marked."""
-        self._traffic.finish()
+        self._flow_assembler.finish()
         for block in self._blocks(always=True):
             block.last = True
             yield block
@@ -110,7 +112,7 @@ class Assembly:
         if not self._sources:
             return
         accounts, unreadable = self._accounting.take()
-        block = self._gathering.take(self._sources[0])
+        block = self._builder.take(self._sources[0])
         if block is None:
             if not accounts and not always:
                 return

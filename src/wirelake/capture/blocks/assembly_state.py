@@ -18,7 +18,7 @@ import numpy as np
 from wirelake.capture.blocks.block import Endpoint, Source, Span
 from wirelake.capture.blocks.stored_state import Count, End, FilePosition, Number, Record, check, check_places, check_spans, decode, encode
 from wirelake.capture.packets.tcp_flows import SESSION_ID_SIZE, UNDECIDED_BYTES, Held, Tracked
-from wirelake.capture.packets.tcp_stream import MAX_GAPS, Bit, Budget, Half
+from wirelake.capture.packets.tcp_stream import MAX_GAPS, Budget, Half, SegmentPart
 from wirelake.capture.packets.udp_flows import Pair
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class AssemblyState(Record):
 
 def encoded(assembly: Assembly) -> bytes:
     """The state of an assembly."""
-    tracker, datagrams = assembly._traffic._tracker, assembly._traffic._datagrams
+    tracker, datagrams = assembly._flow_assembler._tracker, assembly._flow_assembler._datagrams
     known = {id(one): one for table in (tracker._flows, tracker._waiting) for one, _ in table.values()}
     numbers = {key: number for number, key in enumerate(known)}
     ends: dict[int, tuple[End, End]] = {}
@@ -138,8 +138,8 @@ def restore(assembly: Assembly, content: bytes) -> None:
     check_places(state.sources, state.spans, np.array(places, np.int64), np.array(sizes, np.int64))
     assembly._sources[:], assembly._spans[:] = state.sources, state.spans
     assembly._starts[:] = [span.at for span in state.spans]  # in place: the tally has the same list
-    _restore_flows(assembly._traffic._tracker, state)
-    _restore_pairs(assembly._traffic._datagrams, state)
+    _restore_flows(assembly._flow_assembler._tracker, state)
+    _restore_pairs(assembly._flow_assembler._datagrams, state)
 
 
 def _end(end: Endpoint) -> End:
@@ -201,7 +201,7 @@ def _tracked(state: TrackedState, budget: Budget) -> Tracked:
     check(not state.held or (state.name is None and not state.given_up), "bytes are held of a flow that is decided")
     for item in state.held:
         check(bool(item.event) != bool(item.what), "what is held is neither bytes nor an event")
-        one.held.append(Held(item.to_server, Bit(item.what, item.missing, item.ts, item.offset, item.chunk), item.event))
+        one.held.append(Held(item.to_server, SegmentPart(item.what, item.missing, item.ts, item.offset, item.chunk), item.event))
         one.held_bytes[item.to_server] += len(item.chunk)
     one.given_up, one.closed = state.given_up, state.closed
     for half, stored in zip(one.halves, state.halves, strict=True):

@@ -1,4 +1,4 @@
-"""Gathering: segments of many flows laid end to end, in the order of the file, until they make a block.
+"""BlockBuilder: segments of many flows laid end to end, in the order of the file, until they make a block.
 
 It refuses to know why a segment belongs to a flow (`flows.py`), and where bytes went that are in no run (`accounting.py`).
 """
@@ -12,10 +12,10 @@ import numpy as np
 
 from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, SEGMENT_STOP, Block, Flow, FlowEvent, Source
 
-__all__ = ["Gathering"]
+__all__ = ["BlockBuilder"]
 
 
-class Gathering:
+class BlockBuilder:
     """What the next block of a packet capture will hold."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Traffic: the packets of a capture on their way to those who know connections, and an account of every other one.
+"""FlowAssembler: the packets of a capture on their way to those who know connections, and an account of every other one.
 
 It refuses to know containers and files, and what belongs together: `flows.py`, `datagrams.py` and `fragments.py` do.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirelake.capture.blocks.accounting import HEADERS, OTHER, Accounting
-from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.containers.records import SIZE, START, TS
 from wirelake.capture.packets.dissect import (
     ACKNOWLEDGED,
@@ -37,13 +37,13 @@ from wirelake.capture.packets.dissect import (
     dissect,
     transport,
 )
-from wirelake.capture.packets.filter import EVERYTHING, Interest
+from wirelake.capture.packets.filter import EVERYTHING, PacketFilter
 from wirelake.capture.packets.ip_fragments import Fragments, Part
 from wirelake.capture.packets.tcp_flows import Dialect, Tracker, one_dialect
 from wirelake.capture.packets.udp_flows import Datagrams
 from wirelake.protocols.kernel import active, array
 
-__all__ = ["Traffic", "account", "dissected", "opened"]
+__all__ = ["FlowAssembler", "account", "dissected", "opened"]
 
 Array = np.ndarray[Any, Any]
 _PLACES = (SOURCE, DESTINATION, WIDTH, PAYLOAD, PAYLOAD_SIZE)
@@ -75,30 +75,30 @@ def account(records: Array, packets: Array, accounting: Accounting, at: int = 0)
     return leads
 
 
-class Traffic:
+class FlowAssembler:
     """All connections of a capture, or of the part of it that one task has."""
 
     def __init__(
         self,
         ports: Mapping[int, str],
         sniff: Callable[[bytes], str | None],
-        gathering: Gathering,
+        builder: BlockBuilder,
         accounting: Accounting,
-        interest: Interest = EVERYTHING,
+        packet_filter: PacketFilter = EVERYTHING,
         dialect: Dialect = one_dialect,
     ) -> None:
         self._accounting = accounting
-        self._interest = interest
-        self._tracker = Tracker(ports, sniff, gathering, accounting, dialect)
-        self._datagrams = Datagrams(ports, sniff, gathering, accounting)
+        self._packet_filter = packet_filter
+        self._tracker = Tracker(ports, sniff, builder, accounting, dialect)
+        self._datagrams = Datagrams(ports, sniff, builder, accounting)
         self._fragments = Fragments(accounting)
 
     def window(self, base: int, data: bytes, records: Array) -> None:
         """The packets of a window, byte `base` of its source on."""
         packets = dissected(data, records)
         leads = account(records, packets, self._accounting)
-        if self._interest is not EVERYTHING:  # what came before the time may begin what is wanted
-            leads &= self._interest.on_ports(packets) & Interest(until=self._interest.until).in_time(records[:, TS])
+        if self._packet_filter is not EVERYTHING:  # what came before the time may begin what is wanted
+            leads &= self._packet_filter.on_ports(packets) & PacketFilter(until=self._packet_filter.until).in_time(records[:, TS])
         records, packets = records[leads], packets[leads]
         self.packets(data, packets, records[:, TS], base + records[:, START], base + packets[:, PAYLOAD])
 

@@ -1,4 +1,4 @@
-"""Recorded: exported PDUs of a window as one block that points into the window itself.
+"""RecordingReader: exported PDUs of a window as one block that points into the window itself.
 
 Records with the same tags belong to the same direction of the same flow, so distinct tags are found by a kernel that compares bytes, and
 each is understood once; after that no Python runs per record. A flow is known entirely by its tags: nothing is carried from window to
@@ -22,7 +22,7 @@ from wirelake.capture.packets.tcp_flows import UNRECOGNISED, by_port, is_client,
 from wirelake.capture.record.exported_pdu import RECEIVED, Tags, info_words, parse, recorded_session_id
 from wirelake.protocols.kernel import active, array, kernel, u16, u32
 
-__all__ = ["MAX_MEANINGS", "Meaning", "Recorded", "intern"]
+__all__ = ["MAX_MEANINGS", "Meaning", "RecordingReader", "intern"]
 
 MAX_PORT: Final = 0xFFFF
 """Of a tag that has four bytes for a port."""
@@ -114,7 +114,7 @@ class Meaning(msgspec.Struct, frozen=True):
     """Why records with these tags cannot be read; empty if they can."""
 
 
-class Recorded:
+class RecordingReader:
     """Turns windows of exported PDUs into blocks."""
 
     def __init__(self, ports: Mapping[int, str], protocols: Collection[str] | None, accounting: Accounting) -> None:

@@ -17,20 +17,20 @@ import numpy as np
 
 from wirelake.capture.blocks.accounting import CONTAINER, Accounting
 from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, Block, Source, Span
-from wirelake.capture.blocks.builder import Gathering
-from wirelake.capture.blocks.from_packets import Traffic
-from wirelake.capture.blocks.from_recording import Recorded
+from wirelake.capture.blocks.builder import BlockBuilder
+from wirelake.capture.blocks.from_packets import FlowAssembler
+from wirelake.capture.blocks.from_recording import RecordingReader
 from wirelake.capture.containers.detect import HEAD_SIZE, Container, recognise, restore
 from wirelake.capture.containers.records import KIND, LENGTH, LINK, RECORD_BAD_DATA, RECORD_KINDS, RECORD_PACKET, SIZE, START
 from wirelake.capture.containers.walk import WINDOW, Damaged, Walk, Window
 from wirelake.capture.files import identity
-from wirelake.capture.files.source_file import Bytes, Packed, open_source, read_range
+from wirelake.capture.files.source_file import Bytes, Compressed, open_source, read_range
 from wirelake.capture.files.split import Split
-from wirelake.capture.packets.filter import EVERYTHING, Interest
+from wirelake.capture.packets.filter import EVERYTHING, PacketFilter
 from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
 
-__all__ = ["WINDOW", "account_packing", "account_records", "open_container", "read", "walk_split", "walked_mark"]
+__all__ = ["WINDOW", "account_compression", "account_records", "open_container", "read", "walk_split", "walked_mark"]
 
 
 def open_container(source: Source) -> Container:
@@ -46,7 +46,7 @@ def read(
     protocols: Collection[str] | None = None,
     window: int = WINDOW,
     split: Split | None = None,
-    interest: Interest = EVERYTHING,
+    packet_filter: PacketFilter = EVERYTHING,
     dialect: Dialect = one_dialect,
 ) -> Iterator[Block]:
     """Read a capture of any content, or one split of it; the last block is marked, and of a split has the hash of its bytes.
@@ -58,7 +58,7 @@ def read(
     """
     with open_source(source) as file:
         walk = walk_split(source, file, split, window, hashed=True)
-        yield from _Reading(source, file, ports, sniff, protocols, walk, interest, dialect, marked=split is not None).blocks()
+        yield from _Reading(source, file, ports, sniff, protocols, walk, packet_filter, dialect, marked=split is not None).blocks()
 
 
 def walk_split(source: Source, file: Bytes, split: Split | None, window: int = WINDOW, *, hashed: bool = False) -> Walk:
@@ -66,7 +66,7 @@ def walk_split(source: Source, file: Bytes, split: Split | None, window: int = W
     if split is None:
         return Walk(source.path, file, window=window)
     container = restore(split.known) if split.known else None
-    more = {"growing": split.growing, "hashed": hashed and not isinstance(file, Packed)}
+    more = {"growing": split.growing, "hashed": hashed and not isinstance(file, Compressed)}
     return Walk(source.path, file, at=split.begin, stop=split.end, container=container, window=window, **more)
 
 
@@ -91,12 +91,12 @@ def account_records(step: Window, accounting: Accounting) -> np.ndarray[Any, Any
     return packets
 
 
-def account_packing(file: Bytes, accounting: Accounting) -> None:
+def account_compression(file: Bytes, accounting: Accounting) -> None:
     """Account for what packing spared, and for packed bytes that cannot be unpacked."""
-    if not isinstance(file, Packed):
+    if not isinstance(file, Compressed):
         return
-    accounting.add(CONTAINER, "spared by compression", file.packed_at - file.unpacked, 1)
-    at = file.unpacked
+    accounting.add(CONTAINER, "spared by compression", file.compressed_at - file.decompressed, 1)
+    at = file.decompressed
     while file.broken and (raw := file.left()):
         accounting.quarantine(at, raw, "file", file.broken)
         at += len(raw)
@@ -113,7 +113,7 @@ class _Reading:
         sniff: Callable[[bytes], str | None],
         protocols: Collection[str] | None,
         walk: Walk,
-        interest: Interest,
+        packet_filter: PacketFilter,
         dialect: Dialect,
         *,
         marked: bool,
@@ -124,9 +124,9 @@ class _Reading:
         self._walk = walk
         self._span = Span(walk.at, min(walk.stop, source.size) - walk.at)
         self._accounting = Accounting((walk.at,))
-        self._gathering = Gathering()
-        self._traffic = Traffic(ports, sniff, self._gathering, self._accounting, interest, dialect)
-        self._recorded = Recorded(ports, protocols, self._accounting)
+        self._builder = BlockBuilder()
+        self._flow_assembler = FlowAssembler(ports, sniff, self._builder, self._accounting, packet_filter, dialect)
+        self._recording_reader = RecordingReader(ports, protocols, self._accounting)
 
     def blocks(self) -> Iterator[Block]:
         """All blocks. Each waits for the next step, so that the last is known to be the last."""
@@ -136,8 +136,8 @@ class _Reading:
             if blocks:
                 yield from waiting
                 waiting = blocks
-        self._traffic.finish()
-        account_packing(self._file, self._accounting)
+        self._flow_assembler.finish()
+        account_compression(self._file, self._accounting)
         blocks = self._complete([])
         if blocks:
             yield from waiting
@@ -158,14 +158,14 @@ class _Reading:
         exported = packets[:, LINK] == LINK_EXPORTED
         blocks = []
         if exported.any():
-            blocks.append(self._recorded.block(self._source, step.base, step.data, step.used, packets[exported]))
+            blocks.append(self._recording_reader.block(self._source, step.base, step.data, step.used, packets[exported]))
         if not exported.all():
-            self._traffic.window(step.base, step.data, packets[~exported])
+            self._flow_assembler.window(step.base, step.data, packets[~exported])
         return self._complete(blocks)
 
     def _complete(self, blocks: list[Block | None]) -> list[Block]:
         """Blocks with what was gathered and with the tally; none when there was nothing."""
-        ready = [block for block in (*blocks, self._gathering.take(self._source)) if block is not None]
+        ready = [block for block in (*blocks, self._builder.take(self._source)) if block is not None]
         accounts, unreadable = self._accounting.take()
         if not ready:
             if not accounts:

@@ -24,7 +24,7 @@ from wirelake.capture.containers.walk import EVERYTHING, WINDOW, Walk
 from wirelake.capture.files import identity
 from wirelake.capture.files.identity import KnownFile
 from wirelake.capture.files.magic import HEAD_SIZE, capture_kind
-from wirelake.capture.files.source_file import Packed, open_source
+from wirelake.capture.files.source_file import Compressed, open_source
 from wirelake.capture.files.split import WARM, Split
 from wirelake.capture.packets.ip_fragments import REACH
 from wirelake.errors import CaptureError
@@ -105,7 +105,7 @@ class Follower:
         self._here: dict[bytes, tuple[KnownFile, Position]] = {}
         """Files that this look has found so far and of which nothing was read, by id."""
         self._torn: dict[bytes, _Looks] = {}
-        """Packed files whose stream was not complete when they looked like this."""
+        """Compressed files whose stream was not complete when they looked like this."""
 
     def latest(self, start: Offset, paths: Iterable[str], limits: Limits) -> Offset:
         """How far reading can go from here."""
@@ -232,7 +232,7 @@ class Follower:
         if not self._is_quiet(told) or one.at:
             return False
         with open_source(source) as file:
-            if not isinstance(file, Packed):
+            if not isinstance(file, Compressed):
                 head = file.window(0, HEAD_SIZE)
                 return len(head) == HEAD_SIZE and not capture_kind(head)
             if self._torn.get(one.id) == told:
@@ -247,7 +247,7 @@ class Follower:
     def _walk(self, one: Position, source: Source, told: _Looks, limit: int, *, growing: bool) -> tuple[int, Container | None]:
         """How far reading goes, and what is known there."""
         with open_source(source) as file:
-            if isinstance(file, Packed):  # it cannot be read from its middle
+            if isinstance(file, Compressed):  # it cannot be read from its middle
                 return (one.at if growing else source.size), None
             if growing and one.begins == 0 and one.at == 0 and not self._is_quiet(told):
                 return one.at, None
@@ -284,7 +284,7 @@ def _walked(source: Source, end: int) -> Container | None:
 def micro_batches(start: Offset, end: Offset) -> list[ReadTask]:
     """What is to be read to get from one offset to another."""
     before = {one.id: one for one in start.files}
-    works = []
+    tasks = []
     for rank, one in enumerate(end.files):
         fresh = Position(one.path, one.id, one.begins, one.base, *_at(one.base, one.base[0], b""))
         old = before.get(one.id, fresh)
@@ -295,5 +295,5 @@ def micro_batches(start: Offset, end: Offset) -> list[ReadTask]:
         if one.since == old.at:
             spans[-1] = msgspec.structs.replace(spans[-1], mark=one.digest)
         split = Split(old.at, EVERYTHING if one.is_over else one.at, old.known, old.warm, growing=not one.is_quiet)
-        works.append(ReadTask(Source(one.path, one.id, one.size), split, spans, one.is_over, rank))
-    return works
+        tasks.append(ReadTask(Source(one.path, one.id, one.size), split, spans, one.is_over, rank))
+    return tasks

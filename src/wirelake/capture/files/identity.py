@@ -20,7 +20,7 @@ from wirelake.capture.blocks.block import Source
 from wirelake.capture.containers.records import KIND, LENGTH, RECORD_PACKET, START, TS
 from wirelake.capture.containers.walk import HASH_SIZE as _HASH_SIZE
 from wirelake.capture.containers.walk import Damaged, Walk, new_digest
-from wirelake.capture.files.source_file import Bytes, Packed, measure, open_plain, open_source
+from wirelake.capture.files.source_file import Bytes, Compressed, measure, open_plain, open_source
 from wirelake.errors import CaptureError
 
 __all__ = [
@@ -99,7 +99,7 @@ class Beginning(msgspec.Struct, frozen=True):
 def beginning(source: Source) -> Beginning | None:
     """How a file begins; None if it is packed, or has no packet near its start."""
     with open_source(source) as file:
-        if isinstance(file, Packed):
+        if isinstance(file, Compressed):
             return None
         walk = Walk(source.path, file, stop=BEGINNING, window=BEGINNING)
         for step in walk.steps():

@@ -6,17 +6,17 @@ from typing import Final
 
 from wirelake.capture.containers import pcap, pcapng
 
-__all__ = ["HEAD_SIZE", "PACKED", "capture_kind", "is_packed"]
+__all__ = ["COMPRESSIONS", "HEAD_SIZE", "capture_kind", "compression_of"]
 
 HEAD_SIZE: Final = 24
 """First bytes of a file that tell which container it is."""
-PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+COMPRESSIONS: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 """First bytes -> how a file is packed."""
 
 
-def is_packed(head: bytes) -> str:
+def compression_of(head: bytes) -> str:
     """How a file that begins like this is packed; empty if it is not."""
-    return next((how for magic, how in PACKED.items() if head.startswith(magic)), "")
+    return next((how for magic, how in COMPRESSIONS.items() if head.startswith(magic)), "")
 
 
 def capture_kind(head: bytes) -> str:

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from wirelake.capture.blocks.block import Source
-from wirelake.capture.files.magic import PACKED, is_packed
+from wirelake.capture.files.magic import COMPRESSIONS, compression_of
 from wirelake.errors import CaptureError
 
 __all__ = [
-    "PACKED",
+    "COMPRESSIONS",
     "Bytes",
-    "Packed",
+    "Compressed",
+    "compression_of",
     "find_elsewhere",
     "is_elsewhere",
-    "is_packed",
     "local_path",
     "measure",
     "open_plain",
@@ -33,9 +33,9 @@ __all__ = [
     "read_range",
 ]
 
-_UNPACKED_AT_ONCE: Final = 256 << 10
+_DECOMPRESSED_AT_ONCE: Final = 256 << 10
 _FINE: Final = 16
-"""Packed bytes read at once near the place where unpacking failed, so that the place is known."""
+"""Compressed bytes read at once near the place where unpacking failed, so that the place is known."""
 _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
@@ -161,13 +161,13 @@ class _Raw(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        most = _FINE if self.at >= self._fine else max(_FINE, min(_UNPACKED_AT_ONCE, self._fine - self.at))
+        most = _FINE if self.at >= self._fine else max(_FINE, min(_DECOMPRESSED_AT_ONCE, self._fine - self.at))
         part = self._inner.window(self.at, most if size < 0 else min(size, most))
         self.at += len(part)
         return part
 
 
-class Packed:
+class Compressed:
     """A compressed file, unpacked front to back: a window that begins before the one asked for last raises CaptureError."""
 
     def __init__(self, inner: Bytes, how: str, path: str = "") -> None:
@@ -176,12 +176,12 @@ class Packed:
         self._how = how
         self.broken = ""
         """Why it cannot be unpacked to its end; empty while all is well."""
-        self.packed_at = 0
-        """Packed bytes that gave all that was unpacked."""
+        self.compressed_at = 0
+        """Compressed bytes that gave all that was unpacked."""
 
     def __enter__(self) -> Self:
         self._inner.__enter__()
-        self._raw, self._stream = self._unpack(1 << 62)
+        self._raw, self._stream = self._decompress(1 << 62)
         self._start = 0
         self._buffer = bytearray()
         self._is_over = False
@@ -191,14 +191,14 @@ class Packed:
         self._inner.__exit__()
 
     @property
-    def unpacked(self) -> int:
+    def decompressed(self) -> int:
         """Bytes unpacked so far."""
         return self._start + len(self._buffer)
 
     def is_end(self, at: int) -> bool:
         """See `Bytes.is_end`."""
         self._fill(at + 1)
-        return at >= self.unpacked
+        return at >= self.decompressed
 
     def window(self, at: int, size: int) -> bytes:
         """See `Bytes.window`."""
@@ -210,42 +210,42 @@ class Packed:
         return bytes(self._buffer[:size])
 
     def left(self) -> bytes:
-        """Packed bytes that cannot be unpacked, up to a window's worth; call until there are none."""
-        part = self._inner.window(self.packed_at, _UNPACKED_AT_ONCE)
-        self.packed_at += len(part)
+        """Compressed bytes that cannot be unpacked, up to a window's worth; call until there are none."""
+        part = self._inner.window(self.compressed_at, _DECOMPRESSED_AT_ONCE)
+        self.compressed_at += len(part)
         return part
 
-    def _unpack(self, fine: int) -> tuple[_Raw, Any]:
+    def _decompress(self, fine: int) -> tuple[_Raw, Any]:
         import pyarrow as pa  # noqa: PLC0415 - only packed files need it here
 
         raw = _Raw(self._inner, fine)
         return raw, pa.CompressedInputStream(pa.PythonFile(raw, "r"), self._how)
 
     def _fill(self, until: int) -> None:
-        while not self._is_over and self.unpacked < until:
+        while not self._is_over and self.decompressed < until:
             try:
-                part = self._stream.read(_UNPACKED_AT_ONCE)
+                part = self._stream.read(_DECOMPRESSED_AT_ONCE)
             except OSError:
                 self._fill_to_the_failure()
                 return
-            self.packed_at = self._raw.at
+            self.compressed_at = self._raw.at
             self._buffer += part
             self._is_over = not part
 
     def _fill_to_the_failure(self) -> None:
         """Unpack once more, now byte by byte where it failed: a failed read keeps what it had unpacked to itself."""
-        raw, stream = self._unpack(max(0, self.packed_at - 2 * _UNPACKED_AT_ONCE))
+        raw, stream = self._decompress(max(0, self.compressed_at - 2 * _DECOMPRESSED_AT_ONCE))
         self.broken = f"broken {self._how} stream"
         self._is_over = True
-        known = self.unpacked
+        known = self.decompressed
         try:
             while known:
-                known -= len(stream.read(min(known, _UNPACKED_AT_ONCE)))
+                known -= len(stream.read(min(known, _DECOMPRESSED_AT_ONCE)))
             while part := stream.read(1):
-                self.packed_at = raw.at
+                self.compressed_at = raw.at
                 self._buffer += part
         except OSError:
-            self.packed_at = min(self.packed_at, raw.at)
+            self.compressed_at = min(self.compressed_at, raw.at)
 
 
 def is_elsewhere(path: str) -> bool:
@@ -268,8 +268,8 @@ def open_source(source: Source) -> Bytes:
     """A source for reading; a context manager."""
     plain = open_plain(source)
     with plain:
-        how = is_packed(plain.window(0, 4))
-    return Packed(plain, how, source.path) if how else plain
+        how = compression_of(plain.window(0, 4))
+    return Compressed(plain, how, source.path) if how else plain
 
 
 def read_range(source: Source, at: int, size: int) -> bytes:

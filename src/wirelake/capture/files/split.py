@@ -19,7 +19,7 @@ from wirelake.capture.blocks.block import Source
 from wirelake.capture.containers.detect import ContainerState, restore
 from wirelake.capture.containers.records import KIND, RECORD_PACKET
 from wirelake.capture.containers.walk import EVERYTHING, WINDOW, Damaged, Walk, begin
-from wirelake.capture.files.source_file import Bytes, Packed, open_source
+from wirelake.capture.files.source_file import Bytes, Compressed, open_source
 from wirelake.capture.packets.ip_fragments import REACH
 
 __all__ = ["OPENING", "WARM", "ByteRange", "Guess", "Split", "divide", "guess", "reconcile"]
@@ -87,7 +87,7 @@ def guess(
 ) -> Guess:
     """Walk a stretch: from its start if that is the source's, from `at` with what is `known` there, or from the first place it guesses."""
     with open_source(source) as file:
-        if isinstance(file, Packed):
+        if isinstance(file, Compressed):
             return Guess(byte_range, 0, EVERYTHING, None, None)
         if at is None:
             at = byte_range.start

@@ -1,4 +1,4 @@
-"""Interest: which packets somebody wants, so that others need not be followed.
+"""PacketFilter: which packets somebody wants, so that others need not be followed.
 
 It refuses to know who asks.
 """
@@ -13,12 +13,12 @@ import numpy as np
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.capture.packets.dissect import DESTINATION_PORT, IS_FRAGMENT, REASON, SOURCE_PORT
 
-__all__ = ["EVERYTHING", "Interest"]
+__all__ = ["EVERYTHING", "PacketFilter"]
 
 Array = np.ndarray[Any, Any]
 
 
-class Interest(msgspec.Struct, frozen=True):
+class PacketFilter(msgspec.Struct, frozen=True):
     """What is wanted; None: whatever it is."""
 
     ports: tuple[int, ...] | None = None
@@ -47,4 +47,4 @@ class Interest(msgspec.Struct, frozen=True):
         return wanted
 
 
-EVERYTHING = Interest()
+EVERYTHING = PacketFilter()

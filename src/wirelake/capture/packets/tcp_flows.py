@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from wirelake.capture.blocks.accounting import GAP, OTHER, Accounting
 from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
-from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.capture.packets.dissect import ACK, FIN, RST, SYN
-from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, Bit, Budget, Half
+from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, Budget, Half, SegmentPart
 
 __all__ = [
     "HELD_TOTAL",
@@ -96,7 +96,7 @@ class Held(NamedTuple):
     """Bytes or an event of a flow whose protocol is not known yet."""
 
     to_server: bool
-    bit: Bit
+    bit: SegmentPart
     event: str
     """What happened, or empty for bytes."""
 
@@ -130,14 +130,14 @@ class Tracker:
         self,
         ports: Mapping[int, str],
         sniff: Callable[[bytes], str | None],
-        gathering: Gathering,
+        builder: BlockBuilder,
         accounting: Accounting,
         dialect: Dialect = one_dialect,
     ) -> None:
         self._ports = ports
         self._sniff = sniff
         self._dialect = dialect
-        self._gathering = gathering
+        self._builder = builder
         self._accounting = accounting
         self._flows: dict[tuple[bytes, int, bytes, int], tuple[Tracked, bool]] = {}
         self._held_total = 0
@@ -275,7 +275,7 @@ class Tracker:
             self._leave(tracked, len(payload), ts, offset)
             return
         if tracked.flow is not None and half.follows(sequence, payload):
-            self._gathering.append(tracked.flow, to_server, ts, offset, payload)
+            self._builder.append(tracked.flow, to_server, ts, offset, payload)
             return
         self._take(tracked, to_server, half.place(sequence, ts, offset, payload))
         if half.is_waiting:
@@ -289,7 +289,7 @@ class Tracker:
         if not half.is_waiting:
             self._waiting.pop(half, None)
 
-    def _take(self, tracked: Tracked, to_server: bool, bits: list[Bit]) -> None:
+    def _take(self, tracked: Tracked, to_server: bool, bits: list[SegmentPart]) -> None:
         for bit in bits:
             if bit.what == REPEATED:
                 self._accounting.add(OTHER, "retransmission", len(bit.chunk), 1, bit.offset)
@@ -298,7 +298,7 @@ class Tracker:
 
     def _event(self, tracked: Tracked, to_server: bool, ts: int, record: int, what: str) -> None:
         if not tracked.given_up:
-            self._keep(tracked, Held(to_server, Bit("", 0, ts, record, b""), what))
+            self._keep(tracked, Held(to_server, SegmentPart("", 0, ts, record, b""), what))
 
     def _keep(self, tracked: Tracked, item: Held) -> None:
         """Hand an item on when its protocol is known; else hold it, and see whether it tells the protocol."""
@@ -349,11 +349,11 @@ class Tracker:
         bit = item.bit
         if item.event:
             by = "" if item.event == "closed" else "client" if item.to_server else "server"
-            self._gathering.event(flow, bit.ts, bit.offset, item.event, by)
+            self._builder.event(flow, bit.ts, bit.offset, item.event, by)
         elif bit.what == FRESH:
             if bit.missing > 0:
                 self._accounting.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
-            self._gathering.append(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
+            self._builder.append(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
         else:
             self._accounting.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 

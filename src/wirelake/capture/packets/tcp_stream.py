@@ -16,7 +16,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-__all__ = ["DISPUTED", "EARLY", "FRESH", "LATE", "MAX_AHEAD", "REMEMBERED", "REPEATED", "UNKNOWN", "Bit", "Budget", "Half"]
+__all__ = ["DISPUTED", "EARLY", "FRESH", "LATE", "MAX_AHEAD", "REMEMBERED", "REPEATED", "UNKNOWN", "Budget", "Half", "SegmentPart"]
 
 MAX_AHEAD: Final = 1 << 20
 """Bytes of a direction that may wait for what is missing before them."""
@@ -50,7 +50,7 @@ _BASE: Final = 1 << 40
 """What is added to the first sequence number, so that what lies before it is no negative number."""
 
 
-class Bit(NamedTuple):
+class SegmentPart(NamedTuple):
     """Bytes of a segment, and what became of them."""
 
     what: str
@@ -143,12 +143,12 @@ class Half:
         self._remember(start, chunk)
         return True
 
-    def place(self, sequence: int, ts: int, offset: int, chunk: bytes) -> list[Bit]:
+    def place(self, sequence: int, ts: int, offset: int, chunk: bytes) -> list[SegmentPart]:
         """Take a segment; what can be given out now, in the order of the stream, and what of the segment is not new."""
         if self._next < 0:
             self._next = self._first = _BASE + sequence  # a mid-stream start: the first segment seen is where reading begins
         start = self._place(sequence)
-        bits: list[Bit] = []
+        bits: list[SegmentPart] = []
         if start < self._next:
             old = min(len(chunk), self._next - start)
             bits = self._behind(start, ts, offset, chunk[:old])
@@ -165,7 +165,7 @@ class Half:
         if self._next >= 0 and not self._ahead and self._place(sequence) == self._next:
             self._declare(self._next + size)
 
-    def skip(self) -> list[Bit]:
+    def skip(self) -> list[SegmentPart]:
         """Give up what is missing before the first that waits; what can be given out then."""
         if not self._ahead:
             return []
@@ -208,14 +208,14 @@ class Half:
         self._recent_bytes = held
         self._budget.remembered += held - before
 
-    def _drain(self) -> list[Bit]:
+    def _drain(self) -> list[SegmentPart]:
         """Everything that waits and has nothing missing before it."""
         bits = []
         count = 0
         for start, ts, offset, chunk in self._ahead:
             if start != self._next:
                 break
-            bits.append(Bit(FRESH, self._missing, ts, offset, chunk))
+            bits.append(SegmentPart(FRESH, self._missing, ts, offset, chunk))
             self._missing = 0
             self._next = start + len(chunk)
             self._remember(start, chunk)
@@ -225,7 +225,7 @@ class Half:
         del self._ahead[:count]
         return bits
 
-    def _wait(self, start: int, ts: int, offset: int, chunk: bytes) -> list[Bit]:
+    def _wait(self, start: int, ts: int, offset: int, chunk: bytes) -> list[SegmentPart]:
         """Let wait what is new of a segment that lies ahead; what of it is not new."""
         bits = []
         at, end = start, start + len(chunk)
@@ -242,7 +242,7 @@ class Half:
             until = min(stop, end)
             again = chunk[at - start : until - start]
             what = REPEATED if again == there[at - position : until - position] else DISPUTED
-            bits.append(Bit(what, 0, ts, offset + at - start, again))
+            bits.append(SegmentPart(what, 0, ts, offset + at - start, again))
             at = until
         if at < end:
             fresh.append((at, end))
@@ -252,10 +252,10 @@ class Half:
             self._budget.ahead += stop - first
         return bits
 
-    def _behind(self, start: int, ts: int, offset: int, chunk: bytes) -> list[Bit]:
+    def _behind(self, start: int, ts: int, offset: int, chunk: bytes) -> list[SegmentPart]:
         """What became of bytes that lie before what comes next."""
         if len(chunk) == 1 and start == self._next - 1:
-            return [Bit(REPEATED, 0, ts, offset, chunk)]  # a keep-alive: its byte means nothing
+            return [SegmentPart(REPEATED, 0, ts, offset, chunk)]  # a keep-alive: its byte means nothing
         bits = []
         at, end = start, start + len(chunk)
         while at < end:
@@ -263,7 +263,7 @@ class Half:
             part = chunk[at - start : until - start]
             if what == REPEATED and self._is_disputed(at, part):
                 what = DISPUTED
-            bits.append(Bit(what, 0, ts, offset + at - start, part))
+            bits.append(SegmentPart(what, 0, ts, offset + at - start, part))
             at = until
         return bits
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from wirelake.capture.blocks.accounting import OTHER, Accounting
 from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
-from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED, by_port, is_client, session_id
 
 __all__ = ["MAX_PAIRS", "UNDECIDED_DATAGRAMS", "Datagrams"]
@@ -48,11 +48,11 @@ class Datagrams:
     """All pairs of one packet capture; datagrams go to a gathering, unrecognised ones to a tally."""
 
     def __init__(
-        self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], gathering: Gathering, accounting: Accounting
+        self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], builder: BlockBuilder, accounting: Accounting
     ) -> None:
         self._ports = ports
         self._sniff = sniff
-        self._gathering = gathering
+        self._builder = builder
         self._accounting = accounting
         self._pairs: dict[tuple[bytes, int, bytes, int], tuple[Pair, bool]] = {}
 
@@ -72,7 +72,7 @@ class Datagrams:
             for number, (offset, chunk) in enumerate(parts):
                 self._accounting.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset, unrecognised, ts)
         else:
-            self._gathering.datagram(pair.flow, to_server, ts, parts)
+            self._builder.datagram(pair.flow, to_server, ts, parts)
 
     def _meet(self, key: tuple[bytes, int, bytes, int]) -> tuple[Pair, bool]:
         """A pair seen for the first time: whoever speaks first is the client, unless a known port says otherwise."""

@@ -48,18 +48,18 @@ class Connection:
         self._ends = (local, remote)
         self._words = {"connection": name.hex(), "role": role, "transport": "" if transport in _SAID_BY_PORT_TYPE else transport}
         self._dialect = dialect
-        self._run_tags: dict[int, bytes] = {}
+        self._frame_tags: dict[int, bytes] = {}
         """Direction -> the tags of its runs, once the dialect is known."""
         self._local_is: str = role
         self._event(SENT if role == "client" else RECEIVED, event="opened")
 
     def sent(self, data: bytes | bytearray | memoryview, sizes: Sizes | None = None) -> None:
         """Record a run of whole frames that the recording side sent."""
-        self._recorder._write_run(self._run_tags.get(SENT) or self._begin(SENT), data, sizes)
+        self._recorder._write_frames(self._frame_tags.get(SENT) or self._begin(SENT), data, sizes)
 
     def received(self, data: bytes | bytearray | memoryview, sizes: Sizes | None = None) -> None:
         """Record a run of whole frames that the recording side received."""
-        self._recorder._write_run(self._run_tags.get(RECEIVED) or self._begin(RECEIVED), data, sizes)
+        self._recorder._write_frames(self._frame_tags.get(RECEIVED) or self._begin(RECEIVED), data, sizes)
 
     def finished(self, by: Role) -> None:
         """Record that one side has sent its last byte."""
@@ -78,7 +78,7 @@ class Connection:
         """The tags of a direction's runs; they hold for all runs that follow, unless the dialect is still unknown."""
         tags = self._tags(direction)
         if self._dialect() is not None:
-            self._run_tags[direction] = tags
+            self._frame_tags[direction] = tags
         return tags
 
     def _event(self, direction: int, **words: str) -> None:

@@ -179,7 +179,7 @@ class Recorder:
                 raise
             error.add_note(f"and the recording failed: {failure}")
 
-    def _write_run(self, tags: bytes, data: bytes | bytearray | memoryview, sizes: Sizes | None) -> None:
+    def _write_frames(self, tags: bytes, data: bytes | bytearray | memoryview, sizes: Sizes | None) -> None:
         """One record, or several if the run is too long for Wireshark and the caller knows its frames."""
         if len(data) <= self._max_record or sizes is None:
             self._write(tags, data)
