@@ -1,6 +1,6 @@
-"""Assembly: parcels of one bucket opened in order, connections put together across files, blocks out.
+"""Assembly: packet batches of one bucket in order, connections across files, blocks out.
 
-It refuses to know where parcels come from, and what is done with blocks.
+A task that has a bucket has every packet of its connections. `lake/jobs` and `lake/sources` feed the batches and decode the blocks.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
 __all__ = ["BLOCK_BYTES", "MAX_SOURCES", "Assembly"]
 
 BLOCK_BYTES: Final = 4 << 20
-"""Bytes gathered before they become a block."""
+"""Bytes collected before they become a block."""
 MAX_SOURCES: Final = 1 << 14
-"""Sources whose connections are followed from one to the next; after so many, all begin anew. Offsets have room for twice as many."""
+"""Sources whose connections are followed from one to the next; after so many, all state is dropped. Offsets have bits for twice as many."""
 
 
 class Assembly:
-    """Everything that one task knows of the connections of its bucket."""
+    """The state of all connections of one task's bucket."""
 
     def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect = one_dialect) -> None:
         self._ports = ports
@@ -46,7 +46,7 @@ class Assembly:
         self._flow_assembler = FlowAssembler(self._ports, self._sniff, self._builder, self._accounting, dialect=self._dialect)
 
     def take(self) -> bytes:
-        """The state of all connections as bytes, to go on from later. Blocks must have been asked for before."""
+        """Return the state of all connections as bytes, to continue from later. Call `rest` before."""
         from wirelake.capture.blocks import assembly_state  # noqa: PLC0415 - it imports this module
 
         self._narrow()
@@ -54,7 +54,7 @@ class Assembly:
 
     @staticmethod
     def put(taken: bytes, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect = one_dialect) -> Assembly:
-        """An assembly that goes on from a state; raises StateError for one that cannot be."""
+        """Return an assembly that continues from a state; raises StateError if the state is invalid."""
         from wirelake.capture.blocks import assembly_state  # noqa: PLC0415 - it imports this module
 
         assembly = Assembly(ports, sniff, dialect)
@@ -62,7 +62,7 @@ class Assembly:
         return assembly
 
     def _narrow(self) -> None:
-        """Forget sources and spans of which nothing is held."""
+        """Drop sources and spans of which nothing is held, and renumber the others."""
         used = sorted(set(self._flow_assembler.places()))
         kept = sorted({place >> SOURCE_SHIFT for place in used})
         numbers = {old: new for new, old in enumerate(kept)}
@@ -77,7 +77,7 @@ class Assembly:
         self._starts[:] = [span.at for span in self._spans]
 
     def feed(self, batch: PacketBatch) -> Iterator[Block]:
-        """Open the next parcel; the blocks that are full."""
+        """Add the next packet batch; yields full blocks."""
         if not self._sources or self._sources[-1].id != batch.source.id:
             if len(self._sources) >= MAX_SOURCES:
                 yield from self.finish()
@@ -98,11 +98,11 @@ class Assembly:
             yield from self._blocks()
 
     def rest(self) -> Iterator[Block]:
-        """What was gathered so far; connections go on."""
+        """Yield what was collected so far; connections continue."""
         yield from self._blocks()
 
     def finish(self) -> Iterator[Block]:
-        """Nothing more comes; the last block is marked."""
+        """End all connections and yield the last block, marked as the last."""
         self._flow_assembler.finish()
         for block in self._blocks(always=True):
             block.last = True

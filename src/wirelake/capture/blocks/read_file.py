@@ -1,10 +1,10 @@
-"""The reader: a capture file in, blocks out, window by window, with memory that does not grow with the file.
+"""Read one capture file into blocks, window by window, with bounded memory.
 
-Recordings (exported PDUs) become blocks that point into the file's own bytes; packets become blocks of TCP and UDP payload. Whatever
-a file contains, reading it does not raise: what cannot be read becomes stretches, and runs and accounts of all blocks add up to the size
-of the file. Only a file that cannot be read at all, or is shorter than when it was identified, is an error.
+Recordings (exported PDUs) become blocks over the file's own bytes; packets become blocks of TCP and UDP payload. No content of a file
+raises: what cannot be read becomes unreadable ranges, and segments and accounts of all blocks add up to the size of the file. Only a file
+that cannot be opened, or is shorter than when it was identified, raises CaptureError.
 
-It refuses to know containers, packets, tags and protocols.
+`read_split.py` is the same for many tasks that read one file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["WINDOW", "account_compression", "account_records", "open_container",
 
 
 def open_container(source: Source) -> Container:
-    """The container a file is; CaptureError when it is no capture. `read` makes that a stretch over the whole file instead."""
+    """Return the container of a file; raises CaptureError if it is no capture. `read` makes such a file unreadable instead."""
     return recognise(source.path, read_range(source, 0, HEAD_SIZE))
 
 
@@ -49,12 +49,11 @@ def read(
     packet_filter: PacketFilter = EVERYTHING,
     dialect: Dialect = one_dialect,
 ) -> Iterator[Block]:
-    """Read a capture of any content, or one split of it; the last block is marked, and of a split has the hash of its bytes.
+    """Read a capture, or one split of it; the last block is marked, and of a split has the hash of its bytes.
 
     A flow's protocol is known by the tag of a recording (any, or only those in `protocols`), by `ports` at either end, or by what `sniff`
-    says of the first bytes of a direction or datagram (None: not known, or not yet). `dialect` says how a
-    protocol's stream is read that begins so. With an interest, packets on other ports or after
-    its time are neither followed nor accounted for.
+    returns for the first bytes of a direction or datagram (None: not known, or not yet). `dialect` returns the dialect of a stream by its
+    first bytes. Packets that `packet_filter` excludes are neither followed nor accounted for.
     """
     with open_source(source) as file:
         walk = walk_split(source, file, split, window, hashed=True)
@@ -62,7 +61,7 @@ def read(
 
 
 def walk_split(source: Source, file: Bytes, split: Split | None, window: int = WINDOW, *, hashed: bool = False) -> Walk:
-    """A walk over a split, or over everything."""
+    """Return a walk over a split, or over everything."""
     if split is None:
         return Walk(source.path, file, window=window)
     container = restore(split.known) if split.known else None
@@ -71,12 +70,12 @@ def walk_split(source: Source, file: Bytes, split: Split | None, window: int = W
 
 
 def walked_mark(source: Source, walk: Walk, span: Span) -> bytes:
-    """The hash of a span that was walked over to its end. Of a packed source, of its bytes as they lie there."""
+    """Return the hash of a span that was walked to its end; of a compressed source, of its stored bytes."""
     return walk.digest.digest() if walk.digest else identity.content(source, span.at, span.length)
 
 
 def account_records(step: Window, accounting: Accounting) -> np.ndarray[Any, Any]:
-    """Account for everything in a window that is not inside a packet, and give the packets."""
+    """Account for everything in a window that is not inside a packet; returns the packets."""
     rows = step.rows
     is_packet = rows[:, KIND] == RECORD_PACKET
     packets: np.ndarray[Any, Any] = rows[is_packet]
@@ -92,7 +91,7 @@ def account_records(step: Window, accounting: Accounting) -> np.ndarray[Any, Any
 
 
 def account_compression(file: Bytes, accounting: Accounting) -> None:
-    """Account for what packing spared, and for packed bytes that cannot be unpacked."""
+    """Account for what compression saved, and for compressed bytes that cannot be decompressed."""
     if not isinstance(file, Compressed):
         return
     accounting.add(CONTAINER, "spared by compression", file.compressed_at - file.decompressed, 1)
@@ -129,7 +128,7 @@ class _Reading:
         self._recording_reader = RecordingReader(ports, protocols, self._accounting)
 
     def blocks(self) -> Iterator[Block]:
-        """All blocks. Each waits for the next step, so that the last is known to be the last."""
+        """Yield all blocks. Each waits for the next step, so that the last can be marked."""
         waiting: list[Block] = []
         for step in self._walk.steps():
             blocks = self._step(step)
@@ -164,7 +163,7 @@ class _Reading:
         return self._complete(blocks)
 
     def _complete(self, blocks: list[Block | None]) -> list[Block]:
-        """Blocks with what was gathered and with the tally; none when there was nothing."""
+        """Return blocks with what was collected and accounted for; none if there is nothing."""
         ready = [block for block in (*blocks, self._builder.take(self._source)) if block is not None]
         accounts, unreadable = self._accounting.take()
         if not ready:

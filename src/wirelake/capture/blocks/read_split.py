@@ -1,9 +1,7 @@
-"""Shipping: one split of a capture in; out go parcels of packets for those who assemble connections, and blocks of all the rest.
+"""Read one split of a capture: packet batches for the tasks that assemble, blocks of the rest.
 
-It is what the reader is where several tasks read together: recorded payloads become blocks as they do there, accounts travel with blocks
-that may be empty, and packets are dealt into buckets. So are recorded payloads of protocols that are read by what was said before.
-
-It refuses to know Spark, and what is in packets.
+It is `read_file.py` for many tasks: recorded payloads become blocks in the same way, and accounts travel with blocks that may be empty.
+Packets are partitioned into buckets by connection. So are recorded payloads of stateful protocols, whose later messages need earlier ones.
 """
 
 from __future__ import annotations
@@ -45,17 +43,17 @@ __all__ = ["Partitioned", "ReadTask", "partition", "quarantine", "quarantine_res
 
 
 class ReadTask(msgspec.Struct, frozen=True):
-    """One split of a source, with what a task needs to know of the others."""
+    """One split of a source, with the spans of earlier splits it needs."""
 
     source: Source
     split: Split
     spans: list[Span]
-    """The span of this split, last, and those before it that parts of its datagrams may be of."""
+    """The span of this split, last, and those before it that may hold IP fragments of its datagrams."""
     is_last: bool = True
     rank: int = 0
     """The order of sources in time."""
     spoilt: str = ""
-    """Why it is not to be read, but to go to quarantine; empty if it is to be read."""
+    """Why its bytes go to quarantine unread; empty if it is to be read."""
 
     @property
     def size(self) -> int:
@@ -64,7 +62,7 @@ class ReadTask(msgspec.Struct, frozen=True):
 
 
 class Partitioned(msgspec.Struct):
-    """RecordingReader payloads of some connections, to be decoded by whoever has their bucket; see `PacketBatch`."""
+    """Recorded payloads of some connections, for the task of their bucket; see `PacketBatch`."""
 
     block: Block
     rank: int
@@ -73,7 +71,7 @@ class Partitioned(msgspec.Struct):
 
 
 def read_tasks(source: Source, splits: list[Split], rank: int = 0) -> list[ReadTask]:
-    """What there is to do for a source; without splits it is read whole. A packed source accounts for itself as long as it lies there."""
+    """Return the read tasks of a source; without splits, one for all of it. Spans of a compressed source count stored bytes."""
     splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
     spans = [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]
@@ -87,12 +85,12 @@ def read_tasks(source: Source, splits: list[Split], rank: int = 0) -> list[ReadT
 
 
 def quarantine_rest(source: Source, begin: int, reason: str) -> ReadTask:
-    """A source whose bytes go to quarantine from a place on, because they cannot be decoded."""
+    """Return a task that puts a source into quarantine from an offset on, because it cannot be decoded."""
     return ReadTask(source, Split(begin, EVERYTHING, None), [Span(begin, source.size - begin)], spoilt=reason)
 
 
 def quarantine(task: ReadTask) -> Iterator[Block]:
-    """The bytes of a work, as they lie in its source, all of them for quarantine."""
+    """Yield the stored bytes of a task, all of them for quarantine."""
     span, accounting = task.spans[-1], Accounting([task.spans[-1].at])
     at, stop = span.at, span.at + span.length
     with open_plain(task.source) as plain:
@@ -114,7 +112,7 @@ def read_split(
     partitioned: Collection[str] = (),
     window: int = WINDOW,
 ) -> Iterator[PacketBatch | Partitioned | Block]:
-    """Read one split; connections are dealt into so many buckets, recorded ones of the protocols in `partitioned` only."""
+    """Read one split; connections are partitioned into buckets, recorded ones only of the protocols in `partitioned`."""
     source, split = task.source, task.split
     accounting = Accounting([span.at for span in task.spans])
     packer = Packer(source, task.rank, buckets, task.spans, accounting)
@@ -149,7 +147,7 @@ def read_split(
 
 
 def partition(block: Block, partitioned: Collection[str], buckets: int) -> tuple[Block, dict[int, Block]]:
-    """What stays of a block of recorded payloads, and by bucket what is taken out of it: connections of these protocols."""
+    """Split a block of recorded payloads: what stays, and by bucket the connections of these protocols."""
     targets = np.array(
         [int.from_bytes(one.session_id[:8]) % buckets if one.protocol in partitioned else -1 for one in block.flows], np.int64
     )
@@ -167,7 +165,7 @@ def partition(block: Block, partitioned: Collection[str], buckets: int) -> tuple
         segments[:, SEGMENT_STOP] = np.cumsum(old[:, SEGMENT_STOP] - old[:, SEGMENT_START])
         segments[:, SEGMENT_START] = segments[:, SEGMENT_STOP] - (old[:, SEGMENT_STOP] - old[:, SEGMENT_START])
         segments[:, SEGMENT_FLOW] = numbers[old[:, SEGMENT_FLOW]]
-        mine = block.origins[of_segments == bucket]  # one record is one run and one piece
+        mine = block.origins[of_segments == bucket]  # one record is one segment and one origin
         origins[:, ORIGIN_START], origins[:, ORIGIN_OFFSET], origins[:, ORIGIN_TS] = (
             segments[:, SEGMENT_START],
             mine[:, ORIGIN_OFFSET],
@@ -193,7 +191,7 @@ def partition(block: Block, partitioned: Collection[str], buckets: int) -> tuple
 
 
 def _before(source: Source, file: Bytes, split: Split, window: int) -> Iterator[tuple[int, bytes, np.ndarray[Any, Any]]]:
-    """The packets of windows before a split, as far back as matters."""
+    """Yield the packets of windows before a split, from `split.warm` on."""
     at, known = split.warm
     walk = Walk(source.path, file, at=at, stop=split.begin, container=restore(known) if known else None, window=window)
     for step in walk.steps():
@@ -203,7 +201,7 @@ def _before(source: Source, file: Bytes, split: Split, window: int) -> Iterator[
 
 
 def _complete(task: ReadTask, block: Block | None, accounting: Accounting, *, always: bool = False) -> Iterator[Block]:
-    """A block with what was accounted for; none when there is neither."""
+    """Yield a block with the accounts; none if there is neither."""
     accounts, unreadable = accounting.take()
     if block is None and not accounts and not always:
         return

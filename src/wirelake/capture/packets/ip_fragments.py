@@ -1,7 +1,7 @@
 """IP fragments: reassemble datagrams that came in parts.
 
-Parts may come in any order and more than once. Where they overlap, the first counts. An incomplete datagram is dropped after `MAX_AGE`, when
-its parts are too far apart in their source (so that a task that starts in the middle need not read far back), or when too many wait.
+Parts may come in any order and more than once. Where they overlap, the first counts. An incomplete datagram is dropped after `MAX_AGE`,
+when its parts are too far apart in their source (so that a task that starts in the middle need not read far back), or when too many wait.
 """
 
 from __future__ import annotations

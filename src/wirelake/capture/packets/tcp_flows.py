@@ -1,7 +1,7 @@
 """TCP flows: assign segments to connections, find the client, recognise the protocol.
 
-`tcp_stream.py` reassembles each direction. Retransmissions are dropped and accounted for here (`_take`). Disputed bytes, and bytes that come
-too late, go to quarantine. While the protocol of a flow is not recognised, its bytes are held, up to a limit.
+`tcp_stream.py` reassembles each direction. Retransmissions are dropped and accounted for here (`_take`). Disputed bytes, and bytes that
+come too late, go to quarantine. While the protocol of a flow is not recognised, its bytes are held, up to a limit.
 
 The caller passes `ports`, `sniff` and `dialect`, which recognise protocols and their dialects.
 """
