@@ -1,4 +1,4 @@
-"""What reads inputs, without limits and processes: each target raises if it breaks a promise."""
+"""Fuzz targets: each reads an input, and raises if a guarantee is broken."""
 
 from __future__ import annotations
 
