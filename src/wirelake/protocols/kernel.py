@@ -67,9 +67,9 @@ NO_ROOM: Final = -1
 COMPILED_BYTES: Final = 128
 """Bytes that wait in a live session's buffer from which they are scanned compiled.
 
-Calling compiled code costs about 4 µs whatever the size; a plain scan costs 4 to 10 µs a message. With cold caches, as between two reads
-of a socket, the call costs more: on an idle machine a sequential EMP request took 171 µs compiled and 115 µs plain. So one small message is
-scanned plain, and anything more compiled; `benchmarks/buffer.py` measures both.
+A call of compiled code costs about 4 µs whatever the size; a plain scan costs 4 to 10 µs a message in a tight loop. In a live peer, the two
+cost the same for one small message, as far as a busy machine shows. An earlier measurement had a sequential EMP request at 171 µs compiled
+and 115 µs plain. So one small message is scanned plain, and anything more compiled; `benchmarks/buffer.py` measures the tight loop.
 """
 compiled_from = COMPILED_BYTES
 """The same, as this process uses it. Tests set it to 0, so that compiled scanners see small messages too."""
