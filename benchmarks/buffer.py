@@ -11,8 +11,8 @@ Seen on 2 busy cores (load 12), Python 3.11, microseconds a feed:
 | 20 messages, 800 bytes | 142 | 7.8 | 7.8 |
 | 64 KiB | 10,956 | 326 | 320 |
 
-In this tight loop a compiled scan wins even for one message. In a live peer on the same machine one feed took 11 to 24 µs (10th percentile)
-either way, and sequential requests showed no difference. An earlier measurement (171 µs compiled, 115 µs plain a request) was not reproduced.
+In this tight loop a compiled scan wins even for one message. In a live peer on the same machine a feed took 11 to 24 µs (10th percentile)
+either way, and sequential requests showed no difference. An earlier measurement (171 µs compiled, 115 µs plain) was not reproduced.
 """
 
 from __future__ import annotations
