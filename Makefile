@@ -66,7 +66,7 @@ docs: $(VENV)/.lake  ## Write the generated pages of docs/ anew
 	@$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.bench  ## Print the figures of benchmarks/
-	@for one in startup scan echo event_mesh event_mesh_node yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest lake follow; do $(BIN)/python benchmarks/$$one.py || exit 1; done
+	@for one in startup scan buffer echo event_mesh event_mesh_node yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest lake follow; do $(BIN)/python benchmarks/$$one.py || exit 1; done
 
 wheel: $(BIN)/python  ## Build the wheel, and try it where there is no Spark
 	@$(PIP) install --constraint constraints.txt build

@@ -16,8 +16,9 @@ settings.load_profile("wirelake")
 
 @pytest.fixture(autouse=True)
 def _same_kernels(monkeypatch):
-    """A test that calls `use_compiled` does so for itself alone."""
+    """A test that calls `use_compiled` does so for itself alone, and then even small messages are scanned compiled."""
     monkeypatch.setattr(kernel, "_use_compiled", kernel._use_compiled)
+    monkeypatch.setattr(kernel, "compiled_from", 0)
 
 
 @pytest.fixture(scope="session")

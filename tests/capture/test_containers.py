@@ -27,7 +27,7 @@ from tests.capture.build import (
     talk_of,
     udp,
 )
-from tests.capture.test_recording import record
+from tests.capture.test_recorder import record
 
 from wirelake.capture.blocks.accounting import MAX_UNREADABLE
 from wirelake.capture.blocks.from_recording import intern

@@ -1,4 +1,4 @@
-"""Hostile peers over real sockets, and the honest client that must be served afterwards."""
+"""Hostile peers over real sockets, and a well-behaved client that must be served afterwards."""
 
 from __future__ import annotations
 

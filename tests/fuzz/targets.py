@@ -1,4 +1,4 @@
-"""What reads inputs, without limits and processes: each target raises if it breaks a promise."""
+"""Fuzz targets: each reads an input, and raises if a guarantee is broken."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from wirelake import protocols
 from wirelake.capture.blocks.block import Block
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
-from wirelake.capture.files.magic import HEAD_SIZE, is_packed
+from wirelake.capture.files.magic import HEAD_SIZE, compression_of
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.main import run as run_command
 from wirelake.lake.decode.accounting import balance
@@ -52,7 +52,7 @@ def capture(case: Case) -> None:
     path.write_bytes(case.data)
     source = identify(path)
     blocks = list(read(source, ports=protocols.ports(), sniff=protocols.sniff, dialect=protocols.dialect, protocols=protocols.names()))
-    if not is_packed(case.data[:HEAD_SIZE]):
+    if not compression_of(case.data[:HEAD_SIZE]):
         check(blocks, case.data, source.size)
     balance([source], ledger_of(blocks))
 

@@ -1,4 +1,4 @@
-"""What our reader makes of a capture, in the words of the second opinions: packets, bytes, times, streams.
+"""Describe a capture as capinfos and tshark do: packets, bytes, times, streams.
 
 It refuses to know where captures come from, and what is expected of them.
 """

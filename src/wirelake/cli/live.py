@@ -25,7 +25,7 @@ from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER, Lines, Notices
 from wirelake.cli.terminal import json_text
 from wirelake.errors import CaptureError, UsageError
 from wirelake.peers.notices import NOTICE
-from wirelake.protocols.kernel import use_compiled
+from wirelake.protocols.kernel import COMPILED_BYTES, use_compiled
 from wirelake.text import visible
 
 __all__ = [
@@ -106,7 +106,7 @@ def compile_scanner(protocol: str) -> None:
     """Compile a protocol's scanner before anything listens: the first client would wait for it, perhaps beyond its handshake timeout."""
     use_compiled()
     descriptor = protocols.get(protocol)
-    list(descriptor.buffer(descriptor.limits()).feed(b"\n"))
+    list(descriptor.buffer(descriptor.limits()).feed(b"\n" * COMPILED_BYTES))
 
 
 def say(text: str) -> None:

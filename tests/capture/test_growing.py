@@ -1,4 +1,4 @@
-"""Following: files that grow, come, go and are replaced are read once, in whole records, and as one reading would."""
+"""Growing files: new, moved and replaced files are read once, in whole records, as one read would."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 from tests.capture.build import PORTS, interface, packet_block, pcap, section
-from tests.capture.test_shipping import as_pcapng, books, busy, spoken
+from tests.capture.test_read_split import as_pcapng, busy, ledger_entries, spoken
 
 from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.block import Block
@@ -86,7 +86,7 @@ def touched(path, now: float) -> None:
 
 def one_reading(path) -> tuple:
     blocks = list(read(identify(path), ports=PORTS, sniff=lambda data: None))
-    return spoken(blocks), books(blocks)
+    return spoken(blocks), ledger_entries(blocks)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_file_that_grows_is_read_as_if_it_had_been_there_whole(tmp_path, make,
     reader.end()
     said, told = one_reading(path)
     assert spoken(reader.blocks) == said
-    assert books(reader.blocks) == told
+    assert ledger_entries(reader.blocks) == told
     ends = [(start, start + length) for _, start, length in reader.spans]
     assert ends[0][0] == 0
     assert all(one[1] == other[0] for one, other in pairwise(ends))
@@ -138,7 +138,7 @@ def test_a_file_that_pauses_in_the_middle_of_a_record_for_long_loses_nothing(tmp
     assert reader.step() == 1
     assert reader.offset.files[0].at == len(whole)
     reader.end()
-    assert (spoken(reader.blocks), books(reader.blocks)) == one_reading(path)
+    assert (spoken(reader.blocks), ledger_entries(reader.blocks)) == one_reading(path)
 
 
 def test_the_user_ends_a_torn_record_and_it_is_cut(tmp_path):
@@ -151,7 +151,7 @@ def test_the_user_ends_a_torn_record_and_it_is_cut(tmp_path):
     assert reader.end() == 1
     assert (reader.offset.files[0].at, reader.offset.files[0].is_over, reader.offset.settled) == (len(whole) - 3, True, 1)
     assert [one.reason for block in reader.blocks for one in block.unreadable] == ["cut short"]
-    assert (spoken(reader.blocks), books(reader.blocks)) == one_reading(path)
+    assert (spoken(reader.blocks), ledger_entries(reader.blocks)) == one_reading(path)
 
 
 @pytest.mark.parametrize("short", [0, 10, 23, 24, 30, 60])
@@ -186,7 +186,7 @@ def test_a_packed_file_waits_until_its_stream_is_complete(tmp_path):
     assert reader.step() == 1
     assert reader.step() == 0
     reader.end()
-    assert (spoken(reader.blocks), books(reader.blocks)) == one_reading(path)
+    assert (spoken(reader.blocks), ledger_entries(reader.blocks)) == one_reading(path)
 
 
 def test_files_are_read_in_the_order_of_their_first_packets_and_within_limits(tmp_path):

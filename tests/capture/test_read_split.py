@@ -1,4 +1,4 @@
-"""Shipping and assembly: however files are split and connections dealt, what is read is what one reader reads of each file, and more."""
+"""Split and assemble: however files are split, tasks read together what one reader reads."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def spoken(blocks: list[Block]) -> dict[tuple[bytes, int], list[tuple[object, ..
     return out
 
 
-def books(blocks: list[Block]) -> tuple[Counter, Counter, Counter]:
+def ledger_entries(blocks: list[Block]) -> tuple[Counter, Counter, Counter]:
     """Accounts (bytes and items), stretches and events, wherever they stand."""
     accounts, unreadable, events = Counter(), Counter(), Counter()
     for one in blocks:
@@ -201,12 +201,12 @@ def test_splits_and_buckets_give_what_one_reader_gives(tmp_path, kind, seed):
     source = identify(path)
     expected = list(read(source, ports=PORTS, sniff=lambda data: None))
     assert len(spoken(expected)) > 20
-    assert any("fragmented" in reason for _, reason, _ in books(expected)[0])
+    assert any("fragmented" in reason for _, reason, _ in ledger_entries(expected)[0])
     for buckets in (1, 2, 7):
         splits = cuts_of(source, [dice.randrange(source.size) for _ in range(dice.choice([0, 1, 5, 60]))])
         blocks = shipped([source], [splits], buckets)
         assert spoken(blocks) == spoken(expected)
-        assert books(blocks) == books(expected)
+        assert ledger_entries(blocks) == ledger_entries(expected)
         spans = {(source.path, work.spans[-1].at): work.size for work in read_tasks(source, splits)}
         assert by_span(blocks, [source]) == {key: length for key, length in spans.items() if length}
 
@@ -221,12 +221,12 @@ def test_what_is_looked_for_before_a_split_is_neither_lost_nor_counted_twice(tmp
     path.write_bytes(pcap([(TS + n, frame) for n, frame in enumerate(busy(seed))]))
     source = identify(path)
     expected = list(read(source, ports=PORTS, sniff=lambda data: None))
-    assert books(expected)[0]["other", "incomplete datagram", "items"] > 5
+    assert ledger_entries(expected)[0]["other", "incomplete datagram", "items"] > 5
     for _ in range(6):
         splits = cuts_of(source, [dice.randrange(source.size) for _ in range(dice.choice([5, 60]))])
         blocks = shipped([source], [splits], 2)
         assert spoken(blocks) == spoken(expected)
-        assert books(blocks) == books(expected)
+        assert ledger_entries(blocks) == ledger_entries(expected)
         spans = {(source.path, work.spans[-1].at): work.size for work in read_tasks(source, splits)}
         assert by_span(blocks, [source]) == {key: length for key, length in spans.items() if length}
 
@@ -268,7 +268,7 @@ def test_a_packed_file_is_shipped_whole(tmp_path):
     blocks = shipped([source], [cuts_of(source, [100])], 3)
     expected = list(read(source, ports=PORTS, sniff=lambda data: None))
     assert spoken(blocks) == spoken(expected)
-    assert books(blocks) == books(expected)
+    assert ledger_entries(blocks) == ledger_entries(expected)
 
 
 @pytest.mark.parametrize("raw", [b"", b"hello, world", pcap([])])

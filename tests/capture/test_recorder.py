@@ -1,4 +1,4 @@
-"""Recordings: what peers record is what the reader finds, in one file or many, whole or cut, and Wireshark opens it."""
+"""Recordings: the reader finds what peers recorded, in one file or many, and Wireshark opens them."""
 
 from __future__ import annotations
 

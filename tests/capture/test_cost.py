@@ -1,4 +1,4 @@
-"""Twice the packets take about twice the work, however they are repeated, lost, or cut: counted in lines and bytes, never in time."""
+"""Cost is linear: twice the packets take about twice the work, counted in lines and bytes copied."""
 
 from __future__ import annotations
 

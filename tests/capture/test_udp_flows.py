@@ -1,4 +1,4 @@
-"""Datagrams: each is a run of its own, and two endpoints that talk are one session."""
+"""UDP flows: each datagram is a segment of its own, and two endpoints are one session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_packets(tmp_path, *packets: bytes, cut: int = 0, **options):
     return read_checked(path, **options)
 
 
-def runs(blocks) -> list[tuple[bytes, int, bytes]]:
+def segments(blocks) -> list[tuple[bytes, int, bytes]]:
     """(session, to server, bytes) of every run, not joined."""
     return [
         (one.flows[flow].session_id, to_server, bytes(one.data[start:stop]))
@@ -39,7 +39,12 @@ def test_every_datagram_is_a_run_of_its_own_session(tmp_path, ends):
     packets = [sent(one, two, b"a"), sent(one, two, b"b"), sent(two, one, b"c"), sent(one, two, b"d")]
     blocks = read_packets(tmp_path, *packets)
     (flow,) = blocks[0].flows
-    assert runs(blocks) == [(flow.session_id, 1, b"a"), (flow.session_id, 1, b"b"), (flow.session_id, 0, b"c"), (flow.session_id, 1, b"d")]
+    assert segments(blocks) == [
+        (flow.session_id, 1, b"a"),
+        (flow.session_id, 1, b"b"),
+        (flow.session_id, 0, b"c"),
+        (flow.session_id, 1, b"d"),
+    ]
     assert (flow.protocol, flow.transport, flow.known_by, flow.observed_by) == ("emp", "udp", "port", "wire")
     assert (flow.client.port, flow.server.port) == (40000, 5040)
     assert [piece[2] for piece in blocks[0].origins.tolist()] == [TS, TS + 1000, TS + 2000, TS + 3000]
@@ -50,12 +55,12 @@ def test_every_datagram_is_a_run_of_its_own_session(tmp_path, ends):
 def test_datagrams_of_two_windows_stay_apart(tmp_path):
     packets = [sent(ONE, TWO, b"a"), sent(ONE, TWO, b"b")]
     for window in (1, 60, 8 << 20):
-        assert [data for *_, data in runs(read_packets(tmp_path, *packets, window=window))] == [b"a", b"b"]
+        assert [data for *_, data in segments(read_packets(tmp_path, *packets, window=window))] == [b"a", b"b"]
 
 
 def test_a_known_port_tells_the_server_whoever_speaks_first(tmp_path):
     blocks = read_packets(tmp_path, sent(TWO, ONE, b"x"))
-    assert [(to_server, data) for _, to_server, data in runs(blocks)] == [(0, b"x")]
+    assert [(to_server, data) for _, to_server, data in segments(blocks)] == [(0, b"x")]
     assert blocks[0].flows[0].client == Endpoint(*ONE)
 
 
@@ -64,7 +69,7 @@ def test_without_a_port_that_tells_whoever_spoke_first_is_the_client(tmp_path, p
     for first, second in ((ONE, TWO), (TWO, ONE)):
         blocks = read_packets(tmp_path, sent(first, second, b"x"), sent(second, first, b"y"), ports=ports, sniff=lambda data: "emp")
         assert blocks[0].flows[0].client == Endpoint(*first)
-        assert [to_server for _, to_server, _ in runs(blocks)] == [1, 0]
+        assert [to_server for _, to_server, _ in segments(blocks)] == [1, 0]
 
 
 def test_a_session_has_the_same_id_whoever_is_seen_first(tmp_path):
@@ -87,7 +92,7 @@ def test_a_protocol_is_known_from_the_datagram_on_that_tells_it(tmp_path):
 
     packets = [sent(ONE, TWO, data) for data in (b"what", b"EMP", b"more")] + [sent(TWO, ONE, b"back")]
     blocks = read_packets(tmp_path, *packets, ports={}, sniff=sniff)
-    assert [(to_server, data) for _, to_server, data in runs(blocks)] == [(1, b"EMP"), (1, b"more"), (0, b"back")]
+    assert [(to_server, data) for _, to_server, data in segments(blocks)] == [(1, b"EMP"), (1, b"more"), (0, b"back")]
     assert asked == [b"what", b"EMP"]
     assert blocks[0].flows[0].known_by == "bytes"
     assert accounts(blocks)["other", "unrecognised"] == 4
@@ -105,20 +110,20 @@ def test_pairs_beyond_the_limit_are_forgotten_and_met_again(tmp_path, monkeypatc
     monkeypatch.setattr(udp_flows, "MAX_PAIRS", 4)
     packets = [sent(("10.0.0.1", port), TWO, b"x") for port in range(100, 140)]
     blocks = read_packets(tmp_path, *packets, *packets)
-    assert len(runs(blocks)) == 80
-    assert len({session for session, *_ in runs(blocks)}) == 40
+    assert len(segments(blocks)) == 80
+    assert len({session for session, *_ in segments(blocks)}) == 40
 
 
 def test_an_empty_datagram_is_all_headers(tmp_path):
     packet = sent(ONE, TWO, b"")
     blocks = read_packets(tmp_path, packet)
     assert accounts(blocks)["headers", "link, ip and udp"] == len(packet)
-    assert runs(blocks) == []
+    assert segments(blocks) == []
 
 
 def test_who_talks_to_itself_is_read(tmp_path):
     blocks = read_packets(tmp_path, sent(TWO, TWO, b"x"), sent(TWO, TWO, b"y"))
-    assert [(to_server, data) for _, to_server, data in runs(blocks)] == [(1, b"x"), (1, b"y")]
+    assert [(to_server, data) for _, to_server, data in segments(blocks)] == [(1, b"x"), (1, b"y")]
 
 
 @pytest.mark.parametrize(("size", "read"), [(0, b"data"), (8, b""), (7, None), (12, b"data"), (11, b"dat"), (13, None)], ids=str)
@@ -128,7 +133,7 @@ def test_the_length_of_a_datagram_is_believed_only_inside_its_packet(tmp_path, s
     if read is None:
         assert accounts(blocks)["other", "malformed packet"] == len(packet)
     else:
-        assert b"".join(data for *_, data in runs(blocks)) == read
+        assert b"".join(data for *_, data in segments(blocks)) == read
         assert accounts(blocks)["headers", "link, ip and udp"] == len(packet) - len(read)
 
 
@@ -141,11 +146,11 @@ def test_a_datagram_cut_by_the_snap_length_is_not_read_as_whole(tmp_path):
     packet = sent(ONE, TWO, b"data")
     for cut in (1, 4, 5, 12, 13, len(packet)):
         blocks = read_packets(tmp_path, packet, cut=cut)
-        assert runs(blocks) == []
+        assert segments(blocks) == []
         assert accounts(blocks).get(("other", "cut by the snap length"), 0) == len(packet) - cut
 
 
 def test_padding_after_a_datagram_is_not_read(tmp_path):
     path = tmp_path / "file.pcap"
     path.write_bytes(pcap([(TS, ethernet(sent(ONE, TWO, b"data"), trailer=b"padding"))]))
-    assert [data for *_, data in runs(read_checked(path))] == [b"data"]
+    assert [data for *_, data in segments(read_checked(path))] == [b"data"]

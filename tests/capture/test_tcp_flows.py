@@ -1,4 +1,4 @@
-"""Packets and flows: every link layer leads to the same segment, and segments become conversations."""
+"""TCP flows: segments become connections, with client, server, protocol and events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_packets(tmp_path, packets, *, link: int = 1, cut: int = 0, **options):
     return read_checked(path, **options)
 
 
-def runs_of(blocks) -> list[tuple[int, bytes, int]]:
+def segments_of(blocks) -> list[tuple[int, bytes, int]]:
     """(to server, bytes, missing before them) of every run."""
     return [(run[3], bytes(one.data[run[0] : run[1]]), run[4]) for one in blocks for run in one.segments.tolist()]
 
@@ -145,7 +145,7 @@ def test_what_the_snap_length_cut_off_is_missing_before_what_comes_next(tmp_path
     cut = [packet_block(TS, frame[:-2] if b"abcdef" in frame else frame, wire=len(frame)) for frame in frames]
     path.write_bytes(section() + interface() + b"".join(cut))
     blocks = read_checked(path)
-    assert runs_of(blocks) == [(1, b"abcd", 0), (1, b"ghijkl", 2)]
+    assert segments_of(blocks) == [(1, b"abcd", 0), (1, b"ghijkl", 2)]
     assert items(blocks)["gap", "bytes missing from a tcp stream"] == 1
 
 

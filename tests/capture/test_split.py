@@ -1,4 +1,4 @@
-"""Splits: a file cut at any offsets gives the records that one reader finds, even where payloads look like records."""
+"""Splits: a file divided at any offsets gives the records of one reader, even where payloads look like records."""
 
 from __future__ import annotations
 

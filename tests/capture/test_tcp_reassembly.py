@@ -1,4 +1,4 @@
-"""Reassembly: whatever order segments come in, a stream is what was said, and what is missing is told."""
+"""TCP reassembly: segments in any order, retransmitted or overlapping, give one stream; gaps are reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.capture.build import ACK, FIN, PSH, SYN, Talk, accounts, events, said, talk_of
-from tests.capture.test_flows import items, read_packets, read_talk, runs_of
+from tests.capture.test_tcp_flows import items, read_packets, read_talk, segments_of
 
 from wirelake.capture.packets import tcp_flows, tcp_stream
 from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, UNKNOWN, Budget, Half
@@ -202,7 +202,7 @@ def test_a_loss_is_told_and_both_directions_are_read_on(tmp_path):
     talk.say(0, b"later").say(1, b"answer")
     talk.segment(0, ACK, b"abc", seq=1001)
     blocks = read_talk(tmp_path, talk)
-    assert runs_of(blocks) == [(1, b"abc", 0), (0, b"answer", 0), (1, b"later", 5)]
+    assert segments_of(blocks) == [(1, b"abc", 0), (0, b"answer", 0), (1, b"later", 5)]
     assert accounts(blocks)["other", "retransmission"] == 3
     assert items(blocks)["gap", "bytes missing from a tcp stream"] == 1
 
@@ -213,7 +213,7 @@ def test_a_loss_that_is_found_again_costs_nothing(tmp_path):
     talk.say(0, b"later").say(1, b"answer")
     talk.segment(0, ACK, b"lost!", seq=1004)
     blocks = read_talk(tmp_path, talk)
-    assert runs_of(blocks) == [(1, b"abc", 0), (0, b"answer", 0), (1, b"lost!later", 0)]
+    assert segments_of(blocks) == [(1, b"abc", 0), (0, b"answer", 0), (1, b"lost!later", 0)]
     assert not [key for key in accounts(blocks) if key[0] in ("gap", "quarantine")]
 
 
@@ -309,7 +309,7 @@ def test_a_protocol_may_be_known_by_what_comes_after_a_gap(tmp_path):
     talk.next[0] += 5
     talk.say(0, b"EMP")
     blocks = read_talk(tmp_path, talk, sniff=lambda data: "emp" if data == b"EMP" else None)
-    assert runs_of(blocks) == [(1, b"E", 0), (1, b"EMP", 5)]
+    assert segments_of(blocks) == [(1, b"E", 0), (1, b"EMP", 5)]
 
 
 def test_forgotten_flows_give_out_what_waits(tmp_path, monkeypatch):

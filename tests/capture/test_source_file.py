@@ -1,4 +1,4 @@
-"""Files: packed, joined, damaged and far away; whatever is in them is read, and the sum is the size of the file."""
+"""Source files: compressed, joined, damaged or remote; accounts add up to the size of the file."""
 
 from __future__ import annotations
 
