@@ -89,7 +89,7 @@ def test_what_is_missing_or_unknown_is_named(spark, lake):
         build_table(spark, "exchanges", {name: read_table(spark, lake, name) for name in inputs_of("exchanges")}, colour="red")
     with pytest.raises(LakeError, match="messages is not built from other tables; these are: exchanges"):
         inputs_of("messages")
-    with pytest.raises(LakeError, match="there is no table 'mesages'"):
+    with pytest.raises(LakeError, match="unknown table 'mesages': choose one of messages, "):
         read_table(spark, lake, "mesages")
     with pytest.raises(LakeError, match="is a lake, which only ingests write: name another folder"):
         write_table(messages, lake, "messages")

@@ -1,6 +1,6 @@
-"""`emp`, `event_mesh`, …: every message of a protocol with every field of its specification. Written in the task that decodes.
+"""`emp`, `event_mesh`, …: every message of a protocol, with every field of its specification. Written by the tasks that decode.
 
-It refuses to know the columns: each room's `columns.py` does.
+Each protocol's `columns.py` has the columns.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from wirelake import protocols
-from wirelake.lake.tables.schema import Table, room
+from wirelake.lake.tables.schema import Table, protocol_table
 
 __all__ = ["TABLES"]
 
 TABLES: Final[tuple[Table, ...]] = tuple(
-    room(name, protocols.columns(name).SCHEMA, f"One row per message of {name}.") for name in protocols.ROOMS
+    protocol_table(name, protocols.columns(name).SCHEMA, f"One row per message of {name}.") for name in protocols.ROOMS
 )
-"""One per room, in their order."""
+"""One per protocol."""
