@@ -1,6 +1,6 @@
-"""`exchanges`: every request with its answer, every answer nobody asked for, and every message on a channel with its acknowledgement.
+"""Build `exchanges`: pair every request with its answer, and every channel message with its acknowledgement.
 
-It refuses to know protocols: `kind` and `correlation_id` say what belongs together.
+It knows no protocols: the columns `kind` and `correlation_id` say what belongs together.
 """
 
 from __future__ import annotations

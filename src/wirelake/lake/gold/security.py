@@ -1,11 +1,8 @@
-"""`security`: who can be believed, and what endangers whom. Every packet of Event Mesh that carries a proof or must not be accepted, with
-the reason; of all other protocols, what breaks a rule that their rooms call a threat.
+"""Build `security`: check signed packets of Event Mesh, and list broken rules that are threats.
 
-For Event Mesh three things come together: what the keys say (`proofs.py`, only where there is a proof to check), what time says, and what
-was seen before, in all of history. A packet breaks one rule at most: the first in the order of EMM-28, as for a live receiver that was
-there when the packet was seen. Without keys nothing is checked anew, and what was found out earlier stands.
-
-It refuses to know how a proof is checked.
+For Event Mesh three things come together: the result of checking keys (`lake/decode/signatures.py`), the time in the packet, and all
+earlier captures of it. A packet breaks at most one rule: the first in the order of EMM-28, as for a live receiver at that time. Without
+keys nothing is checked again, and earlier results stay.
 """
 
 from __future__ import annotations

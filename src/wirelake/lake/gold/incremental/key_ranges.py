@@ -1,9 +1,7 @@
-"""Leaves: the files of a gold table, each with the rows of one range of slots. A key's slot is a hash of it.
+"""The files of a gold table: each has the rows of one range of hash slots. A key's slot is a hash of it.
 
-What is built anew replaces the leaves it lies in, and no others; a leaf that would grow too large is split on that occasion. So a small
-table is one file, and a large one is rewritten only where it changes.
-
-It refuses to know what rows mean, and when files begin to count.
+A refresh replaces the files whose range has affected keys, and no others. A file that would grow too large is split. So a small table is
+one file, and a large one is rewritten only where it changes.
 """
 
 from __future__ import annotations

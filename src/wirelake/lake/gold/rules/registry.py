@@ -1,6 +1,6 @@
-"""Per protocol, all that `violations` and `sessions` need of its room: the conversation, the faults, and the guards over history.
+"""Per protocol, what `violations` and `sessions` need: the state machine, the faults, and the rules over history.
 
-A new protocol is one line in `ROOMS`. It refuses to know what the rules are.
+A new protocol is one entry in `RULES`.
 """
 
 from __future__ import annotations
@@ -18,52 +18,52 @@ from wirelake.lake.gold.rules import wolpertinger as wolpertinger_rules
 from wirelake.lake.gold.rules import yamp as yamp_rules
 from wirelake.lake.tables.rules import FAULTS, Judged
 from wirelake.lake.tables.security import Threat
-from wirelake.protocols.emp import state_machine as emp_conversation
-from wirelake.protocols.event_mesh import state_machine as event_mesh_conversation
-from wirelake.protocols.relink import state_machine as relink_conversation
-from wirelake.protocols.wolpertinger import state_machine as wolpertinger_conversation
-from wirelake.protocols.yamp import state_machine as yamp_conversation
+from wirelake.protocols.emp import state_machine as emp_state_machine
+from wirelake.protocols.event_mesh import state_machine as event_mesh_state_machine
+from wirelake.protocols.relink import state_machine as relink_state_machine
+from wirelake.protocols.wolpertinger import state_machine as wolpertinger_state_machine
+from wirelake.protocols.yamp import state_machine as yamp_state_machine
 
-__all__ = ["LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "Room", "threats"]
+__all__ = ["LINK", "NODE", "RULES", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "ProtocolRules", "threats"]
 
 
-class Room(NamedTuple):
-    """One protocol as the lake judges it."""
+class ProtocolRules(NamedTuple):
+    """The rules of one protocol, as the lake applies them."""
 
-    conversation: ModuleType
-    """`INITIAL`, `TRANSITIONS`, `refusal`, …: who may say what when."""
+    state_machine: ModuleType
+    """`INITIAL`, `TRANSITIONS`, `refusal`, …: which message each side may send in which state."""
     faults: Iterable[Judged]
     """Every rule, with `clause`, `text`, `severity` and `origin`."""
     by_fields: Callable[[DataFrame], DataFrame]
-    """The room's table -> findings that one message's fields are enough for."""
+    """The protocol's table -> findings that depend on one message only."""
     guards: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]]
-    """messages, paired, facts -> findings that depend on what was not said before."""
+    """messages, paired, session_facts -> findings that depend on history."""
     greetings: Callable[[DataFrame], DataFrame]
-    """The room's table -> per session `client_version`, `server_version`, `accepted`, `error_code`."""
+    """The protocol's table -> per session `client_version`, `server_version`, `accepted`, `error_code`."""
     session: str | None = None
     """What a session is, if it is not a connection: NODE or LINK."""
     silence: float | None = None
-    """Seconds without a word after which a session counts as silent; None where only a connection's end tells."""
+    """Seconds without a message after which a session counts as silent; None: only the end of its connection counts."""
     by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
-    """The room's table, paired, facts -> findings as `guards` has them, that take the room's own columns."""
+    """The protocol's table, paired, session_facts -> findings that depend on history and on the protocol's own columns."""
     threats: Mapping[Any, Threat] = MappingProxyType({})
-    """Fault -> what breaking it means to whoever guards a network; those that mean nothing are left out."""
+    """Fault -> the threat it is; faults that are none are left out."""
     unseen: Mapping[Any, str] = MappingProxyType({})
-    """Fault -> why the lake does not tell of it; all others are told, in `violations` or, where keys say so, in `security`."""
+    """Fault -> why the lake cannot find it. All others are in `violations` or, where keys are needed, in `security`."""
     by_keys: Collection[Any] = ()
-    """Faults that `security` tells of, once it has keys, and `violations` does not."""
+    """Faults that are only in `security`, because they need keys."""
     has_handshake: bool = True
-    """Whether sessions begin with a greeting and end with an error; else an error is a message like others, and life goes on."""
+    """Whether sessions begin with a handshake and end with an error; else an error is a message like any other."""
 
 
 NODE: Final = "node"
-"""A session is somebody who speaks, on whatever connections."""
+"""A session is a sender, on any number of connections."""
 LINK: Final = "link"
-"""A session is a conversation of two that outlives its connections."""
+"""A session is a link between two peers that outlives its connections."""
 
-ROOMS: Final = {
-    "emp": Room(
-        emp_conversation,
+RULES: Final = {
+    "emp": ProtocolRules(
+        emp_state_machine,
         FAULTS["emp"],
         emp_rules.by_fields,
         emp_rules.guards,
@@ -71,8 +71,8 @@ ROOMS: Final = {
         threats=emp_rules.THREATS,
         unseen=emp_rules.UNSEEN,
     ),
-    "event_mesh": Room(
-        event_mesh_conversation,
+    "event_mesh": ProtocolRules(
+        event_mesh_state_machine,
         FAULTS["event_mesh"],
         event_mesh_rules.by_fields,
         event_mesh_rules.guards,
@@ -83,8 +83,8 @@ ROOMS: Final = {
         unseen=event_mesh_rules.UNSEEN,
         by_keys=event_mesh_rules.BY_KEYS,
     ),
-    "relink": Room(
-        relink_conversation,
+    "relink": ProtocolRules(
+        relink_state_machine,
         FAULTS["relink"],
         relink_rules.by_fields,
         relink_rules.guards,
@@ -94,8 +94,8 @@ ROOMS: Final = {
         threats=relink_rules.THREATS,
         unseen=relink_rules.UNSEEN,
     ),
-    "yamp": Room(
-        yamp_conversation,
+    "yamp": ProtocolRules(
+        yamp_state_machine,
         FAULTS["yamp"],
         yamp_rules.by_fields,
         yamp_rules.guards,
@@ -104,8 +104,8 @@ ROOMS: Final = {
         threats=yamp_rules.THREATS,
         unseen=yamp_rules.UNSEEN,
     ),
-    "wolpertinger": Room(
-        wolpertinger_conversation,
+    "wolpertinger": ProtocolRules(
+        wolpertinger_state_machine,
         FAULTS["wolpertinger"],
         wolpertinger_rules.by_fields,
         wolpertinger_rules.guards,
@@ -116,18 +116,18 @@ ROOMS: Final = {
         has_handshake=False,
     ),
 }
-"""Protocol, which is also the name of its table -> its room."""
+"""Protocol, which is also the name of its table -> its rules."""
 
-SESSION_IS: Final = {name: room.session for name, room in ROOMS.items()}
+SESSION_IS: Final = {name: entry.session for name, entry in RULES.items()}
 """Protocol -> what its sessions are; None: connections."""
 
-WITHOUT_HANDSHAKE: Final = tuple(name for name, room in ROOMS.items() if not room.has_handshake)
-"""Protocols whose sessions neither greet nor part."""
+WITHOUT_HANDSHAKE: Final = tuple(name for name, entry in RULES.items() if not entry.has_handshake)
+"""Protocols without handshake and closing message."""
 
-SILENCE: Final = {name: room.silence for name, room in ROOMS.items() if room.silence is not None}
-"""Protocol -> seconds without a word after which a session of it is silent."""
+SILENCE: Final = {name: entry.silence for name, entry in RULES.items() if entry.silence is not None}
+"""Protocol -> seconds without a message after which a session is silent."""
 
 
 def threats() -> dict[str, str]:
-    """`protocol/rule` -> what breaking it may mean, for every rule that may mean something."""
-    return {f"{protocol}/{fault.name}": threat.value for protocol, room in ROOMS.items() for fault, threat in room.threats.items()}
+    """Return `protocol/rule` -> threat, for every rule that is one."""
+    return {f"{protocol}/{fault.name}": threat.value for protocol, entry in RULES.items() for fault, threat in entry.threats.items()}
