@@ -19,9 +19,9 @@ from wirelake.lake.tables.exchanges import LATE_SECONDS, TABLE
 __all__ = ["DELIVERY", "INPUTS", "REQUEST", "TABLE", "build"]
 
 REQUEST: Final = "request"
-"""The kind of an exchange in which somebody is asked something."""
+"""Kind of an exchange: a request and its answer."""
 DELIVERY: Final = "delivery"
-"""The kind of an exchange in which a message on a channel is acknowledged."""
+"""Kind of an exchange: a message on a channel and its acknowledgement."""
 
 INPUTS: Final = ("paired", "deliveries", "calls", "outcomes")
 
@@ -34,7 +34,7 @@ def build(
     *,
     late_seconds: float = LATE_SECONDS,
 ) -> DataFrame:
-    """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered.
+    """Return every request with its answer. A request whose id is used again before the answer stays unanswered.
 
     `outcomes` has the rows of `paired` whose protocol says in the answer how it went.
     """

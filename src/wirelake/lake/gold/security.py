@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["INPUTS", "PROTOCOL", "TABLE", "THREATENING", "build"]
 
 PROTOCOL: Final = "event_mesh"
-"""The room whose messages carry proofs."""
+"""The protocol whose messages carry proofs."""
 
 INPUTS: Final = (PROTOCOL, "connections", "quarantine", "violations")
 
@@ -71,7 +71,7 @@ def build(
 
 
 def _with_ends(event_mesh: DataFrame, connections: DataFrame) -> DataFrame:
-    """Packets with the endpoints they came from and went to, and whether whoever wrote them down was the one who sent them."""
+    """Packets with the endpoints they came from and went to, and whether the observer sent them."""
     client, server = (sql.concat_ws(":", f"{side}_address", f"{side}_port") for side in ("client", "server"))
     ends = (
         connections.where("protocol = 'event_mesh'")
@@ -171,7 +171,7 @@ def _with_book(rows: DataFrame) -> DataFrame:
 
 
 def _threat() -> Column:
-    """What the rooms say of a protocol's rule; null where they say nothing."""
+    """Return the threat of a protocol's rule; null if it is none."""
     said = sql.from_json(sql.lit(msgspec.json.encode(threats()).decode()), "map<string,string>")
     return sql.try_element_at(said, sql.concat_ws("/", "protocol", "rule"))
 

@@ -19,12 +19,14 @@ __all__ = ["INPUTS", "TABLE", "build"]
 INPUTS: Final = ("session_facts", "exchanges", "violations", *RULES)
 
 
-def build(session_facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **rooms: DataFrame) -> DataFrame:
+def build(session_facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **protocol_tables: DataFrame) -> DataFrame:
     """The session_facts of every session, with what the other tables add to them."""
     requests = exchanges.where("request_message_id IS NOT NULL").groupBy("session_id")
     asked = requests.agg(sql.count("*").alias("requests"), sql.count("response_message_id").alias("answered"))
     broken = violations.where("severity IS DISTINCT FROM 'info'").groupBy("session_id").agg(sql.count("*").alias("violations"))
-    greetings = reduce(lambda left, right: left.unionByName(right), [RULES[protocol].greetings(own) for protocol, own in rooms.items()])
+    greetings = reduce(
+        lambda left, right: left.unionByName(right), [RULES[protocol].greetings(own) for protocol, own in protocol_tables.items()]
+    )
     joined = reduce(lambda left, right: left.join(right, "session_id", "left"), [greetings, asked, broken], session_facts)
 
     opened, last = sql.coalesce("opened.ts", "first_seen"), sql.col("last_seen")

@@ -47,20 +47,25 @@ def unreadable(quarantine: DataFrame) -> DataFrame:
 
 
 def build(
-    messages: DataFrame, quarantine: DataFrame, paired: DataFrame, session_facts: DataFrame, state_changes: DataFrame, **rooms: DataFrame
+    messages: DataFrame,
+    quarantine: DataFrame,
+    paired: DataFrame,
+    session_facts: DataFrame,
+    state_changes: DataFrame,
+    **protocol_tables: DataFrame,
 ) -> DataFrame:
     """Return all findings, with the text of each rule, and whether the session ended on it."""
     certain = [by_themselves(messages), unreadable(quarantine)]
-    machines = {protocol: state_machine_table(RULES[protocol].state_machine) for protocol in rooms}
+    machines = {protocol: state_machine_table(RULES[protocol].state_machine) for protocol in protocol_tables}
     judged = {protocol: machine for protocol, machine in machines.items() if machine.refusals}
     by_absence = [forbidden(messages, state_changes.where(sql.col("protocol").isin(list(judged))), judged)]
-    for protocol, own in rooms.items():
-        room, is_its_own = RULES[protocol], sql.col("protocol") == protocol
-        certain.append(room.by_fields(own))
+    for protocol, own in protocol_tables.items():
+        entry, is_its_own = RULES[protocol], sql.col("protocol") == protocol
+        certain.append(entry.by_fields(own))
         asked, sessions = paired.where(is_its_own), session_facts.where(is_its_own)
-        by_absence += room.guards(messages.where(is_its_own), asked, sessions)
-        if room.by_history is not None:
-            by_absence += room.by_history(own, asked, sessions)
+        by_absence += entry.guards(messages.where(is_its_own), asked, sessions)
+        if entry.by_history is not None:
+            by_absence += entry.by_history(own, asked, sessions)
 
     found = [one.select(*FINDING, sql.lit(False).alias("needs_whole")) for one in certain]
     found += [one.select(*FINDING, sql.lit(True).alias("needs_whole")) for one in by_absence]

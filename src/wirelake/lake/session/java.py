@@ -57,7 +57,7 @@ class Java(msgspec.Struct, frozen=True):
 def _version(executable: str) -> int:
     """The major version an executable reports, or 0 if it reports none."""
     try:
-        # java -version talks to stderr, whatever the vendor.
+        # java -version writes to stderr, for every vendor.
         said = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 - found by us
     except (OSError, subprocess.TimeoutExpired):
         return 0

@@ -48,7 +48,7 @@ def _sweep(home: Path) -> None:
                 continue
             with (one / _HELD).open() as held:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(one)  # which refuses to follow a link
+                shutil.rmtree(one)  # does not follow links
 
 
 def _changed(one: Path) -> float:

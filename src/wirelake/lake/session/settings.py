@@ -92,7 +92,7 @@ EVERYWHERE: Final = (
     Setting(
         "spark.python.sql.dataFrameDebugging.enabled",
         "false",
-        "Else every column that Python names asks the virtual machine several times, only to tell the line if a query fails.",
+        "Else every column that Python names asks the JVM several times, only to name the line if a query fails.",
     ),
     Setting("spark.sql.dataFrameQueryContext.enabled", "false", "The same on the other side: a stack trace for every column."),
     Setting("spark.sql.catalogImplementation", "in-memory", "No metastore: a table is a folder."),
@@ -103,8 +103,8 @@ EVERYWHERE: Final = (
 """For every master."""
 
 LOOPBACK: Final = (
-    Setting("spark.driver.host", "127.0.0.1", "Nobody else needs to reach this Spark."),
-    Setting("spark.driver.bindAddress", "127.0.0.1", "And nobody else can."),
+    Setting("spark.driver.host", "127.0.0.1", "Only this machine needs to reach this Spark."),
+    Setting("spark.driver.bindAddress", "127.0.0.1", "And only this machine can."),
 )
 """For `local`, and for a cluster whose master is on loopback."""
 
@@ -113,7 +113,7 @@ LOCAL: Final = (
     Setting(
         "spark.driver.memory",
         _memory,
-        "Python decodes outside the virtual machine, and the page cache wants memory, too.",
+        "Python decodes outside the JVM, and the page cache wants memory, too.",
         "a quarter of the machine, 1 to 4 GiB",
     ),
     Setting("spark.local.dir", lambda scratch: str(scratch / "local"), "What is shuffled goes away with the session.", "scratch"),
@@ -141,7 +141,7 @@ CLUSTER: Final = (
     Setting(
         "spark.executor.memoryOverheadFactor",
         "0.4",
-        "Decoding happens beside the virtual machine, and YARN and Kubernetes count that against the container.",
+        "Decoding happens beside the JVM, and YARN and Kubernetes count that against the container.",
     ),
 )
 """For any master but `local`."""

@@ -159,26 +159,28 @@ class _Refresh:
 
     def _by_session(self, part: Inputs, what: Affected) -> None:
         """Rebuild `exchanges`, `violations` and `sessions`."""
-        rooms = {name: part[name] for name in RULES if name in what.protocols or not what.protocols}
+        protocol_tables = {name: part[name] for name in RULES if name in what.protocols or not what.protocols}
         self._tell(exchanges.TABLE.name)
         paired = part.keep("paired", request_pairs.build(part["messages"]))
         delivered = (
             relink_deliveries.build(*(part[name] for name in relink_deliveries.INPUTS))
-            if set(relink_deliveries.INPUTS) <= set(rooms)
+            if set(relink_deliveries.INPUTS) <= set(protocol_tables)
             else None
         )
-        called = wolpertinger_calls.build(paired, part[wolpertinger_calls.PROTOCOL]) if wolpertinger_calls.PROTOCOL in rooms else None
-        ended = yamp_outcomes.build(paired, part[yamp_outcomes.PROTOCOL]) if yamp_outcomes.PROTOCOL in rooms else None
+        called = (
+            wolpertinger_calls.build(paired, part[wolpertinger_calls.PROTOCOL]) if wolpertinger_calls.PROTOCOL in protocol_tables else None
+        )
+        ended = yamp_outcomes.build(paired, part[yamp_outcomes.PROTOCOL]) if yamp_outcomes.PROTOCOL in protocol_tables else None
         late = settings.of(self._lake).late_seconds
         self._replace(part, what, exchanges.TABLE, exchanges.build(paired, delivered, called, ended, late_seconds=late))
         self._tell(violations.TABLE.name)
         known = part.keep("session_facts", session_facts.build(*(part[name] for name in session_facts.INPUTS), newest=what.newest))
         course = part.keep("state_changes", state_changes.build(*(part[name] for name in state_changes.INPUTS)))
-        found = violations.build(part["messages"], part["quarantine"], paired, known, course, **rooms)
+        found = violations.build(part["messages"], part["quarantine"], paired, known, course, **protocol_tables)
         self._replace(part, what, violations.TABLE, found)
         self._tell(sessions.TABLE.name)
         asked, broken = (self.tables.written(part.spark, table) for table in (exchanges.TABLE, violations.TABLE))
-        self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **rooms))
+        self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **protocol_tables))
 
     def _security(self, part: Inputs, what: Affected, keys: TrustStore | None) -> None:
         """Rebuild `security`."""
