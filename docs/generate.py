@@ -171,7 +171,7 @@ def page(protocol: str) -> str:
 
 def _told(protocol: str, fault: Any) -> str:
     """Where the lake tells of a broken rule; or why it does not."""
-    room = registry.ROOMS[protocol]
+    room = registry.RULES[protocol]
     if fault in room.unseen:
         return f"not told: {room.unseen[fault]}"
     return "`security`" if fault in room.by_keys else f"`violations`, {fault.severity.name.lower()}"

@@ -76,7 +76,7 @@ def test_gold_that_is_behind_or_of_another_edition_is_told(made):
     assert problems(made) == {}
     assert [text.partition(",")[0] for text in notes(made)["gold"]] == [
         "gold tables are as of batch 1",
-        "gold tables were built by another edition of the rules than " + str(RULES_VERSION) + ": the next ingest builds them",
+        "gold tables were built by another version of the rules than " + str(RULES_VERSION) + ": the next ingest builds them",
     ]
 
 

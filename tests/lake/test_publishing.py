@@ -91,7 +91,7 @@ def test_a_table_of_another_version_is_told_by_its_columns_and_can_be_made_anew(
     assert delta.exchange(lake, reworded, [], [], 8, 2) is True
     older = Table(each.name, each.grain, each.schema.remove(0), each.doc)
     assert delta.is_outdated(lake, older) is True
-    delta.make_anew(lake, older)
+    delta.recreate(lake, older)
     assert (delta.entries(lake, older), delta.batch(lake, older)) == ([], None)
     assert delta.is_outdated(lake, older) is False
 

@@ -208,3 +208,9 @@ def test_recovery_waits_for_whoever_is_publishing(lake, add):
     waiting.join(30)
     assert over.is_set()
     assert journal.pending(lake) is None
+
+
+@pytest.mark.parametrize("method", ["files", "batch", "dataset"])
+def test_an_unknown_table_is_an_error_that_lists_the_tables(lake, method):
+    with pytest.raises(LakeError, match=r"unknown table 'mesages': choose one of messages, .*, topology, runs$"):
+        getattr(snapshot.current(lake), method)("mesages")

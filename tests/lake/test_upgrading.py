@@ -47,7 +47,7 @@ def make_older(lake, each, lacks):
     at, batch = delta.folder(lake, each) / "older.parquet", delta.batch(lake, each)
     rows = delta.dataset(lake, each).to_table().drop_columns([lacks])
     pq.write_table(rows, at)
-    delta.renew(lake, older, [])
+    delta.migrate(lake, older, [])
     delta.exchange(lake, older, [], [File(at.name, at.stat().st_size, rows.num_rows)], batch, 1 + delta.revision(lake, each))
     assert delta.is_outdated(lake, each)
 

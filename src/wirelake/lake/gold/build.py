@@ -1,9 +1,7 @@
-"""Tables from tables, for whoever has their own Spark session: DataFrames in, a DataFrame out.
+"""Build gold tables from DataFrames, for a Spark session of your own: DataFrames in, a DataFrame out.
 
-A gold table is built from silver tables, from steps that several share, and from other gold tables. Whoever gives only the first gets the
-others built on the way: `build_table` follows what each builder says it needs.
-
-It refuses to read and to write: `read_table`, `decode_table` and `write_table` do.
+A gold table is built from silver tables, from steps that several tables share, and from other gold tables. `build_table` builds what is
+missing on the way, by the `INPUTS` of each builder. It neither reads nor writes tables.
 """
 
 from __future__ import annotations
@@ -42,20 +40,20 @@ def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     return built
 
 
-def _facts(connections: DataFrame, talks: DataFrame, messages: DataFrame, quarantine: DataFrame) -> DataFrame:
+def _facts(connections: DataFrame, connection_index: DataFrame, messages: DataFrame, quarantine: DataFrame) -> DataFrame:
     """Who is silent depends on when others were last heard: that is asked here and now."""
-    said = talks.where("direction IS NOT NULL")
+    said = connection_index.where("direction IS NOT NULL")
     heard = said.where(sql.col("protocol").isin(list(SILENCE))).groupBy("protocol").agg(sql.unix_micros(sql.max("last_seen")).alias("at"))
     newest = {row["protocol"]: _EPOCH + timedelta(microseconds=row["at"]) for row in heard.collect()}
     return session_facts.build(connections, said, messages, incremental_inputs.linked(quarantine, said), newest=newest)
 
 
 _STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
-    "talks": (connection_index.INPUTS, _sums(connection_index.build)),
-    "tallies": (minute_index.INPUTS, _sums(minute_index.build)),
-    "pairs": (("talks",), topology.pairs),
-    "facts": (session_facts.INPUTS, _facts),
-    "courses": (state_changes.INPUTS, state_changes.build),
+    "connection_index": (connection_index.INPUTS, _sums(connection_index.build)),
+    "minute_index": (minute_index.INPUTS, _sums(minute_index.build)),
+    "pairs": (("connection_index",), topology.pairs),
+    "session_facts": (session_facts.INPUTS, _facts),
+    "state_changes": (state_changes.INPUTS, state_changes.build),
     "paired": (request_pairs.INPUTS, request_pairs.build),
     "deliveries": (relink_deliveries.INPUTS, relink_deliveries.build),
     "calls": (wolpertinger_calls.INPUTS, wolpertinger_calls.build),
@@ -111,7 +109,7 @@ def build_table(spark: SparkSession, name: str, inputs: Mapping[str, DataFrame],
             more.setdefault("before", spark.createDataFrame([], spark_schema(table_named(one))))
         frames = {each: built(each) for each in needed}
         if one == "violations":  # what could not be read belongs to the link that its connection carried
-            frames["quarantine"] = incremental_inputs.linked(frames["quarantine"], built("talks"))
+            frames["quarantine"] = incremental_inputs.linked(frames["quarantine"], built("connection_index"))
         ready[one] = build(**frames, **more)
         return ready[one]
 

@@ -1,6 +1,6 @@
-"""`exchanges`: every request with its answer, every answer nobody asked for, and every message on a channel with its acknowledgement.
+"""Build `exchanges`: pair every request with its answer, and every channel message with its acknowledgement.
 
-It refuses to know protocols: `kind` and `correlation_id` say what belongs together.
+It knows no protocols: the columns `kind` and `correlation_id` say what belongs together.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from wirelake.lake.tables.exchanges import LATE_SECONDS, TABLE
 __all__ = ["DELIVERY", "INPUTS", "REQUEST", "TABLE", "build"]
 
 REQUEST: Final = "request"
-"""The kind of an exchange in which somebody is asked something."""
+"""Kind of an exchange: a request and its answer."""
 DELIVERY: Final = "delivery"
-"""The kind of an exchange in which a message on a channel is acknowledged."""
+"""Kind of an exchange: a message on a channel and its acknowledgement."""
 
 INPUTS: Final = ("paired", "deliveries", "calls", "outcomes")
 
@@ -34,7 +34,7 @@ def build(
     *,
     late_seconds: float = LATE_SECONDS,
 ) -> DataFrame:
-    """Every request with the answer that pairing found for it; one whose id is used again before that stays unanswered.
+    """Return every request with its answer. A request whose id is used again before the answer stays unanswered.
 
     `outcomes` has the rows of `paired` whose protocol says in the answer how it went.
     """

@@ -1,8 +1,6 @@
-"""`metrics`: how much, how fast and how well, minute by minute. Built from sums of every batch, and from `exchanges` and `violations`.
+"""Build `metrics`: add up the minute index, `exchanges` and `violations`, minute by minute.
 
-Percentiles are exact, by nearest rank: an approximation would depend on the order in which history came.
-
-It refuses to know protocols.
+Percentiles are exact, by nearest rank: an approximation would depend on the order of batches.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from wirelake.lake.tables.metrics import KEYS, TABLE
 
 __all__ = ["INPUTS", "TABLE", "TOLD", "build"]
 
-INPUTS: Final = ("tallies", "exchanges", "violations")
+INPUTS: Final = ("minute_index", "exchanges", "violations")
 
 TOLD: Final = ((exchanges_table.TABLE, "requested"), (violations_table.TABLE, "ts"))
 """Gold tables that minutes are told from, and the column that says which minute."""
@@ -29,9 +27,9 @@ TOLD: Final = ((exchanges_table.TABLE, "requested"), (violations_table.TABLE, "t
 _PERCENTILES: Final = {"latency_p50_us": 0.5, "latency_p95_us": 0.95, "latency_p99_us": 0.99}
 
 
-def build(tallies: DataFrame, exchanges: DataFrame, violations: DataFrame) -> DataFrame:
+def build(minute_index: DataFrame, exchanges: DataFrame, violations: DataFrame) -> DataFrame:
     """All that is told of these minutes, brought together."""
-    said = tallies.groupBy(*KEYS).agg(*(sql.sum(name).alias(name) for name in ("messages", "bytes", "errors", "quarantined")))
+    said = minute_index.groupBy(*KEYS).agg(*(sql.sum(name).alias(name) for name in ("messages", "bytes", "errors", "quarantined")))
     asked = (
         exchanges.where("requested IS NOT NULL")
         .groupBy(minute("requested").alias("minute"), "protocol", "subject")

@@ -1,11 +1,8 @@
-"""`security`: who can be believed, and what endangers whom. Every packet of Event Mesh that carries a proof or must not be accepted, with
-the reason; of all other protocols, what breaks a rule that their rooms call a threat.
+"""Build `security`: check signed packets of Event Mesh, and list broken rules that are threats.
 
-For Event Mesh three things come together: what the keys say (`proofs.py`, only where there is a proof to check), what time says, and what
-was seen before, in all of history. A packet breaks one rule at most: the first in the order of EMM-28, as for a live receiver that was
-there when the packet was seen. Without keys nothing is checked anew, and what was found out earlier stands.
-
-It refuses to know how a proof is checked.
+For Event Mesh three things come together: the result of checking keys (`lake/decode/signatures.py`), the time in the packet, and all
+earlier captures of it. A packet breaks at most one rule: the first in the order of EMM-28, as for a live receiver at that time. Without
+keys nothing is checked again, and earlier results stay.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["INPUTS", "PROTOCOL", "TABLE", "THREATENING", "build"]
 
 PROTOCOL: Final = "event_mesh"
-"""The room whose messages carry proofs."""
+"""The protocol whose messages carry proofs."""
 
 INPUTS: Final = (PROTOCOL, "connections", "quarantine", "violations")
 
@@ -74,7 +71,7 @@ def build(
 
 
 def _with_ends(event_mesh: DataFrame, connections: DataFrame) -> DataFrame:
-    """Packets with the endpoints they came from and went to, and whether whoever wrote them down was the one who sent them."""
+    """Packets with the endpoints they came from and went to, and whether the observer sent them."""
     client, server = (sql.concat_ws(":", f"{side}_address", f"{side}_port") for side in ("client", "server"))
     ends = (
         connections.where("protocol = 'event_mesh'")
@@ -174,7 +171,7 @@ def _with_book(rows: DataFrame) -> DataFrame:
 
 
 def _threat() -> Column:
-    """What the rooms say of a protocol's rule; null where they say nothing."""
+    """Return the threat of a protocol's rule; null if it is none."""
     said = sql.from_json(sql.lit(msgspec.json.encode(threats()).decode()), "map<string,string>")
     return sql.try_element_at(said, sql.concat_ws("/", "protocol", "rule"))
 

@@ -1,6 +1,6 @@
-"""`sessions`: every conversation, from its handshake to its end. Built from the other tables.
+"""Build `sessions`: every session, from its handshake to its end, with counts from the other tables.
 
-It refuses to know what a handshake is in a given protocol: the rooms say which versions were offered, and whether they were accepted.
+The protocols' rules say which versions were offered, and whether they were accepted.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from wirelake.lake.gold.rules.registry import NODE, ROOMS, SESSION_IS, WITHOUT_HANDSHAKE
+from wirelake.lake.gold.rules.registry import NODE, RULES, SESSION_IS, WITHOUT_HANDSHAKE
 from wirelake.lake.tables.sessions import TABLE
 
 __all__ = ["INPUTS", "TABLE", "build"]
 
-INPUTS: Final = ("facts", "exchanges", "violations", *ROOMS)
+INPUTS: Final = ("session_facts", "exchanges", "violations", *RULES)
 
 
-def build(facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **rooms: DataFrame) -> DataFrame:
-    """The facts of every session, with what the other tables add to them."""
+def build(session_facts: DataFrame, exchanges: DataFrame, violations: DataFrame, **protocol_tables: DataFrame) -> DataFrame:
+    """The session_facts of every session, with what the other tables add to them."""
     requests = exchanges.where("request_message_id IS NOT NULL").groupBy("session_id")
     asked = requests.agg(sql.count("*").alias("requests"), sql.count("response_message_id").alias("answered"))
     broken = violations.where("severity IS DISTINCT FROM 'info'").groupBy("session_id").agg(sql.count("*").alias("violations"))
-    greetings = reduce(lambda left, right: left.unionByName(right), [ROOMS[protocol].greetings(own) for protocol, own in rooms.items()])
-    joined = reduce(lambda left, right: left.join(right, "session_id", "left"), [greetings, asked, broken], facts)
+    greetings = reduce(
+        lambda left, right: left.unionByName(right), [RULES[protocol].greetings(own) for protocol, own in protocol_tables.items()]
+    )
+    joined = reduce(lambda left, right: left.join(right, "session_id", "left"), [greetings, asked, broken], session_facts)
 
     opened, last = sql.coalesce("opened.ts", "first_seen"), sql.col("last_seen")
     greeted = [sql.col(name).isNotNull() for name in ("client_greeted", "server_greeted")]

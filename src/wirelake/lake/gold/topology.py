@@ -1,9 +1,7 @@
-"""`topology`: who talks to whom, and how much. Built from sums of every batch.
+"""Build `topology`: add up the connection index for every pair of peers.
 
-Who opens a connection is known by address: the port is another one each time. Who listens is known by address and port. Where sessions
-are nodes, who speaks is the node, wherever it is, and the other is the address and port it speaks to; all it says counts as said to that.
-
-It refuses to know what was said.
+A client is known by its address, because its port changes with every connection. A server is known by address and port. Where sessions
+are nodes, the client is the node, and the server each address and port it sends to.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ __all__ = ["INPUTS", "TABLE", "build", "pairs"]
 INPUTS: Final = ("pairs",)
 
 
-def pairs(talks: DataFrame) -> DataFrame:
+def pairs(connection_index: DataFrame) -> DataFrame:
     """Rows of the index with the `client` and `server` they count for; whose connection nobody saw opening or passing count for none."""
     ends = (
-        talks.where("direction IS NULL AND last_seen IS NOT NULL")  # what happened to connections
+        connection_index.where("direction IS NULL AND last_seen IS NOT NULL")  # what happened to connections
         .groupBy("connection_id")
         .agg(sql.min(sql.struct("client_address", "client_port", "server_address", "server_port")).alias("ends"))
     )
@@ -36,7 +34,7 @@ def pairs(talks: DataFrame) -> DataFrame:
     link = sql.max(sql.when(sql.col("session_id") != sql.col("connection_id"), sql.col("session_id")))
     agreed = sql.when(is_link, link.over(Window.partitionBy("connection_id")))
     return (
-        talks.join(ends, "connection_id")
+        connection_index.join(ends, "connection_id")
         .where(~is_node | sql.col("direction").isNotNull())
         .withColumn("session_id", sql.coalesce(agreed, "session_id"))
         .withColumn("client", sql.when(is_node, sql.lower(sql.hex("session_id"))).otherwise(address["client"]))

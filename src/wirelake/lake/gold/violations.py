@@ -1,11 +1,11 @@
-"""`violations`: every finding: which rule, by whom, where, and whether it was the end. Built from the silver tables.
+"""Build `violations`: collect the findings of all rules, and look up each rule's clause, severity and text.
 
-Findings come from five places: messages that break a rule by themselves; bytes in quarantine that break one; messages the protocol's
-state machine does not have; its rules over history; and what is tolerated but should not have been sent. A finding is a violation only if
-the specification forbids it: what only a ruling or a limit of ours forbids has severity `info`, and no count includes it.
+Findings come from five places: messages that break a rule by themselves; bytes in quarantine that break one; messages that the protocol's
+state machine forbids; rules over history; and messages that are tolerated but should not have been sent. A finding is a violation only if
+the specification forbids it. What only a ruling or a limit of this implementation forbids has severity `info`, and no count includes it.
 
-Sessions that were not seen from their beginning, or with gaps, are not judged by what was said before: what was not seen may well have
-been said.
+A violation gets its text from `lake/tables/rules.py`. Sessions that were captured with gaps, or not from their beginning, are not judged
+by history: the missing message may have been sent.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from wirelake.lake.gold.rules.engine import FINDING, conversation, forbidden, together
-from wirelake.lake.gold.rules.registry import ROOMS, WITHOUT_HANDSHAKE
+from wirelake.lake.gold.rules.engine import FINDING, forbidden, state_machine_table, together
+from wirelake.lake.gold.rules.registry import RULES, WITHOUT_HANDSHAKE
 from wirelake.lake.tables.rules import rules
 from wirelake.lake.tables.violations import TABLE
 
 __all__ = ["INPUTS", "TABLE", "build"]
 
-INPUTS: Final = ("messages", "quarantine", "paired", "facts", "courses", *ROOMS)
+INPUTS: Final = ("messages", "quarantine", "paired", "session_facts", "state_changes", *RULES)
 
 
 _BOOK: Final = "map<string,struct<clause:string,severity:string,origin:string,text:string,ends:boolean>>"
-"""What `rulebook.rules` gives, as Spark reads it."""
+"""Spark type of what `rules()` returns."""
 
 
 def by_themselves(messages: DataFrame) -> DataFrame:
-    """Messages that break a rule whatever was said before."""
+    """Find messages that break a rule by themselves."""
     return messages.where(sql.col("fault").isNotNull()).withColumn("rule", sql.col("fault")).select(*FINDING)
 
 
 def unreadable(quarantine: DataFrame) -> DataFrame:
-    """Bytes that a specification forbids."""
+    """Find bytes that a specification forbids."""
     nothing = sql.lit(None).cast("binary")
     return (
         quarantine.where(sql.col("clause").isNotNull())
@@ -47,25 +47,30 @@ def unreadable(quarantine: DataFrame) -> DataFrame:
 
 
 def build(
-    messages: DataFrame, quarantine: DataFrame, paired: DataFrame, facts: DataFrame, courses: DataFrame, **rooms: DataFrame
+    messages: DataFrame,
+    quarantine: DataFrame,
+    paired: DataFrame,
+    session_facts: DataFrame,
+    state_changes: DataFrame,
+    **protocol_tables: DataFrame,
 ) -> DataFrame:
-    """All findings, with what the rulebook says of each and whether the session ended on it."""
+    """Return all findings, with the text of each rule, and whether the session ended on it."""
     certain = [by_themselves(messages), unreadable(quarantine)]
-    talks = {protocol: conversation(ROOMS[protocol].conversation) for protocol in rooms}
-    judged = {protocol: talk for protocol, talk in talks.items() if talk.refusals}
-    by_absence = [forbidden(messages, courses.where(sql.col("protocol").isin(list(judged))), judged)]
-    for protocol, own in rooms.items():
-        room, is_its_own = ROOMS[protocol], sql.col("protocol") == protocol
-        certain.append(room.by_fields(own))
-        asked, sessions = paired.where(is_its_own), facts.where(is_its_own)
-        by_absence += room.guards(messages.where(is_its_own), asked, sessions)
-        if room.by_history is not None:
-            by_absence += room.by_history(own, asked, sessions)
+    machines = {protocol: state_machine_table(RULES[protocol].state_machine) for protocol in protocol_tables}
+    judged = {protocol: machine for protocol, machine in machines.items() if machine.refusals}
+    by_absence = [forbidden(messages, state_changes.where(sql.col("protocol").isin(list(judged))), judged)]
+    for protocol, own in protocol_tables.items():
+        entry, is_its_own = RULES[protocol], sql.col("protocol") == protocol
+        certain.append(entry.by_fields(own))
+        asked, sessions = paired.where(is_its_own), session_facts.where(is_its_own)
+        by_absence += entry.guards(messages.where(is_its_own), asked, sessions)
+        if entry.by_history is not None:
+            by_absence += entry.by_history(own, asked, sessions)
 
     found = [one.select(*FINDING, sql.lit(False).alias("needs_whole")) for one in certain]
     found += [one.select(*FINDING, sql.lit(True).alias("needs_whole")) for one in by_absence]
     has_ended = sql.col("closed").isNotNull() | (sql.col("parting").isNotNull() & ~sql.col("protocol").isin(*WITHOUT_HANDSHAKE))
-    ends = facts.select("session_id", "is_whole", "last_word", has_ended.alias("ended"))
+    ends = session_facts.select("session_id", "is_whole", "last_word", has_ended.alias("ended"))
     book = sql.from_json(sql.lit(msgspec.json.encode(rules()).decode()), _BOOK)
     said = sql.try_element_at(book, sql.concat_ws("/", "protocol", "rule"))
     is_last = sql.coalesce(sql.col("ts") >= sql.col("last_word"), sql.lit(True))

@@ -1,7 +1,7 @@
-"""A lake checked as a whole: what it says of itself, against what lies in its folder. It needs no Spark, and repairs nothing.
+"""Check a lake as a whole: its own records against the files in its folder. Needs no Spark, and repairs nothing.
 
-Readers see the published snapshot, so that is what is checked. Problems are what should never be; notes are what an ingest that is under
-way, or died, leaves behind, and the next one clears up.
+It checks the published snapshot, which readers see. Problems are errors of the lake. Notes are what a running or dead ingest leaves
+behind, and the next one cleans up.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _gold(seen: Snapshot, part: Part) -> None:
     if min(batches.values()) < newest:
         part.notes.append(f"gold tables are as of batch {min(batches.values())}, the ledger of {newest}: the next ingest builds them")
     if gold_commit.has_other_rules(seen.lake):
-        part.notes.append(f"gold tables were built by another edition of the rules than {RULES_VERSION}: the next ingest builds them")
+        part.notes.append(f"gold tables were built by another version of the rules than {RULES_VERSION}: the next ingest builds them")
     for table in GOLD:
         if table.name in seen.versions and not delta.is_outdated(seen.lake, table):
             keys = seen.dataset(table.name).to_table(columns=list(table.grain))

@@ -1,6 +1,6 @@
-"""The ledger checked: does every byte of every source have its place, and do the tables have what the ledger says they have.
+"""Check the ledger: every byte of every source is accounted for, and tables have what the ledger says.
 
-It needs no Spark, and the sources themselves only as far as they are still there. It refuses to repair.
+Needs no Spark, and sources only as far as they still exist. Repairs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wirelake.capture.packets.tcp_flows import UNRECOGNISED
 from wirelake.errors import CaptureError, LakeError
 from wirelake.lake.decode.accounting import balance
 from wirelake.lake.store import snapshot
-from wirelake.lake.store.progress import told
+from wirelake.lake.store.progress import positions_in
 from wirelake.lake.store.snapshot import Snapshot
 from wirelake.lake.tables import ledger, messages, quarantine, unrecognised
 
@@ -42,7 +42,7 @@ def check_ledger(lake: Path) -> Checked:
     """Check the ledger of a lake; raises LakeError when there is no lake."""
     seen = snapshot.current(lake)
     ledger_entries = seen.dataset(ledger.TABLE.name).to_table()
-    known = told(ledger_entries).all
+    known = positions_in(ledger_entries).all
     sources = [one.source for one in known]
     problems = [*_sums(ledger_entries, sources), *_tables(seen, ledger_entries)]
     gone = []

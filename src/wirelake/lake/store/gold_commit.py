@@ -1,9 +1,7 @@
-"""Making what was built count: all gold tables in one go, or none.
+"""Commit gold tables: all of them in one go, or none.
 
-All files are written before the first table counts one of them. Then it is written down which files go and which come, table by table;
-from there on the change will be finished, whatever happens, from that record and without Spark.
-
-It refuses to know how files were made.
+All files are written before the first commit. Then `gold.json` records which files go and which come, table by table. From there on the
+change will be finished from that record, without Spark, even after a crash.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from wirelake.lake.tables.catalog import GOLD, RULES_VERSION
 from wirelake.lake.tables.catalog import table as table_named
 from wirelake.lake.tables.schema import Table
 
-__all__ = ["Change", "age", "finish", "forget", "has_other_rules", "publish", "stale", "sweep"]
+__all__ = ["Change", "drop_pending", "finish", "has_other_rules", "mark_stale", "publish", "stale", "sweep"]
 
 _PENDING: Final = "gold.json"
 _EDITION: Final = "edition"
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What becomes of one table."""
+    """The files that one table loses and gets."""
 
     table: str
     removed: list[File]
@@ -37,22 +35,22 @@ class Change(msgspec.Struct, frozen=True):
 
 class _Pending(msgspec.Struct, frozen=True):
     batch: int
-    """As of which batch all tables are, afterwards."""
+    """Newest batch in all tables, afterwards."""
     revision: int
     changes: list[Change]
     edition: int = 0
-    """Of which edition they are then; those that were built before there were any are of none."""
+    """Rules version they are built by; 0 before there were versions."""
 
 
 def publish(lake: Path, batch: int, changes: list[Change]) -> None:
-    """All tables change, together."""
+    """Record the changes of all tables, then commit them."""
     revision = 1 + max(delta.revision(lake, table) for table in GOLD)
     journal.write(lake, _PENDING, msgspec.json.encode(_Pending(batch, revision, changes, RULES_VERSION)))
     finish(lake)
 
 
 def finish(lake: Path) -> bool:
-    """Do what is written down, unless it is done; says whether there was something."""
+    """Commit recorded changes that are not committed yet; returns whether there were any."""
     content = journal.read(lake, _PENDING)
     if content is None:
         return False
@@ -68,7 +66,7 @@ def finish(lake: Path) -> bool:
 
 
 def has_other_rules(lake: Path) -> bool:
-    """Whether there are gold tables that this edition of the builders did not build."""
+    """Whether there are gold tables that another version of the rules built."""
     return journal.read(lake, _EDITION) != str(RULES_VERSION).encode() and any(delta.batch(lake, table) is not None for table in GOLD)
 
 
@@ -85,20 +83,20 @@ def stale(lake: Path, keys: object | None = None) -> list[Table]:
     return [table for table in GOLD if delta.batch(lake, table) != newest or (table is security.TABLE and keys is not None)]
 
 
-def age(lake: Path) -> None:
-    """Make gold tables count as of no edition, so that the next refresh builds all of them from what silver tables have then."""
-    finish(lake)  # which would say otherwise later
+def mark_stale(lake: Path) -> None:
+    """Mark all gold tables as stale: the next refresh rebuilds them from the silver tables."""
+    finish(lake)  # else it would mark them as fresh later
     if journal.read(lake, _EDITION) is not None:
         journal.remove(lake, _EDITION)
 
 
-def forget(lake: Path) -> None:
-    """Do not do what is written down: everything is going to be built anew."""
+def drop_pending(lake: Path) -> None:
+    """Drop recorded changes: all gold tables are going to be rebuilt."""
     if journal.read(lake, _PENDING) is not None:
         journal.remove(lake, _PENDING)
 
 
 def sweep(lake: Path) -> None:
-    """Remove what a builder left behind that died, and what nobody can be reading any more."""
+    """Delete files of dead refreshes, and replaced files that no reader needs any more."""
     for table in GOLD:
         snapshot.sweep(lake, table)

@@ -1,7 +1,4 @@
-"""`exchanges`: every request with its answer, every answer nobody asked for, and every message on a channel with its acknowledgement.
-
-It refuses to know protocols: `kind` and `correlation_id` say what belongs together.
-"""
+"""`exchanges`: requests with their answers, and channel messages with their acknowledgements. Built by `gold/exchanges.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from wirelake.lake.tables.schema import SESSION, TIME, Table, column
 __all__ = ["LATE_SECONDS", "TABLE"]
 
 LATE_SECONDS: Final = 30.0
-"""An answer that takes longer than this is late, unless the lake was told otherwise when it was made."""
+"""An answer that takes longer than this is late, unless the lake was created with another value."""
 
 TABLE: Final = Table(
     "exchanges",
@@ -22,38 +19,38 @@ TABLE: Final = Table(
     pa.schema(
         [
             SESSION,
-            column("protocol", pa.string(), "The room: `emp`, …"),
-            column("kind", pa.string(), "`request`: somebody is asked something; `delivery`: a message on a channel is acknowledged."),
-            column("requested_by", pa.string(), "`client` or `server`."),
-            column("correlation_id", pa.string(), "What ties the response to the request; free to be used again once answered."),
-            column("subject", pa.string(), "What was requested, where the protocol says so."),
-            column("request_message_id", pa.binary(), "The request in `messages`; null if nobody was seen asking."),
-            column("response_message_id", pa.binary(), "The response in `messages`; null if there was none."),
-            column("requested", TIME, "When the request was seen; null if it was not."),
-            column("answered", TIME, "When the response was seen; null if there was none."),
-            column("latency_us", pa.int64(), "Microseconds from request to response; null if one of them is missing."),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
+            column("kind", pa.string(), "`request`: a request and its answer; `delivery`: a message on a channel and its acknowledgement."),
+            column("requested_by", pa.string(), "The side that sent the request: `client` or `server`."),
+            column("correlation_id", pa.string(), "Id that ties the response to the request; may be used again after the answer."),
+            column("subject", pa.string(), "Method, uri or event name of the request; null where the protocol has none."),
+            column("request_message_id", pa.binary(), "The request in `messages`; null if it was not captured."),
+            column("response_message_id", pa.binary(), "The response in `messages`; null if there is none."),
+            column("requested", TIME, "Time of the request; null if it was not captured."),
+            column("answered", TIME, "Time of the response; null if there is none."),
+            column("latency_us", pa.int64(), "Microseconds from request to response; null without one of them."),
             column(
                 "status",
                 pa.string(),
-                "`answered`, `late` (answered, but not in time), `confirmed` (delivered, all that a void method says), `unanswered` or"
-                " `unasked` (a response without request).",
+                "`answered`, `late` (answered, but not in time), `confirmed` (delivered; a void method has no answer), `unanswered` or"
+                " `unasked` (a response without a request).",
             ),
             column(
                 "late",
                 pa.bool_(),
-                "Whether the answer took longer than the lake allows: 30 s, unless it was told otherwise when it was made.",
+                "Whether the answer took longer than the lake's limit: 30 s, unless the lake was created with another one.",
             ),
-            column("request_size", pa.int64(), "Bytes of the request, envelope included; null if it was not seen."),
-            column("response_size", pa.int64(), "Bytes of the response, envelope included; null if there was none."),
-            column("progress", pa.int32(), "How many reports of progress came before the response; null if there was none."),
-            column("cancelled", pa.bool_(), "Whether the requester took it back before it was answered."),
-            column("attempts", pa.int32(), "How often it was sent: more than once after a link was resumed; 0 if that was not seen."),
+            column("request_size", pa.int64(), "Bytes of the request, envelope included; null if it was not captured."),
+            column("response_size", pa.int64(), "Bytes of the response, envelope included; null if there is none."),
+            column("progress", pa.int32(), "Progress messages before the response; null if there is no response, or for deliveries."),
+            column("cancelled", pa.bool_(), "Whether the requester cancelled it before the answer."),
+            column("attempts", pa.int32(), "How often it was sent: more than once after a link was resumed; 0 if it was not captured."),
             column(
                 "outcome",
                 pa.string(),
-                "What came of a request: `returned`, `failed` (answered with an error), `cancelled` (answered so), `killed` (its sender"
-                " waits no more), `confirmed` (a result of wolpertinger, and no more), `refused` (a result that is not success). Of a"
-                " delivery: `consumed`, `committed`, `uncommitted`, `rolled back`. Null if nothing was seen to come of it.",
+                "Result of a request: `returned`, `failed` (answered with an error), `cancelled` (answered so), `killed` (its sender"
+                " stopped waiting), `confirmed` (only a result of wolpertinger), `refused` (a result that is not success). Of a"
+                " delivery: `consumed`, `committed`, `uncommitted`, `rolled back`. Null if no result was captured.",
             ),
         ]
     ),

@@ -1,6 +1,6 @@
-"""The index of the lake: tables with sums of every batch, which gold tables are refreshed from.
+"""The index tables: sums per batch, from which gold tables are refreshed incrementally. Filled by `gold/incremental`.
 
-They are not in the catalog: their rows say in which batch a message came, which no other table does. Their folders lie in `_wirelake`.
+They are not in the catalog: their rows have batch numbers, which no other table has. Their folders lie in `_wirelake`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from wirelake.lake.tables.schema import CONNECTION, TIME, Table, column
 
 __all__ = ["CONNECTION_INDEX", "INDEX_TABLES", "MINUTE_INDEX"]
 
-_BATCH: Final = column("batch", pa.int64(), "The batch it came with.")
+_BATCH: Final = column("batch", pa.int64(), "Batch of the rows that are summed.")
 _PARTING: Final = pa.struct([("ts", TIME), ("message_id", pa.binary()), ("how", pa.string())])
 
 CONNECTION_INDEX: Final = Table(
@@ -22,28 +22,26 @@ CONNECTION_INDEX: Final = Table(
     pa.schema(
         [
             _BATCH,
-            column("protocol", pa.string(), "The room; null if bytes belong to none."),
-            column("session_id", pa.binary(), "The conversation; of a connection as such, the connection; empty if there is none."),
+            column("protocol", pa.string(), "Protocol; null for bytes of no protocol."),
+            column("session_id", pa.binary(), "Session; the connection's id for its events; empty if there is none."),
             CONNECTION,
-            column(
-                "direction", pa.string(), "Who spoke; null if nobody did: something happened to the connection, or bytes were unreadable."
-            ),
-            column("messages", pa.int64(), "How many messages."),
+            column("direction", pa.string(), "Direction of the messages; null for events of the connection and for unreadable bytes."),
+            column("messages", pa.int64(), "Number of messages."),
             column("bytes", pa.int64(), "Bytes of the messages."),
-            column("keepalives", pa.int64(), "How many of them keep the connection alive."),
-            column("errors", pa.int64(), "How many of them report an error, or break a rule by themselves."),
-            column("first_seen", TIME, "When the first was seen."),
-            column("last_seen", TIME, "When the last was seen."),
-            column("last_word", TIME, "When the last was seen that is neither a parting nor an acknowledgement."),
-            column("greeted", TIME, "When the first was seen that is a handshake."),
-            column("parting", _PARTING, "The first that is a parting: when, which and how; null if there was none."),
-            column("client_address", pa.string(), "Of what happened to the connection: its ends."),
+            column("keepalives", pa.int64(), "Number of keep-alive messages."),
+            column("errors", pa.int64(), "Messages that report an error, or break a rule by themselves."),
+            column("first_seen", TIME, "Time of the first."),
+            column("last_seen", TIME, "Time of the last."),
+            column("last_word", TIME, "Time of the last that is neither a close, an error nor an acknowledgement."),
+            column("greeted", TIME, "Time of the first handshake message."),
+            column("parting", _PARTING, "The first close or error message: time, id and kind; null if there is none."),
+            column("client_address", pa.string(), "Endpoint of the connection, in rows of its events."),
             column("client_port", pa.int32(), "See `client_address`."),
             column("server_address", pa.string(), "See `client_address`."),
             column("server_port", pa.int32(), "See `client_address`."),
         ]
     ),
-    "One row per batch, conversation, connection and direction, and one per batch and connection.",
+    "One row per batch, session, connection and direction, and one per batch and connection.",
 )
 
 MINUTE_INDEX: Final = Table(
@@ -53,15 +51,15 @@ MINUTE_INDEX: Final = Table(
         [
             _BATCH,
             column("minute", TIME, "When the minute begins."),
-            column("protocol", pa.string(), "The room: `emp`, …"),
-            column("subject", pa.string(), "What messages are about."),
-            column("messages", pa.int64(), "How many messages."),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
+            column("subject", pa.string(), "Subject of the messages."),
+            column("messages", pa.int64(), "Number of messages."),
             column("bytes", pa.int64(), "Bytes of the messages."),
-            column("errors", pa.int64(), "How many of them report an error, or break a rule by themselves."),
-            column("quarantined", pa.int64(), "How many stretches of bytes could not be read."),
+            column("errors", pa.int64(), "Messages that report an error, or break a rule by themselves."),
+            column("quarantined", pa.int64(), "Number of byte ranges that could not be decoded."),
         ]
     ),
-    "One row per batch, minute, protocol and subject, and one for what could not be read.",
+    "One row per batch, minute, protocol and subject, and one for bytes that could not be decoded.",
 )
 
 INDEX_TABLES: Final = (CONNECTION_INDEX, MINUTE_INDEX)

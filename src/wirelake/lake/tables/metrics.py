@@ -1,9 +1,4 @@
-"""`metrics`: how much, how fast and how well, minute by minute. Built from sums of every batch, and from `exchanges` and `violations`.
-
-Percentiles are exact, by nearest rank: an approximation would depend on the order in which history came.
-
-It refuses to know protocols.
-"""
+"""`metrics`: counts, rates and latencies, minute by minute. Built by `gold/metrics.py`."""
 
 from __future__ import annotations
 
@@ -23,29 +18,29 @@ TABLE: Final = Table(
     pa.schema(
         [
             column("minute", TIME, "When the minute begins."),
-            column("protocol", pa.string(), "The room: `emp`, …"),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
             column(
                 "subject",
                 pa.string(),
-                "What messages were about; null for what is about nothing, unreadable bytes and violations included.",
+                "Subject of the messages; null for those without one, and for unreadable bytes and violations.",
             ),
-            column("messages", pa.int64(), "Messages seen in that minute."),
+            column("messages", pa.int64(), "Messages in that minute."),
             column("bytes", pa.int64(), "Bytes of these messages, envelopes included."),
             column("rate", pa.float64(), "Messages a second, on average over the minute."),
             column("errors", pa.int64(), "Messages that report an error, or break a rule by themselves."),
-            column("quarantined", pa.int64(), "Stretches of bytes that could not be read; on the row without subject."),
+            column("quarantined", pa.int64(), "Byte ranges that could not be decoded; on the row without a subject."),
             column(
                 "violations",
                 pa.int64(),
-                "Broken rules, tolerated ones included, findings of severity `info` not; on the row without subject.",
+                "Broken rules, tolerated ones included, findings of severity `info` not; on the row without a subject.",
             ),
             column("requests", pa.int64(), "Exchanges that began in that minute."),
-            column("answered", pa.int64(), "How many of them were answered, late ones included."),
-            column("late", pa.int64(), "How many of them were answered late."),
-            column("cancelled", pa.int64(), "How many of them were taken back."),
-            column("latency_p50_us", pa.int64(), "Microseconds within which half of the answers came; null if none came."),
-            column("latency_p95_us", pa.int64(), "Microseconds within which 95 % of the answers came; null if none came."),
-            column("latency_p99_us", pa.int64(), "Microseconds within which 99 % of the answers came; null if none came."),
+            column("answered", pa.int64(), "Those of them that were answered, late ones included."),
+            column("late", pa.int64(), "Those of them that were answered late."),
+            column("cancelled", pa.int64(), "Those of them that were cancelled."),
+            column("latency_p50_us", pa.int64(), "Median latency of answers, in microseconds; null without answers."),
+            column("latency_p95_us", pa.int64(), "95th percentile of the latency, in microseconds; null without answers."),
+            column("latency_p99_us", pa.int64(), "99th percentile of the latency, in microseconds; null without answers."),
         ]
     ),
     "One row per minute, protocol and subject.",

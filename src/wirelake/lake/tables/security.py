@@ -1,11 +1,7 @@
-"""`security`: who can be believed, and what endangers whom. Every packet of Event Mesh that carries a proof or must not be accepted, with
-the reason; of all other protocols, what breaks a rule that their rooms call a threat.
+"""`security`: packets and messages that may be an attack, and what keys say about signed packets. Built by `gold/security.py`.
 
-For Event Mesh three things come together: what the keys say (`proofs.py`, only where there is a proof to check), what time says, and what
-was seen before, in all of history. A packet breaks one rule at most: the first in the order of EMM-28, as for a live receiver that was
-there when the packet was seen. Without keys nothing is checked anew, and what was found out earlier stands.
-
-It refuses to know how a proof is checked.
+Event Mesh has a row for every packet that carries a proof (HMAC or signature) or must not be accepted. Other protocols have a row for
+every broken rule that is a threat.
 """
 
 from __future__ import annotations
@@ -21,22 +17,22 @@ __all__ = ["TABLE", "Threat"]
 
 
 class Threat(StrEnum):
-    """What somebody may be up to."""
+    """What a broken rule may mean for security: values of the column `threat`."""
 
     FORGED = "forged"
-    """A proof that does not hold, or a secret that does not open."""
+    """An HMAC or signature that is wrong, or an encrypted body that does not open."""
     UNTRUSTED = "untrusted"
-    """A proof by a key that proves nothing here."""
+    """An HMAC or signature by a key that is unknown or not trusted."""
     REPLAYED = "replayed"
-    """Said before, by somebody else's leave."""
+    """A copy of an earlier packet."""
     STALE = "stale"
-    """From another time than now."""
+    """A packet that is too old, or from the future."""
     DOWNGRADE = "downgrade"
-    """Less protection, or another agreement, than both sides settled for."""
+    """Less protection, or other settings, than both sides agreed on."""
     BOMB = "bomb"
-    """What costs its receiver far more than its sender, or more than it may."""
+    """A message that costs its receiver far more than its sender, or more than a limit."""
     MALFORMED = "malformed"
-    """What no sender that keeps the rules says, where proofs are asked for."""
+    """A packet that no sender that follows the rules sends."""
 
 
 TABLE: Final = Table(
@@ -46,29 +42,35 @@ TABLE: Final = Table(
         [
             SESSION,
             CONNECTION,
-            column("message_id", pa.binary(), "The message in `messages`; null for bytes that are none."),
-            column("ts", TIME, "When it was seen."),
-            column("protocol", pa.string(), "The room: `event_mesh`, `emp`, …"),
-            column("node_id", pa.binary(), "Who says it is the sender."),
-            column("auth_key_id", pa.binary(), "By which key it is to be verified; null for the node's default, or a key of its own."),
-            column("packet_id", pa.int64(), "The Message ID, which tells a node's packets apart."),
-            column("sender", pa.string(), "Address and port it came from, which proves nothing."),
+            column("message_id", pa.binary(), "The message in `messages`; null for bytes that are not a message."),
+            column("ts", TIME, "Time of the packet or message."),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
+            column("node_id", pa.binary(), "Id of the node that claims to be the sender."),
+            column("auth_key_id", pa.binary(), "Id of the key to verify it by; null for the node's default key, or a key in the packet."),
+            column("packet_id", pa.int64(), "The Message ID, unique among the packets of a node."),
+            column("sender", pa.string(), "Address and port it came from; easily forged."),
             column("receiver", pa.string(), "Address and port it was sent to."),
-            column("proof", pa.string(), "What it carries: `hmac`, `signature`, `hmac+signature`; null without."),
-            column("verdict", pa.string(), "What keys say of the proof: `GENUINE`, or the rule it breaks; null if no keys were given."),
-            column("genuine", pa.bool_(), "Whether the proof is right, even if its key was revoked since; null if no keys were given."),
-            column("trust", pa.string(), "How the key came to be trusted: `store`, or `none`; null if no keys were given."),
-            column("accepted", pa.bool_(), "Whether it breaks no rule; null if that cannot be said without keys."),
-            column("was_accepted", pa.bool_(), "What `accepted` said by the keys of before; null if other keys never said otherwise."),
-            column("threat", pa.string(), "What breaking the rule may mean: `" + "`, `".join(Threat) + "`; null if none is broken."),
-            column("rule", pa.string(), "The rule it breaks, of Event Mesh the first in the order of checks (EMM-28); null if none."),
-            column("clause", pa.string(), "The clause or ruling that is."),
-            column("text", pa.string(), "The rule as one plain sentence."),
-            column("age_us", pa.int64(), "Microseconds from when it says it was signed, or made, to when it was seen."),
-            column("sighting", pa.int32(), "Which sighting of this packet, in all of history; 1 is the first. Null if it is forged."),
-            column("first_message_id", pa.binary(), "The first sighting, in `messages`."),
+            column("proof", pa.string(), "Proof in the packet: `hmac`, `signature`, `hmac+signature`; null without."),
+            column("verdict", pa.string(), "Result of checking the proof: `GENUINE`, or the rule it breaks; null if no keys were given."),
+            column("genuine", pa.bool_(), "Whether the proof is valid, even if its key was revoked later; null if no keys were given."),
+            column(
+                "trust", pa.string(), "Why the key is trusted: `store` (it is in the trust store), or `none`; null if no keys were given."
+            ),
+            column("accepted", pa.bool_(), "Whether it breaks no rule; null if that is unknown without keys."),
+            column("was_accepted", pa.bool_(), "Previous value of `accepted`, under an earlier set of keys; null if it never changed."),
+            column("threat", pa.string(), "Kind of threat: `" + "`, `".join(Threat) + "`; null if none is broken."),
+            column("rule", pa.string(), "The rule it breaks; for Event Mesh the first in the order of checks (EMM-28); null if none."),
+            column("clause", pa.string(), "Clause or ruling of the rule."),
+            column("text", pa.string(), "The rule as one sentence."),
+            column("age_us", pa.int64(), "Microseconds from the time in the packet (signed, or sent) to the time of capture."),
+            column(
+                "sighting",
+                pa.int32(),
+                "How many times this packet was captured so far, in all of history; 1 is the first. Null if it is forged.",
+            ),
+            column("first_message_id", pa.binary(), "The first capture of this packet, in `messages`."),
             column("source", pa.string(), "The file the bytes came from."),
-            column("offset", pa.int64(), "Where in the source the first byte is."),
+            column("offset", pa.int64(), "Offset of the first byte in the source."),
             column("length", pa.int64(), "Bytes in the source from the first to the last byte."),
         ]
     ),

@@ -1,7 +1,4 @@
-"""`sessions`: every conversation, from its handshake to its end. Built from the other tables.
-
-It refuses to know what a handshake is in a given protocol: the rooms say which versions were offered, and whether they were accepted.
-"""
+"""`sessions`: every session, from its handshake to its end. Built by `gold/sessions.py`."""
 
 from __future__ import annotations
 
@@ -18,41 +15,45 @@ TABLE: Final = Table(
     ("session_id",),
     pa.schema(
         [
-            column("session_id", pa.binary(), "16 bytes: the conversation: a connection, a node, or a link."),
-            column("protocol", pa.string(), "The room: `emp`, …"),
+            column("session_id", pa.binary(), "16 bytes: the session: a connection, a node or a link."),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
             column("transport", pa.string(), "`tcp`, `tls`, `udp`, …"),
             column("client_address", pa.string(), "Address of the side that opened the connection, or of the node."),
             column("client_port", pa.int32(), "Port of the side that opened the connection, or of the node."),
-            column("server_address", pa.string(), "Address of the side that was listening; null of a node, which speaks to many."),
-            column("server_port", pa.int32(), "Port of the side that was listening; null of a node."),
+            column("server_address", pa.string(), "Address of the side that was listening; null for a node, which sends to many."),
+            column("server_port", pa.int32(), "Port of the side that was listening; null for a node."),
             column("known_by", pa.string(), "How the protocol was recognised: `tag`, `port` or `bytes`."),
-            column("observed_by", pa.string(), "Who saw the traffic: `client`, `server` (a recording peer) or `wire` (a packet capture)."),
-            column("opened", TIME, "When it was opened; when it was first seen, if its opening was not."),
-            column("ended", TIME, "When it was last seen; null if it did not end."),
-            column("duration_us", pa.int64(), "Microseconds from `opened` to when it was last seen."),
+            column("observed_by", pa.string(), "The observer: `client`, `server` (a recording peer) or `wire` (a packet capture)."),
+            column("opened", TIME, "Time it was opened; time of its first message, if its opening was not captured."),
+            column("ended", TIME, "Time of its last message or event; null if it did not end."),
+            column("duration_us", pa.int64(), "Microseconds from `opened` to its last message or event."),
             column(
                 "handshake",
                 pa.string(),
-                "`complete`; `refused`, if it ended with a parting or a version nobody speaks; else `incomplete`. Null without greetings.",
+                "`complete`; `refused`, if it was closed or its version not accepted; else `incomplete`. Null for protocols without one.",
             ),
-            column("client_version", pa.int16(), "The version the client offered; null if it said none."),
-            column("server_version", pa.int16(), "The version the server offered; null if it said none."),
+            column("client_version", pa.int16(), "The version the client offered; null if none."),
+            column("server_version", pa.int16(), "The version the server offered; null if none."),
             column("messages_to_server", pa.int64(), "Messages the client sent."),
             column("messages_to_client", pa.int64(), "Messages the server sent."),
             column("bytes_to_server", pa.int64(), "Bytes of the messages the client sent."),
             column("bytes_to_client", pa.int64(), "Bytes of the messages the server sent."),
             column("requests", pa.int64(), "Requests made by either side."),
             column("answered", pa.int64(), "Requests that were answered, late ones included, or at least confirmed."),
-            column("connections", pa.int64(), "Connections it was seen on."),
+            column("connections", pa.int64(), "Connections of the session."),
             column("keepalives", pa.int64(), "Pings, pongs and heartbeats."),
-            column("silences", pa.int64(), "How often it said nothing for longer than its protocol allows; null where none tells."),
-            column("ended_how", pa.string(), "`bye` or `error` (said), `reset` or `eof` (without a word), `silence` (a node) or `open`."),
-            column("ended_by", pa.string(), "`client` or `server`; null if that is not known or it did not end."),
+            column("silences", pa.int64(), "Pauses longer than the protocol allows; null for protocols without such a limit."),
+            column(
+                "ended_how",
+                pa.string(),
+                "How it ended: `bye` or `error` (by a message), `reset` or `eof` (without one), `silence` (a node) or `open` (it did not).",
+            ),
+            column("ended_by", pa.string(), "Side that ended it: `client` or `server`; null if unknown or it did not end."),
             column("error_code", pa.int16(), "The code of the first error message; null if there was none."),
             column("violations", pa.int64(), "Broken rules, tolerated ones included, findings of severity `info` not."),
-            column("source", pa.string(), "The file it was first seen in."),
-            column("offset", pa.int64(), "Where in that file."),
+            column("source", pa.string(), "The file with its first message."),
+            column("offset", pa.int64(), "Offset in that file."),
         ]
     ),
-    "One row per conversation.",
+    "One row per session.",
 )

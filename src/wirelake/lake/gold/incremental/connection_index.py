@@ -1,10 +1,6 @@
-"""`talks`: who spoke on which connection in which batch, how much and when. The index of the lake, and the sums behind `sessions` and
-`topology`.
+"""Build the connection index (`_wirelake/talks`): sums per batch, session, connection and direction.
 
-Its rows are sums over one batch, so a batch is counted once, when it is new; what is asked of all of history adds up rows of batches. It
-is no table for people: it says in which batch things came, which no other table does.
-
-It refuses to know what was said beyond its kind.
+`sessions` and `topology` add up its rows. A batch is summed once, when it is new.
 """
 
 from __future__ import annotations

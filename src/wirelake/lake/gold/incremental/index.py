@@ -1,7 +1,4 @@
-"""The index of the lake: tables that grow by the sums of every new batch, once, and tell what a batch touches.
-
-It refuses to know what is summed: `talks.py` and `tallies.py` do.
-"""
+"""Extend the index tables by the sums of every new batch. They say which sessions a batch affects."""
 
 from __future__ import annotations
 
@@ -29,14 +26,14 @@ __all__ = ["MOST_SMALL", "SMALL_ROWS", "extend", "merge"]
 SMALL_ROWS: Final = 50_000
 """A file with fewer rows than this is small."""
 MOST_SMALL: Final = 32
-"""How many small files there may be before they become one: whoever follows live traffic adds a few rows every few seconds."""
+"""Small files beyond this are merged into one (compaction): following adds a few rows every few seconds."""
 
 _BUILDERS: Final = {CONNECTION_INDEX.name: connection_index, MINUTE_INDEX.name: minute_index}
 _LOG: Final = logging.getLogger("wirelake.lake")
 
 
 def extend(spark: SparkSession, lake: Path, newest: int) -> None:
-    """Add the sums of batches up to `newest` that are not in it."""
+    """Add the sums of batches up to `newest` that the index does not have."""
     for table in INDEX_TABLES:
         known = delta.batch(lake, table) or 0
         if known >= newest:
@@ -59,7 +56,7 @@ def extend(spark: SparkSession, lake: Path, newest: int) -> None:
 
 
 def merge(lake: Path, table: Table) -> bool:
-    """Make one file of small ones, if they are many; says whether it did. Rows say themselves which batch they came with."""
+    """Merge small files into one, if there are many; returns whether it did. Rows have their batch number."""
     small = [file for file in delta.entries(lake, table) if file.rows < SMALL_ROWS]
     if len(small) <= MOST_SMALL:
         return False
@@ -74,7 +71,7 @@ def merge(lake: Path, table: Table) -> bool:
 
 
 def _since(spark: SparkSession, lake: Path, name: str, known: int, newest: int) -> DataFrame:
-    """Rows of new batches, with their `batch`."""
+    """Read rows of new batches, with their `batch`."""
     table = table_named(name)
     files = [file for batch, each in delta.files_by_batch(lake, table).items() if known < batch <= newest for file in each]
     rows = frame_of_files(spark, lake, table, files)

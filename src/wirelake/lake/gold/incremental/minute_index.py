@@ -1,7 +1,4 @@
-"""`tallies`: what was said in each minute of each batch, about what: the sums behind `metrics`.
-
-It is no table for people: it says in which batch things came. It refuses to know exchanges, which cannot be added up.
-"""
+"""Build the minute index (`_wirelake/tallies`): sums per batch, minute, protocol and subject, which `metrics` adds up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Gold tables as they will be: rows that were built anew, among those that stay as they are, in files that nobody counts yet.
-
-It refuses to know what is built, and why.
-"""
+"""Write new files of gold tables: rebuilt rows, and the rows beside them that stay. They are committed later."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ class Rebuilding:
         more: int,
         others: Callable[[DataFrame], DataFrame] | None,
     ) -> None:
-        """Put rows, whose `key` falls into these slots, in place of those there were; `others` picks what stays, None: nothing does."""
+        """Replace the rows whose `key` falls into these slots. `others` selects old rows that stay; None: none do."""
         started = time.monotonic()
         plan = key_ranges.plan(delta.entries(self._lake, table), slots, more)
         if plan.removed and others is not None:
@@ -56,15 +53,15 @@ class Rebuilding:
         )
 
     def leave(self, table: Table) -> None:
-        """The table stays as it is."""
+        """Leave the table as it is."""
         self.changes[table.name] = Change(table.name, [], [])
 
     def written(self, spark: SparkSession, table: Table) -> DataFrame:
-        """What was written for a table: all rows that are new, and some that are not."""
+        """Read what was written for a table: all new rows, and old ones in the same files."""
         return frame_of_files(spark, self._lake, table, self.changes[table.name].added)
 
     def afterwards(self, spark: SparkSession, table: Table) -> DataFrame:
-        """The whole table as it will be."""
+        """Read the whole table as it will be after the commit."""
         change = self.changes.get(table.name, Change(table.name, [], []))
         gone = {file.path for file in change.removed}
         stays: list[File] = [file for file in delta.entries(self._lake, table) if file.path not in gone]

@@ -1,9 +1,7 @@
-"""EMP's guards over history: rules that depend on data or time rather than on the state of the conversation.
+"""EMP's guards over history: rules that depend on data or time rather than on the state machine.
 
 A live session judges the same rules as it goes; here they are windows and aggregations over what was recorded. Every function takes rows
-and gives findings (`audit.FINDING`).
-
-It refuses to know the rules' clauses and gravity: the room's faults do.
+and returns findings (`engine.FINDING`).
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ def mismatched(paired: DataFrame) -> DataFrame:
     return paired.where(place.isin(UNMATCHED, REPEATS)).withColumn("rule", rule).select(*FINDING)
 
 
-def out_of_step(messages: DataFrame, facts: DataFrame) -> DataFrame:
+def out_of_step(messages: DataFrame, session_facts: DataFrame) -> DataFrame:
     """EMP-30, EMP-31, EMP-32: pongs nobody asked for, pings before the pong of the last one, and pings without a pong in time.
 
     Every ping deserves its pong; one that came too late is told when the time was up, of who kept silent, if nobody had left by then.
@@ -97,13 +95,13 @@ def out_of_step(messages: DataFrame, facts: DataFrame) -> DataFrame:
         .when(~is_ping & (sql.col("waiting") <= 0), Fault.PONG_UNSOLICITED.name)
         .when(is_ping & went_by(due, sql.col("pong")), Fault.PONG_TIMEOUT.name)
     )
-    found = stepped.join(facts.select("session_id", *WENT_BY), "session_id").withColumn("rule", rule).where("rule IS NOT NULL")
+    found = stepped.join(session_facts.select("session_id", *WENT_BY), "session_id").withColumn("rule", rule).where("rule IS NOT NULL")
     return omitted(found, due, sql.col("rule") == Fault.PONG_TIMEOUT.name).select(*FINDING)
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
-    return [mismatched(paired), out_of_step(messages, facts), omissions(facts, TIMEOUTS)]
+    return [mismatched(paired), out_of_step(messages, session_facts), omissions(session_facts, TIMEOUTS)]
 
 
 def greetings(emp: DataFrame) -> DataFrame:

@@ -1,6 +1,6 @@
 """Event Mesh over history: what is tolerated, and how nodes greet. Nothing depends on what was said before (§1): there are no guards.
 
-It refuses to know keys: `tables/security.py` judges by them.
+`gold/security.py` checks keys.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def by_fields(event_mesh: DataFrame) -> DataFrame:
     return breaches(event_mesh, "event_mesh", odd(ODDITIES))
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Delivery, order and silence are nobody's duty (§1)."""
-    del messages, paired, facts
+    del messages, paired, session_facts
     return []
 
 

@@ -3,8 +3,6 @@
 A live link judges the same rules as it goes; `relink_connections` and `relink_channels` hold those that take more than one message. Of a
 rule that one side breaks again and again on a connection the first time counts: whoever meets it closes the connection (RELINK-12), and
 what follows is nobody's business. What is tolerated is told each time.
-
-It refuses to know the rules' clauses and gravity: the room's faults do.
 """
 
 from __future__ import annotations
@@ -60,17 +58,17 @@ def by_fields(relink: DataFrame) -> DataFrame:
     return breaches(relink, "relink", {Fault.VERSION_UNSUPPORTED: is_other_version} | odd(ODDITIES))
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """All that depends on what was said before takes Relink's own columns: see `by_history`."""
-    del messages, paired, facts
+    del messages, paired, session_facts
     return []
 
 
-def by_history(relink: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def by_history(relink: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of links that were seen whole."""
     del paired
     connected = connections(relink)
-    return [once(by_channel(relink, connected).unionByName(misled(connected, facts))), unasked(relink)]
+    return [once(by_channel(relink, connected).unionByName(misled(connected, session_facts))), unasked(relink)]
 
 
 def once(found: DataFrame) -> DataFrame:

@@ -7,8 +7,6 @@ distances, so they may wrap (RELINK-15).
 
 Whatever passes an observer passes in the order of cause and effect, wherever that is. Where it cannot know (the next form after a
 reconnection, what was lost behind it), nothing is judged.
-
-It refuses to know what connections agreed on: `relink_connections` does.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A connection may be cut at any time, and its link goes on with the next; so only the last connection of a link can have been closed without
 parting, and whoever closes it because a rule was broken does right (RELINK-12).
-
-It refuses to know channels.
 """
 
 from __future__ import annotations
@@ -73,12 +71,14 @@ def connections(relink: DataFrame) -> DataFrame:
     )
 
 
-def misled(connected: DataFrame, facts: DataFrame) -> DataFrame:
+def misled(connected: DataFrame, session_facts: DataFrame) -> DataFrame:
     """RELINK-10, RELINK-4, RELINK-23: the wrong link, a handshake that takes too long, and a link that ends without a word.
 
-    These are `FINDING`s with their `connection_id`. Connections on which nobody spoke are in `facts` only.
+    These are `FINDING`s with their `connection_id`. Connections on which nobody spoke are in `session_facts` only.
     """
-    known = facts.select("session_id", "opened", "closed", "first_seen", "last_seen", "spoilt_by", "client_greeted", "source", "offset")
+    known = session_facts.select(
+        "session_id", "opened", "closed", "first_seen", "last_seen", "spoilt_by", "client_greeted", "source", "offset"
+    )
     seen = known.join(connected, "session_id", "left").selectExpr(
         "*",
         f"coalesce(began.ts, opened.ts, first_seen) + make_dt_interval(0, 0, 0, {HANDSHAKE_SECONDS}) AS deadline",

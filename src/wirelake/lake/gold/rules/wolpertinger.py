@@ -3,8 +3,6 @@
 Deliveries are followed by the id of layer 1, calls by their CallId. Which components a callee has, and whom it trusts, is not on the wire,
 but it answers who asks for what it has not: its word is taken. Whether a method is void nobody says either, so a call that was confirmed
 and never answered breaks no rule, unless everybody has its component; `exchanges` tells of it.
-
-It refuses to know the rules' clauses and gravity: the room's faults do.
 """
 
 from __future__ import annotations
@@ -129,17 +127,17 @@ def judged(wolpertinger: DataFrame) -> DataFrame:
     )
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """WOLP-11: how connections ended. What depends on what was said before takes wolpertinger's own columns: see `by_history`."""
     del messages, paired
-    return [omissions(facts, TIMEOUTS)]
+    return [omissions(session_facts, TIMEOUTS)]
 
 
-def by_history(wolpertinger: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def by_history(wolpertinger: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said before or in time, and so only of sessions that were seen whole."""
     mine = wolpertinger.withColumn("protocol", sql.lit("wolpertinger"))
     again = repeated(mine)
-    return [again, mismatched(paired, again), left_open(mine, facts)]
+    return [again, mismatched(paired, again), left_open(mine, session_facts)]
 
 
 def repeated(wolpertinger: DataFrame) -> DataFrame:
@@ -167,7 +165,7 @@ def mismatched(paired: DataFrame, again: DataFrame) -> DataFrame:
     )
 
 
-def left_open(wolpertinger: DataFrame, facts: DataFrame) -> DataFrame:
+def left_open(wolpertinger: DataFrame, session_facts: DataFrame) -> DataFrame:
     """WOLP-10, WOLP-9, WOLP-4, WOLP-21: messages without a result, pieces without the others, results for what does not wait for one, and
     calls that everybody answers, after which nobody said another word.
 
@@ -190,7 +188,7 @@ def left_open(wolpertinger: DataFrame, facts: DataFrame) -> DataFrame:
         f"size(collect_set(IF({is_result}, NULL, piece)) OVER ({_DELIVERY})) < pieces AS is_incomplete",
         f"max(is_refused) OVER ({_DELIVERY}) AS was_refused",
     )
-    seen = facts.select("session_id", "last_word", *WENT_BY)
+    seen = session_facts.select("session_id", "last_word", *WENT_BY)
     waits = f"make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.confirm_timeout} * pieces)"
     answers = f"make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.call_timeout})"
     due = deliveries.join(seen, "session_id").withColumn("due", sql.expr(f"coalesce(confirmed + {answers}, ts + {waits})"))

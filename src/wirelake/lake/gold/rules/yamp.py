@@ -1,8 +1,6 @@
 """YAMP over history: rules that depend on fields, on what was said before, or on what was not said in time.
 
 A live session judges the same rules as it goes.
-
-It refuses to know the rules' clauses and gravity: the room's faults do.
 """
 
 from __future__ import annotations
@@ -113,7 +111,7 @@ def unasked(yamp: DataFrame) -> DataFrame:
     )
 
 
-def mismatched(paired: DataFrame, facts: DataFrame) -> DataFrame:
+def mismatched(paired: DataFrame, session_facts: DataFrame) -> DataFrame:
     """YAMP-25, YAMP-15, YAMP-37: requests with a uid that is in flight, in a datagram or not, and responses nobody waits for."""
     place = sql.col("place")
     rule = (
@@ -121,11 +119,11 @@ def mismatched(paired: DataFrame, facts: DataFrame) -> DataFrame:
         .when(sql.col("transport") == "udp", Fault.REQUEST_REPEATED.name)
         .otherwise(Fault.REQUEST_UID_IN_FLIGHT.name)
     )
-    suspects = paired.where(place.isin(UNMATCHED, REPEATS)).join(facts.select("session_id", "transport"), "session_id")
+    suspects = paired.where(place.isin(UNMATCHED, REPEATS)).join(session_facts.select("session_id", "transport"), "session_id")
     return suspects.withColumn("rule", rule).select(*FINDING)
 
 
-def out_of_step(yamp: DataFrame, facts: DataFrame) -> DataFrame:
+def out_of_step(yamp: DataFrame, session_facts: DataFrame) -> DataFrame:
     """YAMP-11, YAMP-18: a second handshake of the same side, and pings whose payload did not come back in time.
 
     Datagrams are sent again, and get lost: there neither is a fault (YAMP-15).
@@ -146,23 +144,23 @@ def out_of_step(yamp: DataFrame, facts: DataFrame) -> DataFrame:
             *("*", f"row_number() {in_order} AS place"),
             *(next_pong.format(pong, of, in_order, name) for of, name in (("ts", "pong"), ("carried", "ponged"))),
         )
-        .join(facts.where("transport != 'udp'").select("session_id", "protocol", *WENT_BY), "session_id")
+        .join(session_facts.where("transport != 'udp'").select("session_id", "protocol", *WENT_BY), "session_id")
         .withColumn("rule", rule)
         .where("rule IS NOT NULL")
     )
     return omitted(found, due, sql.col("rule") == Fault.PING_TIMEOUT.name).select(*FINDING)
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
     del messages
-    return [mismatched(paired, facts), omissions(facts, TIMEOUTS)]
+    return [mismatched(paired, session_facts), omissions(session_facts, TIMEOUTS)]
 
 
-def by_history(yamp: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def by_history(yamp: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """The same, where the payload of a ping is asked for."""
     del paired
-    return [out_of_step(yamp, facts)]
+    return [out_of_step(yamp, session_facts)]
 
 
 def greetings(yamp: DataFrame) -> DataFrame:

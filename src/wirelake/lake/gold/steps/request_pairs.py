@@ -1,12 +1,8 @@
-"""Which response answers which request: the one place where messages of an exchange are brought together.
+"""Pair requests with responses: the one place where messages of an exchange are joined.
 
 Within one session, messages with the same correlation id that belong to requests of the same side take turns: a request opens, a
 response closes, and the id is free again. A request that is followed by a response is answered by it. A request while one is open is a
-repetition; a response while none is open matches nothing. Messages that break a rule by themselves take no part: whoever receives one
-stops there.
-
-It is not a table of the lake, but a step to others. It refuses to judge: `exchanges` reports, and a room's rules say what is
-forbidden.
+repetition; a response while none is open matches nothing. Messages that break a rule by themselves are left out: a receiver stops there.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""What is known of every session, one row each: the step between the silver tables and those that judge and summarise sessions.
+"""Session facts: one row with all that is known of a session. A step between the silver tables and those that judge sessions.
 
-A session is what its protocol says it is: a connection, or a node that was heard on several, or a link that outlived one. So what was said
-and what happened is first brought together by connection, and then by session.
-
-It is not a table of the lake: the gold job computes it once and hands it to whoever asks for it.
-
-It refuses to judge, and to know protocols beyond what their sessions are.
+A session is a connection, a node that uses several, or a link that outlives one. So messages and events are first joined by connection, and
+then by session. A refresh computes this step once.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ from wirelake.lake.gold.rules.registry import LINK, NODE, SESSION_IS, SILENCE
 
 __all__ = ["INPUTS", "build"]
 
-INPUTS: Final = ("connections", "talks", "messages", "quarantine")
+INPUTS: Final = ("connections", "connection_index", "messages", "quarantine")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -42,7 +38,7 @@ def _happened(connections: DataFrame) -> DataFrame:
     )
 
 
-def _said(talks: DataFrame) -> DataFrame:
+def _said(connection_index: DataFrame) -> DataFrame:
     """How much was said, by whom, and when."""
     by_client = sql.col("direction") == "to_server"
 
@@ -52,7 +48,7 @@ def _said(talks: DataFrame) -> DataFrame:
     def total(name: str, condition: Column) -> Column:
         return sql.sum(sql.when(condition, sql.col(name)).otherwise(0))
 
-    return talks.groupBy("session_id", "connection_id", "protocol").agg(
+    return connection_index.groupBy("session_id", "connection_id", "protocol").agg(
         *(total(name, by_client).alias(f"{name}_to_server") for name in ("messages", "bytes")),
         *(total(name, ~by_client).alias(f"{name}_to_client") for name in ("messages", "bytes")),
         sql.sum("keepalives").alias("keepalives"),
@@ -65,13 +61,13 @@ def _said(talks: DataFrame) -> DataFrame:
     )
 
 
-def _joined(connections: DataFrame, talks: DataFrame) -> DataFrame:
+def _joined(connections: DataFrame, connection_index: DataFrame) -> DataFrame:
     """One row per session and connection: what was said there, and what happened to it.
 
     A connection without a message is a session of its own, unless its protocol has none without somebody who speaks. A node is where it
     first spoke, which is its own endpoint and not that of a relay; it has no server, and what becomes of connections is not its fate.
     """
-    joined = _said(talks).join(_happened(connections), ["connection_id", "protocol"], "full")
+    joined = _said(connection_index).join(_happened(connections), ["connection_id", "protocol"], "full")
     is_node = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == NODE])
     is_link = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == LINK])
     # What was said before the link was agreed on belongs to it, too.
@@ -155,7 +151,7 @@ def _spoilt(quarantine: DataFrame) -> DataFrame:
 
 def build(
     connections: DataFrame,
-    talks: DataFrame,
+    connection_index: DataFrame,
     messages: DataFrame,
     quarantine: DataFrame,
     *,
@@ -173,7 +169,7 @@ def build(
         sql.least("client_greeted", "server_greeted") == sql.col("first_said"), sql.lit(False)
     )
     return (
-        _sessions(_joined(connections, talks))
+        _sessions(_joined(connections, connection_index))
         .join(_spoilt(quarantine), "session_id", "left")
         .withColumns({name: sql.coalesce(name, sql.array().cast("array<string>")) for name in ("spoilt_by", "unfinished")})
         .join(_silences(messages), "session_id", "left")

@@ -1,7 +1,4 @@
-"""The course of every connection: the few messages that moved its conversation on. The step between `messages` and the auditor.
-
-It is not a table of the lake. It refuses to know protocols beyond which of their messages are milestones.
-"""
+"""State changes: the few messages of a connection that move its state machine. The input of the rules engine."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from wirelake.lake.gold.rules.engine import conversation, is_milestone
-from wirelake.lake.gold.rules.registry import ROOMS
+from wirelake.lake.gold.rules.engine import is_milestone, state_machine_table
+from wirelake.lake.gold.rules.registry import RULES
 
 __all__ = ["INPUTS", "build"]
 
@@ -20,7 +17,9 @@ INPUTS: Final = ("connections", "messages")
 
 def build(connections: DataFrame, messages: DataFrame) -> DataFrame:
     """One row per connection: its `protocol` and its `milestones`, none if nothing was said that moves it on."""
-    is_step = " OR ".join(f"(protocol = '{name}' AND ({is_milestone(conversation(room.conversation))}))" for name, room in ROOMS.items())
+    is_step = " OR ".join(
+        f"(protocol = '{name}' AND ({is_milestone(state_machine_table(entry.state_machine))}))" for name, entry in RULES.items()
+    )
     steps = (
         messages.where(is_step)
         .groupBy("connection_id")

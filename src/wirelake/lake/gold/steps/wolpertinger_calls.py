@@ -1,9 +1,7 @@
 """Calls of wolpertinger: every call with its response, its error, or at least its confirmation. A step to `exchanges`.
 
-A CallId is never used twice, so a call that comes again was sent again. A method may be void: then the result that confirms its delivery
-is all that comes, and nobody can tell it from a response that is missing.
-
-It refuses to judge.
+A CallId is never used twice, so a call that comes again was sent again. A void method has no answer but the result that confirms its
+delivery, which looks the same as a missing response.
 """
 
 from __future__ import annotations
