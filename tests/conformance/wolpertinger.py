@@ -12,9 +12,9 @@ import numpy as np
 from tests.conformance.reading import LABELS, Unmapped, keys, number, octets, same
 from tests.conformance.wolpertinger_auth import SOME_KEYS, check_encoding, run_authentication
 from tests.conformance.wolpertinger_values import is_value, types_of
+from tests.protocols.wolpertinger import schemas
 
 from wirelake.protocols.kernel import LENGTH, compiled
-from wirelake.protocols.wolpertinger import schemas
 from wirelake.protocols.wolpertinger.events import CallReceived, WasReset
 from wirelake.protocols.wolpertinger.layer1.endpoint import Confirmed, Delivered, Layer1, Undelivered
 from wirelake.protocols.wolpertinger.layer1.lines import measure

@@ -9,8 +9,8 @@ from typing import Any
 from tests.conformance.reading import Unmapped, same
 
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, type_of
+from wirelake.protocols.wolpertinger.layer2.notation import describe_value
 from wirelake.protocols.wolpertinger.layer2.values import DateTime, moment
-from wirelake.protocols.wolpertinger.notation import described_value
 
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
 
@@ -37,7 +37,7 @@ def _is_plain(found: Any, given: Any) -> bool:
         return isinstance(given, str) and re.search("Z$|[+-][0-9:]{5}$", given) is not None and moment(given) == found
     if isinstance(found, tuple | list):
         return isinstance(given, list) and len(found) == len(given) and all(map(is_value, found, given))
-    described = described_value(found)["value"]
+    described = describe_value(found)["value"]
     return same(_folded(described), _folded(given)) if isinstance(described, dict) else same(described, given)
 
 

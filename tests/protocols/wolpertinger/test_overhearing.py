@@ -18,9 +18,9 @@ from wirelake.protocols.wolpertinger import columns
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.layer2.documents import Rejected, decode
+from wirelake.protocols.wolpertinger.layer2.notation import describe_document
 from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int32, Int64, UInt64
 from wirelake.protocols.wolpertinger.messages import Encryption
-from wirelake.protocols.wolpertinger.notation import described_document
 from wirelake.protocols.wolpertinger.passive import PassiveDecoder
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, scan
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring, log_line, read_log
@@ -61,7 +61,7 @@ def read(data: bytes, keyring: Keyring | None = None, ears: dict[int, PassiveDec
 def test_json_is_what_notation_gives(said):
     (row,) = read(line(said, 1))
     assert row["fault"] is None
-    assert row["body_json"] == msgspec.json.encode(described_document(said)).decode()
+    assert row["body_json"] == msgspec.json.encode(describe_document(said)).decode()
     wanted = said.parameters if isinstance(said, Call) else None
     assert (row["parameters"] is None) == (wanted is None)
     if wanted is not None:
@@ -80,7 +80,7 @@ def test_every_document_of_the_vectors_is_a_row_or_a_fault():
             if isinstance(told, Rejected):
                 assert row["fault"] == told.fault.name
             else:
-                assert row["body_json"] == msgspec.json.encode(described_document(told)).decode()
+                assert row["body_json"] == msgspec.json.encode(describe_document(told)).decode()
     assert found > 20
 
 

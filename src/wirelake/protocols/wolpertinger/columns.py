@@ -23,9 +23,9 @@ from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.layer2 import documents
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, error_name
 from wirelake.protocols.wolpertinger.layer2.documents import Rejected
+from wirelake.protocols.wolpertinger.layer2.notation import describe_value
 from wirelake.protocols.wolpertinger.layer2.values import Int32, Int64, UInt64, Value
 from wirelake.protocols.wolpertinger.messages import Encryption, Envelope, ResultCode, TextKind
-from wirelake.protocols.wolpertinger.notation import described_value
 from wirelake.protocols.wolpertinger.passive import Passive, PassiveDecoder
 from wirelake.protocols.wolpertinger.scanner import (
     ENCRYPTION,
@@ -214,7 +214,7 @@ _SHORT: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
     bool: ("boolean", lambda value: "true" if value else "false"),
     **{number: (number.__name__.lower(), int.__repr__) for number in (Int32, Int64, UInt64)},
 }
-"""Type of a value -> its data type, and what writes it as JSON: those that are most common, and as `described_value` has them."""
+"""Type of a value -> its data type, and what writes it as JSON: those that are most common, and as `describe_value` has them."""
 
 
 class _Typed:
@@ -233,7 +233,7 @@ class _Typed:
         if short is not None:
             kind, text = short[0], short[1](value)
         else:
-            described = described_value(value)
+            described = describe_value(value)
             kind, text = described["type"], msgspec.json.encode(described["value"]).decode()
         self.rows.append(index)
         self.types.append(kind)
