@@ -1,4 +1,4 @@
-"""Bytes to messages and back, objects for people, table rows, and the names of everything."""
+"""Bytes to messages and back, streams through their handshake, and table rows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.relink import speech
 
-from wirelake.errors import DecodeError, LocalProtocolError, UsageError
+from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.columns import SCHEMA, columns, readable
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.handshake import HandshakeReader, sniff
-from wirelake.protocols.relink.notation import describe, parse
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, Stage, scan
 from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.relink.wire import buffer, decode, encode, message
@@ -62,17 +61,6 @@ def test_encode_and_decode_are_each_others_inverse(said):
     assert decode(data, stage=stage_of(said), sender_id_size=2, receiver_id_size=2) == forced(said)
 
 
-@given(st.one_of(packets, handshakes))
-def test_objects_for_people_go_both_ways(said):
-    data, stage = encode(said), stage_of(said)
-    row, parts = [0] * ROW_COLUMNS, [0] * (64 * PART_COLUMNS)
-    scan(data, 0, len(data), row, parts, DEFAULT_LIMITS.for_scan(stage, 2, 2))
-    described = describe(data, row, parts, base=100)
-    assert (described["offset"], described["length"], described["type"]) == (100, len(data), m.name_of(type(said)))
-    assert parse(described) == forced(said)
-    assert encode(parse(described)) == data
-
-
 @pytest.mark.parametrize(
     ("said", "fault"),
     [
@@ -105,44 +93,6 @@ def test_what_is_not_one_packet(data, fault, offset):
     with pytest.raises(DecodeError) as wrong:
         decode(data)
     assert (wrong.value.fault, wrong.value.offset) == (fault, offset)
-
-
-@pytest.mark.parametrize(
-    "given_",
-    [
-        {"type": "nothing"},
-        {"type": "version", "version": 256},
-        {"type": "version", "version": True},
-        {"type": "reply"},
-        {"type": "request", "endpoint": 5},
-        {"type": "request", "endpoint": "n" * 256},
-        {"type": "request", "require_old_link": 1},
-        {"type": "message", "ids": "00"},
-        {"type": "message", "ids": ["zz"]},
-        {"type": "consumed", "ids": [""], "sequence": 1 << 32},
-        {"type": "ping", "fault": "MESSAGE_CUT"},
-    ],
-)
-def test_objects_that_say_nothing(given_):
-    with pytest.raises(UsageError):
-        parse(given_)
-
-
-def test_what_is_wrong_is_described():
-    data = encode(m.Ping()) + b"\x1d" + bytes(7)
-    rows, parts = [0] * (ROW_COLUMNS * 4), [0] * (PART_COLUMNS * 1024)
-    scan(data, 0, len(data), rows, parts, DEFAULT_LIMITS.for_scan())
-    described = describe(data, rows[ROW_COLUMNS : 2 * ROW_COLUMNS], parts, base=16)
-    assert (described["fault"], described["clause"], described["offset"]) == ("FORMAT_UNKNOWN", "RELINK-12", 24)
-    data = speech.request(b"\xc3\x28")
-    scan(data, 0, len(data), rows, parts, DEFAULT_LIMITS.for_scan(Stage.REQUEST))
-    assert describe(data, rows[:ROW_COLUMNS], parts)["fault"] == "ENDPOINT_NOT_UTF8"
-    data = speech.request(b"demo", link=9)
-    scan(data, 0, len(data), rows, parts, DEFAULT_LIMITS.for_scan(Stage.REQUEST))
-    assert describe(data, rows[:ROW_COLUMNS], parts)["breach"] == "LINK_WITHOUT_EPOCH"
-    data = speech.message(parts=(b"x",), long=True, fill=1)
-    scan(data, 0, len(data), rows, parts, DEFAULT_LIMITS.for_scan())
-    assert describe(data, rows[:ROW_COLUMNS], parts)["tolerated"] == ["UNUSED_BITS_SET", "NOT_MINIMAL"]
 
 
 # A connection read from outside, as the lake reads it.
