@@ -11,7 +11,7 @@ from wirelake.errors import DecodeError
 from wirelake.protocols import kernel
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Stage
@@ -175,7 +175,7 @@ def live(data: bytes, stage: Stage, size: int, speaker: Speaker) -> Fault:
         session = Session(Speaker.LISTENER, QUIET, registry=Registry([endpoint], EPOCH, lambda: LINK_ID, QUIET))
         before = [m.Version(), m.Request("demo", size, size)]
     else:
-        session = Session(Speaker.CONNECTOR, QUIET, link=Link(Speaker.CONNECTOR, endpoint, QUIET))
+        session = Session(Speaker.CONNECTOR, QUIET, link=LinkCore(Speaker.CONNECTOR, endpoint, QUIET))
         before = [m.Version(), m.Reply(EPOCH, LINK_ID)]
     session.start(0.0)
     for said in before[: 2 if stage is Stage.PACKETS else 0 if stage is Stage.VERSION else 1]:

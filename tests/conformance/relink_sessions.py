@@ -11,10 +11,19 @@ from tests.conformance.relink import QUIET
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.events import Event, LinkLost, LinkShutdown, MessageReceived, MessagesResolved, Noticed, Opened, Outcome
+from wirelake.protocols.relink.events import (
+    LinkLost,
+    LinkShutdown,
+    MessageReceived,
+    MessagesResolved,
+    Noticed,
+    Opened,
+    Outcome,
+    SessionEvent,
+)
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.handshake import HandshakeReader
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan
@@ -140,10 +149,10 @@ class Play:
         request, self.reply = first(steps, m.Request), first(steps, m.Reply)
         transactions = bool(request.flags & 1), bool(request.flags & 2)
         self.endpoint = Endpoint(request.endpoint, request.connector_id_size, request.listener_id_size, *transactions)
-        self.heard: list[Event] = []
+        self.heard: list[SessionEvent] = []
         self.said: list[m.AnyMessage] = []
         self.session: Session | None = None
-        self.link: Link | None = None
+        self.link: LinkCore | None = None
         self.connection = 0
         self.ours: dict[int, Any] = {}
         for step in steps:
@@ -232,7 +241,7 @@ class AsConnector(Play):
 
     def make(self) -> Session:
         if self.link is None:
-            self.link = Link(Speaker.CONNECTOR, self.endpoint, QUIET)
+            self.link = LinkCore(Speaker.CONNECTOR, self.endpoint, QUIET)
         return Session(Speaker.CONNECTOR, QUIET, link=self.link)
 
     def check(self) -> None:

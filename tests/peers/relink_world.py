@@ -13,7 +13,7 @@ from tests.peers.world import Raw, raw_client
 
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.relink import Endpoint, Link, Live
-from wirelake.protocols.relink.events import Event
+from wirelake.protocols.relink.events import SessionEvent
 from wirelake.protocols.relink.messages import Request, Version
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.scanner import Stage
@@ -29,12 +29,12 @@ class Heard:
     """What a link told its owner."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[SessionEvent] = []
 
-    def __call__(self, link: Link, event: Event) -> None:
+    def __call__(self, link: Link, event: SessionEvent) -> None:
         self.events.append(event)
 
-    def of(self, kind: type[Event]) -> list[Any]:
+    def of(self, kind: type[SessionEvent]) -> list[Any]:
         return [one for one in self.events if isinstance(one, kind)]
 
 

@@ -13,8 +13,8 @@ from wirelake.protocols.relink.events import (
     Outcome,
 )
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.incoming_channel import Incoming
-from wirelake.protocols.relink.link.outgoing_channel import Outgoing
+from wirelake.protocols.relink.link.incoming_channel import IncomingChannel
+from wirelake.protocols.relink.link.outgoing_channel import OutgoingChannel
 from wirelake.protocols.relink.messages import (
     LAST_SEQUENCE,
     Close,
@@ -167,8 +167,8 @@ def test_numbers_wrap_on_the_wire_and_count_on_inside():
     """RELINK-14, RELINK-15: from 2^32-1 to 0, on both sides, over a reconnection."""
     first = LAST_SEQUENCE - 1
     pair = Pair(TX)
-    pair.connector.outbox.channels[A] = Outgoing(A, transactional=True, first=first)
-    pair.link(L).inbox.channels[A] = Incoming(A, 99, transactional=True, first=first)
+    pair.connector.outbox.channels[A] = OutgoingChannel(A, transactional=True, first=first)
+    pair.link(L).inbox.channels[A] = IncomingChannel(A, 99, transactional=True, first=first)
     post(pair, 5)
     pair.run()
     pair.connector.commit(A, first + 1)

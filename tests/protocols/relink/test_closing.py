@@ -251,7 +251,7 @@ def test_what_a_peer_repeats_in_a_resume_is_no_progress():
         pair.reconnect()
         assert pair.packets(L) == expected
         assert Consumed((A,), 0) in pair.packets(C)
-        assert pair.link(L).line.has_progressed is False
+        assert pair.link(L).state.has_progressed is False
 
 
 def test_progress_lets_a_tombstone_be_told_again():
@@ -272,11 +272,11 @@ def test_progress_lets_a_tombstone_be_told_again():
             assert [one for one in pair.packets(L) if A in getattr(one, "ids", ())] == TOLD[:3]
             progress(pair)
             pair.run()
-            assert pair.link(L).line.has_progressed
+            assert pair.link(L).state.has_progressed
     pair.ends[L].ping(pair.now)
     pair.run()
     assert pair.link(L).inbox.tombstones == {}
-    assert pair.link(L).line.has_progressed
+    assert pair.link(L).state.has_progressed
 
 
 def test_tombstones_may_be_kept_whatever_happens():

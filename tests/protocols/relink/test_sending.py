@@ -120,7 +120,7 @@ def test_windows_are_per_channel():
     """RELINK-17."""
     pair = Pair(options=Options(ping_interval=None, window=2))
     post(pair, 2)
-    assert pair.connector.outbox.room(A) == 0
+    assert pair.connector.outbox.free_window(A) == 0
     with pytest.raises(LocalProtocolError) as full:
         post(pair, 1)
     assert full.value.fault is Fault.WINDOW_FULL

@@ -13,7 +13,7 @@ from tests.protocols.relink.pair import EPOCH, C, L
 from wirelake.protocols import kernel
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.events import Ended, MessageReceived, Opened
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Limits, Options
 from wirelake.protocols.relink.session import Session
@@ -44,7 +44,7 @@ def facing(speaker, *, transactional: bool, resumed: bool) -> Session:
     endpoint = Endpoint("demo", 1, 1, transactional, transactional)
     request = m.Request("demo", 1, 1, endpoint.flags)
     if speaker is C:
-        link = Link(C, endpoint, LITTLE)
+        link = LinkCore(C, endpoint, LITTLE)
         if resumed:
             link.epoch, link.id = EPOCH, 7
         session = Session(C, LITTLE, link=link)
@@ -76,7 +76,7 @@ def react(session: Session, draw: random.Random) -> list[object]:
     for event in events:
         if isinstance(event, MessageReceived) and draw.random() < 0.6:
             link.settle(event, 0.0, success=draw.random() < 0.5)
-    if session.ended is None and draw.random() < 0.5 and link.outbox.room(b"a") > 0 and not link.outbox.is_shutting:
+    if session.ended is None and draw.random() < 0.5 and link.outbox.free_window(b"a") > 0 and not link.outbox.is_shutting:
         outgoing = link.outbox.channels.get(b"a")
         if outgoing is None or not outgoing.closing:
             link.send(b"a", (b"y",))
@@ -115,7 +115,7 @@ def test_any_bytes_at_any_stage(data, stage):
         if stage < 2:
             endpoint = session.link.endpoint
             session = (
-                Session(C, LITTLE, link=Link(C, endpoint, LITTLE))
+                Session(C, LITTLE, link=LinkCore(C, endpoint, LITTLE))
                 if speaker is C
                 else Session(L, LITTLE, registry=Registry([endpoint], EPOCH, lambda: 7, LITTLE))
             )

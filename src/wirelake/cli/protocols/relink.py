@@ -21,7 +21,7 @@ from wirelake.transports.tls import client_context, server_context
 if TYPE_CHECKING:
     from wirelake.peers.admission import ServerLimits
     from wirelake.peers.relink import Endpoint, Link
-    from wirelake.protocols.relink.events import Event, MessageReceived
+    from wirelake.protocols.relink.events import MessageReceived, SessionEvent
     from wirelake.protocols.relink.options import Limits
 
 __all__ = ["listen", "send", "serve"]
@@ -60,7 +60,7 @@ def _show(message: MessageReceived) -> None:
     emit({"channel": message.channel.hex(), "sequence": message.sequence, **shown})
 
 
-def _tell(link: Link, event: Event) -> None:
+def _tell(link: Link, event: SessionEvent) -> None:
     """What happens to a link, as one line of talk."""
     if (name := type(event).__name__) in ("Opened", "Resumed", "LinkLost", "LinkShutdown", "Ended"):
         say(f"link {link.core.id}: {name.lower()} {getattr(event, 'detail', '') or ''}".rstrip())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.protocols.relink.events import Event
+from wirelake.protocols.relink.events import SessionEvent
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_LIVE", "EventHandler", "Live"]
 
-EventHandler = Callable[["Link", Event], None]
+EventHandler = Callable[["Link", SessionEvent], None]
 """Hears everything that happens to a link: Opened, Resumed, LinkLost with every unresolved message, LinkShutdown, Ended, …"""
 
 

@@ -2,7 +2,7 @@
 
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.handshake import HandshakeReader
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import DEFAULT_PORT
 from wirelake.protocols.relink.options import Endpoint, Options
@@ -19,7 +19,7 @@ __all__ = [
     "Fault",
     "HandshakeReader",
     "Limits",
-    "Link",
+    "LinkCore",
     "Options",
     "Registry",
     "Session",

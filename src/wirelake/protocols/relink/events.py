@@ -17,7 +17,6 @@ __all__ = [
     "ChannelClosed",
     "Ended",
     "Ending",
-    "Event",
     "LinkLost",
     "LinkShutdown",
     "MessageReceived",
@@ -29,6 +28,7 @@ __all__ = [
     "PeerShutdown",
     "Ponged",
     "Resumed",
+    "SessionEvent",
     "TombstonesForgotten",
     "Unresolved",
 ]
@@ -177,7 +177,7 @@ class Ended(msgspec.Struct, frozen=True):
         return SessionClosed(f"{who} closed the connection{': ' + self.detail if self.detail else ''}")
 
 
-Event = (
+SessionEvent = (
     Opened
     | Resumed
     | MessageReceived

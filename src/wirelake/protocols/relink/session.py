@@ -11,12 +11,12 @@ from typing import Final, cast
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS, START
-from wirelake.protocols.relink.events import Ended, Ending, Event, Noticed, Opened, Ponged
+from wirelake.protocols.relink.events import Ended, Ending, Noticed, Opened, Ponged, SessionEvent
 from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.handshake import HandshakeReader
 from wirelake.protocols.relink.keepalive import Keepalive
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.inbox import Inbox
-from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import (
     TYPES,
@@ -65,7 +65,7 @@ class Session(Framed):
         speaker: Speaker,
         options: Options = DEFAULT_OPTIONS,
         *,
-        link: Link | None = None,
+        link: LinkCore | None = None,
         registry: Registry | None = None,
         remote: str = "",
     ) -> None:
@@ -85,7 +85,7 @@ class Session(Framed):
         self._handshake = HandshakeReader(options.limits, link.endpoint.id_sizes if link is not None else None)
         self._buffer = buffer(options.limits, self._handshake.limits(self.peer))
         self._output: list[bytes] = []
-        self._events: list[Event] = []
+        self._events: list[SessionEvent] = []
         self._is_open = False
         self._requires = False
         """RELINK-10: our request said that only the old link will do."""
@@ -105,10 +105,10 @@ class Session(Framed):
         self._output.clear()
         return data
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[SessionEvent]:
         """What happened since the last call, on the link as well."""
         events, self._events = self._events, []
-        if self._is_open and self.link is not None and self.link.line.events:
+        if self._is_open and self.link is not None:
             events += self.link.events()
         return events
 
@@ -168,7 +168,7 @@ class Session(Framed):
         self._now = now
         self._keepalive.heard(now)
         if self.link is not None and self._is_open:
-            self.link.line.now = now
+            self.link.set_time(now)
         for taken, rows, parts in self._buffer.feed(data):
             for row in rows:
                 if self.ended is not None:
@@ -199,9 +199,8 @@ class Session(Framed):
         elif self._keepalive.is_pong_late(now):  # RELINK-25
             self.fail(Fault.PONG_TIMEOUT)
         elif self._is_open and self.link is not None:
-            self.link.line.now = now
             inbox = self.link.inbox
-            inbox.tick()
+            self.link.tick(now)
             if self._keepalive.wants_ping(now) or (inbox.barrier_deadline is not None and now >= inbox.barrier_deadline):
                 self.ping(now)
 
@@ -243,11 +242,9 @@ class Session(Framed):
     def _output_link(self) -> None:
         """What the link has to say goes before what the session says now."""
         if self.link is not None and self._is_open:
-            self.link.inbox.flush()
-            line = self.link.line
-            if line.output:
-                self._output += line.output
-                line.output.clear()
+            packets = self.link.packets()
+            if packets:
+                self._output += packets
                 if self.link.has_said_shutdown:
                     self.state = _ALLOWED[self.state, self.speaker][TYPES[Shutdown]]
 
@@ -281,7 +278,7 @@ class Session(Framed):
             elif kind <= Kind.PONG:
                 self._take_general(kind)
             else:
-                link = cast(Link, self.link)
+                link = cast(LinkCore, self.link)
                 sequence = row[SEQUENCE] if row[SEQUENCE] >= 0 else None
                 link.take(kind, channels(data, row), sequence, payload(data, row, parts) if kind == Kind.MESSAGE else ())
         except Violation as breach:
@@ -298,7 +295,7 @@ class Session(Framed):
             if answered is None:
                 self._events.append(Noticed(Fault.PONG_UNSOLICITED))
                 return
-            cast(Link, self.link).inbox.ponged(answered)
+            cast(LinkCore, self.link).inbox.ponged(answered)
             self._events.append(Ponged(answered))
 
     def _take_handshake(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
@@ -318,7 +315,7 @@ class Session(Framed):
         elif said.version != VERSION:
             raise Violation(Fault.VERSION_UNSUPPORTED, f"version {said.version}")
         else:
-            link = cast(Link, self.link)
+            link = cast(LinkCore, self.link)
             self._requires = link.id != 0 and (self.options.require_old_link or link.has_said_shutdown)  # RELINK-10, RELINK-23
             flags = link.endpoint.flags | (HandshakeFlag.REQUIRE_OLD_LINK if self._requires else 0)
             self._say(Request(link.endpoint.name, *link.endpoint.id_sizes, flags, link.epoch, link.id))
@@ -338,7 +335,7 @@ class Session(Framed):
 
     def _take_reply(self, said: Reply, now: float) -> None:
         """RELINK-10: what the listener makes of our link."""
-        link = cast(Link, self.link)
+        link = cast(LinkCore, self.link)
         if said.link_id == 0:
             if not self._requires:
                 raise Violation(Fault.LINK_REFUSED)
@@ -354,7 +351,7 @@ class Session(Framed):
             link.lose(Fault.LINK_LOST, replaced=True)
         self._open(link, said.epoch, said.link_id, now, resumed=resumed)
 
-    def _open(self, link: Link, epoch: int, link_id: int, now: float, *, resumed: bool) -> None:
+    def _open(self, link: LinkCore, epoch: int, link_id: int, now: float, *, resumed: bool) -> None:
         self._is_open = True
         self._handshake_deadline = None
         self._keepalive.open()
@@ -371,7 +368,7 @@ class Session(Framed):
             self._end(Ended(Ending.SHUTDOWN, self.speaker, True))
             self._released(link, link_id)
 
-    def _released(self, link: Link, link_id: int) -> None:
+    def _released(self, link: LinkCore, link_id: int) -> None:
         """A listener forgets a link that is over or lost."""
         if self._registry is not None and (link.is_over or link.id != link_id):
             self._registry.release(link_id)

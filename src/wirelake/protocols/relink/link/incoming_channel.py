@@ -16,10 +16,10 @@ from wirelake.protocols.relink.link.sequence import is_behind, on_wire, reach
 from wirelake.protocols.relink.messages import Closed, Committed, Consumed, Received, Uncommitted
 from wirelake.protocols.relink.wire import encode
 
-__all__ = ["Decided", "Incoming", "Run", "Tombstone", "retell", "tell_runs"]
+__all__ = ["DecidedMessage", "IncomingChannel", "ResultRun", "Tombstone", "run_packets", "tombstone_packets"]
 
 
-class Run(msgspec.Struct):
+class ResultRun(msgspec.Struct):
     """RELINK-28: results the peer may have missed: of every committed message up to `last`."""
 
     last: int
@@ -33,13 +33,13 @@ class Tombstone(msgspec.Struct):
 
     channel: bytes
     last: int
-    runs: list[Run]
+    runs: list[ResultRun]
     barrier: int | None = None
     tellings: int = 0
     """In how many resumes it was told, in a row, on connections that ended before any progress."""
 
 
-class Decided(NamedTuple):
+class DecidedMessage(NamedTuple):
     """§3.2: a message about which the peer decided."""
 
     number: int
@@ -57,7 +57,7 @@ class _State(Enum):
     FAILED = 4
 
 
-class Incoming:
+class IncomingChannel:
     """The receiver's half of a channel. Every cursor is the last number it covers."""
 
     def __init__(self, channel: bytes, incarnation: int, *, transactional: bool = False, first: int = 0) -> None:
@@ -68,12 +68,12 @@ class Incoming:
         self.received = first - 1
         self.consumed = first - 1
         """Everything up to here was consumed, or settled, or rolled back."""
-        self.told_received = first - 1
-        self.told_consumed = first - 1
+        self.announced_received = first - 1
+        self.announced_consumed = first - 1
         self.decided = first - 1
         self.closing = False
-        self.runs: list[Run] = []
-        self._told_result = first - 1
+        self.runs: list[ResultRun] = []
+        self._announced_result = first - 1
         self._results: list[tuple[int, bool]] = []
         """Not told yet."""
         self._consumed_early: set[int] = set()
@@ -101,7 +101,7 @@ class Incoming:
         self._held[number] = parts
         return number
 
-    def decide(self, sequence: int | None, *, commit: bool) -> list[Decided]:
+    def decide(self, sequence: int | None, *, commit: bool) -> list[DecidedMessage]:
         """RELINK-26: the messages that are decided now. What is decided already is skipped: a repetition changes nothing."""
         if is_behind(self.decided, sequence):
             return []
@@ -109,11 +109,11 @@ class Incoming:
         found = []
         for number in range(self.decided + 1, last + 1):
             self._states[number] = _State.COMMITTED if commit else _State.ROLLED_BACK
-            found.append(Decided(number, self._held.pop(number), commit))
+            found.append(DecidedMessage(number, self._held.pop(number), commit))
         self.decided = last
         return found
 
-    def close(self) -> list[Decided]:
+    def close(self) -> list[DecidedMessage]:
         """§3.3, RELINK-29: no more messages; what is undecided is rolled back."""
         self.closing = True
         return self.decide(on_wire(self.received), commit=False) if self.transactional else []
@@ -160,57 +160,57 @@ class Incoming:
             return True
         if len(self.runs) >= most_runs:
             return False
-        self.runs.append(Run(number, success))
+        self.runs.append(ResultRun(number, success))
         return True
 
     # What we say.
 
-    def tell_results(self) -> Iterator[bytes]:
+    def result_packets(self) -> Iterator[bytes]:
         """RELINK-27: runs of equal results; the next form only for the message after the last result's."""
         told = 0
         for index, (number, success) in enumerate(self._results):
             if index + 1 < len(self._results) and self._results[index + 1][1] == success:
                 continue
-            is_next = index == told and number == self._told_result + 1
+            is_next = index == told and number == self._announced_result + 1
             said = Committed if success else Uncommitted
             yield encode(said((self.channel,), None if is_next else on_wire(number)))
-            self._told_result, told = number, index + 1
-            self.told_consumed = max(self.told_consumed, number)  # a result implies consumed
-            self.told_received = max(self.told_received, number)
+            self._announced_result, told = number, index + 1
+            self.announced_consumed = max(self.announced_consumed, number)  # a result implies consumed
+            self.announced_received = max(self.announced_received, number)
         self._results.clear()
 
-    def tell_received(self) -> bytes:
+    def received_packet(self) -> bytes:
         """RELINK-16: up to where messages arrived."""
-        self.told_received = self.received
+        self.announced_received = self.received
         return encode(Received((self.channel,), on_wire(self.received)))
 
-    def tell_consumed(self) -> bytes:
+    def consumed_packet(self) -> bytes:
         """RELINK-18: up to where messages were consumed; for one message in the next form, where that is shorter."""
-        is_next = self.consumed == self.told_consumed + 1 and -(len(self.channel) + 2) & 7 < 4
-        self.told_consumed = self.consumed
-        self.told_received = max(self.told_received, self.consumed)
+        is_next = self.consumed == self.announced_consumed + 1 and -(len(self.channel) + 2) & 7 < 4
+        self.announced_consumed = self.consumed
+        self.announced_received = max(self.announced_received, self.consumed)
         return encode(Consumed((self.channel,), None if is_next else on_wire(self.consumed)))
 
     def restate(self) -> Iterator[bytes]:
         """RELINK-20: all the peer needs to go on after a reconnection."""
-        yield self.tell_received()
+        yield self.received_packet()
         self._results.clear()  # they are in the runs
-        yield from tell_runs(self.channel, self.runs)
+        yield from run_packets(self.channel, self.runs)
         if self.runs:
-            self._told_result = self.runs[-1].last
-        self.told_consumed = self.consumed
+            self._announced_result = self.runs[-1].last
+        self.announced_consumed = self.consumed
         yield encode(Consumed((self.channel,), on_wire(self.consumed)))
 
 
-def tell_runs(channel: bytes, runs: list[Run]) -> Iterator[bytes]:
+def run_packets(channel: bytes, runs: list[ResultRun]) -> Iterator[bytes]:
     """RELINK-28: results that may have been missed, each run with its sequence number."""
     for run in runs:
         yield encode((Committed if run.success else Uncommitted)((channel,), on_wire(run.last)))
 
 
-def retell(tombstone: Tombstone) -> Iterator[bytes]:
+def tombstone_packets(tombstone: Tombstone) -> Iterator[bytes]:
     """RELINK-22: a closed channel, told again."""
     yield encode(Received((tombstone.channel,), on_wire(tombstone.last)))
-    yield from tell_runs(tombstone.channel, tombstone.runs)
+    yield from run_packets(tombstone.channel, tombstone.runs)
     yield encode(Consumed((tombstone.channel,), on_wire(tombstone.last)))
     yield encode(Closed((tombstone.channel,)))

@@ -15,23 +15,23 @@ from wirelake.protocols.relink.link.sequence import on_wire, reach
 from wirelake.protocols.relink.messages import Close, Commit, Message, Rollback
 from wirelake.protocols.relink.wire import DEFAULT_LIMITS, PADDING, Limits, encode
 
-__all__ = ["Outgoing"]
+__all__ = ["OutgoingChannel"]
 
 
 HEADS: Final = 256
 """Sizes of messages whose first bytes are remembered for a channel."""
 
 
-class Outgoing:
+class OutgoingChannel:
     """The sender's half of a channel, from its first message to closed. Every cursor is the last number it covers."""
 
     def __init__(
-        self, channel: bytes, *, transactional: bool = False, reborn: bool = False, first: int = 0, limits: Limits = DEFAULT_LIMITS
+        self, channel: bytes, *, transactional: bool = False, reopened: bool = False, first: int = 0, limits: Limits = DEFAULT_LIMITS
     ) -> None:
         self.channel = channel
         self._limits = limits
         self.transactional = transactional
-        self.reborn = reborn
+        self.reopened = reopened
         """There was a channel of this id before: the peer may still tell of that one (RELINK-22)."""
         self.first = first
         self.last = first - 1
@@ -44,11 +44,11 @@ class Outgoing:
         """RELINK-27: the target of the last result."""
         self.decided = first - 1
         """RELINK-26: the last message that was committed or rolled back."""
-        self.told = first - 1
+        self.announced_decision = first - 1
         """The last decision given to a connection."""
         self.closing = False
         """Close was asked for."""
-        self.close_told = False
+        self.close_sent = False
         """Close was given to a connection."""
         self.payloads: deque[tuple[bytes, ...]] = deque()
         """Of the messages after `received`."""
@@ -72,7 +72,7 @@ class Outgoing:
     def may_close(self) -> bool:
         """RELINK-22: once `close` is sent on a channel that existed before, a `closed` after a reconnection could be about either: so the
         peer must first have acknowledged something of this one, unless there is nothing to lose."""
-        return not self.reborn or self.is_acknowledged or self.last < self.first
+        return not self.reopened or self.is_acknowledged or self.last < self.first
 
     # What we say.
 
@@ -100,7 +100,7 @@ class Outgoing:
         for parts in self.payloads:
             yield self.packet(parts)
         self.sent = self.last
-        yield from self.repeat_decisions()
+        yield from self.repeated_decisions()
 
     def unsent(self) -> Iterator[bytes]:
         """What was given to us while nothing could be sent."""
@@ -115,22 +115,22 @@ class Outgoing:
         self.decisions.append((last, commit))
         self.decided = last
 
-    def tell_decision(self) -> bytes:
+    def decision_packet(self) -> bytes:
         """RELINK-26: the last decision, in the next form if it is for one message and the last operation was of the same kind."""
         last, commit = self.decisions[-1]
-        is_next = last == self.told + 1 and self._last_was_commit in (None, commit)
-        self.told, self._last_was_commit = last, commit
+        is_next = last == self.announced_decision + 1 and self._last_was_commit in (None, commit)
+        self.announced_decision, self._last_was_commit = last, commit
         return encode((Commit if commit else Rollback)((self.channel,), None if is_next else on_wire(last)))
 
-    def repeat_decisions(self) -> Iterator[bytes]:
+    def repeated_decisions(self) -> Iterator[bytes]:
         """RELINK-28: all decisions about what is not resolved, in order, with their sequence numbers."""
         for last, commit in self.decisions:
-            self.told, self._last_was_commit = last, commit
+            self.announced_decision, self._last_was_commit = last, commit
             yield encode((Commit if commit else Rollback)((self.channel,), on_wire(last)))
 
-    def tell_close(self) -> bytes:
+    def close_packet(self) -> bytes:
         """§3.3: no more messages."""
-        self.close_told = True
+        self.close_sent = True
         return encode(Close((self.channel,)))
 
     # What the peer says.
@@ -145,7 +145,7 @@ class Outgoing:
 
     def take_result(self, sequence: int | None, *, success: bool) -> list[MessagesResolved]:
         """RELINK-27: the result of every committed message up to this one."""
-        last = reach(self.result, sequence, self.told - self.result)
+        last = reach(self.result, sequence, self.announced_decision - self.result)
         self.result = last
         return self.settle(last, Outcome.COMMITTED if success else Outcome.UNCOMMITTED)
 
@@ -160,7 +160,7 @@ class Outgoing:
             found.append(MessagesResolved(self.channel, self.consumed + 1, stop, outcome))
             self.consumed = stop
         self.decided = max(self.decided, self.consumed)
-        self.told = max(self.told, self.consumed)
+        self.announced_decision = max(self.announced_decision, self.consumed)
         return found
 
     def receive(self, last: int) -> int:
@@ -184,7 +184,7 @@ class Outgoing:
             if number > last:
                 last, commit = next(decisions, (self.last, None))
             if self.transactional:
-                is_unknown = commit is True and number <= min(self.told, self.sent)
+                is_unknown = commit is True and number <= min(self.announced_decision, self.sent)
                 outcome = Outcome.ROLLED_BACK if commit is False else Outcome.UNKNOWN if is_unknown else Outcome.FAILED
             else:
                 outcome = Outcome.UNKNOWN if number <= self.sent else Outcome.FAILED

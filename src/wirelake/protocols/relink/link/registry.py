@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.relink.faults import Fault, Violation
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.messages import LAST_LINK_ID, HandshakeFlag, Request
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Endpoint, Options
 from wirelake.protocols.relink.state_machine import Speaker
@@ -27,12 +27,12 @@ class Registry:
         self.options = options
         self.epoch = epoch
         """RELINK-9: microseconds since 1970, chosen once."""
-        self.links: dict[int, Link] = {}
+        self.links: dict[int, LinkCore] = {}
         self._draw_id = draw_id
         if not 0 < epoch < 1 << 64:
             raise LocalProtocolError(Fault.EPOCH_ZERO, str(epoch))
 
-    def admit(self, request: Request, remote: str = "") -> tuple[Link | None, bool]:
+    def admit(self, request: Request, remote: str = "") -> tuple[LinkCore | None, bool]:
         """RELINK-10: the link of a request and whether it is the old one; no link, if only an old one would do. Raises Violation."""
         endpoint = self.endpoints.get(request.endpoint)
         if endpoint is None:
@@ -47,7 +47,7 @@ class Registry:
             return None, False
         return self._make(endpoint, remote), False
 
-    def _make(self, endpoint: Endpoint, remote: str) -> Link:
+    def _make(self, endpoint: Endpoint, remote: str) -> LinkCore:
         links = [one for one in self.links.values() if one.endpoint is endpoint]
         if len(links) >= self.options.max_links:
             raise Violation(Fault.LINKS_OVER_LIMIT, f"limit {self.options.max_links}")
@@ -56,7 +56,7 @@ class Registry:
         link_id = 0
         while not 0 < link_id <= LAST_LINK_ID or link_id in self.links:  # RELINK-8
             link_id = self._draw_id()
-        link = Link(Speaker.LISTENER, endpoint, self.options)
+        link = LinkCore(Speaker.LISTENER, endpoint, self.options)
         link.epoch, link.id, link.remote = self.epoch, link_id, remote
         self.links[link_id] = link
         return link
@@ -70,7 +70,7 @@ class Registry:
         """When the next link is given up."""
         return min((one.expires for one in self.links.values() if one.expires is not None), default=None)
 
-    def expire(self, now: float) -> list[Link]:
+    def expire(self, now: float) -> list[LinkCore]:
         """RELINK-24: links that were without a connection for too long; their events tell what was lost."""
         gone = [one for one in self.links.values() if one.expires is not None and one.expires <= now]
         for link in gone:

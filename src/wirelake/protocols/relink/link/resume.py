@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from wirelake.protocols.relink.events import MessagesResolved, Outcome
 from wirelake.protocols.relink.faults import Fault, Violation
-from wirelake.protocols.relink.link.outgoing_channel import Outgoing
+from wirelake.protocols.relink.link.outgoing_channel import OutgoingChannel
 from wirelake.protocols.relink.link.sequence import is_behind, reach
 from wirelake.protocols.relink.messages import Kind
 
-__all__ = ["Statement"]
+__all__ = ["ResumeStatement"]
 
 
-class Statement:
+class ResumeStatement:
     """What was said of one channel so far."""
 
-    def __init__(self, channel: Outgoing, max_results: int) -> None:
+    def __init__(self, channel: OutgoingChannel, max_results: int) -> None:
         self._channel = channel
         self._max_results = max_results
         self._received = channel.received
@@ -38,7 +38,7 @@ class Statement:
         try:
             self._take(kind, sequence)
         except Violation as breach:
-            if not self._channel.reborn or self._channel.is_acknowledged or breach.fault is not Fault.ACKNOWLEDGED_TOO_MUCH:
+            if not self._channel.reopened or self._channel.is_acknowledged or breach.fault is not Fault.ACKNOWLEDGED_TOO_MUCH:
                 raise
             self._beyond = breach
 
@@ -49,7 +49,7 @@ class Statement:
         elif kind == Kind.CONSUMED:
             self._consumed = reach(self._consumed, sequence, channel.sent - self._consumed)
         elif not is_behind(self._result, sequence):  # RELINK-28: what we know already may be repeated
-            self._result = reach(self._result, sequence, channel.told - self._result)
+            self._result = reach(self._result, sequence, channel.announced_decision - self._result)
             if len(self._results) >= self._max_results:
                 raise Violation(Fault.RESULTS_OVER_LIMIT, f"{self._max_results}")
             self._results.append((self._result, kind == Kind.COMMITTED))
@@ -57,8 +57,8 @@ class Statement:
     def apply(self) -> list[MessagesResolved] | None:
         """The peer said resume: what it said comes into force. None: it was about a channel before this one, and says nothing."""
         channel = self._channel
-        if self.is_closed and not channel.close_told:
-            if channel.reborn and not channel.is_acknowledged:
+        if self.is_closed and not channel.close_sent:
+            if channel.reopened and not channel.is_acknowledged:
                 return None
             raise Violation(Fault.CLOSED_UNASKED, "after a reconnection")
         if self._beyond is not None:

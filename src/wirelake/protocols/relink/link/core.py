@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.relink.events import Event, LinkLost, LinkShutdown, MessageReceived, Noticed, PeerShutdown
+from wirelake.protocols.relink.events import LinkLost, LinkShutdown, MessageReceived, Noticed, PeerShutdown, SessionEvent
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link.inbox import Inbox
 from wirelake.protocols.relink.link.outbox import Outbox
@@ -18,13 +18,13 @@ from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Endpoint, Options
 from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.relink.wire import encode
 
-__all__ = ["Link"]
+__all__ = ["LinkCore"]
 
 _RESUME = encode(Resume())
 _SHUTDOWN = encode(Shutdown())
 
 
-class Link:
+class LinkCore:
     """One side of a link. After every call: drain `events()`, and let the session that is attached send its output."""
 
     def __init__(self, speaker: Speaker, endpoint: Endpoint, options: Options = DEFAULT_OPTIONS) -> None:
@@ -43,26 +43,41 @@ class Link:
         """RELINK-33: whom it belongs to, as far as a listener knows."""
         self.expires: float | None = None
         """RELINK-24: when a listener gives it up, while no session is attached."""
-        self.line = LinkState()
+        self.state = LinkState()
         self._start_anew(is_shutting=False)
 
     def _start_anew(self, *, is_shutting: bool) -> None:
         speaker, sizes = self.speaker, self.endpoint.id_sizes
-        self.outbox = Outbox(self.line, self.options, id_size=sizes[speaker], transactional=self.endpoint.transactional(speaker))
-        self.inbox = Inbox(self.line, self.options, transactional=self.endpoint.transactional(speaker.other))
+        self.outbox = Outbox(self.state, self.options, id_size=sizes[speaker], transactional=self.endpoint.transactional(speaker))
+        self.inbox = Inbox(self.state, self.options, transactional=self.endpoint.transactional(speaker.other))
         self.outbox.is_shutting = is_shutting
         self.epoch = self.id = 0
-        self.line.strikes = 0
+        self.state.strikes = 0
 
     @property
     def is_connected(self) -> bool:
         """A session is attached and its handshake is done."""
-        return self.line.is_connected
+        return self.state.is_connected
 
-    def events(self) -> list[Event]:
-        """What happened since the last call."""
-        events, self.line.events = self.line.events, []
+    def events(self) -> list[SessionEvent]:
+        """Take the events since the last call."""
+        events, self.state.events = self.state.events, []
         return events
+
+    def set_time(self, now: float) -> None:
+        """Say what time it is, before packets of the peer are taken."""
+        self.state.now = now
+
+    def tick(self, now: float) -> None:
+        """RELINK-18: send the acknowledgements that have waited long enough."""
+        self.state.now = now
+        self.inbox.tick()
+
+    def packets(self) -> list[bytes]:
+        """Take the packets to send now, with the acknowledgements that are due at once."""
+        self.inbox.flush()
+        packets, self.state.output = self.state.output, []
+        return packets
 
     # What the application does.
 
@@ -92,12 +107,12 @@ class Link:
 
     def consume(self, message: MessageReceived, now: float) -> None:
         """§3.1: a message of the peer was taken; it will be acknowledged (RELINK-18)."""
-        self.line.now = now
+        self.state.now = now
         self.inbox.consume(message)
 
     def settle(self, message: MessageReceived, now: float, *, success: bool) -> None:
         """§3.2: a committed message of the peer was processed, or could not be."""
-        self.line.now = now
+        self.state.now = now
         self.inbox.settle(message, success=success)
 
     def shutdown(self) -> None:
@@ -110,15 +125,15 @@ class Link:
     def attach(self, owner: object, epoch: int, link_id: int, now: float, *, resumed: bool) -> None:
         """§1: a handshake agreed on this link."""
         self.owner, self.epoch, self.id, self.expires = owner, epoch, link_id, None
-        self.line.now, self.line.is_connected, self.line.is_talking = now, True, False
-        self.line.output.clear()
+        self.state.now, self.state.is_connected, self.state.may_send = now, True, False
+        self.state.output.clear()
         if resumed:
-            self.line.output += self.inbox.restate()
-            self.line.output.append(_RESUME)
+            self.state.output += self.inbox.restate()
+            self.state.output.append(_RESUME)
             self.outbox.expect_resume()
-        self.line.has_progressed = False  # only now: what is restated depends on the connection before
+        self.state.has_progressed = False  # only now: what is restated depends on the connection before
         if self.has_said_shutdown:  # RELINK-23: said again on every connection
-            self.line.output.append(_SHUTDOWN)
+            self.state.output.append(_SHUTDOWN)
         if not resumed:
             self.outbox.start()
             self._shut_if_drained()
@@ -127,8 +142,8 @@ class Link:
         """The connection is gone; the link is not."""
         if self.owner is owner:
             self.owner = None
-            self.line.is_connected = self.line.is_talking = False
-            self.line.output.clear()
+            self.state.is_connected = self.state.may_send = False
+            self.state.output.clear()
             self.inbox.forget_connection()
             lifetime = self.options.link_lifetime
             self.expires = None if lifetime is None else now + lifetime
@@ -149,7 +164,7 @@ class Link:
             self._take_resume()
         elif kind == Kind.SHUTDOWN and not self.inbox.is_shut:
             self.inbox.is_shut = True
-            self.line.events.append(PeerShutdown())
+            self.state.events.append(PeerShutdown())
 
     def finish(self) -> bool:
         """§3.6: whether both sides shut down and nothing is left to consume; the link is over then."""
@@ -157,29 +172,29 @@ class Link:
             return False
         self.inbox.acknowledge()
         self.is_over = True
-        self.line.events.append(LinkShutdown())
+        self.state.events.append(LinkShutdown())
         return True
 
     def lose(self, fault: Fault, *, replaced: bool = False) -> None:
         """RELINK-10, RELINK-32: the link is gone; what is unresolved is told. RELINK-23: nothing is lost if we had shut it down."""
         if self.has_said_shutdown and self.outbox.is_drained:
             self.is_over = True
-            self.line.events.append(LinkShutdown())
+            self.state.events.append(LinkShutdown())
         else:
-            self.line.events.append(LinkLost(self.epoch, self.id, fault, self.outbox.unresolved(), replaced))
+            self.state.events.append(LinkLost(self.epoch, self.id, fault, self.outbox.unresolved(), replaced))
         self._start_anew(is_shutting=self.outbox.is_shutting)
 
     def strike(self) -> None:
         """RELINK-12: the peer broke a rule; too often without progress, and the link is lost."""
-        self.line.strikes += 1
-        if self.id and self.line.strikes >= self.options.max_strikes:
+        self.state.strikes += 1
+        if self.id and self.state.strikes >= self.options.max_strikes:
             self.lose(Fault.GIVEN_UP)
 
     # Inside.
 
     def _take_resume(self) -> None:
         if not self.outbox.is_resuming:  # RELINK-20
-            self.line.events.append(Noticed(Fault.RESUME_UNEXPECTED))
+            self.state.events.append(Noticed(Fault.RESUME_UNEXPECTED))
             return
         self.outbox.resume()
         self._shut_if_drained()
@@ -187,8 +202,8 @@ class Link:
     def _shut_if_drained(self) -> None:
         if self.outbox.is_shutting and not self.has_said_shutdown and self.outbox.is_drained:
             self.has_said_shutdown = True
-            if self.line.is_connected:
-                self.line.output.append(_SHUTDOWN)
+            if self.state.is_connected:
+                self.state.output.append(_SHUTDOWN)
 
     def _require_link(self) -> None:
         if self.is_over:
