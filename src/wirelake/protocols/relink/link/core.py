@@ -1,6 +1,7 @@
-"""A link: what two peers have of each other's messages, whatever becomes of the connections between them.
+"""A link: channels, messages and acknowledgements between two peers, across any number of connections.
 
-Sessions come and go; the link stays until both sides shut it down or one has lost it. It refuses to know sockets, handshakes and clocks.
+A session is attached while there is a connection. The link stays until both sides shut it down or one has lost it. Its sending half is
+`outbox.py`, its receiving half `inbox.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SHUTDOWN = encode(Shutdown())
 
 
 class LinkCore:
-    """One side of a link. After every call: drain `events()`, and let the session that is attached send its output."""
+    """One side of a link. After every call: take `events()`, and let the attached session send its output."""
 
     def __init__(self, speaker: Speaker, endpoint: Endpoint, options: Options = DEFAULT_OPTIONS) -> None:
         self.speaker = speaker
@@ -35,18 +36,18 @@ class LinkCore:
         self.id = 0
         """§1: zero while there is no link."""
         self.owner: object | None = None
-        """The session that is attached."""
+        """The attached session."""
         self.is_over = False
-        """There is nothing to reconnect to: both sides shut down, or the link was lost and must not be replaced."""
+        """No reconnection is possible: both sides shut down, or the link was lost and must not be replaced."""
         self.has_said_shutdown = False
         self.remote = ""
-        """RELINK-33: whom it belongs to, as far as a listener knows."""
+        """RELINK-33: the address of the connector, as far as a listener knows."""
         self.expires: float | None = None
-        """RELINK-24: when a listener gives it up, while no session is attached."""
+        """RELINK-24: when a listener gives the link up, while no session is attached."""
         self.state = LinkState()
-        self._start_anew(is_shutting=False)
+        self._start_over(is_shutting=False)
 
-    def _start_anew(self, *, is_shutting: bool) -> None:
+    def _start_over(self, *, is_shutting: bool) -> None:
         speaker, sizes = self.speaker, self.endpoint.id_sizes
         self.outbox = Outbox(self.state, self.options, id_size=sizes[speaker], transactional=self.endpoint.transactional(speaker))
         self.inbox = Inbox(self.state, self.options, transactional=self.endpoint.transactional(speaker.other))
@@ -65,7 +66,7 @@ class LinkCore:
         return events
 
     def set_time(self, now: float) -> None:
-        """Say what time it is, before packets of the peer are taken."""
+        """Set the time of the packets that follow."""
         self.state.now = now
 
     def tick(self, now: float) -> None:
@@ -79,48 +80,48 @@ class LinkCore:
         packets, self.state.output = self.state.output, []
         return packets
 
-    # What the application does.
+    # Calls of the application.
 
     def send(self, channel: bytes, parts: tuple[bytes, ...]) -> int:
-        """§3.1: a message on a channel of ours, opened by its first message; says its number."""
+        """§3.1: send a message on a channel of ours, which its first message opens; return its number."""
         if self.is_over:
             self._require_link()
         return self.outbox.send(channel, parts)
 
     def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:
-        """§2.3: one message on many channels; says its number on each."""
+        """§2.3: send one message on many channels; return its number on each."""
         self._require_link()
         return self.outbox.multicast(ids, parts)
 
     def commit(self, channel: bytes, last: int | None = None) -> None:
-        """§3.2: the peer is to process the undecided messages, all of them or up to a number."""
+        """§3.2: let the peer process the undecided messages, all of them or up to a number."""
         self.outbox.decide(channel, last, commit=True)
 
     def rollback(self, channel: bytes, last: int | None = None) -> None:
-        """§3.2: the peer is to ignore the undecided messages, all of them or up to a number."""
+        """§3.2: let the peer ignore the undecided messages, all of them or up to a number."""
         self.outbox.decide(channel, last, commit=False)
         self._shut_if_drained()
 
     def close(self, channel: bytes) -> None:
-        """§3.3: no more messages on a channel of ours."""
+        """§3.3: send no more messages on a channel of ours."""
         self.outbox.close(channel)
 
     def consume(self, message: MessageReceived, now: float) -> None:
-        """§3.1: a message of the peer was taken; it will be acknowledged (RELINK-18)."""
+        """§3.1: the application consumed a message; acknowledge it (RELINK-18)."""
         self.state.now = now
         self.inbox.consume(message)
 
     def settle(self, message: MessageReceived, now: float, *, success: bool) -> None:
-        """§3.2: a committed message of the peer was processed, or could not be."""
+        """§3.2: the application processed a committed message, or could not."""
         self.state.now = now
         self.inbox.settle(message, success=success)
 
     def shutdown(self) -> None:
-        """§3.6: close all channels of ours and, when they are, say that no more will be opened."""
+        """§3.6: close all channels of ours, then send shutdown: no more will be opened."""
         self.outbox.shut()
         self._shut_if_drained()
 
-    # What a session does.
+    # Calls of the session.
 
     def attach(self, owner: object, epoch: int, link_id: int, now: float, *, resumed: bool) -> None:
         """§1: a handshake agreed on this link."""
@@ -131,8 +132,8 @@ class LinkCore:
             self.state.output += self.inbox.restate()
             self.state.output.append(_RESUME)
             self.outbox.expect_resume()
-        self.state.has_progressed = False  # only now: what is restated depends on the connection before
-        if self.has_said_shutdown:  # RELINK-23: said again on every connection
+        self.state.has_progressed = False  # only now: `restate` depends on the connection before
+        if self.has_said_shutdown:  # RELINK-23: sent again on every connection
             self.state.output.append(_SHUTDOWN)
         if not resumed:
             self.outbox.start()
@@ -149,7 +150,7 @@ class LinkCore:
             self.expires = None if lifetime is None else now + lifetime
 
     def take(self, kind: int, ids: tuple[bytes, ...], sequence: int | None, parts: tuple[bytes, ...]) -> None:
-        """A packet of the peer; raises Breach."""
+        """Take a packet of the peer; raise Violation if it breaks a rule."""
         if kind == Kind.MESSAGE:
             self.inbox.take_message(ids, parts)
         elif kind >= Kind.RECEIVED:
@@ -167,7 +168,7 @@ class LinkCore:
             self.state.events.append(PeerShutdown())
 
     def finish(self) -> bool:
-        """§3.6: whether both sides shut down and nothing is left to consume; the link is over then."""
+        """§3.6: end the link if both sides shut down and everything was consumed; return whether it ended."""
         if not (self.has_said_shutdown and self.inbox.is_shut) or self.inbox.waiting or self.is_over:
             return False
         self.inbox.acknowledge()
@@ -176,21 +177,21 @@ class LinkCore:
         return True
 
     def lose(self, fault: Fault, *, replaced: bool = False) -> None:
-        """RELINK-10, RELINK-32: the link is gone; what is unresolved is told. RELINK-23: nothing is lost if we had shut it down."""
+        """RELINK-10, RELINK-32: the link is gone; report unresolved messages. RELINK-23: nothing is lost if we had shut it down."""
         if self.has_said_shutdown and self.outbox.is_drained:
             self.is_over = True
             self.state.events.append(LinkShutdown())
         else:
             self.state.events.append(LinkLost(self.epoch, self.id, fault, self.outbox.unresolved(), replaced))
-        self._start_anew(is_shutting=self.outbox.is_shutting)
+        self._start_over(is_shutting=self.outbox.is_shutting)
 
     def strike(self) -> None:
-        """RELINK-12: the peer broke a rule; too often without progress, and the link is lost."""
+        """RELINK-12: count a broken rule of the peer; too many without progress lose the link."""
         self.state.strikes += 1
         if self.id and self.state.strikes >= self.options.max_strikes:
             self.lose(Fault.GIVEN_UP)
 
-    # Inside.
+    # Internal.
 
     def _take_resume(self) -> None:
         if not self.outbox.is_resuming:  # RELINK-20

@@ -1,7 +1,4 @@
-"""The sending half of a link: our channels, what the peer acknowledged of them, and what is said again after a reconnection.
-
-It refuses to know sessions: they hand over what was said, and take away what is to be said.
-"""
+"""The sending half of a link: our channels, their acknowledgements, and what to send again after a reconnection."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ __all__ = ["Outbox"]
 
 
 class Outbox:
-    """Everything we send on our channels."""
+    """Channels of ours, and the messages on them that are not resolved."""
 
     def __init__(self, state: LinkState, options: Options, *, id_size: int, transactional: bool) -> None:
         self.channels: dict[bytes, OutgoingChannel] = {}
@@ -32,13 +29,13 @@ class Outbox:
         self._options = options
         self._window = options.window
         self._plain = min(options.limits.max_part_size, options.limits.max_message_size)
-        """One part of this size needs no further look."""
+        """A message of one part up to this size is within all limits."""
         self._id_size = id_size
         self._transactional = transactional
         self._statements: dict[bytes, ResumeStatement] | None = None
-        """While the peer tells what it has, after a reconnection."""
+        """After a reconnection, until resume: the peer's acknowledgements for each channel."""
         self._closed_before: dict[bytes, None] = {}
-        """RELINK-22: channels that were closed; the peer may still tell of them when they are opened anew."""
+        """RELINK-22: channels that were closed; the peer may still acknowledge them after they are opened again."""
 
     @property
     def is_resuming(self) -> bool:
@@ -53,14 +50,14 @@ class Outbox:
         return all(not one.outstanding and not one.closing for one in self.channels.values())
 
     def free_window(self, channel: bytes) -> int:
-        """RELINK-17: how many messages this channel takes now."""
+        """RELINK-17: the number of messages this channel takes now."""
         outgoing = self.channels.get(channel)
         return self._options.window - (outgoing.outstanding if outgoing is not None else 0)
 
-    # What the application does.
+    # Calls of the application.
 
     def send(self, channel: bytes, parts: tuple[bytes, ...]) -> int:
-        """§3.1: a message; says its number. Raises LocalProtocolError, with WINDOW_FULL if the peer has to consume first."""
+        """§3.1: send a message; return its number. Raises LocalProtocolError, with WINDOW_FULL if the peer has to consume first."""
         outgoing = self.channels.get(channel)
         if outgoing is None:
             outgoing = self._open(channel)
@@ -78,8 +75,8 @@ class Outbox:
         return number
 
     def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:
-        """§2.3: one message for many channels; says its number on each, in their order. All of them take it, or none."""
-        if not ids:  # RELINK-19: never to nobody
+        """§2.3: send one message on many channels; return its number on each, in their order. All of them take it, or none."""
+        if not ids:  # RELINK-19: never without channels
             raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, "no channels")
         check_ids(ids, self._options.limits)
         check(parts, self._options.limits)
@@ -112,7 +109,7 @@ class Outbox:
         self._decide(outgoing, last, commit=commit)
 
     def close(self, channel: bytes) -> None:
-        """§3.3: no more messages; RELINK-29: what is undecided is rolled back."""
+        """§3.3: send no more messages; RELINK-29: roll back undecided ones."""
         outgoing = self.channels.get(channel)
         if outgoing is None or outgoing.closing:
             raise LocalProtocolError(Fault.CHANNEL_CLOSING, f"{channel.hex()} is not open")
@@ -130,10 +127,10 @@ class Outbox:
             elif self._transactional and outgoing.decided < outgoing.last:
                 self._decide(outgoing, outgoing.last, commit=False)
 
-    # What the peer says.
+    # Packets of the peer.
 
     def take(self, kind: int, ids: tuple[bytes, ...], sequence: int | None) -> None:
-        """RELINK-15, RELINK-19: an acknowledgement; with the same id twice, in the next form, it moves twice."""
+        """RELINK-15, RELINK-19: take an acknowledgement; an id that is there twice, in the next form, counts twice."""
         if kind in (Kind.COMMITTED, Kind.UNCOMMITTED) and not self._transactional:
             raise Violation(Fault.TRANSACTIONS_OFF, "a result")
         for channel in dict.fromkeys(ids) if kind == Kind.CLOSED else ids:
@@ -171,11 +168,11 @@ class Outbox:
         self._send_missing()
 
     def expect_resume(self) -> None:
-        """§1: an old link: nothing is sent before the peer told what it has."""
+        """§1: an old link: send nothing before the peer has restated its acknowledgements."""
         self._statements = {}
 
     def resume(self) -> None:
-        """RELINK-21: the peer said resume: what it told comes into force, and what it lacks is sent."""
+        """RELINK-21: the peer sent resume: apply its acknowledgements, and send the messages it lacks."""
         statements, self._statements = self._statements or {}, None
         kept = consumed = 0
         for channel, outgoing in list(self.channels.items()):
@@ -197,13 +194,13 @@ class Outbox:
         self._state.events.append(Resumed(kept, self._send_missing(), consumed))
 
     def unresolved(self) -> tuple[Unresolved, ...]:
-        """RELINK-32: every message whose fate is open, if the link is lost now."""
-        return tuple([one for outgoing in self.channels.values() for one in outgoing.unresolved()])
+        """RELINK-32: every message without an outcome, if the link is lost now."""
+        return tuple([message for outgoing in self.channels.values() for message in outgoing.unresolved()])
 
-    # Inside.
+    # Internal.
 
     def _send_missing(self) -> int:
-        """Send everything the peer does not have; says how many messages that were."""
+        """Send everything the peer does not have; return the number of messages."""
         self._state.may_send = True
         count = 0
         for outgoing in list(self.channels.values()):

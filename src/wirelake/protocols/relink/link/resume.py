@@ -1,7 +1,7 @@
-"""What the peer says of our channels after a reconnection, kept until its resume (RELINK-20), because only then all of it is known.
+"""Acknowledgements that the peer restates after a reconnection, collected until its resume (RELINK-20).
 
-A peer that keeps tombstones (RELINK-22) may tell of a channel that was closed and opened anew since: what it says is then about the one
-before, and only the `closed` at its end gives that away. It refuses to know the link.
+A peer that keeps tombstones (RELINK-22) may restate a channel that was closed and opened again since. Its statement is then about the
+channel before, and only the `closed` at the end shows it. So nothing is applied before resume.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["ResumeStatement"]
 
 
 class ResumeStatement:
-    """What was said of one channel so far."""
+    """The acknowledgements of one channel since the reconnection."""
 
     def __init__(self, channel: OutgoingChannel, max_results: int) -> None:
         self._channel = channel
@@ -29,7 +29,7 @@ class ResumeStatement:
         self.is_closed = False
 
     def take(self, kind: int, sequence: int | None) -> None:
-        """One acknowledgement; raises Violation if it is outside what is outstanding and cannot be about a channel before this one."""
+        """Take one acknowledgement; raise Violation if it is outside what is outstanding and cannot be about a channel before."""
         if self.is_closed:
             raise Violation(Fault.ACKNOWLEDGED_TOO_MUCH, "after closed")
         if kind == Kind.CLOSED:
@@ -48,14 +48,14 @@ class ResumeStatement:
             self._received = reach(self._received, sequence, channel.sent - self._received)
         elif kind == Kind.CONSUMED:
             self._consumed = reach(self._consumed, sequence, channel.sent - self._consumed)
-        elif not is_behind(self._result, sequence):  # RELINK-28: what we know already may be repeated
+        elif not is_behind(self._result, sequence):  # RELINK-28: known results may be repeated
             self._result = reach(self._result, sequence, channel.announced_decision - self._result)
             if len(self._results) >= self._max_results:
                 raise Violation(Fault.RESULTS_OVER_LIMIT, f"{self._max_results}")
             self._results.append((self._result, kind == Kind.COMMITTED))
 
     def apply(self) -> list[MessagesResolved] | None:
-        """The peer said resume: what it said comes into force. None: it was about a channel before this one, and says nothing."""
+        """Apply the statement at resume. None: it was about a channel before this one, and nothing changes."""
         channel = self._channel
         if self.is_closed and not channel.close_sent:
             if channel.reopened and not channel.is_acknowledged:
@@ -63,10 +63,10 @@ class ResumeStatement:
             raise Violation(Fault.CLOSED_UNASKED, "after a reconnection")
         if self._beyond is not None:
             raise self._beyond
-        found: list[MessagesResolved] = []
+        resolved: list[MessagesResolved] = []
         channel.receive(self._received)
         for last, success in self._results:
             channel.result = last
-            found += channel.settle(last, Outcome.COMMITTED if success else Outcome.UNCOMMITTED)
-        found += channel.settle(max(self._consumed, channel.consumed), Outcome.UNKNOWN)
-        return found
+            resolved += channel.settle(last, Outcome.COMMITTED if success else Outcome.UNCOMMITTED)
+        resolved += channel.settle(max(self._consumed, channel.consumed), Outcome.UNKNOWN)
+        return resolved
