@@ -127,7 +127,7 @@ class Play:
         """What the side we stand in for began, we begin as well, so that the answers in the recording match."""
         asked = [one.request_id for one in said.extensions if isinstance(one, m.RequestResponse) and one.request]
         if asked:
-            self.session._asked._last_id = asked[0] - 1  # they count as they like
+            self.session._requests._last_id = asked[0] - 1  # they count as they like
             self.session.request(plain(said), self.now)
         elif isinstance(said, m.Ping) and not self.session._pong.waits:
             self.session.ping(self.now)

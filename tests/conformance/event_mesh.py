@@ -13,9 +13,10 @@ from tests.conformance.reading import LABELS, Unmapped, keys, octets, same
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols import kernel
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS
 from wirelake.protocols.event_mesh.messages import Field, FieldType, Flag, SubType
 from wirelake.protocols.event_mesh.packet import builder, values
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan, walk
+from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, scan, walk
 from wirelake.protocols.event_mesh.security import encryption
 from wirelake.protocols.event_mesh.security.canonical import canonical
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore

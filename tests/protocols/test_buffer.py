@@ -11,10 +11,12 @@ from tests.protocols.emp import speech
 from tests.protocols.emp.scanning import scanned
 
 from wirelake.protocols import kernel
-from wirelake.protocols.buffer import BATCH, LARGE, Buffer, Framed
-from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.buffer import BATCH, LARGE, Buffer
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.emp.wire import encode, message
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+from wirelake.protocols.stream_session import StreamSession
 from wirelake.protocols.wolpertinger import wire as wolpertinger
 
 STREAM = b"".join(
@@ -214,9 +216,9 @@ def test_the_lines_of_a_large_feed_are_kept_apart():
 
 
 def test_the_sizes_of_large_output_are_kept_until_the_next():
-    said = Framed()
+    session = StreamSession()
     pieces = [bytes(LARGE), b"", b"x"]
-    assert said._join(pieces) == bytes(LARGE) + b"x"
-    assert said.sent_sizes == [LARGE, 0, 1]
-    assert said._join([b"y", b"z"]) == b"yz"
-    assert said.sent_sizes == ()
+    assert session._join(pieces) == bytes(LARGE) + b"x"
+    assert session.sent_sizes == [LARGE, 0, 1]
+    assert session._join([b"y", b"z"]) == b"yz"
+    assert session.sent_sizes == ()

@@ -6,12 +6,12 @@ one copy, not one for each piece. It refuses to know any protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from wirelake.protocols.kernel import FAULT, LENGTH, START, active, array, table
 
-__all__ = ["LARGE", "Buffer", "Framed", "Frames"]
+__all__ = ["LARGE", "Buffer", "Frames"]
 
 BATCH: Final = 256
 """Frames scanned in one go."""
@@ -116,41 +116,3 @@ class Buffer:
     def _flat(self, flat: Any, size: int) -> list[int]:
         values: list[int] = flat[:size] if isinstance(flat, list) else flat[:size].tolist()
         return values
-
-
-class Framed:
-    """What the sessions of all stream protocols say of their frames: those received last, and those sent last."""
-
-    _buffer: Buffer
-    sent_sizes: Sequence[int] = ()
-    """How long the frames of the last `output` are, if it was large."""
-
-    @property
-    def frames(self) -> bytes:
-        """The whole frames that the last `receive` took; `rest` is what it could not take."""
-        return self._buffer.taken
-
-    @property
-    def frame_sizes(self) -> Sequence[int]:
-        """How long each of `frames` is, if they are large together."""
-        return self._buffer.sizes()
-
-    @property
-    def rest(self) -> bytes:
-        """Bytes received that are no whole frame."""
-        return self._buffer.rest
-
-    @property
-    def held(self) -> int:
-        """How many bytes that is."""
-        return self._buffer.size
-
-    def release(self) -> None:
-        """Give memory back: the conversation is over, and nothing will be received."""
-        self._buffer.clear()
-
-    def _join(self, frames: Sequence[bytes]) -> bytes:
-        """Frames as one piece to send."""
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
-        self.sent_sizes = [len(frame) for frame in frames] if len(data) > LARGE else ()
-        return data

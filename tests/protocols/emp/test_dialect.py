@@ -10,8 +10,8 @@ from wirelake.protocols.dialects import dialect, settings
 from wirelake.protocols.emp.dialect import recognise
 from wirelake.protocols.emp.events import DataReceived, Opened
 from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.limits import Limits
 from wirelake.protocols.emp.messages import Data, Hello
-from wirelake.protocols.emp.scanner import Limits
 from wirelake.protocols.emp.wire import buffer, encode
 
 TEXT = Limits()

@@ -185,7 +185,7 @@ def test_emp_13_identifiers_are_per_connection_and_direction():
     assert [side.session.ended for side in pair.sides] == [None, None]
     assert established().session.request(b"", 0.0) == 1, "a new connection counts anew"
     side = established()
-    side.session._asked._last_id = LAST_ID
+    side.session._requests._last_id = LAST_ID
     with pytest.raises(LocalProtocolError) as caught:
         side.session.request(b"", 0.0)
     assert caught.value.fault is Fault.IDENTIFIERS_EXHAUSTED

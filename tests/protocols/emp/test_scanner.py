@@ -14,17 +14,8 @@ from tests.protocols.emp.scanning import agrees_with_twin, fault_of, only, scann
 from tests.protocols.emp.speech import SPOKEN, STREAMS, mutated
 
 from wirelake.protocols.emp.faults import Fault
-from wirelake.protocols.emp.scanner import (
-    BODY,
-    BODY_LENGTH,
-    ODD_BITS,
-    ODD_BODY,
-    ODDITIES,
-    REQUEST,
-    REQUEST_ID,
-    SCHEME,
-    Limits,
-)
+from wirelake.protocols.emp.limits import Limits
+from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ODD_BITS, ODD_BODY, ODDITIES, REQUEST, REQUEST_ID, SCHEME
 from wirelake.protocols.emp.wire import encode
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, START
 

@@ -243,7 +243,7 @@ def test_an_error_of_the_peer_ends_the_session_unanswered(cut):
     pair.settle()
     error = Error(0, 0, 0, "EMP-19: the request could not be answered: no luck")
     assert pair.server.messages[-1] == error
-    assert pair.client.ended == Ended(Ending.ERROR, SERVER, False, None, error)
+    assert pair.client.ended == Ended(Ending.ERROR, SERVER, False, error=error)
     assert pair.client.messages[-1] == Data(b"?", (RequestResponse(True, 1),))
     reason = pair.client.ended.reason()
     assert isinstance(reason, PeerError)

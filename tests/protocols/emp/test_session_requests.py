@@ -148,7 +148,7 @@ def test_a_held_answer_keeps_its_identifier_in_flight():
 
 def test_identifiers_run_out(cut):
     side = established(cut=cut)
-    side.session._asked._last_id = LAST_ID - 1
+    side.session._requests._last_id = LAST_ID - 1
     assert side.session.request(b"last", 0.0) == LAST_ID
     with pytest.raises(LocalProtocolError) as caught:
         side.session.request(b"none left", 0.0)

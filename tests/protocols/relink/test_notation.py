@@ -80,6 +80,7 @@ def test_every_form_is_kept(multicast, fill):
     "given_",
     [
         {"type": "nothing"},
+        {"type": ["ping"]},
         {"type": "version", "version": 256},
         {"type": "version", "version": True},
         {"type": "reply"},

@@ -87,7 +87,7 @@ def test_a_key_that_comes_too_late_resets_both():
     pair = Pair(trust_state=TrustState(1, 1))
     pair.client.authenticate(2, 0.0)
     (offer,) = pair.client.messages()
-    pair.client._asked.clear()
+    pair.client._requests.clear()
     pair.client._trust.clear()
     pair.server.receive_text(offer, 0.0)
     pair.talk()

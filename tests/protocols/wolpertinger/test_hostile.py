@@ -134,7 +134,7 @@ def test_void_calls_that_nobody_finishes_are_forgotten():
     one = session(max_calls=5)
     for number in range(100):
         say(one, Call("Sample", "Void", f"{number:08}-5839-4666-b8d3-8c108b241720"), number)
-    assert len(one._served._void) == 5
+    assert len(one._peer_requests._void) == 5
 
 
 def test_keys_and_passwords_are_in_no_representation():

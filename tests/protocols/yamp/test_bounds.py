@@ -13,7 +13,8 @@ from tests.protocols.yamp import speech
 
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.yamp import columns
-from wirelake.protocols.yamp.scanner import ODD_BODY, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.yamp.limits import Limits
+from wirelake.protocols.yamp.scanner import ODD_BODY, ROW_COLUMNS, scan
 from wirelake.protocols.yamp.serializers.bodies import Undecodable, unpack
 from wirelake.protocols.yamp.serializers.bounds import Bounds, count_bson, count_cbor, count_msgpack
 from wirelake.protocols.yamp.serializers.formats import Bson, Cbor, Xml, installed

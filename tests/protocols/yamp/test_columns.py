@@ -15,8 +15,9 @@ from tests.protocols.yamp.test_wire import MEANT
 
 from wirelake.protocols.kernel import FAULT, KIND
 from wirelake.protocols.yamp.columns import SCHEMA, columns, negotiated, readable
+from wirelake.protocols.yamp.limits import DEFAULT_LIMITS
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Event, Handshake, Ping, Pong, Request, Response, name_of
-from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, ROW_COLUMNS
+from wirelake.protocols.yamp.scanner import ROW_COLUMNS
 from wirelake.protocols.yamp.serializers.formats import installed
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Json
 from wirelake.protocols.yamp.wire import encode

@@ -15,7 +15,8 @@ from tests.protocols.yamp.speech import SPOKEN, STREAMS, mutated
 
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, START
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.scanner import BODY, BODY_LENGTH, CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, Limits, sniff
+from wirelake.protocols.yamp.limits import Limits
+from wirelake.protocols.yamp.scanner import BODY, BODY_LENGTH, CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, sniff
 from wirelake.protocols.yamp.wire import encode
 
 SMALL = Limits(max_body_size=8)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from wirelake.errors import DecodeError
 from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
+from wirelake.protocols.emp.limits import Limits
 from wirelake.protocols.emp.messages import APPLICATION_FIRST, TYPES, ExtensionId, MessageType, name_of
 from wirelake.protocols.emp.scanner import (
     BODY,
@@ -32,7 +33,6 @@ from wirelake.protocols.emp.scanner import (
     REQUEST_ID,
     ROW_COLUMNS,
     SCHEME,
-    Limits,
 )
 from wirelake.protocols.emp.wire import unpack
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS

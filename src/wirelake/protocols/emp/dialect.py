@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from wirelake.protocols.buffer import Buffer, Frames
-from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.emp.limits import Limits
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 
 __all__ = ["Following", "hint", "recognise"]
 

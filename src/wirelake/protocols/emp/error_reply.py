@@ -7,8 +7,9 @@ from typing import cast
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.limits import Limits
 from wirelake.protocols.emp.messages import Error, ErrorCode
-from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ERROR_TEXT, HEADER, Limits
+from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ERROR_TEXT, HEADER
 from wirelake.protocols.emp.wire import LONGEST_TEXT, message
 from wirelake.protocols.utf8 import fit
 

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.reply_timer import MIN_RATE
 
 __all__ = ["DEFAULT_OPTIONS", "Codec", "Limits", "Options", "Refused"]

@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import LocalProtocolError, SessionClosed
-from wirelake.protocols.buffer import Framed
 from wirelake.protocols.dialects import AUTO
 from wirelake.protocols.emp.dialect import Following, hint
 from wirelake.protocols.emp.error_reply import answer, salvage
@@ -61,11 +60,12 @@ from wirelake.protocols.emp.state_machine import INITIAL, TRANSITIONS, Speaker, 
 from wirelake.protocols.emp.wire import blocks, buffer, encode
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
 from wirelake.protocols.reply_timer import ReplyClock
+from wirelake.protocols.stream_session import StreamSession
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 
 
-class Session(Framed):
+class Session(StreamSession[Event]):
     """A conversation as one of its two speakers lives it."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS) -> None:
@@ -77,8 +77,8 @@ class Session(Framed):
         self._buffer = buffer(options.limits)
         self._output: list[bytes] = []
         self._events: list[Event] = []
-        self._asked = OutgoingRequests(options.max_abandoned)
-        self._served = IncomingRequests(options.in_order)
+        self._requests: OutgoingRequests = OutgoingRequests(options.max_abandoned)
+        self._peer_requests: IncomingRequests = IncomingRequests(options.in_order)
         self._handshake_deadline: float | None = None
         self._hello_due: float | None = None
         """EMP-1: when to say hello if the peer has not shown its dialect by then."""
@@ -87,39 +87,16 @@ class Session(Framed):
 
     # What comes out.
 
-    def output(self) -> bytes:
-        """The bytes to send now; they are gone from here."""
-        if not self._output:
-            return b""
-        data = self._join(self._output)
-        self._output.clear()
-        return data
-
-    def events(self) -> list[Event]:
-        """What happened since the last call."""
-        events, self._events = self._events, []
-        return events
-
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = (self._handshake_deadline, self._hello_due, self._next_ping, self._pong.deadline, self._asked.deadline)
+        timers = (self._handshake_deadline, self._hello_due, self._next_ping, self._pong.deadline, self._requests.deadline)
         return min((timer for timer in timers if timer is not None), default=None)
 
     @property
     def is_proven(self) -> bool:
         """See Drivable: the peer said hello."""
         return self.state is State.OPEN
-
-    @property
-    def pending(self) -> int:
-        """Requests of ours without an answer."""
-        return len(self._asked)
-
-    @property
-    def serving(self) -> int:
-        """Requests of the peer without an answer."""
-        return len(self._served)
 
     # What the caller does.
 
@@ -151,10 +128,10 @@ class Session(Framed):
     ) -> int:
         """Request-response: ask, and return the identifier that the response will carry."""
         self._require_open()
-        request_id = self._asked.next_id
+        request_id = self._requests.next_id
         self._say(self._carry(body, (RequestResponse(True, request_id), *extensions), compress, type_id))
         timeout = self.options.request_timeout if timeout is None else timeout
-        self._asked.ask(request_id, None if timeout is None else now + timeout)
+        self._requests.ask(request_id, None if timeout is None else now + timeout)
         return request_id
 
     def respond(
@@ -169,11 +146,11 @@ class Session(Framed):
         """Request-response: answer a request of the peer."""
         self._require_open()
         response = self._carry(body, (RequestResponse(False, request_id), *extensions), compress, type_id)
-        self._output += self._served.answer(request_id, encode(response, self.options.limits))
+        self._output += self._peer_requests.answer(request_id, encode(response, self.options.limits))
 
     def abandon(self, request_id: int) -> None:
         """EMP-16: give a request up; one late answer to it will be swallowed."""
-        self._asked.abandon(request_id)
+        self._requests.abandon(request_id)
 
     def ping(self, now: float) -> None:
         """Ping-pong: ask for a pong; never before the last one came (EMP-31)."""
@@ -207,7 +184,7 @@ class Session(Framed):
             error = answer(fault, detail, self.options.limits, extension_id, error_code, extension_error_code)
         if error is not None:
             self._say(error)
-        self._end(Ended(Ending.ERROR if error else Ending.CLOSED, self.speaker, True, fault, error, detail))
+        self._end(Ended(Ending.ERROR if error else Ending.CLOSED, self.speaker, True, fault, detail, error))
 
     # What the world does.
 
@@ -238,7 +215,7 @@ class Session(Framed):
         if self._pong.is_over(now):  # EMP-32
             self.fail(Fault.PONG_TIMEOUT)
         if self.ended is None:
-            self._events += [RequestExpired(request_id) for request_id in self._asked.expire(now)]
+            self._events += [RequestExpired(request_id) for request_id in self._requests.expire(now)]
         if self._hello_due is not None and now >= self._hello_due:
             self._greet()
         if self._next_ping is not None and now >= self._next_ping:
@@ -294,8 +271,8 @@ class Session(Framed):
         self.ended = ended
         self._handshake_deadline = self._hello_due = self._next_ping = None
         self._pong.stop()
-        self._asked.clear()
-        self._served.clear()
+        self._requests.clear()
+        self._peer_requests.clear()
         self._events.append(ended)
 
     def _carry(self, body: bytes, extensions: tuple[Extension, ...], compress: bool, type_id: int) -> Data | Application:
@@ -354,7 +331,7 @@ class Session(Framed):
         """EMP-22: an error is never answered, however it looks; what can be read of it is kept."""
         self._advance(self.peer, Error)
         error, fault = salvage(data, row, parts)
-        self._end(Ended(Ending.ERROR, self.peer, False, fault, error))
+        self._end(Ended(Ending.ERROR, self.peer, False, fault, error=error))
 
     def _take_data(self, data: bytes, row: list[int], parts: list[int]) -> None:
         type_id, at = row[KIND], row[BODY]
@@ -382,14 +359,14 @@ class Session(Framed):
     def _take_request(self, request: RequestReceived) -> None:
         if not self.options.answers_requests:  # EMP-19
             self.fail(Fault.REQUEST_UNHANDLED, f"request {request.request_id}")
-        elif request.request_id in self._served:  # EMP-18
+        elif request.request_id in self._peer_requests:  # EMP-18
             self.fail(Fault.REQUEST_ID_IN_FLIGHT, f"request {request.request_id}")
         else:
-            self._served.take(request.request_id)
+            self._peer_requests.take(request.request_id)
             self._events.append(request)
 
     def _take_response(self, response: ResponseReceived) -> None:
-        match self._asked.match(response.request_id):
+        match self._requests.match(response.request_id):
             case Match.PENDING:
                 self._events.append(response)
             case Match.LATE:

@@ -11,20 +11,9 @@ from typing import Final
 
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Application, Bye, Data, Error, Hello, Message, Ping, Pong
+from wirelake.protocols.speaker import Speaker
 
 __all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
-
-
-class Speaker(IntEnum):
-    """Who opened the connection, and who accepted it."""
-
-    CLIENT = 0
-    SERVER = 1
-
-    @property
-    def other(self) -> Speaker:
-        """Who listens when this one speaks."""
-        return Speaker(1 - self)
 
 
 class State(IntEnum):

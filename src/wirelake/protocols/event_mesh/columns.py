@@ -15,6 +15,7 @@ import pyarrow as pa
 from wirelake.errors import DecodeError
 from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.limits import Limits
 from wirelake.protocols.event_mesh.messages import HEADER, LONGEST_FIELD, TYPES, FieldType, Flag, name_of
 from wirelake.protocols.event_mesh.packet.values import is_joined, parse_json
 from wirelake.protocols.event_mesh.scanner import (
@@ -41,7 +42,6 @@ from wirelake.protocols.event_mesh.scanner import (
     SIGNED,
     SUB_KEY_ID,
     TIMESTAMP,
-    Limits,
 )
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, START
 

@@ -11,10 +11,11 @@ from uuid import UUID
 
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Heartbeat, Hello, Message, Other, name_of
 from wirelake.protocols.event_mesh.packet.values import floating, integer, joined, split, text, typed
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.wire import message
+from wirelake.protocols.json_fields import breach, fault_object, message_type, number, objects
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 
 __all__ = ["describe", "parse"]
@@ -34,26 +35,16 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
 
     `fields` are as on the wire, `values` are joined. `base` is where `data` begins in what the user gave us.
     """
-    place: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH]}
     if row[FAULT] in UNREADABLE:
-        fault = Fault(row[FAULT])
-        return {
-            "offset": base + row[FAULT_AT],
-            "fault": fault.name,
-            "clause": fault.clause,
-            "text": fault.text,
-            "message_offset": place["offset"],
-            "message_length": place["length"],
-        }
+        return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
     said = message(data, row, parts)
-    described = {**place, "type": name_of(type(said))}
+    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(said))}
     if isinstance(said, Other):
         described["event_type"] = said.event_type
     described |= {"message_id": f"{said.message_id:08x}", "timestamp": said.timestamp, "flags": said.flags}
     described["fields"] = [{"type": field.type, "value": field.value.hex()} for field in said.fields]
     if row[FAULT]:
-        fault = Fault(row[FAULT])
-        return described | {"breach": fault.name, "clause": fault.clause}
+        return described | breach(Fault(row[FAULT]))
     return described | {"values": [{_NAMES.get(field.type, f"0x{field.type:02x}"): _shown(field)} for field in joined(said.fields)]}
 
 
@@ -70,32 +61,23 @@ def _shown(field: Field) -> Any:
 
 def parse(given: dict[str, Any]) -> Message:
     """The message an object describes: its `fields` as they stand, or else its `values`, cut as they must be; raises UsageError."""
-    if "fault" in given:
-        raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
-    kind = given.get("type")
+    kind = message_type(given)
     if kind not in (*_EVENTS, "other"):
         raise UsageError(f"type: {kind!r} is not one of {', '.join(_EVENTS)}, other")
-    event_type = _number(given, "event_type", 255) if kind == "other" else _EVENTS[kind]
+    event_type = number(given, "event_type", 255) if kind == "other" else _EVENTS[kind]
     message_id = int.from_bytes(_octets(given.get("message_id"), "message_id", 4))
-    timestamp, flags = _number(given, "timestamp", (1 << 64) - 1), _number(given, "flags", 255, 0)
+    timestamp, flags = number(given, "timestamp", (1 << 64) - 1), number(given, "flags", 255, 0)
     if "fields" in given:
-        fields = tuple(_parse_field(one) for one in _list(given, "fields"))
+        fields = tuple(_parse_field(one) for one in objects(given, "fields"))
     else:
-        fields = tuple(piece for one in _list(given, "values") for piece in _parse_value(one))
+        fields = tuple(piece for one in objects(given, "values") for piece in _parse_value(one))
     if event_type in _MAKERS:
         return _MAKERS[event_type](message_id, timestamp, fields, flags)
     return Other(event_type, message_id, timestamp, fields, flags)
 
 
-def _list(given: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    found = given.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise UsageError(f"{name}: a list of objects is needed")
-    return found
-
-
 def _parse_field(given: dict[str, Any]) -> Field:
-    return Field(_number(given, "type", 255), _octets(given.get("value", ""), "value"))
+    return Field(number(given, "type", 255), _octets(given.get("value", ""), "value"))
 
 
 def _parse_value(given: dict[str, Any]) -> tuple[Field, ...]:
@@ -128,13 +110,6 @@ _TYPED: Final[dict[int, Callable[[Any], Field]]] = {
     FieldType.INTEGER: integer,
     FieldType.FLOAT: floating,
 }
-
-
-def _number(given: dict[str, Any], name: str, most: int, default: int | None = None) -> int:
-    value = given.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise UsageError(f"{name}: a number from 0 to {most} is needed, not {value!r}")
-    return value
 
 
 def _octets(value: Any, name: str, size: int | None = None) -> bytes:

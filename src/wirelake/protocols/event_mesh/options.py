@@ -9,8 +9,8 @@ import msgspec
 
 from wirelake.errors import UsageError
 from wirelake.protocols import topics
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import EventType
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.security.trust import Policy
 
 __all__ = ["DEFAULT_OPTIONS", "Address", "Limits", "Options", "RelayRule"]

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import (
     HEADER,
     LONGEST_FIELD,
-    MAX_PAYLOAD_SIZE,
     MAX_TLV_COUNT,
     VERSION,
     EventType,
@@ -127,31 +125,6 @@ RESERVED: Final = 0xF8
 """§2.3: the bits of the flags that must be zero."""
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """What a reader of Event Mesh accepts at most."""
-
-    max_payload_size: int = MAX_PAYLOAD_SIZE
-    """EMM-4: bytes after the header."""
-    max_tlv_count: int = MAX_TLV_COUNT
-    """EMM-26: fields, and fields inside encryption metadata, together."""
-    max_inflated_size: int = 64 * 1024
-    """EMM-14: bytes of a payload after decompression."""
-    minimum_profile: bool = False
-    """EMM-31: accept only what the minimum interop profile allows."""
-
-    @property
-    def max_parts(self) -> int:
-        """How many parts one packet can have."""
-        return self.max_tlv_count
-
-    def for_scan(self) -> tuple[int, int, int]:
-        """The same as the scanner wants it."""
-        return (self.max_payload_size, self.max_tlv_count, 1 if self.minimum_profile else 0)
-
-
-DEFAULT_LIMITS: Final = Limits()
 
 
 @kernel

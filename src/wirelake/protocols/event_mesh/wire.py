@@ -13,9 +13,9 @@ from typing import Final
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.buffer import Frames
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import TYPES, VERSION, Event, EventType, Field, Heartbeat, Hello, Message, Other
 from wirelake.protocols.event_mesh.scanner import (
-    DEFAULT_LIMITS,
     FLAGS,
     MESSAGE_ID,
     PART_COLUMNS,
@@ -24,7 +24,6 @@ from wirelake.protocols.event_mesh.scanner import (
     PART_TYPE,
     ROW_COLUMNS,
     TIMESTAMP,
-    Limits,
     find,
     scan,
     sniff,

@@ -6,12 +6,12 @@ Sequence numbers in events count on where those on the wire wrap (§3.1). It ref
 from __future__ import annotations
 
 from enum import Enum
+from typing import ClassVar
 
 import msgspec
 
-from wirelake.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, SessionClosed, WirelakeError
+from wirelake.protocols.ending import BaseEnded, Ending
 from wirelake.protocols.relink.faults import OURS, Fault
-from wirelake.protocols.relink.state_machine import Speaker
 
 __all__ = [
     "ChannelClosed",
@@ -148,33 +148,11 @@ class Noticed(msgspec.Struct, frozen=True):
     fault: Fault
 
 
-class Ending(Enum):
-    """The ways a connection ends; none of them ends the link but shutdown."""
+class Ended(BaseEnded[Fault], frozen=True):
+    """The connection is over; only a shutdown ends the link, too."""
 
-    SHUTDOWN = "shutdown"
-    ERROR = "error"
-    CLOSED = "closed"
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """The connection is over; `by` ended it, `fault` is the rule that was broken, if one was."""
-
-    how: Ending
-    by: Speaker
-    here: bool
-    """We ended it."""
-    fault: Fault | None = None
-    detail: str = ""
-
-    def reason(self) -> WirelakeError:
-        """The error that fails whatever was waiting for this connection."""
-        if self.here and self.fault is not None:
-            blamed = LocalProtocolError if self.fault in OURS else RemoteProtocolError
-            return blamed(self.fault, self.detail)
-        if self.fault is not None:
-            return ConnectionLost(f"the connection was lost: {self.fault.text}")
-        who = "this side" if self.here else "the peer"
-        return SessionClosed(f"{who} closed the connection{': ' + self.detail if self.detail else ''}")
+    LOCAL_FAULTS: ClassVar = OURS
+    SUBJECT: ClassVar = "connection"
 
 
 SessionEvent = (

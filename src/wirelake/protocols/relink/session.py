@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError
-from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS, START
 from wirelake.protocols.relink.events import Ended, Ending, Noticed, Opened, Ponged, SessionEvent
 from wirelake.protocols.relink.faults import Fault, Violation
@@ -38,6 +37,7 @@ from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.relink.scanner import COUNT, ID_SIZE, IDS, ODD_BITS, ODD_EMPTY, ODD_FORM, ODDITIES, PART_COLUMNS, SEQUENCE
 from wirelake.protocols.relink.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.wire import buffer, channels, encode, message, payload
+from wirelake.protocols.stream_session import StreamSession
 
 __all__ = ["Session"]
 
@@ -62,7 +62,7 @@ _NOT_THE_PEERS: Final = frozenset(
 _ODDITIES: Final = {ODD_BITS: Fault.UNUSED_BITS_SET, ODD_FORM: Fault.NOT_MINIMAL, ODD_EMPTY: Fault.MULTICAST_EMPTY}
 
 
-class Session(Framed):
+class Session(StreamSession[SessionEvent]):
     """One side of a connection. A connector's session is made for its link; a listener's finds its link in a registry."""
 
     def __init__(
@@ -108,15 +108,11 @@ class Session(Framed):
         """
         self._take_link_packets()
         self._finish_if_shut()
-        if not self._output:
-            return b""
-        data = self._join(self._output)
-        self._output.clear()
-        return data
+        return super().output()
 
     def events(self) -> list[SessionEvent]:
         """Take the events since the last call, those of the link included."""
-        events, self._events = self._events, []
+        events = super().events()
         if self._is_open and self.link is not None:
             events += self.link.events()
         return events

@@ -30,22 +30,9 @@ from wirelake.protocols.relink.messages import (
     Uncommitted,
     Version,
 )
+from wirelake.protocols.speaker import Speaker
 
 __all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
-
-
-class Speaker(IntEnum):
-    """Who opened the connection, and who accepted it; the specification calls them connector and listener."""
-
-    CLIENT = 0
-    SERVER = 1
-    CONNECTOR = 0
-    LISTENER = 1
-
-    @property
-    def other(self) -> Speaker:
-        """Who listens when this one speaks."""
-        return Speaker(1 - self)
 
 
 class State(IntEnum):

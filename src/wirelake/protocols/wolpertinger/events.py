@@ -9,11 +9,10 @@ from enum import Enum
 
 import msgspec
 
-from wirelake.errors import ConnectionLost, RemoteProtocolError, SessionClosed, WirelakeError
+from wirelake.protocols.ending import BaseEnded, Ending
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import error_name
 from wirelake.protocols.wolpertinger.layer2.values import Value
-from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.protocols.wolpertinger.wire import Keys
 
 __all__ = [
@@ -169,31 +168,8 @@ class Noticed(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class Ending(Enum):
-    """The ways a session ends."""
-
-    BYE = "bye"
-    CLOSED = "closed"
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """The session is over; `by` said the last word, `fault` is the rule that was broken, if one was."""
-
-    how: Ending
-    by: Speaker
-    here: bool
-    """The last word was ours."""
-    fault: Fault | None = None
-    detail: str = ""
-
-    def reason(self) -> WirelakeError:
-        """The error that fails whatever was still pending."""
-        if self.here and self.fault is not None:
-            return RemoteProtocolError(self.fault, self.detail)
-        if self.how is Ending.CLOSED and not self.here:
-            return ConnectionLost(f"the connection was lost: {self.fault.text if self.fault else self.detail}")
-        who = "this side" if self.here else "the peer"
-        return SessionClosed(f"{who} closed the session{': ' + self.detail if self.detail else ''}")
+class Ended(BaseEnded[Fault], frozen=True):
+    """The session is over."""
 
 
 SessionEvent = (

@@ -12,10 +12,10 @@ such a text is shown, but not taken back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from wirelake.errors import DecodeError, LocalProtocolError, UsageError
+from wirelake.protocols.json_fields import breach, fault_object, hex_bytes, message_type, number, text
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.layer2 import documents
@@ -46,26 +46,18 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
     `base` is the offset of `data` in the user's input.
     """
     if row[FAULT] in UNREADABLE:
-        fault = Fault(row[FAULT])
-        return {
-            "offset": base + row[FAULT_AT],
-            "fault": fault.name,
-            "clause": fault.clause,
-            "text": fault.text,
-            "message_offset": base + row[START],
-            "message_length": row[LENGTH],
-        }
+        return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
     place = {"offset": base + row[START], "length": row[LENGTH]}
-    text = message(data, row, parts)
-    if isinstance(text, Result):
-        return place | {"type": "result", "message_id": text.message_id, "code": text.code, "name": _RESULTS.get(text.code)}
-    return place | _describe_envelope(text, limits)
+    parsed = message(data, row, parts)
+    if isinstance(parsed, Result):
+        return place | {"type": "result", "message_id": parsed.message_id, "code": parsed.code, "name": _RESULTS.get(parsed.code)}
+    return place | _describe_envelope(parsed, limits)
 
 
 def _describe_envelope(envelope: Envelope, limits: Limits) -> dict[str, Any]:
     is_whole = envelope.fragment_count in (None, 1)
     described: dict[str, Any] = {"type": "message" if is_whole else "fragment", "message_id": envelope.message_id}
-    described |= {name: number for name in _NUMBERS if (number := getattr(envelope, name)) is not None}
+    described |= {name: value for name in _NUMBERS if (value := getattr(envelope, name)) is not None}
     described |= _ENCRYPTIONS[envelope.encryption]
     if envelope.encryption is not Encryption.NONE or not is_whole:
         return described | _as_on_the_wire(envelope.payload)
@@ -105,29 +97,28 @@ class Describer:
         assert isinstance(envelope, Envelope)  # noqa: S101 - by its type
         outcome = self._decoder.hear(envelope, 0.0, limits, self._keyring)
         if outcome.fault is not None:
-            return described | {"breach": outcome.fault.name, "clause": outcome.fault.clause}
+            return described | breach(outcome.fault)
         return described if outcome.payload is None else described | _describe_payload(outcome.payload)
 
 
 def parse(given: dict[str, Any]) -> Message:
     """Read the message that an object describes; raise UsageError that names the field. `offset` and `length` are ignored."""
-    if "fault" in given:
-        raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
-    match given.get("type"):
+    kind = message_type(given)
+    match kind:
         case "result":
-            return Result(_number(given, "code", HUGE), _number(given, "message_id", HIGHEST_ID))
+            return Result(number(given, "code", HUGE), number(given, "message_id", HIGHEST_ID))
         case "message" | "fragment":
             return _envelope(given)
-    raise UsageError(f"type: {given.get('type')!r} is not one of message, fragment, result")
+    raise UsageError(f"type: {kind!r} is not one of message, fragment, result")
 
 
 def _envelope(given: dict[str, Any]) -> Envelope:
-    message_id = _number(given, "message_id", HIGHEST_ID)
-    gzip, index, count = (None if given.get(name) is None else _number(given, name, most) for name, most in _NUMBERS.items())
+    message_id = number(given, "message_id", HIGHEST_ID)
+    gzip, index, count = (None if given.get(name) is None else number(given, name, most) for name, most in _NUMBERS.items())
     encryption = _encryption(given)
-    for name, read in (("base64", str.encode), ("base64_hex", bytes.fromhex)):
-        if name in given:
-            return Envelope(message_id, _bytes(given, name, read), gzip, encryption, index, count)
+    if "base64" in given or "base64_hex" in given:
+        payload = text(given, "base64").encode() if "base64" in given else hex_bytes(given, "base64_hex")
+        return Envelope(message_id, payload, gzip, encryption, index, count)
     if encryption is not Encryption.NONE or given["type"] == "fragment":
         raise UsageError("base64: an encrypted message or a fragment needs its payload as it stands on the wire")
     result = sealed(_payload(given), None, compress=gzip is not None)
@@ -147,26 +138,10 @@ def _encryption(given: dict[str, Any]) -> Encryption:
 
 def _payload(given: dict[str, Any]) -> bytes:
     if "payload" in given or "document" not in given:
-        return _bytes(given, "payload", bytes.fromhex)
+        return hex_bytes(given, "payload")
     try:
         return documents.encode(parse_document(given["document"]))
     except LocalProtocolError as reason:
         raise UsageError(f"document: {reason}") from None
     except RecursionError:
         raise UsageError("document: values inside each other without end") from None
-
-
-def _bytes(given: dict[str, Any], name: str, read: Callable[[str], bytes]) -> bytes:
-    value = given.get(name, "")
-    try:
-        return read(value)
-    except (TypeError, ValueError):
-        kind = "a string" if name == "base64" else "bytes as hex digits"
-        raise UsageError(f"{name}: {kind} is needed, not {value!r}") from None
-
-
-def _number(given: dict[str, Any], name: str, most: int) -> int:
-    value = given.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise UsageError(f"{name}: a number from 0 to {most} is needed, not {value!r}")
-    return value

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wirelake.errors import LocalProtocolError, SessionClosed
-from wirelake.protocols.buffer import Framed
+from wirelake.protocols.stream_session import StreamSession
 from wirelake.protocols.wolpertinger.events import Ended, SessionEvent, Step
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer1.endpoint import Layer1
@@ -26,7 +26,7 @@ from wirelake.protocols.wolpertinger.wire import buffer
 __all__ = ["OutgoingSide"]
 
 
-class OutgoingSide(Framed):
+class OutgoingSide(StreamSession[SessionEvent]):
     """What a session does whatever it hears."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw, trust_state: TrustState = STRANGER) -> None:
@@ -42,8 +42,8 @@ class OutgoingSide(Framed):
         self._link = Layer1(options, trust_state.keys)
         self._buffer = buffer(options.limits)
         self._trust = Authentication(options, draw)
-        self._asked = OutgoingCalls()
-        self._served = IncomingCalls(options.heartbeat_interval, options.max_calls)
+        self._requests: OutgoingCalls = OutgoingCalls()
+        self._peer_requests: IncomingCalls = IncomingCalls(options.heartbeat_interval, options.max_calls)
         self._held: list[tuple[Call | Response | Error, bytes]] = []
         self._events: list[SessionEvent] = []
 
@@ -57,31 +57,16 @@ class OutgoingSide(Framed):
         """The same, text by text, for transports that keep them apart."""
         return self._link.messages()
 
-    def events(self) -> list[SessionEvent]:
-        """What happened since the last call."""
-        events, self._events = self._events, []
-        return events
-
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
         if self.ended is not None:
             return None
         first = self._link.deadline
-        for timer in (self._asked.deadline, self._served.next_heartbeat, self._trust.deadline):
+        for timer in (self._requests.deadline, self._peer_requests.next_heartbeat, self._trust.deadline):
             if timer is not None and (first is None or timer < first):
                 first = timer
         return first
-
-    @property
-    def pending(self) -> int:
-        """Calls of ours without an outcome."""
-        return len(self._asked)
-
-    @property
-    def serving(self) -> int:
-        """Calls of the peer that wait for a response."""
-        return len(self._served)
 
     # What the caller does.
 
@@ -101,30 +86,30 @@ class OutgoingSide(Framed):
 
     def cancel(self, call_id: str) -> None:
         """Give a call up; what still comes of it is ignored. The peer does not hear of it: there is no word for that."""
-        self._asked.take(call_id)
+        self._requests.take(call_id)
 
     def respond(self, call_id: str, value: Value | None, now: float) -> bool:
         """RemoteMethodResponse: answer a call of the peer; says whether it still waits. A void method has no answer (WOLP-19)."""
-        component = self._served.component_of(call_id)
+        component = self._peer_requests.component_of(call_id)
         if component is None or self.ended is not None:
             return False
-        if self._served.is_awaited(call_id):
+        if self._peer_requests.is_awaited(call_id):
             self._post(Response(component, call_id, value), now)
-        self._served.finish(call_id)
+        self._peer_requests.finish(call_id)
         return True
 
     def fail(self, call_id: str, code: int, now: float) -> bool:
         """RemoteError: a call of the peer failed; says whether there is such a call. Only codes of the schema are sent (WOLP-15)."""
-        component = self._served.component_of(call_id)
+        component = self._peer_requests.component_of(call_id)
         if component is None or self.ended is not None:
             return False
         self._post(Error(component, code, call_id), now)
-        self._served.finish(call_id)
+        self._peer_requests.finish(call_id)
         return True
 
     def done(self, call_id: str) -> None:
         """A call of the peer without a response is over; saying so saves memory, nothing else."""
-        self._served.finish(call_id)
+        self._peer_requests.finish(call_id)
 
     def send_error(self, component: str, code: int, now: float) -> None:
         """RemoteError: tell the peer of an error that no call of it caused."""
@@ -157,15 +142,15 @@ class OutgoingSide(Framed):
         timeout: float | None,
         step: Step | None = None,
     ) -> str:
-        if len(self._asked) >= self.options.max_calls and step is None:  # WOLP-29
-            raise LocalProtocolError(Fault.CALLS_OVER_LIMIT, f"{len(self._asked)} calls")
+        if len(self._requests) >= self.options.max_calls and step is None:  # WOLP-29
+            raise LocalProtocolError(Fault.CALLS_OVER_LIMIT, f"{len(self._requests)} calls")
         call_id = self._call_id()
         pending = Pending(call_id, method, returns, self.options.call_timeout if timeout is None else timeout, step)
-        self._asked.add(pending)
+        self._requests.add(pending)
         try:
             self._post(Call(component, method, call_id, parameters), now, at_once=step is Step.KEYS)
         except LocalProtocolError:
-            self._asked.take(call_id)
+            self._requests.take(call_id)
             raise
         return call_id
 
@@ -183,7 +168,7 @@ class OutgoingSide(Framed):
             raise LocalProtocolError(refusal(self.state, self.speaker, what))
         message_id = self._link.send(document, now)
         if isinstance(said, Call):
-            self._asked.sent(said.call_id, message_id)
+            self._requests.sent(said.call_id, message_id)
 
     def _release(self, now: float) -> None:
         """Say what had to wait for keys."""

@@ -62,7 +62,7 @@ class Session(OutgoingSide):
         """Until when bytes that arrived or left speak for the peer."""
         self._takers: dict[type[Any], Callable[[Any, float], None]] = {
             Delivered: self._take,
-            Piece: lambda _, now: self._asked.alive(now),
+            Piece: lambda _, now: self._requests.alive(now),
             Confirmed: self._take_confirmation,
             Undelivered: self._take_failure,
             Noticed: lambda outcome, _: self._events.append(outcome),
@@ -123,14 +123,14 @@ class Session(OutgoingSide):
             return
         listening = not self._paused and now >= self._moving_until
         if not listening:
-            self._asked.alive(now)
+            self._requests.alive(now)
         self._link.tick(now, listening=listening)
         self._settle(now)
-        for pending in self._asked.expire(now):
+        for pending in self._requests.expire(now):
             self._failed(pending, CallFailed(pending.call_id, Failure.TIMEOUT), now)
         if (late := self._trust.deadline) is not None and now >= late:
             self._step_failed(Fault.NO_ANSWER, now, Failure.TIMEOUT)
-        if self._served.beat(now):
+        if self._peer_requests.beat(now):
             self._post(Call(CORE, "Heartbeat", self._call_id()), now)
 
     def pause(self) -> None:
@@ -140,7 +140,7 @@ class Session(OutgoingSide):
     def resume(self, now: float) -> None:
         """The owner reads again."""
         self._paused = False
-        self._asked.alive(now)
+        self._requests.alive(now)
 
     @property
     def asked(self) -> int:
@@ -198,7 +198,7 @@ class Session(OutgoingSide):
         if (answer := said.answer) is not None:
             self._post(answer, now)
         is_call = said.root not in ("RemoteMethodResponse", "RemoteError")
-        pending = None if is_call or said.call_id is None else self._asked.take(said.call_id)
+        pending = None if is_call or said.call_id is None else self._requests.take(said.call_id)
         if pending is not None:
             self._failed(pending, CallFailed(pending.call_id, Failure.UNREADABLE), now)
 
@@ -218,19 +218,19 @@ class Session(OutgoingSide):
             self._post(Error(call.component, found.rule.error_code or ErrorCode.UNSPECIFIED, call.call_id), now)
         elif found.built_in:
             self._take_built_in(call, found.method, delivered, now)
-        elif call.call_id in self._served:
+        elif call.call_id in self._peer_requests:
             self._events.append(Noticed(Fault.CALL_ID_IN_FLIGHT, call.call_id))
-        elif found.declared.returns and len(self._served) >= self.options.max_calls:  # WOLP-29
+        elif found.declared.returns and len(self._peer_requests) >= self.options.max_calls:  # WOLP-29
             self._events.append(Noticed(Fault.CALLS_OVER_LIMIT))
             self._post(Error(found.component, ErrorCode.UNSPECIFIED, call.call_id), now)
         else:
-            self._served.take(call.call_id, found.component, found.declared.returns, now)
+            self._peer_requests.take(call.call_id, found.component, found.declared.returns, now)
             size = len(delivered.payload)
             self._events.append(CallReceived(call.call_id, found.component, found.method, call.parameters, found.declared.returns, size))
 
     def _take_built_in(self, call: Call, method: str, delivered: Delivered, now: float) -> None:
         if method == "Heartbeat":  # WOLP-21
-            self._asked.alive(now)
+            self._requests.alive(now)
         elif method == "SendResetNotice":  # WOLP-28
             self._reset(now, here=False, reason=delivered.message_id)
         else:
@@ -260,8 +260,8 @@ class Session(OutgoingSide):
             self._go_on(self._trust.proven(self.trust_state, now), now)
 
     def _take_response(self, response: Response, now: float) -> None:
-        message_id = self._asked.message_of(response.call_id)
-        pending = self._asked.take(response.call_id)
+        message_id = self._requests.message_of(response.call_id)
+        pending = self._requests.take(response.call_id)
         if message_id is not None:
             self._link.settle(message_id)
         if pending is None or not pending.returns:
@@ -274,8 +274,8 @@ class Session(OutgoingSide):
             self._events.append(CallReturned(response.call_id, response.value))
 
     def _take_error(self, error: Error, now: float) -> None:
-        message_id = None if error.call_id is None else self._asked.message_of(error.call_id)
-        pending = None if error.call_id is None else self._asked.take(error.call_id)
+        message_id = None if error.call_id is None else self._requests.message_of(error.call_id)
+        pending = None if error.call_id is None else self._requests.take(error.call_id)
         if message_id is not None:
             self._link.settle(message_id)
         if pending is None:
@@ -284,7 +284,7 @@ class Session(OutgoingSide):
             self._failed(pending, CallFailed(pending.call_id, Failure.ERROR, error.code, error.component), now)
 
     def _take_confirmation(self, confirmed: Confirmed, now: float) -> None:
-        pending = self._asked.confirmed(confirmed.message_id, now)
+        pending = self._requests.confirmed(confirmed.message_id, now)
         if pending is None:
             return
         if pending.step is None:
@@ -297,7 +297,7 @@ class Session(OutgoingSide):
         if timed_out and self.available:  # WOLP-10
             self.available = False
             self._events.append(PeerUnavailable())
-        pending = self._asked.undelivered(failure.message_id)
+        pending = self._requests.undelivered(failure.message_id)
         if pending is None:
             self._events.append(Noticed(Fault.NOT_CONFIRMED, f"message {failure.message_id}, result {failure.code}"))
         else:
@@ -346,7 +346,7 @@ class Session(OutgoingSide):
 
     def _reset(self, now: float, *, here: bool, fault: Fault | None = None, notice: bool = False, reason: int | None = None) -> None:
         """WOLP-28: forget levels, keys, calls, fragments and what was delivered; `reason` is the message that made us."""
-        nothing_to_lose = self.trust_state == STRANGER and not self._asked and not self._served
+        nothing_to_lose = self.trust_state == STRANGER and not self._requests and not self._peer_requests
         self._link.reset(reason)
         self._give_up(Failure.RESET, fault)
         self._adopt(STRANGER)
@@ -363,8 +363,8 @@ class Session(OutgoingSide):
     def _give_up(self, why: Failure, fault: Fault | None) -> None:
         """Nothing that was asked for on either side is going to be answered."""
         self._held.clear()
-        self._served.clear()
-        for pending in self._asked.clear():
+        self._peer_requests.clear()
+        for pending in self._requests.clear():
             if pending.step is None:
                 self._events.append(CallFailed(pending.call_id, why))
         if (step := self._trust.clear()) is not None:

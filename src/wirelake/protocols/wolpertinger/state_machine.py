@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from wirelake.protocols.speaker import Speaker
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import Call, Envelope, Error, ErrorCode, Response, Result
 
@@ -38,18 +39,6 @@ AUTHENTICATION: Final = "Authentication"
 """The components that every client has."""
 _BLOB: Final = "RUNL"
 """WOLP-24: what base64 of a public key begins with, whatever its curve."""
-
-
-class Speaker(IntEnum):
-    """Who opened the connection, and who accepted it."""
-
-    CLIENT = 0
-    SERVER = 1
-
-    @property
-    def other(self) -> Speaker:
-        """Who listens when this one speaks."""
-        return Speaker(1 - self)
 
 
 class State(IntEnum):

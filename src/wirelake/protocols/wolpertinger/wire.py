@@ -7,7 +7,6 @@ what was said before, time, and what payloads mean; how metadata is read is `sca
 from __future__ import annotations
 
 import binascii
-import zlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 
 from wirelake.errors import DecodeError, LocalProtocolError
+from wirelake.protocols.gzip import deflate, inflate
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.layer1.lines import Lines, measure
@@ -63,10 +63,6 @@ BLANKS: Final = b" \t\r\n"
 KEY_SIZE: Final = 32
 BLOCK_SIZE: Final = 16
 """WOLP-8: bytes of an AES-256 key, and of a block and the IV."""
-GZIP_FORMAT: Final = 31
-"""zlib's name for the format of RFC 1952."""
-WINDOW: Final = 512
-"""What a gzip member is offered at first, unless it is the only one: zlib copies what it leaves, and members can be tiny and many."""
 
 
 class Keys(msgspec.Struct, frozen=True):
@@ -154,8 +150,7 @@ def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Seal
     """WOLP-7: a payload packed if that is wanted, encrypted if there are keys, as base64 in one line."""
     gzip = None
     if compress:
-        packer = zlib.compressobj(wbits=GZIP_FORMAT)
-        payload = packer.compress(payload) + packer.flush()
+        payload = deflate(payload)
         gzip = len(payload)
     if keys is not None:
         padding = BLOCK_SIZE - len(payload) % BLOCK_SIZE
@@ -202,22 +197,4 @@ def _inflated(packed: bytes, length: int, most: int) -> bytes:
     """WOLP-7: gzip undone: one or more members of exactly this length, nothing before, between or after."""
     if length != len(packed):
         raise DecodeError(Fault.GZIP_INVALID, 0, f"{len(packed)} bytes, {length} were said")
-    pieces, size, at, view = [], 0, 0, memoryview(packed)
-    while True:
-        member, start, offer = zlib.decompressobj(GZIP_FORMAT), at, WINDOW if at else len(packed)
-        while not member.eof:
-            offered = view[at : at + offer]
-            if not offered:
-                raise DecodeError(Fault.GZIP_INVALID, start, "cut")
-            try:
-                piece = member.decompress(offered, most - size + 1)
-            except zlib.error as reason:
-                raise DecodeError(Fault.GZIP_INVALID, start, str(reason)) from None
-            size += len(piece)
-            if size > most:
-                raise DecodeError(Fault.INFLATED_OVER_LIMIT, start, f"over {most} bytes")
-            pieces.append(piece)
-            at += len(offered) - len(member.unused_data)
-            offer *= 2
-        if at == len(packed):
-            return b"".join(pieces)
+    return inflate(packed, most, invalid=Fault.GZIP_INVALID, over_limit=Fault.INFLATED_OVER_LIMIT)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
-from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, KIND, START
 from wirelake.protocols.reply_timer import ReplyClock
+from wirelake.protocols.stream_session import StreamSession
 from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened, PongReceived, SessionEvent
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Close, CloseRedirect, Handshake, Message, Ping, Pong, name_of
@@ -32,7 +32,7 @@ _ODD: Final = {
 _MESSAGES: Final[dict[int, type[Message]]] = {number: one for one, number in TYPES.items()}
 
 
-class BaseSession(Framed):
+class BaseSession(StreamSession[SessionEvent]):
     """What a session does whoever asks whom for what."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
@@ -79,11 +79,6 @@ class BaseSession(Framed):
         """The same, message by message: for transports that keep them apart (YAMP-14, YAMP-15)."""
         messages, self._output = self._output, []
         return messages
-
-    def events(self) -> list[SessionEvent]:
-        """What happened since the last call."""
-        events, self._events = self._events, []
-        return events
 
     @property
     def deadline(self) -> float | None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, field, hexes, integers, names, nulls, truths, within
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.limits import Limits
 from wirelake.protocols.yamp.messages import TYPES, MessageType, ResponseType, name_of
 from wirelake.protocols.yamp.scanner import (
     BODY,
@@ -31,7 +32,6 @@ from wirelake.protocols.yamp.scanner import (
     UID_SIZE,
     URI,
     URI_LENGTH,
-    Limits,
 )
 from wirelake.protocols.yamp.serializers.formats import installed
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Serializer

@@ -10,8 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from wirelake.errors import UsageError
+from wirelake.protocols.json_fields import boolean, breach, fault_object, hex_bytes, message_type, number, text
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.yamp.messages import (
     VERSION,
     Cancel,
@@ -27,7 +29,7 @@ from wirelake.protocols.yamp.messages import (
     ResponseType,
     name_of,
 )
-from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, UID_SIZE, Limits
+from wirelake.protocols.yamp.scanner import UID_SIZE
 from wirelake.protocols.yamp.serializers.bounds import TooMuch, check_json
 from wirelake.protocols.yamp.wire import message
 
@@ -43,15 +45,7 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
     `base` is where `data` begins in what the user gave us.
     """
     if row[FAULT] in UNREADABLE:
-        fault = Fault(row[FAULT])
-        return {
-            "offset": base + row[FAULT_AT],
-            "fault": fault.name,
-            "clause": fault.clause,
-            "text": fault.text,
-            "message_offset": base + row[START],
-            "message_length": row[LENGTH],
-        }
+        return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
     said = message(data, row)
     described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(said))}
     for name in said.__struct_fields__:
@@ -62,7 +56,7 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
     if isinstance(said, Event | Request | Response) and said.body:
         described |= _json(said.body, limits)
     if row[FAULT]:
-        described |= {"breach": Fault(row[FAULT]).name, "clause": Fault(row[FAULT]).clause}
+        described |= breach(Fault(row[FAULT]))
     return described
 
 
@@ -84,27 +78,26 @@ def parse(given: dict[str, Any]) -> Message:
 
     A body is `body`, in hex, or else `json`, any value.
     """
-    if "fault" in given:
-        raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
-    match given.get("type"):
+    kind = message_type(given)
+    match kind:
         case "system.handshake":
-            return Handshake(_number(given, "version", 0xFFFF, VERSION), _text(given, "serializer", "json"))
+            return Handshake(number(given, "version", 0xFFFF, VERSION), text(given, "serializer", "json"))
         case "system.ping":
-            return Ping(_bytes(given, "payload"))
+            return Ping(hex_bytes(given, "payload"))
         case "system.pong":
-            return Pong(_bytes(given, "payload"))
+            return Pong(hex_bytes(given, "payload"))
         case "system.close":
-            return Close(_text(given, "reason", ""))
+            return Close(text(given, "reason", ""))
         case "system.close-redirect":
-            return CloseRedirect(_text(given, "url"))
+            return CloseRedirect(text(given, "url"))
         case "event":
-            return Event(_uid(given, "uid"), _text(given, "uri"), _body(given))
+            return Event(_uid(given, "uid"), text(given, "uri"), _body(given))
         case "request":
-            return Request(_uid(given, "uid"), _text(given, "uri"), _truth(given, "progressive"), _body(given))
+            return Request(_uid(given, "uid"), text(given, "uri"), boolean(given, "progressive"), _body(given))
         case "cancel":
-            return Cancel(_uid(given, "uid"), _text(given, "uri"), _uid(given, "request_uid"), _truth(given, "kill"))
+            return Cancel(_uid(given, "uid"), text(given, "uri"), _uid(given, "request_uid"), boolean(given, "kill"))
         case "response":
-            return Response(_uid(given, "uid"), _text(given, "uri"), _uid(given, "request_uid"), _response_type(given), _body(given))
+            return Response(_uid(given, "uid"), text(given, "uri"), _uid(given, "request_uid"), _response_type(given), _body(given))
     names = (
         "system.handshake",
         "system.ping",
@@ -116,45 +109,16 @@ def parse(given: dict[str, Any]) -> Message:
         "cancel",
         "response",
     )
-    raise UsageError(f"type: {given.get('type')!r} is not one of {', '.join(names)}")
+    raise UsageError(f"type: {kind!r} is not one of {', '.join(names)}")
 
 
 def _response_type(given: dict[str, Any]) -> int:
     value = given.get("response_type", "done")
-    return _NUMBERS[value] if isinstance(value, str) and value in _NUMBERS else _number(given, "response_type", 255)
-
-
-def _number(given: dict[str, Any], name: str, most: int, default: int | None = None) -> int:
-    value = given.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise UsageError(f"{name}: a number from 0 to {most} is needed, not {value!r}")
-    return value
-
-
-def _truth(given: dict[str, Any], name: str) -> bool:
-    value = given.get(name, False)
-    if not isinstance(value, bool):
-        raise UsageError(f"{name}: true or false is needed, not {value!r}")
-    return value
-
-
-def _text(given: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = given.get(name, default)
-    if not isinstance(value, str):
-        raise UsageError(f"{name}: a string is needed, not {value!r}")
-    return value
-
-
-def _bytes(given: dict[str, Any], name: str) -> bytes:
-    value = given.get(name, "")
-    try:
-        return bytes.fromhex(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{name}: bytes as hex digits are needed, not {value!r}") from None
+    return _NUMBERS[value] if isinstance(value, str) and value in _NUMBERS else number(given, "response_type", 255)
 
 
 def _uid(given: dict[str, Any], name: str) -> bytes:
-    value = _bytes(given, name)
+    value = hex_bytes(given, name)
     if len(value) != UID_SIZE:
         raise UsageError(f"{name}: {2 * UID_SIZE} hex digits are needed, not {given.get(name)!r}")
     return value
@@ -162,5 +126,5 @@ def _uid(given: dict[str, Any], name: str) -> bytes:
 
 def _body(given: dict[str, Any]) -> bytes:
     if "body" in given or "json" not in given:
-        return _bytes(given, "body")
+        return hex_bytes(given, "body")
     return msgspec.json.encode(given["json"])

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from wirelake.protocols.reply_timer import MIN_RATE
-from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.yamp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Registry, Serializer
 
 __all__ = ["DEFAULT_OPTIONS", "Limits", "Options", "Registry", "Serializer"]

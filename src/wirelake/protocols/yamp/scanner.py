@@ -6,16 +6,14 @@ row's fault column, and it is for the session to act on. It refuses to know who 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
-
-import msgspec
+from typing import Any, Final
 
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, SHARED, START, kernel, u16, u32, walker
 from wirelake.protocols.utf8 import is_ascii, utf8
 from wirelake.protocols.websocket import inside
 from wirelake.protocols.yamp.faults import Fault
+from wirelake.protocols.yamp.limits import CLOSE_HEADER, DEFAULT_LIMITS, Limits
 from wirelake.protocols.yamp.messages import MessageType, ResponseType
-from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds
 
 __all__ = [
     "BODY",
@@ -73,45 +71,8 @@ HEADER: Final = 18
 """Type, uid and the uri's size: what a user message begins with."""
 HANDSHAKE_HEADER: Final = 4
 PING_HEADER: Final = 2
-CLOSE_HEADER: Final = 3
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """What a reader of YAMP accepts at most, and how it reads."""
-
-    max_body_size: int = 16 * 1024 * 1024
-    """YAMP-43: bytes in a body, checked before anything is buffered."""
-    one_byte_redirect_size: bool = False
-    """YAMP-1: for peers whose close-redirect has one byte for the size of the url."""
-    max_items: int = DEFAULT_BOUNDS.max_items
-    """YAMP-44: items of a body that is turned into JSON for a table; a body with more is kept as bytes only."""
-    max_depth: int = DEFAULT_BOUNDS.max_depth
-    """YAMP-44: containers inside each other in such a body."""
-
-    DIALECT: ClassVar = ("one_byte_redirect_size",)
-    """The flags that say how the peer departs from the text."""
-
-    OFFLINE: ClassVar = ("max_items", "max_depth")
-    """A live peer's serializers have bounds of their own."""
-
-    @property
-    def bounds(self) -> Bounds:
-        """What parsing a body may cost."""
-        return Bounds(max_items=self.max_items, max_elements=min(self.max_items, DEFAULT_BOUNDS.max_elements), max_depth=self.max_depth)
-
-    @property
-    def max_parts(self) -> int:
-        """Messages of YAMP have no parts."""
-        return 0
-
-    def for_scan(self) -> tuple[int, int]:
-        """The same as the scanner wants it: the limit, and the bytes before the url."""
-        return (self.max_body_size, CLOSE_HEADER - 1 if self.one_byte_redirect_size else CLOSE_HEADER)
-
-
-DEFAULT_LIMITS: Final = Limits()
 
 
 @kernel

@@ -42,8 +42,8 @@ class Session(BaseSession):
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
         super().__init__(speaker, options, draw=draw)
-        self._asked = OutgoingRequests()
-        self._served = IncomingRequests()
+        self._requests: OutgoingRequests = OutgoingRequests()
+        self._peer_requests: IncomingRequests = IncomingRequests()
         self._takers |= {
             Event: self._take_event,
             Request: self._take_request,
@@ -56,22 +56,12 @@ class Session(BaseSession):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        own, asked = super().deadline, self._asked.deadline
+        own, asked = super().deadline, self._requests.deadline
         return asked if own is None else own if asked is None else min(own, asked)
-
-    @property
-    def pending(self) -> int:
-        """Requests of ours without an outcome."""
-        return len(self._asked)
-
-    @property
-    def serving(self) -> int:
-        """Requests of the peer without an outcome."""
-        return len(self._served)
 
     def is_serving(self, request_uid: bytes) -> bool:
         """Whether a request of the peer still wants an outcome: a killed one does not."""
-        return request_uid in self._served
+        return request_uid in self._peer_requests
 
     # What the caller does.
 
@@ -95,22 +85,22 @@ class Session(BaseSession):
         body = pack(self._serializer, body)
         self._put(Request, user(MessageType.REQUEST, uid, _checked(uri), _TRUTHS[progressive], body, self.options.limits))
         patience = self.options.request_timeout if timeout is None else timeout
-        self._asked.ask(uid, Pending(uri, progressive, None if patience == math.inf else patience), now)
+        self._requests.ask(uid, Pending(uri, progressive, None if patience == math.inf else patience), now)
         return uid
 
     def cancel(self, request_uid: bytes, *, kill: bool = False) -> bool:
         """0x07 cancel: take a request back; killed, nobody waits for it any more (YAMP-34). False if it is not pending (YAMP-32)."""
-        pending = self._asked.get(request_uid)
+        pending = self._requests.get(request_uid)
         if pending is None or self.ended is not None:
             return False
         self._say(Cancel(self._uids.next(), pending.uri, request_uid, kill))  # YAMP-27
         if kill:
-            self._asked.drop(request_uid)
+            self._requests.drop(request_uid)
         return True
 
     def forget(self, request_uid: bytes) -> None:
         """YAMP-41: nobody waits for the outcome any more, and the peer is not told; what still comes is ignored (YAMP-37)."""
-        self._asked.drop(request_uid)
+        self._requests.drop(request_uid)
 
     def respond(self, request_uid: bytes, body: Any = None) -> None:
         """0x08 response, done: the request succeeded."""
@@ -131,7 +121,7 @@ class Session(BaseSession):
     def report(self, request_uid: bytes, body: Any) -> bool:
         """0x08 response, progress: a step on the way; False if the request did not ask for any (YAMP-29)."""
         self._require_open()
-        taken = self._served.get(request_uid)
+        taken = self._peer_requests.get(request_uid)
         if taken.progressive:
             self._say_response(taken.uri, request_uid, ResponseType.PROGRESS, pack(self._serializer, body))
         return taken.progressive
@@ -141,7 +131,7 @@ class Session(BaseSession):
     def tick(self, now: float) -> None:
         """Time passed: timers that are due fire."""
         super().tick(now)
-        for uid, pending in self._asked.expire(now):
+        for uid, pending in self._requests.expire(now):
             self._events.append(RequestExpired(uid))
             if self.options.kill_on_timeout:  # YAMP-41
                 self._say(Cancel(self._uids.next(), pending.uri, uid, True))
@@ -149,15 +139,15 @@ class Session(BaseSession):
     # Inside.
 
     def _end(self, ended: Ended) -> None:
-        self._asked.clear()
-        self._served.clear()
+        self._requests.clear()
+        self._peer_requests.clear()
         super()._end(ended)
 
     def _answer(self, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
         self._require_open()
-        uri = self._served.get(request_uid).uri  # YAMP-27
+        uri = self._peer_requests.get(request_uid).uri  # YAMP-27
         self._say_response(uri, request_uid, response_type, body)
-        self._served.drop(request_uid)
+        self._peer_requests.drop(request_uid)
 
     def _say_response(self, uri: str, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
         rest = request_uid + _RESPONSES[response_type]
@@ -170,13 +160,13 @@ class Session(BaseSession):
             self._notice(Fault.BODY_UNDECODABLE, f"event {said.uri!r}: {reason}")
 
     def _take_request(self, said: Request, _: float) -> None:
-        if said.uid in self._served:
+        if said.uid in self._peer_requests:
             if self.options.datagrams:  # YAMP-15
                 self._notice(Fault.REQUEST_REPEATED)
             else:  # YAMP-25
                 self.fail(Fault.REQUEST_UID_IN_FLIGHT, said.uid.hex())
             return
-        self._served.take(said.uid, Taken(said.uri, said.progressive))
+        self._peer_requests.take(said.uid, Taken(said.uri, said.progressive))
         try:
             body = unpack(self._serializer, said.body)
         except Undecodable as reason:  # YAMP-44
@@ -186,15 +176,15 @@ class Session(BaseSession):
             self._events.append(RequestReceived(said.uid, said.uri, body, said.progressive, len(said.body)))
 
     def _take_cancel(self, said: Cancel, _: float) -> None:
-        if said.request_uid not in self._served:  # YAMP-32, YAMP-35
+        if said.request_uid not in self._peer_requests:  # YAMP-32, YAMP-35
             self._notice(Fault.CANCEL_UNMATCHED)
             return
         if said.kill:  # YAMP-34
-            self._served.drop(said.request_uid)
+            self._peer_requests.drop(said.request_uid)
         self._events.append(CancelReceived(said.request_uid, said.kill))
 
     def _take_response(self, said: Response, now: float) -> None:
-        uid, pending = said.request_uid, self._asked.get(said.request_uid)
+        uid, pending = said.request_uid, self._requests.get(said.request_uid)
         if pending is None:  # YAMP-37
             self._notice(Fault.RESPONSE_UNMATCHED)
             return
@@ -203,9 +193,9 @@ class Session(BaseSession):
             self._notice(Fault.PROGRESS_UNASKED)
             return
         if steps:
-            self._asked.restart(uid, now)
+            self._requests.restart(uid, now)
         else:  # YAMP-30
-            self._asked.drop(uid)
+            self._requests.drop(uid)
         try:
             body = unpack(self._serializer, said.body)
         except Undecodable as reason:  # YAMP-44

@@ -9,22 +9,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from wirelake.protocols.speaker import Speaker
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Event, Handshake, Message, Ping, Pong, Request, Response
 
 __all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "UNTIMELY", "Speaker", "State", "refusal"]
-
-
-class Speaker(IntEnum):
-    """Who opened the connection, and who accepted it."""
-
-    CLIENT = 0
-    SERVER = 1
-
-    @property
-    def other(self) -> Speaker:
-        """Who listens when this one speaks."""
-        return Speaker(1 - self)
 
 
 class State(IntEnum):

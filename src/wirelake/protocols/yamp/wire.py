@@ -13,6 +13,7 @@ from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, START
 from wirelake.protocols.utf8 import fit
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.yamp.messages import (
     Cancel,
     Close,
@@ -30,13 +31,11 @@ from wirelake.protocols.yamp.scanner import (
     BODY,
     BODY_LENGTH,
     CODE,
-    DEFAULT_LIMITS,
     PART_COLUMNS,
     ROW_COLUMNS,
     UID_SIZE,
     URI,
     URI_LENGTH,
-    Limits,
     find,
     scan,
     sniff,

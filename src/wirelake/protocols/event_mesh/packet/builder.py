@@ -14,6 +14,7 @@ import msgspec
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import (
     HEADER,
     LONGEST_FIELD,
@@ -28,7 +29,7 @@ from wirelake.protocols.event_mesh.messages import (
     Other,
 )
 from wirelake.protocols.event_mesh.packet.values import split
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.event_mesh.security.canonical import canonical_payload
 from wirelake.protocols.event_mesh.security.hmac import mac
 from wirelake.protocols.event_mesh.security.trust import SHORTEST_SECRET

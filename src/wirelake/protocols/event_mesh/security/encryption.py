@@ -15,10 +15,11 @@ import msgspec
 
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import VERSION, Algorithm, EventType, Field, FieldType, Flag, Message, SubType
 from wirelake.protocols.event_mesh.packet.builder import ordered
 from wirelake.protocols.event_mesh.packet.values import event_type, first, is_security, values
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.event_mesh.wire import encode_fields, fields
 from wirelake.protocols.kernel import FAULT, FAULT_AT
 

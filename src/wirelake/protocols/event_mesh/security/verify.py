@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW, Message
 from wirelake.protocols.event_mesh.scanner import (
     AUTH_KEY_ID,
-    DEFAULT_LIMITS,
     HMAC,
     NODE_ID,
     PART_COLUMNS,
@@ -27,7 +27,6 @@ from wirelake.protocols.event_mesh.scanner import (
     SIGNATURE,
     SIGNED,
     TIMESTAMP,
-    Limits,
     scan,
     walk,
 )
