@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protocols.wolpertinger.papers import (
+from tests.protocols.wolpertinger.xml_documents import (
     CALL_ID,
     CODE,
     COMPONENT,

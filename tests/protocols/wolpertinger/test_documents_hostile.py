@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protocols.wolpertinger.papers import COMPONENT, ID, LOWER, call, held, rejected, response
+from tests.protocols.wolpertinger.xml_documents import COMPONENT, ID, LOWER, call, held, rejected, response
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.wolpertinger.faults import Fault

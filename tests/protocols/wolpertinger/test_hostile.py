@@ -59,10 +59,10 @@ def test_a_flood_of_first_fragments_is_bounded():
     one = session(limits=Limits(max_reassembled_size=100_000))
     for number in range(2000):
         one.receive_text(b"fragment_index:0;fragment_count:4096;message_id:%d;" % number + b"A" * 1000, 0.0)
-    assert one._link._assembly.weight <= 133_340
+    assert one._layer1._assembly.weight <= 133_340
     assert set(one.messages()) <= {b"result:3;message_id:%d;" % number for number in range(2000)}
     one.tick(1e6)
-    assert one._link._assembly.weight == 0
+    assert one._layer1._assembly.weight == 0
     assert one.deadline is None
 
 
@@ -70,7 +70,7 @@ def test_a_peer_that_never_confirms_is_not_listened_to_for_ever():
     one = session(max_unconfirmed=10)
     for number in range(1, 30):
         say(one, Call("Nope", "x", CALL_ID), number)
-    assert one._link.unconfirmed == 10
+    assert one._layer1.unconfirmed == 10
     assert faults(one).count(Fault.TOO_BUSY) == 19
     one.receive_text("result:0;message_id:1;", 0.0)
     assert codes(say(one, Call("Nope", "x", CALL_ID), 30)) == [304]
@@ -214,7 +214,7 @@ def test_nothing_a_peer_says_makes_a_session_raise(lines, trust_state, seed):
     for line in lines:
         if dice.random() < 0.3 and one.ended is None:
             one.reset(now) if dice.random() < 0.5 else one.call("Sample", "Echo", ("hi",), now)
-        if dice.random() < 0.2 and one.ended is None and one._trust.step is None:
+        if dice.random() < 0.2 and one.ended is None and one._authentication.step is None:
             one.authenticate(dice.choice([1, 2, 3]), now)
         one.receive(line.replace(b"\n", b" ") + b"\n", now)
         now += dice.choice([0.0, 1.0, 30.0])

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, text_of
-from tests.protocols.wolpertinger.papers import LOWER, VECTORS
 from tests.protocols.wolpertinger.test_documents import EVERY_COMPLEX, MESSAGE
+from tests.protocols.wolpertinger.xml_documents import LOWER, VECTORS
 
 from wirelake.errors import DecodeError, LocalProtocolError, UsageError
 from wirelake.protocols.wolpertinger.layer1.lines import measure

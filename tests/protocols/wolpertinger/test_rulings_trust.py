@@ -141,7 +141,7 @@ def test_wolp_24_what_is_said_while_keys_are_exchanged_is_said_encrypted():
     pair = Pair(trust_state=TrustState(1, 1))
     pair.client.authenticate(2, 0.0)
     call_id = pair.client.call("Sample", "Echo", ("hi",), 0.0)
-    assert len(pair.client._held) == 1
+    assert len(pair.client._waiting) == 1
     pair.talk()
     assert [event.call_id for event in pair.events(SERVER, CallReceived)] == [call_id]
     assert pair.server.trust_state.encrypted

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.protocols.wolpertinger import schemas
-from tests.protocols.wolpertinger.papers import CALL_ID, CODE, COMPONENT, ID, METHOD, VECTORS, XMLNS, call, error, held, response
 from tests.protocols.wolpertinger.test_documents import CALLS_OF_ANOTHER_SHAPE, EVERY_COMPLEX, MESSAGE
+from tests.protocols.wolpertinger.xml_documents import CALL_ID, CODE, COMPONENT, ID, METHOD, VECTORS, XMLNS, call, error, held, response
 
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, ErrorCode

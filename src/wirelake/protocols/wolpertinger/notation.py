@@ -95,7 +95,7 @@ class Describer:
             return described
         envelope = message(data, row, parts)
         assert isinstance(envelope, Envelope)  # noqa: S101 - by its type
-        outcome = self._decoder.hear(envelope, 0.0, limits, self._keyring)
+        outcome = self._decoder.decode(envelope, 0.0, limits, self._keyring)
         if outcome.fault is not None:
             return described | breach(outcome.fault)
         return described if outcome.payload is None else described | _describe_payload(outcome.payload)

@@ -1,4 +1,4 @@
-"""The table of the conversation: every utterance that it lacks is refused and named, and a session keeps to it."""
+"""The table of the conversation: every message_kind that it lacks is refused and named, and a session keeps to it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from wirelake.protocols.wolpertinger.state_machine import (
     ResetNotice,
     Speaker,
     State,
+    message_kind,
     refusal,
-    utterance,
 )
 from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 
@@ -54,8 +54,8 @@ def test_what_the_table_lacks_is_refused_and_changes_nothing(state, speaker, sai
 def test_every_message_is_what_the_table_calls_it():
     for what, said in EXAMPLES.items():
         known = None if isinstance(said, bytes) else said
-        assert utterance(known, False) is what
-        assert utterance(known, True) is (ResetNotice if what is ResetNotice else Encrypted)
+        assert message_kind(known, False) is what
+        assert message_kind(known, True) is (ResetNotice if what is ResetNotice else Encrypted)
 
 
 def test_names_are_told_apart():
@@ -88,7 +88,7 @@ def test_a_key_that_comes_too_late_resets_both():
     pair.client.authenticate(2, 0.0)
     (offer,) = pair.client.messages()
     pair.client._requests.clear()
-    pair.client._trust.clear()
+    pair.client._authentication.clear()
     pair.server.receive_text(offer, 0.0)
     pair.talk()
     assert pair.client.trust_state == pair.server.trust_state == STRANGER
@@ -97,7 +97,7 @@ def test_a_key_that_comes_too_late_resets_both():
 
 def test_saying_what_the_table_lacks_is_the_callers_bug():
     one = session(trust_state=TrustState(2, 2, KEYS))
-    one._link.keys = None
+    one._layer1.keys = None
     with pytest.raises(LocalProtocolError) as caught:
         one.call("Sample", "Echo", ("hi",), 0.0)
     assert caught.value.fault is Fault.CLEAR_WHEN_ENCRYPTED

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.lake.wolpertinger_talk import OTHER_KEYS, answered, asked, line, pieces, result
 from tests.protocols.wolpertinger.pair import KEYS
-from tests.protocols.wolpertinger.papers import VECTORS
+from tests.protocols.wolpertinger.xml_documents import VECTORS
 
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import compiled
