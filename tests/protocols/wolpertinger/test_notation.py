@@ -28,7 +28,7 @@ from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Env
 from wirelake.protocols.wolpertinger.notation import Describer, describe, parse
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, HUGE
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
-from wirelake.protocols.wolpertinger.wire import decode, encode, sealed
+from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, encode_line, sealed
 
 VALUES = ("é", True, Int32(-1), UInt64(2**64 - 1), 0.1, math.inf, DateTime(5), UUID(CALL_ID), ("a", (1,)))
 
@@ -200,6 +200,12 @@ def test_a_describer_with_keys_shows_the_document_and_keeps_the_text():
     assert "document" not in first
     assert parse_document(last["document"]) == documents.decode(document)
     assert [encode(parse(shown)) for shown in (first, last)] == texts
+
+
+def test_a_stream_of_texts_survives():
+    stream = b"".join(text + b"\n" for text in (text_of(b"one", 1), b"result:0;message_id:1;", text_of(b"two", 2, compress=True)))
+    shown = [describe(lines, row, []) for lines, rows, _ in buffer().feed(stream) for row in rows]
+    assert b"".join(encode_line(parse(as_json(described))) for described in shown) == stream
 
 
 def test_a_document_whose_code_the_schema_has_not_needs_its_payload():

@@ -48,6 +48,7 @@ __all__ = [
     "buffer",
     "decode",
     "encode",
+    "encode_line",
     "find",
     "is_text",
     "message",
@@ -144,6 +145,11 @@ def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
     if len(text) > limits.max_text_size:  # WOLP-29
         raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(text)} bytes, limit {limits.max_text_size}")
     return text
+
+
+def encode_line(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """WOLP-11: the bytes of a message in a stream: its text and a line feed."""
+    return encode(message, limits) + b"\n"
 
 
 def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Sealed:
