@@ -15,11 +15,11 @@ from wirelake.protocols.wolpertinger.layer2.values import DateTime, moment
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
 
 
-def types_of(said: Call | Response | Error) -> list[str]:
+def types_of(message: Call | Response | Error) -> list[str]:
     """The data types of the parameters, or of the value if there is one."""
-    if isinstance(said, Error):
+    if isinstance(message, Error):
         raise Unmapped("types of an error")
-    values = said.parameters if isinstance(said, Call) else () if said.value is None else (said.value,)
+    values = message.parameters if isinstance(message, Call) else () if message.value is None else (message.value,)
     return [str(type_of(value)) for value in values]
 
 

@@ -1,4 +1,4 @@
-"""What must hold of a link after every step, whatever happened to it."""
+"""Invariants of a link, checked after every step."""
 
 from __future__ import annotations
 

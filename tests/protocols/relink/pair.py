@@ -1,4 +1,4 @@
-"""Two sides of a link by hand: bytes go across when a test says so, connections end where it says."""
+"""Two sides of a link; a test decides when bytes are transferred and where connections end."""
 
 from __future__ import annotations
 

@@ -78,11 +78,11 @@ class Side:
                 one = self.sent.pop((event.channel, number))
                 one.outcome = event.outcome
         elif isinstance(event, LinkLost):
-            told = {(one.channel, one.sequence): one for one in event.unresolved}
-            assert set(told) == set(self.sent), "RELINK-32: every unresolved message is told, and no other"
+            parsed = {(one.channel, one.sequence): one for one in event.unresolved}
+            assert set(parsed) == set(self.sent), "RELINK-32: every unresolved message is told, and no other"
             for key, one in self.sent.items():
-                one.outcome = told[key].outcome
-                assert told[key].parts in (None, (one.token.to_bytes(4, "big"),))
+                one.outcome = parsed[key].outcome
+                assert parsed[key].parts in (None, (one.token.to_bytes(4, "big"),))
             self.renew()
         elif isinstance(event, LinkShutdown):
             assert not self.sent, f"shut down with {len(self.sent)} unresolved"

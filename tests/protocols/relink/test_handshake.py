@@ -221,7 +221,7 @@ def test_the_handshake_takes_ten_seconds_at_most(side):
     assert session.deadline is None
 
 
-def test_said_before_its_turn():
+def test_a_handshake_part_before_its_turn_is_refused():
     """RELINK-4: a listener's reply is 16 bytes after its version; a second reply is a packet, or nothing."""
     session = connector()
     session.receive(encode(Version()) + encode(Reply(EPOCH, 5)) + encode(Ping()), 0.0)

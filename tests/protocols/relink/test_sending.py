@@ -88,7 +88,7 @@ def test_half_a_packet_for_too_long():
     assert pair.ends[L].ended.fault is Fault.PACKET_TIMEOUT
 
 
-def test_who_does_not_read_does_not_blame_the_peer():
+def test_a_paused_reader_does_not_time_the_peer_out():
     """RELINK-17: while the owner has stopped reading, no pong is missed."""
     pair = Pair(options=Options())
     end = pair.ends[C]

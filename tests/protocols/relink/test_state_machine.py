@@ -1,4 +1,4 @@
-"""The table of a connection: every (state, speaker, message), those in it and those that are not; and the table of faults."""
+"""The state machine of a connection: every (state, speaker, message), allowed or refused; and the table of faults."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ def check_inverse(text: bytes, describer: Describer | None = None) -> dict:
         text_of(b"x" * 100, 4, compress=True),
         b"fragment_index:0;fragment_count:1;message_id:9;bG8=",
         *(
-            text_of(documents.encode(said))
-            for said in (
+            text_of(documents.encode(packet))
+            for packet in (
                 Call("Core", "m", CALL_ID, VALUES),
                 Response("Core", CALL_ID, "x"),
                 Response("Core", CALL_ID, None),
