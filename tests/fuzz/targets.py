@@ -127,7 +127,7 @@ def _wait(side: Any, dice: random.Random) -> None:
 def _relink(speaker: str, data: bytes, dice: random.Random) -> None:
     endpoint = relink.Endpoint("demo", *dice.choice([(0, 0), (1, 1), (2, 0), (4, 4)]))
     if speaker == "client":
-        one = RelinkSession(relink.C, link=relink.Link(relink.C, endpoint, relink.Options()))
+        one = RelinkSession(relink.C, link=relink.LinkCore(relink.C, endpoint, relink.Options()))
     else:
         registry = Registry([endpoint], relink.EPOCH, iter(range(7, 1 << 30)).__next__, relink.Options())
         one = RelinkSession(relink.L, registry=registry, remote="here")

@@ -23,7 +23,7 @@ from wirelake.peers.relink.link import Link
 from wirelake.peers.relink.options import Live
 from wirelake.peers.server import Server
 from wirelake.protocols.relink.events import Ended, MessageReceived, Opened, SessionEvent
-from wirelake.protocols.relink.link.link import Link as Core
+from wirelake.protocols.relink.link.core import LinkCore as Core
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.session import Session
@@ -79,7 +79,7 @@ class Connection:
     @property
     def has_progressed(self) -> bool:
         """The peer did something new after the handshake, or answered a ping: see `Line.progress`."""
-        return self.session.link is not None and self.session.link.line.has_progressed
+        return self.session.link is not None and self.session.link.state.has_progressed
 
     @property
     def trouble(self) -> str:

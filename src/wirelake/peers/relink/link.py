@@ -30,7 +30,7 @@ from wirelake.protocols.relink.events import (
     TombstonesForgotten,
 )
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.link import Link as Core
+from wirelake.protocols.relink.link.core import LinkCore as Core
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.session import Session
 
@@ -119,7 +119,7 @@ class Link:
     async def multicast(self, ids: Sequence[bytes], *parts: bytes) -> list[Receipt]:
         """§2.3: one message on many channels, sent once; a receipt for each, in their order."""
         needed = Counter(ids)
-        while self.is_heavy or any(self.core.outbox.room(one) < count <= self.live.session.window for one, count in needed.items()):
+        while self.is_heavy or any(self.core.outbox.free_window(one) < count <= self.live.session.window for one, count in needed.items()):
             await self._wait_for_room()
         size = sum(map(len, parts))
         receipts = [Receipt(one, number, size) for one, number in zip(ids, self.core.multicast(ids, parts), strict=True)]
@@ -224,7 +224,7 @@ class Link:
 
     def is_full(self, channel_id: bytes) -> bool:
         """RELINK-17: no message can be sent on this channel now."""
-        return self.is_heavy or self.core.outbox.room(channel_id) <= 0
+        return self.is_heavy or self.core.outbox.free_window(channel_id) <= 0
 
     async def room(self, channel_id: bytes) -> None:
         """Wait until a message can be sent on this channel."""

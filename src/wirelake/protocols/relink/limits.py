@@ -1,4 +1,4 @@
-"""What a reader of Relink accepts at most and must know beforehand. It refuses to read anything."""
+"""Limits of a reader of Relink, and what it must know about bytes without a connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FARTHEST: Final = 1 << 47
 
 
 class Stage(IntEnum):
-    """§1: what one direction of a connection says next."""
+    """§1: the next thing that one direction of a connection sends."""
 
     PACKETS = 0
     VERSION = 1
@@ -23,7 +23,7 @@ class Stage(IntEnum):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """RELINK-24: what a reader of Relink accepts at most, checked before anything is buffered; and what it must know beforehand."""
+    """RELINK-24: limits of a reader, checked before anything is buffered; and what it must know about bytes without a connection."""
 
     max_multicast: int = 65_536
     """Channels in a multicast."""
@@ -45,12 +45,12 @@ class Limits(msgspec.Struct, frozen=True):
     """For bytes without a connection: they begin with the handshake."""
 
     OFFLINE: ClassVar = ("connector_id_size", "listener_id_size", "speaks", "handshake")
-    """What a live connection tells by itself."""
+    """Fields that a live connection does not need."""
 
     def for_scan(
         self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0
     ) -> tuple[int, int, int, int, int, int, int, int]:
-        """The same as the scanner wants it, for a stream at this stage. Each size is that of the ids of who sends messages with them."""
+        """The limits as the scanner takes them, for a stream at this stage. A size is that of the ids of the side that sends on them."""
         sizes = (min(self.max_part_size, FARTHEST), min(self.max_message_size, FARTHEST))  # so that sums stay in 64 bits
         return (self.max_multicast, self.max_parts, *sizes, self.most_ids(0), int(stage), sender_id_size, receiver_id_size)
 

@@ -1,6 +1,7 @@
-"""Relink as plain objects, as people read and write them: names of the specification, bytes as hex. Both ways.
+"""Handshake parts and packets of Relink as plain objects (JSON), both ways; bytes as hex.
 
-It refuses to know files and terminals.
+`parse(describe(packet))` is the message of the packet. Its bytes are the same, too, unless the packet has unused bits or padding set
+(RELINK-12): `tolerated` then names UNUSED_BITS_SET, and the bits are not kept.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from wirelake.protocols.relink.wire import message
 
 __all__ = ["describe", "parse"]
 
-_BY_NAME: Final = {name_of(one): one for one in TYPES}
+_BY_NAME: Final = {name_of(message_type): message_type for message_type in TYPES}
 _FLAGS: Final = {
     "connector_transactions": HandshakeFlag.CONNECTOR_TRANSACTIONS,
     "listener_transactions": HandshakeFlag.LISTENER_TRANSACTIONS,
@@ -48,17 +49,17 @@ _BIGGEST: Final = (1 << 64) - 1
 
 
 def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001
-    """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
+    """Give a scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of the fault.
 
-    `base` is where `data` begins in what the user gave us.
+    `base` is the offset of `data` in the user's input.
     """
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
     try:
-        said = message(data, row, parts)
+        packet = message(data, row, parts)
     except DecodeError as reason:
         return fault_object(cast(Fault, reason.fault), base + reason.offset, base + row[START], row[LENGTH])
-    described = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(said)), **_fields(said)}
+    described = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(packet)), **_fields(packet)}
     if tolerated := [fault.name for bit, fault in _ODDITIES.items() if row[ODDITIES] & bit]:
         described["tolerated"] = tolerated
     if row[FAULT]:
@@ -66,23 +67,24 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
     return described
 
 
-def _fields(said: AnyMessage) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(said)
+def _fields(packet: AnyMessage) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(packet)
     if "ids" in fields:
-        fields["ids"] = [one.hex() for one in fields["ids"]]
-    if isinstance(said, Message):
-        fields["parts"] = [one.hex() for one in said.parts]
-    if isinstance(said, Request):
+        fields["ids"] = [channel.hex() for channel in fields["ids"]]
+    if isinstance(packet, Message):
+        fields["parts"] = [part.hex() for part in packet.parts]
+    if isinstance(packet, Request):
         del fields["flags"]
-        fields |= {name: bool(said.flags & flag) for name, flag in _FLAGS.items()}
+        fields |= {name: bool(packet.flags & flag) for name, flag in _FLAGS.items()}
     return fields
 
 
 def parse(given: dict[str, Any]) -> AnyMessage:
-    """What an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over."""
-    kind = _BY_NAME.get(message_type(given))
+    """Read the message that an object describes; raise UsageError that names the field. `offset` and `length` are ignored."""
+    name = message_type(given)
+    kind = _BY_NAME.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise UsageError(f"type: {given.get('type')!r} is not one of {', '.join(_BY_NAME)}")
+        raise UsageError(f"type: {name!r} is not one of {', '.join(_BY_NAME)}")
     if issubclass(kind, Version):
         return Version(number(given, "version", 255, 0))
     if issubclass(kind, Reply):

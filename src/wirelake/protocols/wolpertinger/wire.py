@@ -1,7 +1,7 @@
-"""Texts of wolpertinger to messages and back: `decode` and `encode` for one text, `opened` and `sealed` for what a message carries.
+"""Texts of wolpertinger to messages and back: `decode` and `encode` for one text, `opened` and `sealed` for payloads.
 
-A payload is packed, encrypted, written as base64 and split, in this order (WOLP-7); `fragments.py` splits. It refuses to know who speaks,
-what was said before, time, and what payloads mean; how metadata is read is `scanner.py`'s.
+A payload is packed, encrypted, written as base64 and split, in this order (WOLP-7); `layer1/fragments.py` splits.
+`scanner.py` reads metadata.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ __all__ = [
     "buffer",
     "decode",
     "encode",
+    "encode_line",
     "find",
     "is_text",
     "message",
@@ -66,7 +67,7 @@ BLOCK_SIZE: Final = 16
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """WOLP-8: what KeyExchange agreed on. The IV is the same for all messages of both directions, and nothing protects integrity."""
+    """WOLP-8: the keys of a KeyExchange. The IV is the same for all messages of both directions, and nothing protects integrity."""
 
     key: bytes
     iv: bytes
@@ -76,7 +77,7 @@ class Keys(msgspec.Struct, frozen=True):
             raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"a key of {len(self.key)} bytes and an IV of {len(self.iv)}")
 
     def __repr__(self) -> str:
-        """Keys do not belong into logs."""
+        """Keep keys out of logs."""
         return "Keys(…)"
 
     @property
@@ -86,15 +87,15 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """A payload on its way: base64, and what metadata says of it."""
+    """A payload as it is sent: base64, and its metadata."""
 
     text: bytes
     gzip: int | None
     encryption: Encryption
 
 
-def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as every room's
-    """The text of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
+def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as in every protocol
+    """Build the message of a scanned row; raises DecodeError if it cannot be read. Total over rows that the scanner accepted."""
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
@@ -146,8 +147,13 @@ def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
     return text
 
 
+def encode_line(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """WOLP-11: the bytes of a message in a stream: its text and a line feed."""
+    return encode(message, limits) + b"\n"
+
+
 def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Sealed:
-    """WOLP-7: a payload packed if that is wanted, encrypted if there are keys, as base64 in one line."""
+    """WOLP-7: compress a payload if wanted, encrypt it if there are keys, and write it as base64 in one line."""
     gzip = None
     if compress:
         payload = deflate(payload)
@@ -160,7 +166,7 @@ def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Seal
 
 
 def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | None, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """WOLP-7: what a whole payload carries; raises DecodeError, whose offset counts from the start of the payload.
+    """WOLP-7: undo `sealed` for a whole payload; raises DecodeError, whose offset counts from the start of the payload.
 
     WOLP-8: of an encrypted payload that is base64, everything that can go wrong is one fault, without a detail.
     """
@@ -182,7 +188,7 @@ def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | N
 
 
 def _decrypted(payload: bytes, keys: Keys | None) -> bytes | None:
-    """WOLP-8: AES-256-CBC and PKCS#7 undone; None, whatever is wrong."""
+    """WOLP-8: undo AES-256-CBC and PKCS#7; None for every error."""
     if keys is None or not payload or len(payload) % BLOCK_SIZE:
         return None
     decryptor = keys.cipher.decryptor()

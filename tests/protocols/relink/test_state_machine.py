@@ -1,4 +1,4 @@
-"""The table of a connection: every (state, speaker, message), those in it and those that are not; and the table of faults."""
+"""The state machine of a connection: every (state, speaker, message), allowed or refused; and the table of faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.protocols.relink.pair import EPOCH
 
 from wirelake.protocols.relink import __all__ as exported
 from wirelake.protocols.relink.faults import BREACHES, OURS, RULES, TOLERATED, UNREADABLE, Fault
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import TYPES, Message, Reply, Request, Shutdown, Version, name_of
 from wirelake.protocols.relink.options import Endpoint, Options
@@ -64,7 +64,7 @@ def test_packets_only_after_the_handshake_and_handshake_only_in_its_order():
 def test_a_session_lives_in_the_table():
     endpoint = Endpoint("demo", 1, 1)
     options = Options(ping_interval=None)
-    one = Session(C, options, link=Link(C, endpoint, options))
+    one = Session(C, options, link=LinkCore(C, endpoint, options))
     other = Session(L, options, registry=Registry([endpoint], EPOCH, lambda: 1, options))
     seen = []
     one.start(0.0)

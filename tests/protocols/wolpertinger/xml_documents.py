@@ -34,15 +34,15 @@ def held(data_type: str, inside: str) -> str:
 
 def parameters(inside: str) -> tuple:
     """The parameters of a call with these objects; it must be one."""
-    told = decode(call(inside).encode())
-    assert not isinstance(told, Rejected), told
-    return told.parameters
+    parsed = decode(call(inside).encode())
+    assert not isinstance(parsed, Rejected), parsed
+    return parsed.parameters
 
 
 def rejected(document: str | bytes, **options) -> Rejected:
-    told = decode(document.encode() if isinstance(document, str) else document, **options)
-    assert isinstance(told, Rejected), told
-    return told
+    parsed = decode(document.encode() if isinstance(document, str) else document, **options)
+    assert isinstance(parsed, Rejected), parsed
+    return parsed
 
 
 def answered(document: str | bytes) -> int | None:

@@ -1,4 +1,4 @@
-"""Both layers as columns: what is encrypted or in pieces is read if it can be, and JSON is what notation gives."""
+"""Both layers as columns: encrypted and fragmented messages are decoded if possible, with the JSON of notation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.lake.wolpertinger_talk import OTHER_KEYS, answered, asked, line, pieces, result
 from tests.protocols.wolpertinger.pair import KEYS
-from tests.protocols.wolpertinger.papers import VECTORS
+from tests.protocols.wolpertinger.xml_documents import VECTORS
 
 from wirelake.errors import UsageError
 from wirelake.protocols.kernel import compiled
@@ -18,9 +18,9 @@ from wirelake.protocols.wolpertinger import columns
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.layer2.documents import Rejected, decode
+from wirelake.protocols.wolpertinger.layer2.notation import describe_document
 from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int32, Int64, UInt64
 from wirelake.protocols.wolpertinger.messages import Encryption
-from wirelake.protocols.wolpertinger.notation import described_document
 from wirelake.protocols.wolpertinger.passive import PassiveDecoder
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, scan
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring, log_line, read_log
@@ -46,7 +46,7 @@ def read(data: bytes, keyring: Keyring | None = None, ears: dict[int, PassiveDec
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         asked(1, "Echo", 'a "b"\n€', "", Int32(-1), Int64(2**40), UInt64(2**64 - 1), True, False, 1.5, float("inf"), (Int32(1), ("x",))),
         asked(2, 'odd "name"', UUID(int=7), DateTime(10**17)),
@@ -58,16 +58,16 @@ def read(data: bytes, keyring: Keyring | None = None, ears: dict[int, PassiveDec
         Error('"', 502, answered(1).call_id),
     ],
 )
-def test_json_is_what_notation_gives(said):
-    (row,) = read(line(said, 1))
+def test_json_is_what_notation_gives(message):
+    (row,) = read(line(message, 1))
     assert row["fault"] is None
-    assert row["body_json"] == msgspec.json.encode(described_document(said)).decode()
-    wanted = said.parameters if isinstance(said, Call) else None
+    assert row["body_json"] == msgspec.json.encode(describe_document(message)).decode()
+    wanted = message.parameters if isinstance(message, Call) else None
     assert (row["parameters"] is None) == (wanted is None)
     if wanted is not None:
         inside = msgspec.json.decode(row["body_json"])["parameters"]
         assert [(one["type"], msgspec.json.decode(one["value"])) for one in row["parameters"]] == [(o["type"], o["value"]) for o in inside]
-    assert (row["value"] is not None) == (isinstance(said, Response) and said.value is not None)
+    assert (row["value"] is not None) == (isinstance(message, Response) and message.value is not None)
 
 
 def test_every_document_of_the_vectors_is_a_row_or_a_fault():
@@ -75,18 +75,18 @@ def test_every_document_of_the_vectors_is_a_row_or_a_fault():
     for vector in VECTORS:
         if "xml" in vector:
             found += 1
-            told = decode(vector["xml"].encode())
+            parsed = decode(vector["xml"].encode())
             (row,) = read(line(vector["xml"].encode(), 1))
-            if isinstance(told, Rejected):
-                assert row["fault"] == told.fault.name
+            if isinstance(parsed, Rejected):
+                assert row["fault"] == parsed.fault.name
             else:
-                assert row["body_json"] == msgspec.json.encode(described_document(told)).decode()
+                assert row["body_json"] == msgspec.json.encode(describe_document(parsed)).decode()
     assert found > 20
 
 
 def test_pieces_are_joined_across_blocks_in_any_order():
-    said = asked(1, "Echo", "tea" * 200)
-    texts = pieces(said, 1, 150)
+    message = asked(1, "Echo", "tea" * 200)
+    texts = pieces(message, 1, 150)
     ears: dict[int, PassiveDecoder] = {}
     rows = [read(text, ears=ears)[0] for text in (*texts[1:], texts[0])]
     assert [row["root"] for row in rows] == [None] * (len(texts) - 1) + ["RemoteMethodCall"]
@@ -113,7 +113,7 @@ def test_pieces_that_were_let_go_are_pieces_still():
     assert (row["root"], row["fault"]) == (None, None)
 
 
-def test_pieces_that_differ_are_told_once_and_the_rest_is_late():
+def test_fragments_that_differ_are_reported_once_and_the_rest_is_late():
     first, second, *others = pieces(asked(1, "Echo", "tea" * 200), 1, 150)
     rows = read(first + first.replace(b";P", b";Q") + second + b"".join(others))
     assert [row["fault"] for row in rows] == [None, "FRAGMENT_CONFLICT", *[None] * (len(others) + 1)]
