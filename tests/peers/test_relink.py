@@ -9,7 +9,7 @@ from tests.peers.relink_world import ANY, DEMO, PROMPT, QUICK, Heard, live
 from tests.peers.world import PATIENCE, quick, run, until
 from tests.transports.certificates import self_signed
 
-from wirelake.errors import ConnectFailed, DeliveryFailed, LocalProtocolError, SessionClosed, UsageError
+from wirelake.errors import ConnectFailed, DeliveryFailed, LocalProtocolError, SessionClosed, UsageError, RequestTimeout
 from wirelake.peers.relink import Endpoint, connect, serve
 from wirelake.protocols.relink.events import LinkLost, LinkShutdown, Opened, Outcome, PeerShutdown
 from wirelake.protocols.relink.faults import Fault
@@ -148,7 +148,7 @@ def test_explicit_consumption_and_one_channel_at_a_time():
             receipt = await channel.post(b"one")
             await until(lambda: seen == [b"one"])
             assert receipt.outcome is None
-            with pytest.raises(TimeoutError):
+            with pytest.raises(RequestTimeout, match=r"channel 6368616e was not consumed in 0\.05 s"):
                 await channel.send(b"two", timeout=0.05)
             gate.set()
             assert await receipt is Outcome.CONSUMED

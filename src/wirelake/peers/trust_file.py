@@ -63,6 +63,8 @@ def load_credentials(path: str | Path) -> Credentials:
         return Credentials(
             bytes.fromhex(found.node_id), _octets(found.auth_key_id), _octets(found.secret), _octets(found.seed), found.with_public_key
         )
+    except UsageError:
+        raise
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as reason:
         raise UsageError(f"{path}: not the credentials of a node: {reason}") from None
 
@@ -81,10 +83,10 @@ def load(path: str | Path) -> TrustStore:
         if found.format != _FORMAT:
             raise UsageError(f"{path}: not a trust store of this version: {found.format[:40]!r}")
         return TrustStore(_key(one) for one in found.keys)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as reason:
-        raise UsageError(f"{path}: not a trust store: {reason}") from None
     except UsageError:
         raise
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as reason:
+        raise UsageError(f"{path}: not a trust store: {reason}") from None
     except WirelakeError as reason:
         raise UsageError(f"{path}: {reason}") from None
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from wirelake.errors import DeliveryFailed, LocalProtocolError, UsageError
+from wirelake.errors import DeliveryFailed, LocalProtocolError, RequestTimeout, UsageError
 from wirelake.protocols.relink.events import MessageReceived, Outcome
 from wirelake.protocols.relink.faults import Fault
 
@@ -63,6 +63,11 @@ class Channel:
         self._deciding = asyncio.Lock()
 
     @property
+    def name(self) -> str:
+        """The id in hex digits, for texts."""
+        return self.id.hex() or "(the only one)"
+
+    @property
     def pending(self) -> int:
         """Messages whose outcome is open."""
         return len(self._pending)
@@ -71,17 +76,20 @@ class Channel:
         """Send a message and wait until the peer has consumed it, over as many connections as that takes.
 
         On a channel with transactions it is committed by itself. Raises DeliveryFailed if the link is lost or the peer could not process
-        it, TimeoutError if it takes too long; the message is on its way then all the same.
+        it, RequestTimeout if it takes too long; the peer may still consume the message then.
         """
-        async with asyncio.timeout(timeout):
-            if self._link.is_transactional:
-                async with self.transaction() as transaction:
-                    await transaction.post(*parts)
-                return
-            outcome = await (await self.post(*parts))
+        try:
+            async with asyncio.timeout(timeout):
+                if self._link.is_transactional:
+                    async with self.transaction() as transaction:
+                        await transaction.post(*parts)
+                    return
+                outcome = await (await self.post(*parts))
+        except TimeoutError:
+            raise RequestTimeout(f"a message on channel {self.name} was not consumed in {timeout:g} s") from None
         if outcome not in GOOD:
             raise DeliveryFailed(
-                outcome, f"a message on channel {self.id.hex() or '(the only one)'} was lost with its link: {outcome.value}"
+                outcome, f"a message on channel {self.name} was lost with its link: {outcome.value}"
             )
 
     async def post(self, *parts: bytes) -> Receipt:

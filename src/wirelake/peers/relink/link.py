@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol
 
-from wirelake.errors import ConnectionLost, SessionClosed
+from wirelake.errors import ConnectionLost, RequestTimeout, SessionClosed
 from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.relink.channels import Channel, Inbound, Receipt
@@ -166,8 +166,11 @@ class Link:
         answered: asyncio.Future[None] = self._loop.create_future()
         self._pings[self._carrier.session.ping(began)] = answered
         self.wake()
-        async with asyncio.timeout(timeout):
-            await answered
+        try:
+            async with asyncio.timeout(timeout):
+                await answered
+        except TimeoutError:
+            raise RequestTimeout(f"no pong in {timeout:g} s") from None
         return self._loop.time() - began
 
     async def close(self, timeout: float | None = None) -> bool:

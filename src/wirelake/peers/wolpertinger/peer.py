@@ -146,6 +146,8 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
                             raise
                     # WOLP-22: over XMPP it may still hold keys of a session that is gone; it has just forgotten them.
                     return await self._authenticate(level, user, password)
+            except RequestTimeout:  # one step was not answered
+                raise
             except (TimeoutError, asyncio.CancelledError) as reason:  # half of it is nothing to rely on
                 if self._session.ended is None:
                     self.reset()

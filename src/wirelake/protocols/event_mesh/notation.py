@@ -114,6 +114,8 @@ def _parse_value(given: dict[str, Any]) -> tuple[Field, ...]:
         if kind == FieldType.NODE_ID and isinstance(value, str):
             value = value.replace("-", "")
         return split(kind, _octets(value, name))
+    except UsageError:
+        raise
     except (LocalProtocolError, OverflowError, AttributeError, TypeError, ValueError) as reason:
         raise UsageError(f"values: {name}: {reason}") from None
 
