@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake import __version__
+from wirelake.version import __version__
 from wirelake.errors import LakeError
 from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.delta import File
