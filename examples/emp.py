@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestTimeout
 from wirelake.lake import build_table, decode_table, inputs_of, session
-from wirelake.peers.emp import Live, Peer, connect, serve
+from wirelake.peers.emp import Options, Peer, connect, serve
 from wirelake.protocols.emp.events import RequestReceived
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ async def talk(path: Path) -> None:
     """A client asks nine times, asks once too much, and goes."""
     with Recorder(path, protocol="emp") as recorder:
         async with (
-            serve("tcp://127.0.0.1:0", live=Live(on_request=answer)) as server,
-            connect(server.address, live=Live(recorder=recorder)) as peer,
+            serve("tcp://127.0.0.1:0", options=Options(on_request=answer)) as server,
+            connect(server.address, options=Options(recorder=recorder)) as peer,
         ):
             for word in (b"tea", b"coffee", b"cocoa") * 3:
                 await peer.request(word, timeout=60)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.lake import build_table, decode_table, inputs_of, read_messages, session
-from wirelake.peers.event_mesh.node import Live, node
+from wirelake.peers.event_mesh import Options, node
 from wirelake.protocols.event_mesh import Credentials, Key, TrustStore
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ async def talk(path: Path) -> None:
     """A panel hears a boiler it knows, and a stranger it does not."""
     with Recorder(path, protocol="event_mesh") as recorder:
         async with (
-            node("udp://127.0.0.1:0", live=Live(trust=KNOWN, recorder=recorder)) as panel,
+            node("udp://127.0.0.1:0", options=Options(trust=KNOWN, recorder=recorder)) as panel,
             node("udp://127.0.0.1:0", credentials=STRANGER, peers=[panel.address]) as stranger,
             node("udp://127.0.0.1:0", credentials=BOILER, peers=[panel.address]) as boiler,
         ):

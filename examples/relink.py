@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.lake import ingest_captures, read_table, session
-from wirelake.peers.relink import Endpoint, Live, connect, serve
+from wirelake.peers.relink import Endpoint, Options, connect, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ async def talk(path: Path) -> None:
     with Recorder(path, protocol="relink") as recorder:
         async with (
             serve("tcp://127.0.0.1:0", {MONEY: take}) as listener,
-            connect(listener.address, MONEY, live=Live(recorder=recorder)) as link,
+            connect(listener.address, MONEY, options=Options(recorder=recorder)) as link,
         ):
             channel = link.channel(b"bank")
             async with channel.transaction() as transfer:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestFailed
 from wirelake.lake import build_table, decode_table, inputs_of, session
-from wirelake.peers.wolpertinger import Live, connect, method, serve
+from wirelake.peers.wolpertinger import Options, connect, method, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ class Stock:
 async def talk(path: Path) -> None:
     """Two prices, something that nobody has, and something sold."""
     with Recorder(path, protocol="wolpertinger") as recorder:
-        async with serve("tcp://127.0.0.1:0", Stock) as server, connect(server.address, live=Live(recorder=recorder)) as peer:
+        async with serve("tcp://127.0.0.1:0", Stock) as server, connect(server.address, options=Options(recorder=recorder)) as peer:
             for item in ("tea", "coffee", "unicorn"):
                 with contextlib.suppress(RequestFailed):
                     await peer.Stock.Price(item)

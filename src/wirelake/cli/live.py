@@ -35,6 +35,7 @@ __all__ = [
     "compile_scanner",
     "emit",
     "first_of",
+    "live_limits",
     "live_output",
     "recording",
     "say",
@@ -178,6 +179,12 @@ def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[R
         if error is recorder.failure:
             raise terminal.AlreadyReported(str(error)) from None
         raise
+
+
+def live_limits(limits: msgspec.Struct) -> dict[str, Any]:
+    """Limits from the command line as arguments of a protocol's `Options`; those for captures only are left out."""
+    offline = getattr(limits, "OFFLINE", ())
+    return {name: getattr(limits, name) for name in limits.__struct_fields__ if name not in offline}
 
 
 async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, recording, say, until_stopped
+from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, live_limits, recording, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols import PORTS
@@ -67,7 +67,6 @@ async def _serve(
     key: Path | None,
 ) -> None:
     from wirelake.peers import emp  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.emp import Options  # noqa: PLC0415
 
     def show(peer: Peer, event: DataReceived | RequestReceived) -> None:
         if not quiet:
@@ -82,10 +81,15 @@ async def _serve(
     async def on_data(peer: Peer, data: DataReceived) -> None:
         show(peer, data)
 
-    options = Options(limits, application_types=frozenset(range(128, 256)))
     with recording(record, "emp", address) as recorder:
-        live = emp.Live(session=options, on_request=on_request, on_data=on_data, recorder=recorder)
-        async with emp.serve(address, live=live, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
+        options = emp.Options(
+            **live_limits(limits),
+            application_types=frozenset(range(128, 256)),
+            on_request=on_request,
+            on_data=on_data,
+            recorder=recorder,
+        )
+        async with emp.serve(address, options=options, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
             await until_stopped()
             say("closing")
@@ -177,10 +181,9 @@ def send(
 @asynccontextmanager
 async def _connected(address: str, limits: Limits, ca_file: Path | None, insecure: bool, record: Path | None) -> AsyncIterator[Peer]:
     """A connected peer, recorded if a file was named."""
-    from wirelake.peers.emp import Live, connect  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.emp import Options  # noqa: PLC0415
+    from wirelake.peers.emp import Options, connect  # noqa: PLC0415 - only who talks pays for it
 
     tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
     with recording(record, "emp", address) as recorder:
-        async with connect(address, tls=tls, live=Live(session=Options(limits), recorder=recorder)) as peer:
+        async with connect(address, tls=tls, options=Options(**live_limits(limits), recorder=recorder)) as peer:
             yield peer

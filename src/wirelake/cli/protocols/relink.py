@@ -12,7 +12,7 @@ import click
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_of, compile_scanner, emit, first_of, recording, say, text_of, until_stopped
+from wirelake.cli.live import body_of, compile_scanner, emit, first_of, live_limits, recording, say, text_of, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols import PORTS
@@ -86,7 +86,7 @@ def serve(
     """Consume every message that arrives, and print each as one JSON object. Ctrl-C ends it.
 
     \b
-    ADDRESS  Where to listen: tcp://host:port, tls://host:port or unix:/path; port 0 is any free one.
+    ADDRESS  Where to listen: tcp://host:port, tls://host:port or unix:///path; port 0 is any free one.
     """
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
@@ -106,7 +106,6 @@ async def _serve(
     key: Path | None,
 ) -> None:
     from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.relink.options import Options  # noqa: PLC0415
 
     async def take(link: Link) -> None:
         async for message in link:
@@ -114,9 +113,9 @@ async def _serve(
                 _show(message)
 
     with recording(record, "relink", address) as recorder:
-        live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
+        options = relink.Options(**live_limits(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
         tls = None if cert is None else server_context(cert, key)
-        async with relink.serve(address, {endpoint: take}, live=live, limits=limited, tls=tls) as listener:
+        async with relink.serve(address, {endpoint: take}, options=options, limits=limited, tls=tls) as listener:
             say(f"listening at {listener.address}; Ctrl-C ends it")
             await until_stopped()
             say("closing")
@@ -150,11 +149,10 @@ def send(
     """Send messages, wait until all of them are consumed, then shut the link down.
 
     \b
-    ADDRESS  tcp://host:port, tls://host:port or unix:/path.
+    ADDRESS  tcp://host:port, tls://host:port or unix:///path.
     BODIES   What to send, one message each: text, or - for standard input.
     """
     from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.relink.options import Options  # noqa: PLC0415
 
     messages = [body_of(body, hex_text) for body in bodies]
     try:
@@ -164,9 +162,9 @@ def send(
 
     async def tell() -> None:
         with recording(record, "relink", address) as recorder:
-            live = relink.Live(session=Options(limits), recorder=recorder, close_timeout=timeout)
+            options = relink.Options(**live_limits(limits), recorder=recorder, close_timeout=timeout)
             tls = _tls(address, ca_file, insecure)
-            async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), live=live, tls=tls, reconnect=None) as link:
+            async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), options=options, tls=tls) as link:
                 await asyncio.gather(*(link.channel(channel_id).send(body, timeout=timeout) for body in messages))
 
     asyncio.run(tell())
@@ -193,16 +191,17 @@ def listen(
     """Connect, consume what the listener sends, and print each message as one JSON object, until it shuts down or Ctrl-C.
 
     \b
-    ADDRESS  tcp://host:port, tls://host:port or unix:/path.
+    ADDRESS  tcp://host:port, tls://host:port or unix:///path.
     """
     from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.relink.options import Options  # noqa: PLC0415
 
     async def hear() -> None:
         with recording(record, "relink", address) as recorder:
-            live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
+            options = relink.Options(**live_limits(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
             tls = _tls(address, ca_file, insecure)
-            async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), live=live, tls=tls) as link:
+            async with relink.connect(
+                address, _endpoint(endpoint, id_sizes, transactions), options=options, tls=tls, reconnect=relink.Backoff()
+            ) as link:
                 await first_of(until_stopped(), _show_all(link, count))
 
     asyncio.run(hear())

@@ -17,7 +17,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_stopped
+from wirelake.cli.live import compile_scanner, emit, first_of, live_limits, recording, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
@@ -27,8 +27,8 @@ from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
     from wirelake.peers.admission import ServerLimits
-    from wirelake.peers.wolpertinger import Live, Peer
-    from wirelake.protocols.wolpertinger.options import Limits, Options
+    from wirelake.peers.wolpertinger import Options, Peer
+    from wirelake.protocols.wolpertinger.options import Limits
     from wirelake.transports.xmpp import Xmpp
 
 __all__ = ["call", "listen", "serve"]
@@ -120,12 +120,11 @@ def serve(
         from wirelake.peers.wolpertinger.demo_component import Demo  # noqa: PLC0415
 
         with recording(record, "wolpertinger", address) as recorder:
-            told = None if quiet else _show_call
-            shown = None if quiet else _show_event
-            live = wolpertinger.Live(session=options, recorder=recorder, key_log=key_log, on_call=told, on_event=shown)
+            shown = options if quiet else msgspec.structs.replace(options, on_call=_show_call, on_event=_show_event)
+            recorded = msgspec.structs.replace(shown, recorder=recorder, key_log=key_log)
             tls = server_context(cert, key) if cert is not None else client_context(ca_file=ca_file) if is_login else None
             login = _login(xmpp_password, xmpp_server)
-            async with wolpertinger.serve(address, Demo, live=live, tls=tls, limits=server, login=login) as serving:
+            async with wolpertinger.serve(address, Demo, options=recorded, tls=tls, limits=server, login=login) as serving:
                 say(f"listening at {serving.address}; Ctrl-C ends it")
                 await until_stopped()
                 say("closing")
@@ -222,7 +221,7 @@ async def _connected(
     on_event: Callable[[Peer, Any], None] | None = None,
 ) -> AsyncIterator[Peer]:
     """A connected peer, as far authenticated as told, recorded if a file was named."""
-    from wirelake.peers.wolpertinger import Live, connect  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.wolpertinger import connect  # noqa: PLC0415 - only who talks pays for it
 
     if level == 4 and (not user or password is None):
         raise UsageError("--level 4 needs --user and --password")
@@ -232,8 +231,8 @@ async def _connected(
     wants_tls = address.partition("://")[0] in (*ENCRYPTED, XMPP)
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
     with recording(record, "wolpertinger", address) as recorder:
-        live: Live = Live(
-            session=_options(cluster_key, None, limits, dotnet=dotnet),
+        options = msgspec.structs.replace(
+            _options(cluster_key, None, limits, dotnet=dotnet),
             recorder=recorder,
             key_log=key_log,
             on_event=on_event,
@@ -241,12 +240,12 @@ async def _connected(
             user=user,
             password="" if password is None else _line(password),
         )
-        async with connect(address, live=live, tls=tls, login=_login(xmpp_password, xmpp_server)) as peer:
+        async with connect(address, options=options, tls=tls, login=_login(xmpp_password, xmpp_server)) as peer:
             yield peer
 
 
 def _options(cluster_key: Path | None, users: Path | None, limits: Limits, *, dotnet: bool) -> Options:
-    from wirelake.protocols.wolpertinger.options import Options  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.wolpertinger import Options  # noqa: PLC0415 - only who talks pays for it
 
     known: dict[str, str] = {}
     if users is not None:
@@ -259,7 +258,7 @@ def _options(cluster_key: Path | None, users: Path | None, limits: Limits, *, do
         key = None if cluster_key is None else bytes.fromhex(_line(cluster_key))
     except ValueError:
         raise UsageError(f"{cluster_key}: a cluster key is an even number of hex digits") from None
-    return Options(limits, cluster_key=key, password_of=known.get if users is not None else None, dotnet=dotnet)
+    return Options(**live_limits(limits), cluster_key=key, password_of=known.get if users is not None else None, dotnet=dotnet)
 
 
 def _make_log(path: Path | None) -> None:

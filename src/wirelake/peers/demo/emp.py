@@ -16,10 +16,9 @@ import msgspec
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestTimeout, WirelakeError
-from wirelake.peers.emp import Live, Peer, connect, serve
+from wirelake.peers.emp import Options, Peer, connect, serve
 from wirelake.protocols.emp.events import RequestReceived
 from wirelake.protocols.emp.messages import Data, Hello, OtherExtension, Ping, RequestResponse
-from wirelake.protocols.emp.options import Options
 from wirelake.protocols.emp.wire import encode
 from wirelake.transports.address import parse
 
@@ -37,8 +36,8 @@ async def talk(folder: Path, requests: int, progress: Callable[[int, int], None]
     chance = random.Random(SEED)  # noqa: S311 - a demo wants the same traffic every time
     with Recorder(folder / "emp.pcapng") as recorder:
         options = Options(ping_interval=0.2, application_types=frozenset([SENSOR_TYPE]))
-        live = Live(session=options, on_request=lambda peer, request: _answer(peer, request, chance), recorder=recorder)
-        async with serve("tcp://127.0.0.1:0", live=live) as server:
+        options = msgspec.structs.replace(options, on_request=lambda peer, request: _answer(peer, request, chance), recorder=recorder)
+        async with serve("tcp://127.0.0.1:0", options=options) as server:
             done = 0
 
             def made() -> None:
@@ -68,7 +67,7 @@ async def _client(address: str, number: int, requests: int, made: Callable[[], N
     """A client as one wishes them: requests in flight, some compressed, some data, a pause for pings, and a bye."""
     chance = random.Random(number)  # noqa: S311 - see talk
     options = Options(ping_interval=0.2, application_types=frozenset([SENSOR_TYPE]))
-    async with connect(address, live=Live(session=options)) as peer:
+    async with connect(address, options=options) as peer:
 
         async def worker(count: int) -> None:
             for index in range(count):
@@ -105,7 +104,7 @@ async def _trouble(address: str) -> None:
     ):
         await _shout(address, bad)
     with contextlib.suppress(WirelakeError):
-        async with connect(address, live=Live(session=Options(application_types=frozenset([200])))) as peer:
+        async with connect(address, options=Options(application_types=frozenset([200]))) as peer:
             await peer.send(b"nobody knows this type", type_id=200)  # EMP-24
             await asyncio.sleep(0.1)
 

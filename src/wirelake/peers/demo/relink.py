@@ -14,7 +14,7 @@ from typing import Final
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import WirelakeError
 from wirelake.peers.backoff import Backoff
-from wirelake.peers.relink import Endpoint, Link, Live, connect, serve
+from wirelake.peers.relink import Endpoint, Link, Options, connect, serve
 from wirelake.transports.address import parse
 
 __all__ = ["talk"]
@@ -38,8 +38,8 @@ TROUBLE: Final = (
 async def talk(folder: Path, messages: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Send about so many messages, and the rest of the show; returns the recordings."""
     with Recorder(folder / "relink.pcapng", protocol="relink") as recorder:
-        live = Live(recorder=recorder, close_timeout=0.5)  # whoever left without a word does not come back
-        async with serve("tcp://127.0.0.1:0", {ORDERS: _warehouse, TILL: _cashier}, live=live) as listener:
+        options = Options(recorder=recorder, close_timeout=0.5)  # whoever left without a word does not come back
+        async with serve("tcp://127.0.0.1:0", {ORDERS: _warehouse, TILL: _cashier}, options=options) as listener:
             async with _Line(listener.address) as line, connect(line.address, ORDERS, reconnect=Backoff(first=0.01)) as link:
                 await _order(link, line, messages, lambda done: progress(done, messages))
             async with connect(listener.address, TILL) as link:

@@ -1,7 +1,4 @@
-"""Channels of a live Relink link: what one sends on, what one reads from, receipts and transactions.
-
-They refuse to know connections: the link tells them what became of their messages, whatever that took.
-"""
+"""Channels of a live Relink link: sending, receiving, receipts and transactions."""
 
 from __future__ import annotations
 
@@ -88,21 +85,19 @@ class Channel:
         except TimeoutError:
             raise RequestTimeout(f"a message on channel {self.name} was not consumed in {timeout:g} s") from None
         if outcome not in GOOD:
-            raise DeliveryFailed(
-                outcome, f"a message on channel {self.name} was lost with its link: {outcome.value}"
-            )
+            raise DeliveryFailed(outcome, f"a message on channel {self.name} was lost with its link: {outcome.value}")
 
     async def post(self, *parts: bytes) -> Receipt:
         """Send a message without waiting for its outcome; waits while the window is full (RELINK-17) or the peer reads too slowly."""
         link = self._link
         if link.is_heavy:
-            await link.room(self.id)
+            await link.wait_for_capacity(self.id)
         try:
             number = self._core.send(self.id, parts)
         except LocalProtocolError as refused:
             if refused.fault is not Fault.WINDOW_FULL:
                 raise
-            await link.room(self.id)
+            await link.wait_for_capacity(self.id)
             number = link.core.send(self.id, parts)
         receipt = Receipt(self.id, number, len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
         self._pending.append(receipt)

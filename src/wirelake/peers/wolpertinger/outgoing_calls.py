@@ -25,13 +25,13 @@ class OutgoingCalls:
     def __init__(self, session: Session, driver: Driver, most: int) -> None:
         self._session = session
         self._driver = driver
-        self._room = asyncio.Semaphore(most)
+        self._capacity = asyncio.Semaphore(most)
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, tuple[str, asyncio.Future[Any]]] = {}
 
     async def call(self, component: str, name: str, parameters: Sequence[Any], *, returns: bool, timeout: float | None) -> Any:
         """Call, and wait for what becomes of it; cancelling gives it up."""
-        async with self._room:
+        async with self._capacity:
             if self._driver.busy:
                 await self._driver.ready()
             if self._session.ended is not None:

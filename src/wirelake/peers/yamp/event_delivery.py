@@ -61,7 +61,7 @@ class EventDelivery:
     def _tell(self, listener: EventSubscriber, heard: ReceivedEvent) -> Awaitable[Any] | None:
         """Call a listener; what it still has to do is given back. Its failure is its own."""
         try:
-            result = listener.handle(listener.fit(heard))
+            result = listener.handle(heard.peer, listener.fit(heard))
         except msgspec.ValidationError as reason:  # YAMP-44
             self._refused(heard, str(reason))
         except Exception:

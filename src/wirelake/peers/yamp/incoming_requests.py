@@ -54,9 +54,9 @@ class IncomingRequests:
             self._session.respond_failure(event.uid, f"the body does not fit: {reason}")
             return
         try:
-            if self._peer.live.on_request is not None:
-                self._peer.live.on_request(call)
-            answer = answerer.handle(call)
+            if self._peer.options.on_request is not None:
+                self._peer.options.on_request(self._peer, call)
+            answer = answerer.handle(self._peer, call)
         except Exception as reason:
             self._failed(call, reason)
             return
@@ -107,11 +107,11 @@ class IncomingRequests:
             self._finish(call, self._session.respond_cancelled)
             return
         log.warning("request %r from %s failed: %r", call.uri, self._peer.stream.remote, reason)
-        if self._peer.live.on_failure is None:
+        if self._peer.options.on_failure is None:
             self._finish(call, self._session.respond_failure, "the request failed")
             return
         try:
-            body = self._peer.live.on_failure(call, reason)
+            body = self._peer.options.on_failure(self._peer, call, reason)
         except Exception:
             log.exception("on_failure failed for request %r from %s", call.uri, self._peer.stream.remote)
             self._finish(call, self._session.respond_failure, "the request failed")

@@ -6,12 +6,12 @@ A service is made once and may serve many peers:
 service = Service()
 
 @service.request("sum", of=list[int])
-async def add(call):
+async def add(peer, call):
     await call.progress("half of it")
     return sum(call.body)
 
 @service.on("weather.*")
-def heard(event):
+def show(peer, event):
     print(event.uri, event.body)
 ```
 
@@ -75,9 +75,10 @@ class ReceivedEvent(msgspec.Struct, frozen=True):
         return False
 
 
-RequestHandler = Callable[[Call], Any]
+RequestHandler = Callable[["Peer", Call], Any]
 """Answers with what it returns, or fails with what it raises; a plain function for quick work, a coroutine function for slow."""
-EventHandler = Callable[[ReceivedEvent], Awaitable[None] | None]
+EventHandler = Callable[["Peer", ReceivedEvent], Awaitable[None] | None]
+"""Receives the events whose uri fits its pattern."""
 H = TypeVar("H", bound=Callable[..., Any])
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-import msgspec
-
-from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.emp.scanner import Limits
 from wirelake.protocols.reply_timer import MIN_RATE
 
 __all__ = ["DEFAULT_OPTIONS", "Codec", "Limits", "Options", "Refused"]
@@ -28,10 +26,9 @@ class Codec(Protocol):
         """The body as it was before the extension was applied; raises Refused."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(Limits, frozen=True, kw_only=True):
     """What a session may be told; every limit and every timer has its name here. Times are seconds; None switches a timer off."""
 
-    limits: Limits = DEFAULT_LIMITS
     handshake_timeout: float | None = 5.0
     """EMP-29: how long to wait for the peer's hello."""
     dialect_wait: float = 1.0
@@ -54,6 +51,11 @@ class Options(msgspec.Struct, frozen=True):
     """EMP-24: the message types from 128 on that the application handles."""
     codecs: Mapping[int, Codec] = {}
     """EMP-9: the extensions from 128 on that the application registered."""
+
+    @property
+    def limits(self) -> Limits:
+        """The same object, as the limits of its messages."""
+        return self
 
 
 DEFAULT_OPTIONS: Final = Options()

@@ -95,7 +95,7 @@ FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access (20 ns a message become 14)."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader of EMP accepts at most."""
 
     max_message_size: int = 16 * 1024 * 1024

@@ -10,7 +10,7 @@ import msgspec
 from wirelake.errors import UsageError
 from wirelake.protocols import topics
 from wirelake.protocols.event_mesh.messages import EventType
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.security.trust import Policy
 
 __all__ = ["DEFAULT_OPTIONS", "Address", "Limits", "Options", "RelayRule"]
@@ -37,11 +37,9 @@ class RelayRule(msgspec.Struct, frozen=True):
         topics.check(self.pattern)
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(Limits, frozen=True, kw_only=True):
     """What a session may be told; every limit and every timer has its name here. Times are seconds; None switches a timer off."""
 
-    limits: Limits = DEFAULT_LIMITS
-    """With `minimum_profile`, what we send keeps to the profile, too (EMM-31)."""
     policy: Policy = Policy()
     capabilities: bytes = b""
     """§3.1: what a hello says; the specification leaves it to the application (EMM-33)."""
@@ -96,6 +94,11 @@ class Options(msgspec.Struct, frozen=True):
     def silence_after(self) -> float | None:
         """Seconds without a sign of life after which a node is silent."""
         return None if self.heartbeat_interval is None else (self.missed_heartbeats + 0.5) * self.heartbeat_interval
+
+    @property
+    def limits(self) -> Limits:
+        """The same object, as the limits of its messages."""
+        return self
 
 
 DEFAULT_OPTIONS: Final = Options()

@@ -129,7 +129,7 @@ FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader of Event Mesh accepts at most."""
 
     max_payload_size: int = MAX_PAYLOAD_SIZE

@@ -18,6 +18,7 @@ from wirelake.errors import LocalProtocolError
 from wirelake.protocols.buffer import Buffer, Frames
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.limits import PacketLimits
 from wirelake.protocols.relink.messages import LAST_LINK_ID, Format, Kind
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, plausible, scan
 from wirelake.protocols.relink.state_machine import Speaker
@@ -55,7 +56,9 @@ class HandshakeState(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 class HandshakeReader:
     """How far the handshake of one connection is."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, id_sizes: tuple[int, int] | None = None, stage: Stage = Stage.VERSION) -> None:
+    def __init__(
+        self, limits: PacketLimits = DEFAULT_LIMITS, id_sizes: tuple[int, int] | None = None, stage: Stage = Stage.VERSION
+    ) -> None:
         self._limits = limits
         self._stages = [stage, stage]
         self.id_sizes = id_sizes
@@ -75,7 +78,7 @@ class HandshakeReader:
         """Whether this one has said its part of the handshake."""
         return self._stages[speaker] is Stage.PACKETS
 
-    def limits(self, speaker: Speaker, accepted: Limits | None = None) -> tuple[int, ...] | None:
+    def limits(self, speaker: Speaker, accepted: PacketLimits | None = None) -> tuple[int, ...] | None:
         """What the scanner is to be given for what this one says next; None: that cannot be read yet.
 
         A prologue that was stored does not know its reader's limits: `accepted` takes their place.

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from wirelake.protocols.relink.limits import Limits, PacketLimits
 from wirelake.protocols.relink.messages import HandshakeFlag
-from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.reply_timer import MIN_RATE
 
@@ -48,10 +48,9 @@ def _never() -> float:
     return 0.0
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(PacketLimits, frozen=True, kw_only=True):
     """What links and sessions may be told; every limit and every timer has its name here. Times are seconds; None switches one off."""
 
-    limits: Limits = DEFAULT_LIMITS
     handshake_timeout: float | None = 10.0
     """RELINK-4: how long the whole handshake may take."""
     ping_interval: float | None = 11.0
@@ -101,6 +100,11 @@ class Options(msgspec.Struct, frozen=True):
     """RELINK-24: links a listener has for each endpoint."""
     max_links_per_remote: int = 1000
     """RELINK-33: links a listener has for each remote host."""
+
+    @property
+    def limits(self) -> PacketLimits:
+        """The same object, as the limits of its messages."""
+        return self
 
 
 DEFAULT_OPTIONS: Final = Options()

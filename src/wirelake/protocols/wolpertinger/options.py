@@ -10,7 +10,7 @@ import msgspec
 from wirelake.protocols.rates import Buckets
 from wirelake.protocols.reply_timer import MIN_RATE
 from wirelake.protocols.wolpertinger.layer2.xml_tree import DocumentLimits
-from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.wolpertinger.scanner import Limits
 
 __all__ = ["DEFAULT_OPTIONS", "HIGHEST_TRUST", "Limits", "Method", "Options"]
 
@@ -30,10 +30,9 @@ class Method(msgspec.Struct, frozen=True):
     """The trust a caller needs."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(Limits, frozen=True, kw_only=True):
     """What a session may be told; every limit and every timer has its name here. Times are seconds."""
 
-    limits: Limits = DEFAULT_LIMITS
     documents: DocumentLimits = DEFAULT_DOCUMENT_LIMITS
     """WOLP-17: what a document may cost."""
     compress: bool = False
@@ -80,8 +79,13 @@ class Options(msgspec.Struct, frozen=True):
     """Whom the peer counts as in `attempts`."""
 
     def __repr__(self) -> str:
-        """Keys do not belong into logs."""
+        """Without keys: options may be logged."""
         return "Options(…)"
+
+    @property
+    def limits(self) -> Limits:
+        """The same object, as the limits of its messages."""
+        return self
 
 
 DEFAULT_OPTIONS: Final = Options()

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from wirelake.protocols.reply_timer import MIN_RATE
-from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.yamp.scanner import Limits, MessageLimits
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Registry, Serializer
 
 __all__ = ["DEFAULT_OPTIONS", "Limits", "Options", "Registry", "Serializer"]
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(MessageLimits, frozen=True, kw_only=True):
     """What a session may be told; every limit and every timer has its name here. Times are seconds; None switches a timer off."""
 
-    limits: Limits = DEFAULT_LIMITS
     serializer: str = "json"
     """YAMP-7: the one a client asks for; for a server, the one an empty name stands for."""
     serializers: Mapping[str, Serializer] = STANDARD
@@ -44,6 +41,11 @@ class Options(msgspec.Struct, frozen=True):
     """YAMP-15: how long a client waits before it repeats its handshake in another datagram."""
     max_datagram: int = 65_507
     """YAMP-15: bytes that a datagram holds."""
+
+    @property
+    def limits(self) -> MessageLimits:
+        """The same object, as the limits of its messages."""
+        return self
 
 
 DEFAULT_OPTIONS: Final = Options()

@@ -34,6 +34,7 @@ __all__ = [
     "URI",
     "URI_LENGTH",
     "Limits",
+    "MessageLimits",
     "find",
     "scan",
     "sniff",
@@ -78,28 +79,16 @@ FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What a reader of YAMP accepts at most, and how it reads."""
+class MessageLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader of YAMP accepts at most, live and from captures."""
 
     max_body_size: int = 16 * 1024 * 1024
     """YAMP-43: bytes in a body, checked before anything is buffered."""
     one_byte_redirect_size: bool = False
     """YAMP-1: for peers whose close-redirect has one byte for the size of the url."""
-    max_items: int = DEFAULT_BOUNDS.max_items
-    """YAMP-44: items of a body that is turned into JSON for a table; a body with more is kept as bytes only."""
-    max_depth: int = DEFAULT_BOUNDS.max_depth
-    """YAMP-44: containers inside each other in such a body."""
 
     DIALECT: ClassVar = ("one_byte_redirect_size",)
     """The flags that say how the peer departs from the text."""
-
-    OFFLINE: ClassVar = ("max_items", "max_depth")
-    """A live peer's serializers have bounds of their own."""
-
-    @property
-    def bounds(self) -> Bounds:
-        """What parsing a body may cost."""
-        return Bounds(max_items=self.max_items, max_elements=min(self.max_items, DEFAULT_BOUNDS.max_elements), max_depth=self.max_depth)
 
     @property
     def max_parts(self) -> int:
@@ -109,6 +98,23 @@ class Limits(msgspec.Struct, frozen=True):
     def for_scan(self) -> tuple[int, int]:
         """The same as the scanner wants it: the limit, and the bytes before the url."""
         return (self.max_body_size, CLOSE_HEADER - 1 if self.one_byte_redirect_size else CLOSE_HEADER)
+
+
+class Limits(MessageLimits, frozen=True, kw_only=True):
+    """What a reader of captures accepts at most, and how it reads."""
+
+    max_items: int = DEFAULT_BOUNDS.max_items
+    """YAMP-44: items of a body that is turned into JSON for a table; a body with more is kept as bytes only."""
+    max_depth: int = DEFAULT_BOUNDS.max_depth
+    """YAMP-44: containers inside each other in such a body."""
+
+    OFFLINE: ClassVar = ("max_items", "max_depth")
+    """A live peer's serializers have bounds of their own."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """What parsing a body may cost."""
+        return Bounds(max_items=self.max_items, max_elements=min(self.max_items, DEFAULT_BOUNDS.max_elements), max_depth=self.max_depth)
 
 
 DEFAULT_LIMITS: Final = Limits()
