@@ -147,7 +147,8 @@ def page(protocol: str) -> str:
     parts += [f"    {before} --> {after}: {', '.join(said)}" for (before, after), said in arrows.items()]
     parts += ["```\n", "What is not drawn is forbidden, and which rule it breaks is in the table of faults.\n"]
     parts += ["## Limits\n", "For `--set NAME=VALUE` of commands that read or speak, and `Limits` in Python.\n", _settings(room.Limits)]
-    parts += ["## Options of a session\n", "For `Options` in Python; times are seconds.\n", _settings(room.Options)]
+    live = import_module(f"wirelake.peers.{protocol}").Options
+    parts += ["## Options\n", f"Arguments of `wirelake.{protocol}.Options` in Python; times are seconds.\n", _settings(live)]
     answers = any(hasattr(rule, "error_code") for rule in faults.RULES.values())
     parts.append("## Faults\n")
     parts.append(
@@ -192,7 +193,14 @@ def _settings(kind: type) -> str:
 
 
 def _attribute_docs(kind: type) -> dict[str, str]:
-    """What stands under each attribute of a class, on one line."""
+    """The docstring of each attribute of a class and its bases, on one line."""
+    said: dict[str, str] = {}
+    for base in reversed([one for one in kind.__mro__ if one.__module__.startswith("wirelake")]):
+        said |= _own_attribute_docs(base)
+    return said
+
+
+def _own_attribute_docs(kind: type) -> dict[str, str]:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     said = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +13,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, live_limits, recording, say, until_stopped
+from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, live_limits, recording, run, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols import PORTS
@@ -52,7 +51,7 @@ def serve(
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
     compile_scanner("emp")
-    asyncio.run(_serve(address, answer, limits, quiet, record, server, cert, key))
+    run(_serve(address, answer, limits, quiet, record, server, cert, key))
     return ExitCode.OK
 
 
@@ -128,7 +127,7 @@ def call(
         async with _connected(address, limits, ca_file, insecure, record) as peer:
             return await peer.request(request, timeout=timeout, compress=compress)
 
-    answer = asyncio.run(ask())
+    answer = run(ask())
     sys.stdout.buffer.write(answer.hex().encode() if hex_text else answer)
     sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
@@ -174,7 +173,7 @@ def send(
             for body in messages:
                 await peer.send(body, compress=compress, type_id=type_id)
 
-    asyncio.run(tell())
+    run(tell())
     return ExitCode.OK
 
 

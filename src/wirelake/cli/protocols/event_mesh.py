@@ -14,7 +14,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, live_limits, recording, say, until_stopped
+from wirelake.cli.live import compile_scanner, emit, live_limits, recording, run, say, until_stopped
 from wirelake.cli.live_flags import live_flags
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
@@ -94,7 +94,7 @@ def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven:
     """
     compile_scanner("event_mesh")
     on_peer, on_drop = (None, None) if quiet else (_show_peer, _show_drop)
-    asyncio.run(_stay(address, peers, groups, ">", proven, relay, None if quiet else _show_event, on_peer, on_drop, more))
+    run(_stay(address, peers, groups, ">", proven, relay, None if quiet else _show_event, on_peer, on_drop, more))
     return ExitCode.OK
 
 
@@ -111,7 +111,7 @@ def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str
     PATTERN  Which events: plant.*.temperature has any one word at the star, plant.> anything below plant.
     """
     compile_scanner("event_mesh")
-    asyncio.run(_stay(address, peers, groups, pattern, proven, False, _show_event, None, None, more))
+    run(_stay(address, peers, groups, pattern, proven, False, _show_event, None, None, more))
     return ExitCode.OK
 
 
@@ -145,7 +145,7 @@ def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent
                 await _sent(one)
                 return message_id
 
-    print(f"{asyncio.run(tell()):08x}")
+    print(f"{run(tell()):08x}")
     return ExitCode.OK
 
 

@@ -12,7 +12,7 @@ import click
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_of, compile_scanner, emit, first_of, live_limits, recording, say, text_of, until_stopped
+from wirelake.cli.live import body_of, compile_scanner, emit, first_of, live_limits, recording, run, say, text_of, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols import PORTS
@@ -91,7 +91,7 @@ def serve(
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
     compile_scanner("relink")
-    asyncio.run(_serve(address, _endpoint(endpoint, id_sizes, transactions), limits, quiet, record, server, cert, key))
+    run(_serve(address, _endpoint(endpoint, id_sizes, transactions), limits, quiet, record, server, cert, key))
     return ExitCode.OK
 
 
@@ -167,7 +167,7 @@ def send(
             async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), options=options, tls=tls) as link:
                 await asyncio.gather(*(link.channel(channel_id).send(body, timeout=timeout) for body in messages))
 
-    asyncio.run(tell())
+    run(tell())
     return ExitCode.OK
 
 
@@ -204,7 +204,7 @@ def listen(
             ) as link:
                 await first_of(until_stopped(), _show_all(link, count))
 
-    asyncio.run(hear())
+    run(hear())
     return ExitCode.OK
 
 

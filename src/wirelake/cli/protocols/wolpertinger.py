@@ -17,7 +17,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, first_of, live_limits, recording, say, until_stopped
+from wirelake.cli.live import compile_scanner, emit, first_of, live_limits, recording, run, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
@@ -129,7 +129,7 @@ def serve(
                 await until_stopped()
                 say("closing")
 
-    asyncio.run(offer())
+    run(offer())
     return ExitCode.OK
 
 
@@ -164,7 +164,7 @@ def call(address: str, name: str, parameters: tuple[str, ...], void: bool, timeo
             if not void:
                 _print(_printable(answer))
 
-    asyncio.run(ask())
+    run(ask())
     return ExitCode.OK
 
 
@@ -198,7 +198,7 @@ def listen(address: str, count: int | None, **told: Any) -> int:
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 
-    asyncio.run(hear())
+    run(hear())
     return ExitCode.OK
 
 

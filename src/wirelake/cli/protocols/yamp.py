@@ -15,7 +15,7 @@ import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, first_of, live_limits, recording, say, until_stopped
+from wirelake.cli.live import compile_scanner, emit, first_of, live_limits, recording, run, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
@@ -59,7 +59,7 @@ def serve(
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// and wss:// need --cert")
     compile_scanner("yamp")
-    asyncio.run(_serve(address, echo, _options(**session), quiet, record, server, cert, key))
+    run(_serve(address, echo, _options(**session), quiet, record, server, cert, key))
     return ExitCode.OK
 
 
@@ -122,7 +122,7 @@ def call(
             else:
                 _print(await peer.request(uri, asked, timeout=timeout or math.inf))
 
-    asyncio.run(ask())
+    run(ask())
     return ExitCode.OK
 
 
@@ -147,7 +147,7 @@ def send(address: str, uri: str, bodies: tuple[str, ...], ca_file: Path | None, 
             for event in events:
                 await peer.send(uri, event)
 
-    asyncio.run(tell())
+    run(tell())
     return ExitCode.OK
 
 
@@ -186,7 +186,7 @@ def listen(address: str, pattern: str, count: int | None, ca_file: Path | None, 
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 
-    asyncio.run(hear())
+    run(hear())
     return ExitCode.OK
 
 

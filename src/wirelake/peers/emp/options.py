@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.emp.events import DataReceived, RequestReceived
@@ -11,6 +11,8 @@ from wirelake.protocols.emp.options import Options as SessionOptions
 
 if TYPE_CHECKING:
     from wirelake.peers.emp.peer import Peer
+else:  # for `help` and `inspect.signature`: these modules import this one, or need an extra
+    Peer = Any
 
 __all__ = ["DataHandler", "FailureHandler", "Options", "RequestHandler"]
 

@@ -13,13 +13,14 @@ from wirelake.peers.event_mesh.options import NodeMetrics, Options
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, Peer, PeerChanged
 from wirelake.protocols.event_mesh.options import RelayRule
 from wirelake.protocols.event_mesh.packet.builder import Credentials
-from wirelake.protocols.event_mesh.security.trust import Policy, TrustStore
+from wirelake.protocols.event_mesh.security.trust import Key, Policy, TrustStore
 
 __all__ = [
     "Credentials",
     "Delivered",
     "Dropped",
     "Handler",
+    "Key",
     "Node",
     "NodeMetrics",
     "Options",

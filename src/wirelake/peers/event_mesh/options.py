@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +19,9 @@ from wirelake.transports import udp
 if TYPE_CHECKING:
     from wirelake.peers.event_mesh.node import Node
     from wirelake.transports.quic import Quic
+else:  # for `help` and `inspect.signature`: these modules import this one, or need an extra
+    Node = Any
+    Quic = Any
 
 __all__ = ["NodeMetrics", "Options"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.relink.events import Event
@@ -11,6 +11,8 @@ from wirelake.protocols.relink.options import Options as SessionOptions
 
 if TYPE_CHECKING:
     from wirelake.peers.relink.link import Link
+else:  # for `help` and `inspect.signature`: these modules import this one, or need an extra
+    Link = Any
 
 __all__ = ["EventHandler", "Options"]
 

@@ -12,6 +12,8 @@ from wirelake.protocols.wolpertinger.options import Options as SessionOptions
 
 if TYPE_CHECKING:
     from wirelake.peers.wolpertinger.peer import Peer
+else:  # for `help` and `inspect.signature`: these modules import this one, or need an extra
+    Peer = Any
 
 __all__ = ["Options"]
 

@@ -11,6 +11,8 @@ from wirelake.protocols.yamp.options import Options as SessionOptions
 
 if TYPE_CHECKING:
     from wirelake.peers.yamp.peer import Peer
+else:  # for `help` and `inspect.signature`: these modules import this one, or need an extra
+    Peer = Any
 
 __all__ = ["FailureHandler", "Options"]
 
