@@ -1,6 +1,6 @@
-"""One loop drives any session over any stream: bytes and time in, bytes and events out, flush, timers, back-pressure and the end.
+"""Runs any session over any stream: bytes and time in, bytes and events out.
 
-It refuses to know protocols: a session says what to send, when to wake it, and when it is over.
+It flushes output, keeps the timers, applies back-pressure, and closes the stream in order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who wants to hear of what: subscriptions by pattern, each with a bounded inbox, urgent events first.
+"""Subscriptions by pattern, each with a bounded inbox; urgent events come first.
 
-A slow subscriber never holds up the wire: what finds its inbox full is dropped for it, and counted. It refuses to know nodes and packets.
+A slow subscriber never holds up the connection: events beyond its inbox are dropped for it, and counted.
 """
 
 from __future__ import annotations

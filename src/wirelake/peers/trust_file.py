@@ -1,6 +1,6 @@
-"""A trust store, and a node's own credentials, as files: JSON that only its owner may read, replaced whole or not at all.
+"""Trust stores and credentials of nodes as JSON files that only their owner may read.
 
-It refuses to know packets and what trust means: `protocols.event_mesh.trust` does.
+A file is replaced atomically: written and synced beside the old one, then renamed.
 """
 
 from __future__ import annotations

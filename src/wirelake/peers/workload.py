@@ -1,7 +1,4 @@
-"""What a peer has on its hands: handlers at work and messages that wait, and whether there is room for more.
-
-It refuses to know what the messages mean and who reads them from where.
-"""
+"""Counts the running handlers and waiting messages of a peer, and stops reading when there are too many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one interface under every peer that talks in datagrams. It refuses to know sockets: `udp.py`, `quic.py` and `memory.py` do."""
+"""The datagram interface under every node; `udp.py`, `quic.py` and `memory.py` implement it."""
 
 from __future__ import annotations
 

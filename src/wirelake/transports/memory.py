@@ -1,4 +1,4 @@
-"""Streams and datagrams inside one process: what one end sends the other receives. For tests and for embedding both ends."""
+"""Streams and datagrams inside one process, for tests and for programs that hold both sides."""
 
 from __future__ import annotations
 

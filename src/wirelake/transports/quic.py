@@ -1,8 +1,8 @@
-"""Datagrams inside QUIC (RFC 9221): secret on the way, from and to whoever has a certificate that is trusted. Needs `wirelake[quic]`.
+"""Datagrams inside QUIC (RFC 9221), encrypted, between nodes with trusted certificates. Needs `wirelake[quic]`.
 
-One socket serves all: connections that others open and those that sending to somebody new opens, so that a place is the same in both
-directions. Clients prove their address before anything is remembered of them (RFC 9000, §8.1.2). A slow peer never holds up the others:
-what it does not take in time is dropped, and counted. The connections live as long as somebody waits in `receive`.
+One socket serves all connections, incoming and outgoing, so a peer has one address in both directions. Clients prove their address
+before any state is kept for them (RFC 9000, §8.1.2). A slow peer never holds up the others: datagrams it does not take in time are
+dropped and counted. Connections live while a task waits in `receive`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Any address that streams are spoken at: which transport it means. It refuses to know anything else about them."""
+"""Chooses the transport of an address, for connecting and listening."""
 
 from __future__ import annotations
 

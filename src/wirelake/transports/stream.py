@@ -1,4 +1,4 @@
-"""The one interface under every peer that talks over a stream. It refuses to know sockets: `tcp.py`, `unix.py` and `memory.py` do."""
+"""The stream interface under every connection; `tcp.py`, `unix.py` and `memory.py` implement it."""
 
 from __future__ import annotations
 

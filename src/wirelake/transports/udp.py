@@ -1,7 +1,7 @@
-"""Datagrams over UDP, IPv4 or IPv6, to one or to a multicast group, on plain sockets that the event loop watches.
+"""Datagrams over UDP, IPv4 or IPv6, unicast or multicast, on plain sockets that the event loop watches.
 
-What arrives is read as soon as somebody asks, many in one go, into a queue of our own: the system's is small, and a burst would overflow
-it while the last one is being worked on. What the system itself had to drop is counted where it tells (Linux).
+Datagrams are read in batches into a queue of our own: the queue of the system is small, and a burst would overflow it. Datagrams that
+the system dropped are counted where it reports them (Linux).
 """
 
 from __future__ import annotations

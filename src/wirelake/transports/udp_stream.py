@@ -1,7 +1,7 @@
-"""A conversation of two over datagrams, behind the interface of a stream: each message is a datagram, each receipt is one (YAMP-15).
+"""Messages between two addresses over UDP, behind the stream interface: one message per datagram (YAMP-15).
 
-Nothing is repeated, ordered or acknowledged here: who talks over it must take loss. A server has one endpoint, and a stream for each
-address that somebody spoke from.
+Nothing is repeated, ordered or acknowledged: protocols on top must accept loss. A server has one endpoint, and a stream for each
+remote address.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Streams over Unix sockets: the same as TCP, but the address is a path and nobody from elsewhere can come.
+"""Streams over Unix sockets: like TCP, but the address is a path on this machine.
 
-A path that a dead process left behind is taken over; one where somebody listens is not.
+A socket file left by a dead process is replaced; one with a listener is not.
 """
 
 from __future__ import annotations

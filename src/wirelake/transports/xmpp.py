@@ -1,7 +1,4 @@
-"""Addresses of XMPP, after RFC 5122: `xmpp://user@domain` logs in, `xmpp://user@domain/peer@domain` talks to somebody.
-
-It refuses to know stanzas: `xmpp_login.py` does.
-"""
+"""XMPP addresses (RFC 5122): `xmpp://user@domain` logs in, `xmpp://user@domain/peer@domain` also names a peer."""
 
 from __future__ import annotations
 

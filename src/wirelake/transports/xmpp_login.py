@@ -1,8 +1,7 @@
-"""A login at an XMPP server (RFC 6120, 6121) through `slixmpp`, and behind it a stream for each address it talks with (WOLP-11).
+"""A login at an XMPP server (RFC 6120, 6121) through `slixmpp`, with a stream for each address (WOLP-11).
 
-What is sent on a stream is lines, and each line travels as the body of one chat message; what arrives is lines again. Addresses are bare
-JIDs, compared case-insensitively. A login is always inside TLS, and neither passwords nor bodies reach a log. It refuses to know what is
-said.
+A stream carries lines; each line is the body of one chat message. Addresses are bare JIDs, compared case-insensitively. A login is
+always inside TLS. Passwords and bodies are never logged.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ async def _serve(
     cert: Path | None,
     key: Path | None,
 ) -> None:
-    from wirelake.peers import emp  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers import emp  # noqa: PLC0415 - imported when it is used
 
     def show(peer: Peer, event: DataReceived | RequestReceived) -> None:
         if not quiet:
@@ -180,7 +180,7 @@ def send(
 @asynccontextmanager
 async def _connected(address: str, limits: Limits, ca_file: Path | None, insecure: bool, record: Path | None) -> AsyncIterator[Peer]:
     """A connected peer, recorded if a file was named."""
-    from wirelake.peers.emp import Options, connect  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.emp import Options, connect  # noqa: PLC0415 - imported when it is used
 
     tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
     with recording(record, "emp", address) as recorder:

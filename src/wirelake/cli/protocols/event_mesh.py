@@ -39,23 +39,23 @@ def verifier(keys: Path, now: float | None, limits: Limits) -> Callable[..., dic
     receiver = Receiver(trust_file.load(keys), limits=limits)
 
     def verify(data: bytes, seen: float | None = None) -> dict[str, Any]:
-        said = receiver.receive(data, next(when for when in (now, seen, time.time()) if when is not None))
-        if isinstance(said, Rejected):
-            return {"rejected": said.fault.name, "clause": said.fault.clause, "text": said.fault.text, "at": said.offset}
-        who = said.identity
+        verdict = receiver.receive(data, next(when for when in (now, seen, time.time()) if when is not None))
+        if isinstance(verdict, Rejected):
+            return {"rejected": verdict.fault.name, "clause": verdict.fault.clause, "text": verdict.fault.text, "at": verdict.offset}
+        who = verdict.identity
         return {
             "verified": who.authenticated,
             "node_id": _uuid(who.node_id),
             "auth_key_id": None if who.auth_key_id is None else who.auth_key_id.hex(),
             "trust": who.trust.value,
-            "fresh": said.fresh,
+            "fresh": verdict.fresh,
         }
 
     return verify
 
 
 def _node_flags(command: F) -> F:
-    """What any node may be told."""
+    """Flags of every node command."""
     command = live_flags(command)
     for option in (
         limits_flag("event-mesh"),
@@ -70,7 +70,7 @@ def _node_flags(command: F) -> F:
 
 
 def _hearing_flags(command: F) -> F:
-    """What a node that stays may be told."""
+    """Flags of commands whose node keeps running."""
     for option in (
         click.option("--proven", "proven", is_flag=True, help="Drop packets that carry neither HMAC nor signature."),
         click.option("--group", "groups", multiple=True, metavar="ADDRESS", help="A multicast group to listen and speak to; repeatable."),
@@ -134,7 +134,7 @@ def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent
     carried = [value if as_text else _value(value) for value in values]
 
     async def tell() -> int:
-        from wirelake.peers.event_mesh import node  # noqa: PLC0415 - only who talks pays for it
+        from wirelake.peers.event_mesh import node  # noqa: PLC0415 - imported when it is used
 
         scheme, _, rest = address.partition("://")
         here = f"{scheme}://[::]:0" if rest.startswith("[") else f"{scheme}://0.0.0.0:0"
@@ -171,7 +171,7 @@ async def _stay(
     more: dict[str, Any],
 ) -> None:
     """Be a node until told to stop."""
-    from wirelake.peers.event_mesh import node  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.event_mesh import node  # noqa: PLC0415 - imported when it is used
     from wirelake.protocols.event_mesh.options import RelayRule  # noqa: PLC0415
     from wirelake.protocols.event_mesh.security.trust import Policy  # noqa: PLC0415
 
@@ -210,7 +210,7 @@ def _credentials(more: dict[str, Any]) -> Any:
 
 def _options(more: dict[str, Any], address: str, **settings: Any) -> Options:
     """Options of a node from flags and settings."""
-    from wirelake.peers.event_mesh import Options  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.event_mesh import Options  # noqa: PLC0415 - imported when it is used
 
     quic = None
     if address.startswith("quic://"):

@@ -49,7 +49,7 @@ def _endpoint_flags(command: F) -> F:
 
 
 def _endpoint(name: str, id_sizes: tuple[int, int], transactions: bool) -> Endpoint:
-    from wirelake.peers.relink import Endpoint  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.relink import Endpoint  # noqa: PLC0415 - imported when it is used
 
     return Endpoint(name, *id_sizes, transactions)
 
@@ -105,7 +105,7 @@ async def _serve(
     cert: Path | None,
     key: Path | None,
 ) -> None:
-    from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers import relink  # noqa: PLC0415 - imported when it is used
 
     async def take(link: Link) -> None:
         async for message in link:
@@ -152,7 +152,7 @@ def send(
     ADDRESS  tcp://host:port, tls://host:port or unix:///path.
     BODIES   What to send, one message each: text, or - for standard input.
     """
-    from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers import relink  # noqa: PLC0415 - imported when it is used
 
     messages = [body_of(body, hex_text) for body in bodies]
     try:
@@ -193,7 +193,7 @@ def listen(
     \b
     ADDRESS  tcp://host:port, tls://host:port or unix:///path.
     """
-    from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers import relink  # noqa: PLC0415 - imported when it is used
 
     async def hear() -> None:
         with recording(record, "relink", address) as recorder:

@@ -116,7 +116,7 @@ def serve(
     _make_log(key_log)
 
     async def offer() -> None:
-        from wirelake.peers import wolpertinger  # noqa: PLC0415 - only who talks pays for it
+        from wirelake.peers import wolpertinger  # noqa: PLC0415 - imported when it is used
         from wirelake.peers.wolpertinger.demo_component import Demo  # noqa: PLC0415
 
         with recording(record, "wolpertinger", address) as recorder:
@@ -221,7 +221,7 @@ async def _connected(
     on_event: Callable[[Peer, Any], None] | None = None,
 ) -> AsyncIterator[Peer]:
     """A connected peer, as far authenticated as told, recorded if a file was named."""
-    from wirelake.peers.wolpertinger import connect  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.wolpertinger import connect  # noqa: PLC0415 - imported when it is used
 
     if level == 4 and (not user or password is None):
         raise UsageError("--level 4 needs --user and --password")
@@ -245,7 +245,7 @@ async def _connected(
 
 
 def _options(cluster_key: Path | None, users: Path | None, limits: Limits, *, dotnet: bool) -> Options:
-    from wirelake.peers.wolpertinger import Options  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.wolpertinger import Options  # noqa: PLC0415 - imported when it is used
 
     known: dict[str, str] = {}
     if users is not None:
@@ -264,13 +264,13 @@ def _options(cluster_key: Path | None, users: Path | None, limits: Limits, *, do
 def _make_log(path: Path | None) -> None:
     """A log that cannot be written is told before anybody talks."""
     if path is not None:
-        from wirelake.peers import key_log  # noqa: PLC0415 - only who keeps a log pays for it
+        from wirelake.peers import key_log  # noqa: PLC0415 - imported when it is used
 
         key_log.make(path)
 
 
 def _login(password: Path | None, server: str | None) -> Xmpp:
-    from wirelake.transports.xmpp import Xmpp  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.transports.xmpp import Xmpp  # noqa: PLC0415 - imported when it is used
 
     place = None
     if server is not None:
@@ -294,7 +294,7 @@ def _text(path: Path) -> str:
 
 def _value(text: str) -> Any:
     """A parameter as people write it."""
-    from wirelake.protocols.wolpertinger.layer2.values import PRIMITIVES  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.wolpertinger.layer2.values import PRIMITIVES  # noqa: PLC0415 - imported when it is used
 
     name, colon, rest = text.partition(":")
     if colon and name in PRIMITIVES:

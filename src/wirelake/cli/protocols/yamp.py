@@ -66,7 +66,7 @@ def serve(
 async def _serve(
     address: str, echo: bool, options: Options, quiet: bool, record: Path | None, limited: ServerLimits, cert: Path | None, key: Path | None
 ) -> None:
-    from wirelake.peers import yamp  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers import yamp  # noqa: PLC0415 - imported when it is used
     from wirelake.peers.yamp.demo_service import showcase  # noqa: PLC0415
 
     service = yamp.Service() if echo else showcase()
@@ -166,7 +166,7 @@ def listen(address: str, pattern: str, count: int | None, ca_file: Path | None, 
     """
 
     async def hear() -> None:
-        from wirelake.peers.yamp import Service  # noqa: PLC0415 - only who talks pays for it
+        from wirelake.peers.yamp import Service  # noqa: PLC0415 - imported when it is used
 
         # A server may speak as soon as hands are shaken: who listens is there before.
         service, enough, left = Service(), asyncio.Event(), math.inf if count is None else count
@@ -201,7 +201,7 @@ async def _connected(
     service: Service | None = None,
 ) -> AsyncIterator[Peer]:
     """A connected peer, recorded if a file was named."""
-    from wirelake.peers.yamp import connect  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.yamp import connect  # noqa: PLC0415 - imported when it is used
 
     wants_tls = follow or address.partition("://")[0] in ENCRYPTED
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
@@ -212,8 +212,8 @@ async def _connected(
 
 
 def _options(serializer: str, limits: Limits) -> Options:
-    from wirelake.peers.yamp import Options  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.yamp.serializers.formats import installed, named  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.yamp import Options  # noqa: PLC0415 - imported when it is used
+    from wirelake.protocols.yamp.serializers.formats import installed, named  # noqa: PLC0415 - imported when it is used
 
     known = installed()
     if named(serializer) is None:

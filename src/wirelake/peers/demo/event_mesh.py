@@ -1,7 +1,4 @@
-"""Event Mesh for the demo: a plant whose nodes know each other by keys, a gateway that relays, and somebody who wants to be one.
-
-It refuses to know what becomes of the recordings.
-"""
+"""Event Mesh traffic for the demo: nodes with keys, a gateway that relays, and a forger."""
 
 from __future__ import annotations
 

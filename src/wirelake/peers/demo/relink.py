@@ -1,7 +1,4 @@
-"""Relink for the demo: a warehouse that takes orders over a line that breaks, a till with transactions, and peers that break the rules.
-
-It refuses to know what becomes of the recordings.
-"""
+"""Relink traffic for the demo: orders over connections that break, transactions, and peers that break rules."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from typing import Final
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import WirelakeError
 from wirelake.peers.backoff import Backoff
+from wirelake.peers.demo.raw_bytes import send_raw
 from wirelake.peers.relink import Endpoint, Link, Options, connect, serve
 from wirelake.transports.address import parse
 
@@ -139,16 +137,6 @@ async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def _trouble(address: str) -> None:
-    """Peers nobody wishes for."""
-    target = parse(address, None)
+    """Connections that break rules."""
     for bad in TROUBLE:
-        reader, writer = await asyncio.open_connection(target.host, target.port)
-        writer.write(bad)
-        writer.write_eof()
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(0.3):
-                while await reader.read(4096):
-                    pass
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        await send_raw(address, bad, finish=True)

@@ -1,7 +1,4 @@
-"""wolpertinger for the demo: a shop whose methods want different trust, and clients that gain it, fail to, or break the rules.
-
-It refuses to know what becomes of the recordings.
-"""
+"""wolpertinger traffic for the demo: methods of different trust levels, and clients that reach them or fail."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from typing import Final
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestFailed, WirelakeError
+from wirelake.peers.demo.raw_bytes import send_raw
 from wirelake.peers.wolpertinger import Options, Peer, connect, method, serve
-from wirelake.transports.address import parse
 
 __all__ = ["KEYS", "talk"]
 
@@ -126,10 +123,4 @@ async def _trouble(address: str) -> None:
         with contextlib.suppress(WirelakeError):
             async with connect(address, options=options) as peer:
                 await peer.Stock.Close()
-    target = parse(address, None)
-    reader, writer = await asyncio.open_connection(target.host, target.port)
-    writer.write(HOSTILE)
-    writer.write_eof()
-    await reader.read()
-    writer.close()
-    await writer.wait_closed()
+    await send_raw(address, HOSTILE, seconds=5, finish=True)

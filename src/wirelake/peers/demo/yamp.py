@@ -1,7 +1,4 @@
-"""YAMP for the demo: a service that answers, reports progress and can be cancelled, and clients that use it, or misuse it.
-
-It refuses to know what becomes of the recordings.
-"""
+"""YAMP traffic for the demo: requests, progress, cancellation, and clients that break rules."""
 
 from __future__ import annotations
 
@@ -14,8 +11,8 @@ from typing import Any, Final
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestFailed, WirelakeError
+from wirelake.peers.demo.raw_bytes import send_raw
 from wirelake.peers.yamp import Call, Options, Peer, Service, connect, serve
-from wirelake.transports.address import parse
 
 __all__ = ["talk"]
 
@@ -110,13 +107,4 @@ async def _trouble(address: str) -> None:
         hello + hello,  # a second handshake
         hello + b"\x06",  # cut
     ):
-        target = parse(address, 0)
-        reader, writer = await asyncio.open_connection(target.host, target.port)
-        writer.write(bad)
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(0.3):
-                while await reader.read(4096):
-                    pass
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        await send_raw(address, bad)

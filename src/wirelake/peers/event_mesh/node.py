@@ -1,14 +1,4 @@
-"""Event Mesh live: a node is a session at work on an endpoint. It publishes, hears what it subscribed to, knows its peers, and relays.
-
-```
-async with node("udp://127.0.0.1:0") as one, node("udp://127.0.0.1:0", peers=[one.address]) as two:
-    heard = one.subscribe("plant.>")
-    await two.publish("plant.boiler.temperature", 81.5)
-    print(await anext(heard))
-```
-
-It refuses to know the protocol's rules: the session keeps them.
-"""
+"""A live Event Mesh node: a session on a datagram endpoint. It publishes, subscribes, tracks peers and relays."""
 
 from __future__ import annotations
 

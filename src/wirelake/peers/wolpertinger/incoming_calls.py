@@ -1,7 +1,4 @@
-"""How calls of a peer are answered: methods of this connection's components called in order, slow ones at work side by side.
-
-It refuses to know streams: the session says what may be said, the driver sends it.
-"""
+"""Incoming calls of a wolpertinger peer: methods are called in order, slow ones run concurrently."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Calls of ours on their way: who waits for which outcome, how many at a time, and what each ending is called.
-
-It refuses to know streams: the session says what may be said, the driver sends it.
-"""
+"""Outgoing calls of a wolpertinger peer: their limit, their outcomes, and the error of each failure."""
 
 from __future__ import annotations
 

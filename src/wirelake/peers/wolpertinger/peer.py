@@ -1,7 +1,4 @@
-"""One end of a live wolpertinger conversation: a session at work on a stream. Both ends may call and offer components.
-
-It refuses to know the protocol's rules: the session keeps them.
-"""
+"""A live wolpertinger peer: a session on a stream. Both sides may call and offer components."""
 
 from __future__ import annotations
 

@@ -7,8 +7,6 @@
 | `count` | `{"to": 3, "seconds": 1}`, or nothing | reports 1, 2, 3, one each so many seconds, then answers |
 | `fail` | anything | fails with it |
 | `sleep` | seconds | answers after them, unless it is cancelled |
-
-It refuses to know where it is offered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Events brought to their listeners, one after the other and in order (YAMP-48), however long a listener takes.
-
-It refuses to know sessions: it is given what was heard, and where to leave work that takes time.
-"""
+"""Delivers events to their handlers in order, one after the other (YAMP-48), however long a handler takes."""
 
 from __future__ import annotations
 

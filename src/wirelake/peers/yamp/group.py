@@ -1,4 +1,4 @@
-"""One event to many peers. It is a helper of this side only: nothing on the wire says who belongs to a group (YAMP-46)."""
+"""Send one event to many peers. A group exists on this side only; the wire knows none (YAMP-46)."""
 
 from __future__ import annotations
 

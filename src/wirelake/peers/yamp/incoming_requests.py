@@ -1,6 +1,6 @@
-"""How requests of a peer are answered: handlers called in order, slow ones at work side by side, their progress, failure and cancellation.
+"""Incoming requests of a YAMP peer: handlers, their progress, failure and cancellation.
 
-It refuses to know streams: the session says what may be said, the driver sends it.
+Handlers are called in order; slow ones run concurrently.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A request on its way: its steps as an asynchronous iterator, its outcome, and how to take it back. It refuses to know sessions."""
+"""A request in flight: its progress as an asynchronous iterator, its outcome, and its cancellation."""
 
 from __future__ import annotations
 

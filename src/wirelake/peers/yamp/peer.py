@@ -1,7 +1,4 @@
-"""One end of a live YAMP conversation: a session at work on a stream. Both ends may ask and answer (YAMP-45).
-
-It refuses to know the protocol's rules: the session keeps them.
-"""
+"""A live YAMP peer: a session on a stream. Both sides may send requests and answer them (YAMP-45)."""
 
 from __future__ import annotations
 

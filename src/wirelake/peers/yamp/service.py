@@ -1,4 +1,4 @@
-"""What a YAMP peer does when it is asked and told: one handler for each uri of requests, any number for patterns of events (YAMP-47).
+"""Handlers of a YAMP peer: one for each uri of requests, any number for patterns of events (YAMP-47).
 
 A service is made once and may serve many peers:
 
@@ -14,8 +14,6 @@ async def add(peer, call):
 def show(peer, event):
     print(event.uri, event.body)
 ```
-
-It refuses to know sessions and tasks.
 """
 
 from __future__ import annotations

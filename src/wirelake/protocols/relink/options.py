@@ -1,4 +1,4 @@
-"""What links and sessions of Relink may be told. It refuses to act on any of it."""
+"""Options of Relink links and sessions."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def _never() -> float:
 
 
 class Options(PacketLimits, frozen=True, kw_only=True):
-    """What links and sessions may be told; every limit and every timer has its name here. Times are seconds; None switches one off."""
+    """Options of links and sessions, their limits included. Times are seconds; None switches a timer off."""
 
     handshake_timeout: float | None = 10.0
     """RELINK-4: how long the whole handshake may take."""
     ping_interval: float | None = 11.0
-    """RELINK-25: how long nothing may be heard before a ping is sent."""
+    """RELINK-25: how long nothing may arrive before a ping is sent."""
     pong_timeout: float | None = 7.0
     """RELINK-25: how long to wait for a pong."""
     packet_timeout: float | None = 30.0
     """RELINK-25: how long a packet may take to arrive, beyond what its size needs at `min_rate`."""
     min_rate: float = MIN_RATE
-    """RELINK-25: bytes a second below which a line counts as silent: only faster ones postpone the deadline of a pong or of a packet."""
+    """RELINK-25: bytes a second below which a connection counts as silent: only faster ones postpone the deadline of a pong or packet."""
     jitter: float = 0.25
     """RELINK-25: by how much of itself each of these timers is prolonged at most."""
     random: Callable[[], float] = _never
-    """Where jitter comes from: numbers from 0 to 1."""
+    """Source of the jitter: numbers from 0 to 1. `connect` and `serve` set it."""
     window: int = 65_536
     """RELINK-17: unconsumed messages a channel of ours may have; below 2^31."""
     max_unconsumed: int = 262_144
