@@ -23,11 +23,11 @@ log = logging.getLogger("wirelake.client")
 
 
 class Runnable(Protocol):
-    """What a peer offers to whoever owns its connection."""
+    """The part of a peer that clients and servers use."""
 
     @property
     def is_open(self) -> bool:
-        """The handshake is done and nobody has parted."""
+        """The handshake is done and neither side has closed."""
 
     @property
     def has_progressed(self) -> bool:
@@ -39,7 +39,7 @@ class Runnable(Protocol):
 
     @property
     def trouble(self) -> str:
-        """What TLS said when it ended the connection; empty otherwise."""
+        """The error of TLS when it ended the connection; empty otherwise."""
 
     async def run(self) -> None:
         """Live until the connection is closed."""
@@ -48,10 +48,10 @@ class Runnable(Protocol):
         """Wait for the handshake."""
 
     async def over(self) -> WirelakeError:
-        """Wait for the end of the conversation, which comes before that of the connection; says why it ended."""
+        """Wait for the end of the session, which comes before that of the connection; returns why it ended."""
 
     def close(self, reason: str = "") -> None:
-        """Part."""
+        """Close the session."""
 
     def hurry(self, seconds: float) -> None:
         """Be closed in so many seconds, whether the peer reads or not."""
@@ -236,7 +236,7 @@ def _hint(scheme: str, first: bytes, reason: WirelakeError) -> str:
 
 
 def _may_want_tls(first: bytes, reason: WirelakeError) -> bool:
-    """Whether a failed handshake looks like a server that wants TLS: it closes without a word, or answers with a record of TLS."""
+    """Whether a failed handshake looks like a server that wants TLS: it closes at once, or answers with a TLS record."""
     if not first:
         return isinstance(reason, ConnectionLost)
     return len(first) >= len(_TLS_VERSION) + 1 and first[0] in _TLS_RECORDS and first[1:].startswith(_TLS_VERSION)

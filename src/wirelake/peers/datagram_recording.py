@@ -13,7 +13,7 @@ __all__ = ["DatagramRecording"]
 
 
 class DatagramRecording:
-    """The recorded conversations of one endpoint, at most `most` at the same time: who floods from many addresses fills no memory."""
+    """The recorded flows of one endpoint, at most `most` at the same time, so that a flood from many addresses fills no memory."""
 
     def __init__(self, recorder: Recorder, protocol: str, transport: str, local: Address, most: int) -> None:
         self._recorder = recorder

@@ -55,7 +55,7 @@ class Server(Generic[P]):
     ) -> None:
         self.target = target
         self.peers: set[P] = set()
-        """Who is connected now."""
+        """The connected peers."""
         self.accepted = 0
         """Connections taken so far."""
         self._make = make
@@ -71,7 +71,7 @@ class Server(Generic[P]):
         self._leaving: set[P] = set()
         """Closed here, and not gone yet."""
         self._fresh: set[reach.Arrival] = set()
-        """Accepted, and nobody has looked at it yet."""
+        """Accepted connections whose task has not started yet."""
         self._arriving: set[asyncio.Task[None]] = set()
         """On their way to a peer, for instance in the handshake of TLS."""
 

@@ -92,7 +92,7 @@ def load(path: str | Path) -> TrustStore:
 
 
 def save(path: str | Path, store: TrustStore) -> None:
-    """Write a store: whoever reads the path sees the old file or the new one, and nobody but its owner reads either."""
+    """Write a store atomically, readable by its owner only."""
     save_bytes(path, msgspec.json.format(msgspec.json.encode(_File(_FORMAT, [_entry(key) for key in store]))) + b"\n")
 
 

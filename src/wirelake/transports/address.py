@@ -14,7 +14,7 @@ __all__ = ["ENCRYPTED", "UNIX", "XMPP", "Target", "parse"]
 
 
 UNIX: Final = "unix"
-"""The scheme whose host is a path and whose port says nothing."""
+"""The scheme whose host is a path; its port has no meaning."""
 
 XMPP: Final = "xmpp"
 """The scheme whose host is an account, and whose path is another."""

@@ -58,7 +58,7 @@ class Quic(msgspec.Struct, frozen=True):
     """Our certificate, in PEM."""
     key: Path
     ca_file: Path | None = None
-    """Who must have signed the certificates of others; None: the authorities of the system."""
+    """Authorities of the certificates of others; None: those of the system."""
     verify: bool = True
     """Whether the certificates of those we connect to are checked at all."""
     server_name: str = ""
@@ -71,7 +71,7 @@ class Quic(msgspec.Struct, frozen=True):
     max_queue: int = 8192
     """Datagrams that wait here to be handed out."""
     retry_after: float = 1.0
-    """How long nobody is connected to again after that failed."""
+    """How long an address is not connected to again after a failure."""
 
 
 class _Link:

@@ -37,7 +37,7 @@ class Stream(Protocol):
 
     @property
     def unacknowledged(self) -> int:
-        """Bytes that the system still has to send or to see acknowledged; 0 where it does not tell."""
+        """Bytes that the system has not sent, or not seen acknowledged; 0 where that is unknown."""
 
     async def drain(self) -> None:
         """Wait until what is queued is below the mark. Raises OSError if the connection broke."""

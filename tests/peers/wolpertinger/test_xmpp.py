@@ -75,7 +75,7 @@ def test_a_server_may_speak_first_over_its_login(xmpp, tls):
         ):
             met = alice.meet("bob@localhost")
             assert await met.Demo.Add(2, 3) == 5
-            with pytest.raises(UsageError, match="conversation with bob@localhost already"):
+            with pytest.raises(UsageError, match="session with bob@localhost already"):
                 alice.meet("BOB@localhost")
             met.close()
             assert isinstance(await met.over(), SessionClosed)

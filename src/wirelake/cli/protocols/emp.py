@@ -179,7 +179,7 @@ def send(
 
 @asynccontextmanager
 async def _connected(address: str, limits: Limits, ca_file: Path | None, insecure: bool, record: Path | None) -> AsyncIterator[Peer]:
-    """A connected peer, recorded if a file was named."""
+    """A connected peer, recorded if a file is given."""
     from wirelake.peers.emp import Options, connect  # noqa: PLC0415 - imported when it is used
 
     tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None

@@ -1,4 +1,4 @@
-"""Event Mesh from the command line: `serve` is a node that shows all it hears, `listen` prints events, `send` publishes one."""
+"""Event Mesh from the command line: `serve` is a node that prints everything it receives, `listen` prints events, `send` publishes one."""
 
 from __future__ import annotations
 

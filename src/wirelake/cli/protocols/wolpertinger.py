@@ -220,7 +220,7 @@ async def _connected(
     record: Path | None,
     on_event: Callable[[Peer, Any], None] | None = None,
 ) -> AsyncIterator[Peer]:
-    """A connected peer, as far authenticated as told, recorded if a file was named."""
+    """A connected peer at the given trust level, recorded if a file is given."""
     from wirelake.peers.wolpertinger import connect  # noqa: PLC0415 - imported when it is used
 
     if level == 4 and (not user or password is None):
@@ -262,7 +262,7 @@ def _options(cluster_key: Path | None, users: Path | None, limits: Limits, *, do
 
 
 def _make_log(path: Path | None) -> None:
-    """A log that cannot be written is told before anybody talks."""
+    """Create the key log, so that a path that cannot be written is reported first."""
     if path is not None:
         from wirelake.peers import key_log  # noqa: PLC0415 - imported when it is used
 

@@ -200,7 +200,7 @@ async def _connected(
     record: Path | None,
     service: Service | None = None,
 ) -> AsyncIterator[Peer]:
-    """A connected peer, recorded if a file was named."""
+    """A connected peer, recorded if a file is given."""
     from wirelake.peers.yamp import connect  # noqa: PLC0415 - imported when it is used
 
     wants_tls = follow or address.partition("://")[0] in ENCRYPTED

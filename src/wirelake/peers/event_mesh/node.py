@@ -55,7 +55,7 @@ OpenEndpoint = Callable[[Target, udp.Multicast], Awaitable[Endpoint]]
 
 
 class Node:
-    """A node at work from `async with` on; at its end it is gone without a word, as the protocol has none for it."""
+    """A node that runs inside `async with`. The protocol has no message for leaving."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class Node:
 
     @property
     def node_id(self) -> bytes:
-        """§4.2: who it is."""
+        """§4.2: the id of this node."""
         return self.credentials.node_id
 
     @property
     def peers(self) -> tuple[Peer, ...]:
-        """The nodes that were heard of late."""
+        """The nodes that sent something recently."""
         return self._working().peers
 
     @property
@@ -113,7 +113,7 @@ class Node:
         return NodeMetrics(self._session.metrics, self._endpoint.lost, self._endpoint.unsent, heard.lost, heard.unheard, self._failed)
 
     def subscribe(self, pattern: str, handler: Handler | None = None) -> Subscription[Delivered]:
-        """Hear of events whose names match (see `protocols.topics`): with `async for`, or by a handler that gets one after the other.
+        """Receive events whose names match (see `protocols.topics`): with `async for`, or by a handler, one after the other.
 
         The name of an event that is sealed and not opened here is empty. A handler that raises is logged, and goes on with the next.
         """

@@ -33,7 +33,7 @@ class Receipt:
         self.outcome: Outcome | None = None
         """None so long as it is open."""
         self.waiter: asyncio.Future[None] | None = None
-        """For whoever waits for the outcome."""
+        """Set when there is an outcome and a task waits for it."""
 
     def __await__(self) -> Generator[Any, None, Outcome]:
         while self.outcome is None:
@@ -43,7 +43,7 @@ class Receipt:
         return self.outcome
 
     def wake(self) -> None:
-        """For the channel: whoever waits may look."""
+        """For the channel: wake the waiting task."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
@@ -123,7 +123,7 @@ class Channel:
             await transaction.commit()
 
     async def close(self) -> None:
-        """§3.3: no more messages; waits until the peer has consumed all of them. The next message opens the channel anew."""
+        """§3.3: no more messages; waits until the peer has consumed all of them. The next message opens the channel again."""
         core = self._link.core
         if self.id not in core.outbox.channels:
             return
@@ -152,7 +152,7 @@ class Channel:
         return size
 
     def closed(self) -> None:
-        """The peer said closed, or the link is gone."""
+        """The peer confirmed the closing, or the link is lost."""
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
         self._closed = None
@@ -199,7 +199,7 @@ class Transaction:
 
 
 class Inbound:
-    """What arrives on a channel of the peer, or on all that nobody reads from one by one: `async for message in inbound`.
+    """Messages of one channel of the peer, or of all without a reader of their own: `async for message in inbound`.
 
     With automatic consumption a message is consumed when the next one is asked for.
     """
@@ -253,7 +253,7 @@ class Inbound:
             self._changed.set()
 
     def close(self) -> None:
-        """No more messages on this channel, until it is opened anew."""
+        """No more messages on this channel, until it is opened again."""
         self._is_closed = True
         self._changed.set()
 

@@ -127,7 +127,7 @@ class Link:
         return receipts
 
     def __aiter__(self) -> AsyncIterator[MessageReceived]:
-        """What arrives on channels that nobody reads from with `inbound`."""
+        """Messages of all channels that are not read with `inbound`."""
         return self._rest
 
     def inbound(self, channel_id: bytes, *, automatic: bool | None = None) -> Inbound:
@@ -137,7 +137,7 @@ class Link:
         return self._inbounds[channel_id]
 
     def consume(self, message: MessageReceived) -> None:
-        """§3.1: a message was taken: the peer will hear of it. With transactions: it was processed."""
+        """§3.1: mark a message as consumed, which is acknowledged to the peer. With transactions: it was processed."""
         inbox = self.core.inbox
         is_news = inbox.consume(message)  # by the time of what was heard last: at worst it is acknowledged a little early
         if is_news or self._is_held or inbox.is_shut:
@@ -256,7 +256,7 @@ class Link:
             await self._carrier.driver.ready()
 
     def wake(self) -> None:
-        """The core was told something."""
+        """Send what the link has queued."""
         if self._carrier is not None:
             self._carrier.driver.wake()
 
@@ -322,7 +322,7 @@ class Link:
             self._balance()
 
     def drain(self) -> None:
-        """What happened while no connection could tell."""
+        """Handle events that arose without a connection."""
         for event in self.core.events():
             self.handle(event)
 

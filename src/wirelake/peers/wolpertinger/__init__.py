@@ -79,7 +79,7 @@ class WolpertingerServer(Server[Peer]):
 
 
 class XmppArrival:
-    """An address that somebody wrote from."""
+    """An XMPP address that sent a first message."""
 
     def __init__(self, stream: xmpp.XmppStream) -> None:
         self.host = stream.remote[0]

@@ -66,7 +66,7 @@ class PeerEvent(msgspec.Struct, frozen=True):
     name: str
     """`error`, `trust`, `award`, `reset`, `unavailable` or `notice`."""
     event: Any
-    """What the session said of it."""
+    """The event of the session."""
 
     @property
     def urgent(self) -> bool:
@@ -111,7 +111,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
 
     @property
     def trust_state(self) -> TrustState:
-        """Who trusts whom how much, and whether messages are encrypted."""
+        """The trust levels of both sides, and whether messages are encrypted."""
         return self._session.trust_state
 
     def __getattr__(self, name: str) -> Remote:
@@ -164,7 +164,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         self._driver.wake()
 
     def reset(self) -> None:
-        """WOLP-28: tell the peer, and forget levels, keys and calls; the connection lives on."""
+        """WOLP-28: send a reset, and forget levels, keys and calls; the connection stays open."""
         self._session.reset(self._driver.now)
         self._driver.wake()
 
@@ -212,7 +212,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             self._authenticating = None
 
     async def _watch_idle(self) -> None:
-        """Over XMPP nobody is seen to leave."""
+        """Over XMPP the end of a peer is not visible: close an idle session."""
         limit = self.options.idle_timeout
         if limit is None or self.stream.kind != "xmpp" or self.speaker is not Speaker.SERVER:
             return

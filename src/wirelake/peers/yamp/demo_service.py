@@ -24,7 +24,7 @@ __all__ = ["showcase"]
 
 
 class Count(msgspec.Struct, forbid_unknown_fields=True):
-    """What `count` may be told."""
+    """The body of `count`."""
 
     to: int = 3
     seconds: float = 1.0

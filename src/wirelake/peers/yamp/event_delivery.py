@@ -18,7 +18,7 @@ log = logging.getLogger("wirelake.yamp")
 
 
 class EventDelivery:
-    """What one peer has told and its listeners have not heard of yet."""
+    """Events of one peer that its handlers have not processed yet."""
 
     def __init__(self, work: Workload, refused: Callable[[ReceivedEvent, str], None]) -> None:
         self._work = work
@@ -27,7 +27,7 @@ class EventDelivery:
         self._busy = False
 
     def bring(self, heard: ReceivedEvent, listeners: list[EventSubscriber], size: int) -> None:
-        """Tell the listeners now, or as soon as they have heard what came before."""
+        """Call the handlers now, or after those of the events before."""
         if self._busy:
             self._queue.append((heard, listeners, size))
             self._work.put(size)

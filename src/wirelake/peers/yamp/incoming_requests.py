@@ -122,7 +122,7 @@ class IncomingRequests:
         self._finish(call, self._session.respond, body)
 
     def _finish(self, call: Call, answer: Callable[..., None], *body: Any) -> None:
-        """Answer, if anybody still wants to hear it; an answer that cannot be sent is a failure that can."""
+        """Answer if the request is still open; an answer that cannot be sent becomes an error."""
         if self._session.ended is not None or not self._session.is_serving(call.uid):
             return
         try:

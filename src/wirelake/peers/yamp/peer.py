@@ -42,7 +42,7 @@ from wirelake.transports.stream import Stream
 __all__ = ["Peer"]
 
 LOUD = frozenset({Fault.BODY_UNDECODABLE, Fault.HANDSHAKE_REPEATED, Fault.PROGRESS_UNASKED})
-"""Tolerated faults that somebody should hear of."""
+"""Tolerated faults that are logged as warnings."""
 
 
 class Peer(LivePeer[Session, str, Ended, Fault]):
@@ -57,11 +57,11 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         self.speaker = speaker
         self.options = options
         self.unheard = 0
-        """YAMP-39: events that nobody listens to."""
+        """YAMP-39: events without a handler or subscription."""
         self.service = options.service or Service()
         self._asks: dict[bytes, OutgoingRequest] = {}
         self._pings: dict[bytes, tuple[float, list[asyncio.Future[float]]]] = {}
-        """Payload of a ping by hand -> when it was sent, and who waits for its pong."""
+        """Payload of a ping by hand -> when it was sent, and the futures that wait for its pong."""
         self._answering = IncomingRequests(self, self._session, self._driver, self._work)
         self._attendance = EventDelivery(self._work, self._refused)
         self._subscriptions: Subscriptions[ReceivedEvent] = Subscriptions(options.max_inbox)
@@ -109,7 +109,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             raise
 
     async def ask(self, uri: str, body: Any = None, *, timeout: float | None = None, of: Any = None) -> OutgoingRequest:
-        """0x06 request, progressive: ask, and hear of the steps; every step restarts the timeout (YAMP-30)."""
+        """0x06 request, progressive: send a request and receive its steps; every step restarts the timeout (YAMP-30)."""
         return await self._ask(uri, body, timeout, of, progressive=True)
 
     def subscribe(self, pattern: str) -> Subscription[ReceivedEvent]:
@@ -158,7 +158,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
     # For groups.
 
     def send_packed(self, uri: str, body: Any, packed: dict[str, bytes]) -> bool:
-        """0x05 event to one of many: nobody waits, and who reads too slowly does not get it; `packed` holds the body by serializer."""
+        """0x05 event to one of many: never waits, and skips a peer that reads too slowly; `packed` holds the body by serializer."""
         if not self.is_open or self.stream.unsent > self.options.max_unsent:
             return False
         if self.serializer not in packed:
