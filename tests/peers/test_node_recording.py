@@ -92,7 +92,7 @@ def test_conversations_are_bounded_and_go_on_under_another_id(tmp_path):
             async with node(ANY, options=Options(recorder=recorder, max_recorded=2)) as one:
                 for raw in (*raws, raws[0]):
                     await say(raw, one, [b"x"])
-                assert len(one._conversations._open) == 2
+                assert len(one._recording._open) == 2
         for raw in raws:
             await raw.close()
 

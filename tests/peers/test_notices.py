@@ -58,7 +58,7 @@ async def break_relink():
 
 
 async def break_event_mesh():
-    async with event_mesh_node.node("udp://127.0.0.1:0") as node:
+    async with event_mesh_node("udp://127.0.0.1:0") as node:
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             asyncio.DatagramProtocol, remote_addr=("127.0.0.1", node.target.port)
         )

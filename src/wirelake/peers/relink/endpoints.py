@@ -122,7 +122,7 @@ class Connector:
 
     def _give_up(self) -> None:
         """Without further connections the link cannot continue: every unresolved message gets its outcome."""
-        if self._link is not None:
+        if self._link is not None and self._client.connections:
             self._link.abandon()
 
     def _make(self, stream: Stream) -> Connection:
