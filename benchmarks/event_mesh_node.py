@@ -19,9 +19,11 @@ import socket
 import time
 from multiprocessing.synchronize import Event
 
+import msgspec
+
 from figures import show, verdict
-from wirelake.peers.event_mesh.node import Live, node
-from wirelake.protocols.event_mesh import Credentials, Key, Options, TrustStore
+from wirelake.peers.event_mesh import Options, node
+from wirelake.protocols.event_mesh import Credentials, Key, TrustStore
 from wirelake.protocols.event_mesh.packet.builder import build, public_key_of
 from wirelake.protocols.event_mesh.packet.values import binary, text
 from wirelake.protocols.kernel import use_compiled
@@ -55,7 +57,7 @@ async def hear(proof: str, count: int, rate: float | None) -> tuple[int, float, 
     """One node that hears one sender: events delivered, seconds from the first to the last, seconds of CPU, datagrams dropped."""
     store = TrustStore([Key(NODE, AUTH, SECRET, public_key_of(SEED))])
     options = Options(rate_limit=None, replay_capacity=2 * count)
-    async with node("udp://127.0.0.1:0", live=Live(session=options, trust=store)) as here:
+    async with node("udp://127.0.0.1:0", options=msgspec.structs.replace(options, trust=store)) as here:
         heard = here.subscribe("temp.*")
         built, begin = multiprocessing.Event(), multiprocessing.Event()
         sender = multiprocessing.Process(target=say, args=(PROOFS[proof], here.target.port, count, rate, built, begin), daemon=True)

@@ -128,7 +128,7 @@ def test_emp_6_extension_fields_of_an_error_count_only_with_code_4():
     ],
 )
 def test_emp_7_extension_error_codes(said, expected):
-    assert codes(answer(said, options(limits=Limits(max_body_size=1000)))) == expected
+    assert codes(answer(said, options(max_body_size=1000))) == expected
 
 
 def test_emp_7_any_extension_error_code_is_accepted():
@@ -440,7 +440,7 @@ def test_emp_37_what_is_not_gzip_is_refused(body):
 def test_emp_37_members_are_joined_and_the_output_has_a_limit():
     assert answer(speech.data(pack(b"a") + pack(b"b"), speech.gz(1))).delivered == [DataReceived(b"ab")]
     assert answer(speech.data(b"as it is", speech.gz(0))).delivered == [DataReceived(b"as it is")]
-    small = options(limits=Limits(max_body_size=10))
+    small = options(max_body_size=10)
     assert answer(speech.data(pack(bytes(10)), speech.gz(1)), small).ended is None
     assert codes(answer(speech.data(pack(bytes(11)), speech.gz(1)), small)) == (4, 1, 4)
     assert DEFAULT_OPTIONS.limits.max_body_size == DEFAULT_OPTIONS.limits.max_message_size

@@ -240,7 +240,7 @@ def test_what_was_received_before_a_restart_is_a_replay_after_it():
 
 
 def test_the_minimum_interop_profile_binds_both_ways():
-    profile = Options(limits=Limits(minimum_profile=True))
+    profile = Options(minimum_profile=True)
     session = alone(profile, peers=[THERE])
     session.start(HERE)
     session.publish("x", now=HERE)

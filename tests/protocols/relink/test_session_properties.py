@@ -15,12 +15,15 @@ from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.events import Ended, MessageReceived, Opened
 from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
-from wirelake.protocols.relink.options import Endpoint, Limits, Options
+from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.protocols.relink.session import Session
 from wirelake.protocols.relink.wire import encode
 
 LITTLE = Options(
-    limits=Limits(max_multicast=5, max_parts=4, max_part_size=64, max_message_size=100),
+    max_multicast=5,
+    max_parts=4,
+    max_part_size=64,
+    max_message_size=100,
     ping_interval=None,
     window=4,
     max_unconsumed=6,

@@ -38,7 +38,7 @@ def bomb(size: int) -> tuple[bytes, int]:
 
 @pytest.mark.parametrize("keys", [None, KEYS])
 def test_a_gzip_bomb_stops_at_the_limit(keys):
-    one = session(trust_state=TRUSTED, limits=Limits(max_inflated_size=10_000))
+    one = session(trust_state=TRUSTED, max_inflated_size=10_000)
     packed, length = bomb(1 << 24)
     what = sealed(packed, keys)
     one.receive_text(encode(Envelope(1, what.text, length, what.encryption)), 0.0)
@@ -56,7 +56,7 @@ def test_many_tiny_gzip_members_are_no_quadratic_work():
 
 
 def test_a_flood_of_first_fragments_is_bounded():
-    one = session(limits=Limits(max_reassembled_size=100_000))
+    one = session(max_reassembled_size=100_000)
     for number in range(2000):
         one.receive_text(b"fragment_index:0;fragment_count:4096;message_id:%d;" % number + b"A" * 1000, 0.0)
     assert one._layer1._assembly.weight <= 133_340

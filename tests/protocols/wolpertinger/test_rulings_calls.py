@@ -24,7 +24,6 @@ from wirelake.protocols.wolpertinger.layer2 import documents
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.messages import Encryption
 from wirelake.protocols.wolpertinger.options import Method
-from wirelake.protocols.wolpertinger.scanner import Limits
 from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 from wirelake.protocols.wolpertinger.wire import decode, opened
@@ -218,7 +217,7 @@ def test_wolp_29_limits_are_options_and_hold_on_both_sides():
 
 
 def test_wolp_29_a_line_over_the_limit_ends_the_session_before_it_ends():
-    one = session(limits=Limits(max_text_size=100))
+    one = session(max_text_size=100)
     one.receive(b"message_id:1;" + b"A" * 87, 0.0)
     assert one.ended is None
     one.receive(b"A", 0.0)
@@ -265,7 +264,7 @@ def test_wolp_29_a_text_over_the_limit_is_answered_if_its_id_comes_in_time():
         (b"foo:" + b"A" * 100 + b";message_id:7;", []),
         (b"result:0;message_id:7;" + b"A" * 100, []),
     ):
-        one = session(limits=Limits(max_text_size=100))
+        one = session(max_text_size=100)
         one.receive_text(text, 0.0)
         assert one.messages() == parsed
         assert one.ended is None

@@ -54,7 +54,7 @@ def test_yamp_1_a_close_redirect_has_two_bytes_of_size_unless_a_switch_says_one(
     assert encode(said) == b"\x04\x00\x09tcp://a:1"
     assert encode(said, short) == b"\x04\x09tcp://a:1"
     assert decode(b"\x04\x09tcp://a:1", short) == said
-    side = established(options(limits=short), speaker=CLIENT)
+    side = established(options(one_byte_redirect_size=True), speaker=CLIENT)
     side.receive(b"\x04\x09tcp://a:1")
     assert side.ended.detail == "tcp://a:1"
 
@@ -514,7 +514,7 @@ def test_yamp_42_an_unknown_type_closes(kind):
 def test_yamp_43_a_body_over_the_limit_closes_before_it_is_there():
     assert answer(speech.event(body=b"", size=2**24 + 1)).reason == "message too large"
     assert answer(speech.event(body=b"", size=2**24)).ended is None
-    small = options(limits=Limits(max_body_size=4))
+    small = options(max_body_size=4)
     assert answer(speech.request(body=b"", size=5), small).reason == "message too large"
     assert answer(speech.event(body=b"1234"), small).ended is None
     with pytest.raises(LocalProtocolError) as caught:

@@ -23,7 +23,6 @@ from wirelake.protocols.yamp.events import (
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Handshake, Request, Response
 from wirelake.protocols.yamp.serializers.registry import OPAQUE, STANDARD
-from wirelake.protocols.yamp.wire import Limits
 
 
 def asked(pair, uri="sum", body=(1, 2), **how):
@@ -132,7 +131,7 @@ def test_an_answered_request_is_not_answered_again():
 
 
 def test_an_answer_that_cannot_be_sent_leaves_the_request_in_flight():
-    pair = Pair(server=options(limits=Limits(max_body_size=10))).start()
+    pair = Pair(server=options(max_body_size=10)).start()
     uid = asked(pair)
     for body, fault in ((object(), Fault.BODY_UNSERIALIZABLE), ("x" * 20, Fault.BODY_OVER_LIMIT)):
         with pytest.raises(LocalProtocolError) as caught:

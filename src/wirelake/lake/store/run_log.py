@@ -21,12 +21,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake import __version__
 from wirelake.errors import LakeError
 from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables import runs
 from wirelake.masking import mask
+from wirelake.version import __version__
 
 __all__ = ["Run", "recorded"]
 

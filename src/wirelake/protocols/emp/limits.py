@@ -11,7 +11,7 @@ from wirelake.protocols.dialects import Flag
 __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a reader of EMP."""
 
     max_message_size: int = 16 * 1024 * 1024

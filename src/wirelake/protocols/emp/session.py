@@ -244,7 +244,7 @@ class Session(StreamSession[SessionEvent]):
         """EMP-1: say the hello that waited for the peer's dialect; if that is not known yet, speak by the text."""
         self._hello_due = None
         if isinstance(self._buffer, Following):
-            self.options = msgspec.structs.replace(self.options, limits=self._buffer.settled())
+            self.options = msgspec.structs.replace(self.options, sizes_exclude_themselves=self._buffer.settled().sizes_exclude_themselves)
         self._say(Hello(VERSION))
 
     def _advance(self, speaker: Speaker, message: type[Message]) -> bool:

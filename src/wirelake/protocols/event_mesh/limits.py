@@ -11,7 +11,7 @@ from wirelake.protocols.event_mesh.messages import MAX_PAYLOAD_SIZE, MAX_TLV_COU
 __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a reader of Event Mesh."""
 
     max_payload_size: int = MAX_PAYLOAD_SIZE

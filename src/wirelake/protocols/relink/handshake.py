@@ -16,6 +16,7 @@ from wirelake.errors import LocalProtocolError
 from wirelake.protocols.buffer import Buffer, Frames
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.limits import PacketLimits
 from wirelake.protocols.relink.messages import LAST_LINK_ID, Format, Kind
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, plausible, scan
 from wirelake.protocols.relink.state_machine import Speaker
@@ -53,7 +54,9 @@ class HandshakeState(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 class HandshakeReader:
     """The stages of the handshake on one connection."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, id_sizes: tuple[int, int] | None = None, stage: Stage = Stage.VERSION) -> None:
+    def __init__(
+        self, limits: PacketLimits = DEFAULT_LIMITS, id_sizes: tuple[int, int] | None = None, stage: Stage = Stage.VERSION
+    ) -> None:
         self._limits = limits
         self._stages = [stage, stage]
         self.id_sizes = id_sizes
@@ -73,7 +76,7 @@ class HandshakeReader:
         """Whether this side has finished its part of the handshake."""
         return self._stages[speaker] is Stage.PACKETS
 
-    def limits(self, speaker: Speaker, accepted: Limits | None = None) -> tuple[int, ...] | None:
+    def limits(self, speaker: Speaker, accepted: PacketLimits | None = None) -> tuple[int, ...] | None:
         """The scanner's limits for the next bytes of this side; None: they cannot be read yet.
 
         A stored HandshakeReader does not have its reader's limits: pass them as `accepted`.

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
-__all__ = ["DEFAULT_LIMITS", "FARTHEST", "Limits", "Stage"]
+__all__ = ["DEFAULT_LIMITS", "FARTHEST", "Limits", "PacketLimits", "Stage"]
 
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
@@ -22,8 +22,8 @@ class Stage(IntEnum):
     REPLY = 3
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """RELINK-24: limits of a reader, checked before anything is buffered; and what it must know about bytes without a connection."""
+class PacketLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """RELINK-24: limits of a reader, checked before anything is buffered."""
 
     max_multicast: int = 65_536
     """Channels in a multicast."""
@@ -35,17 +35,6 @@ class Limits(msgspec.Struct, frozen=True):
     """Bytes of all parts of a message."""
     max_empty_ids: int = 16
     """Channels in a multicast whose ids take no bytes (RELINK-19): the count is a claim without bytes behind it."""
-    connector_id_size: int | None = None
-    """RELINK-6: for bytes without the connector's handshake: the size of ids of channels the connector sends on."""
-    listener_id_size: int | None = None
-    """RELINK-6: the same of the listener."""
-    speaks: Literal["connector", "listener"] = "connector"
-    """RELINK-7: for bytes without a connection: whose they are."""
-    handshake: bool = True
-    """For bytes without a connection: they begin with the handshake."""
-
-    OFFLINE: ClassVar = ("connector_id_size", "listener_id_size", "speaks", "handshake")
-    """Fields that a live connection does not need."""
 
     def for_scan(
         self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0
@@ -57,6 +46,22 @@ class Limits(msgspec.Struct, frozen=True):
     def most_ids(self, id_size: int) -> int:
         """How many ids of this size a multicast may have."""
         return self.max_multicast if id_size else min(self.max_empty_ids, self.max_multicast)
+
+
+class Limits(PacketLimits, frozen=True, kw_only=True):
+    """The same for a reader of captures, and what it must know beforehand."""
+
+    connector_id_size: int | None = None
+    """RELINK-6: for bytes without the connector's handshake: the size of ids of channels the connector sends on."""
+    listener_id_size: int | None = None
+    """RELINK-6: the same of the listener."""
+    speaks: Literal["connector", "listener"] = "connector"
+    """RELINK-7: for bytes without a connection: whose they are."""
+    handshake: bool = True
+    """For bytes without a connection: they begin with the handshake."""
+
+    OFFLINE: ClassVar = ("connector_id_size", "listener_id_size", "speaks", "handshake")
+    """What a live connection tells by itself."""
 
 
 DEFAULT_LIMITS: Final = Limits()

@@ -36,7 +36,7 @@ from wirelake.protocols.relink.messages import (
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.relink.scanner import COUNT, ID_SIZE, IDS, ODD_BITS, ODD_EMPTY, ODD_FORM, ODDITIES, PART_COLUMNS, SEQUENCE
 from wirelake.protocols.relink.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.relink.wire import buffer, channels, encode, message, payload
+from wirelake.protocols.relink.wire import channels, encode, message, packet_buffer, payload
 from wirelake.protocols.stream_session import StreamSession
 
 __all__ = ["Session"]
@@ -88,7 +88,7 @@ class Session(StreamSession[SessionEvent]):
         """The link's, once the connection is open."""
         self._registry = registry
         self._handshake = HandshakeReader(options.limits, link.endpoint.id_sizes if link is not None else None)
-        self._buffer = buffer(options.limits, self._handshake.limits(self.peer))
+        self._buffer = packet_buffer(options.limits, self._handshake.limits(self.peer) or ())
         self._output: list[bytes] = []
         self._events: list[SessionEvent] = []
         self._is_open = False

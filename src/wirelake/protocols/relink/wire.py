@@ -14,6 +14,7 @@ from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, PART, PARTS, START
 from wirelake.protocols.relink.faults import UNREADABLE, Fault
 from wirelake.protocols.relink.handshake import Following, sniff
+from wirelake.protocols.relink.limits import PacketLimits
 from wirelake.protocols.relink.messages import (
     TYPES,
     Acknowledgement,
@@ -74,6 +75,7 @@ __all__ = [
     "encode",
     "find",
     "message",
+    "packet_buffer",
     "payload",
     "scan",
     "sniff",
@@ -171,10 +173,15 @@ def buffer(limits: Limits = DEFAULT_LIMITS, scan_limits: tuple[int, ...] | None 
     """A buffer that cuts one direction of a connection into packets: through its handshake, or with the limits of a `HandshakeReader`."""
     if scan_limits is None:
         return Following(limits)
+    return packet_buffer(limits, scan_limits)
+
+
+def packet_buffer(limits: PacketLimits, scan_limits: tuple[int, ...]) -> Buffer:
+    """A buffer for one direction of a connection whose handshake is read by a `HandshakeReader`."""
     return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, scan_limits, limits.max_parts)
 
 
-def encode(message: AnyMessage, limits: Limits = DEFAULT_LIMITS) -> bytes:
+def encode(message: AnyMessage, limits: PacketLimits = DEFAULT_LIMITS) -> bytes:
     """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or more than the limits (RELINK-24)."""
     kind = TYPES[type(message)]
     if kind <= Kind.SHUTDOWN:
@@ -195,7 +202,7 @@ def encode(message: AnyMessage, limits: Limits = DEFAULT_LIMITS) -> bytes:
     return data + PADDING[len(data) & 7]
 
 
-def check(parts: tuple[bytes, ...], limits: Limits) -> None:
+def check(parts: tuple[bytes, ...], limits: PacketLimits) -> None:
     """RELINK-24: refuse to send a message that we would not accept."""
     if len(parts) > limits.max_parts:
         raise LocalProtocolError(Fault.PARTS_OVER_LIMIT, f"{len(parts)}, limit {limits.max_parts}")
@@ -247,7 +254,7 @@ def _encode_message(message: Message) -> bytes:
     return b"".join(pieces)
 
 
-def check_ids(ids: Sequence[bytes], limits: Limits) -> None:
+def check_ids(ids: Sequence[bytes], limits: PacketLimits) -> None:
     """RELINK-24: raise LocalProtocolError for more channels than a multicast may have."""
     most = limits.most_ids(len(ids[0]) if ids else 0)
     if len(ids) > most:

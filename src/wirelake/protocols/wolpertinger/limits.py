@@ -9,7 +9,7 @@ import msgspec
 __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a reader of wolpertinger, checked before anything is buffered."""
 
     max_text_size: int = 256 * 1024

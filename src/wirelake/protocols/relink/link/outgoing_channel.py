@@ -11,9 +11,10 @@ from itertools import islice
 from typing import Final
 
 from wirelake.protocols.relink.events import MessagesResolved, Outcome, Unresolved
+from wirelake.protocols.relink.limits import PacketLimits
 from wirelake.protocols.relink.link.sequence import on_wire, reach
 from wirelake.protocols.relink.messages import Close, Commit, Message, Rollback
-from wirelake.protocols.relink.wire import DEFAULT_LIMITS, PADDING, Limits, encode
+from wirelake.protocols.relink.wire import DEFAULT_LIMITS, PADDING, encode
 
 __all__ = ["OutgoingChannel"]
 
@@ -26,7 +27,7 @@ class OutgoingChannel:
     """The sender's half of a channel, from its first message until closed. Every cursor is the last number it covers."""
 
     def __init__(
-        self, channel: bytes, *, transactional: bool = False, reopened: bool = False, first: int = 0, limits: Limits = DEFAULT_LIMITS
+        self, channel: bytes, *, transactional: bool = False, reopened: bool = False, first: int = 0, limits: PacketLimits = DEFAULT_LIMITS
     ) -> None:
         self.channel = channel
         self._limits = limits
