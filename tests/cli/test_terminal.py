@@ -259,7 +259,7 @@ def test_a_protocol_is_printed_in_one_spelling_and_taken_in_both(wirelake, spell
         assert b"event-mesh" not in wirelake(*words).out
 
 
-@pytest.mark.parametrize("show", ["live.emit", "rooms.yamp._print", "rooms.wolpertinger._print"])
+@pytest.mark.parametrize("show", ["live.emit", "protocols.yamp._print", "protocols.wolpertinger._print"])
 def test_what_live_peers_receive_acts_on_no_terminal(capsys, show):
     module, _, name = show.rpartition(".")
     getattr(import_module(f"wirelake.cli.{module}"), name)({"body": HOSTILE})
