@@ -1,11 +1,12 @@
-"""Streams: one direction of a TCP connection, put in order.
+"""One direction of a TCP connection: reorder segments, drop retransmissions, declare gaps.
 
-Segments come as a capture saw them: repeated, overlapping, out of order, or not at all. What comes next is given out at once; what lies
-ahead waits for what is missing before it, until it comes or until too much waits: then the gap is declared, and reading goes on behind
-it. Where two segments claim the same bytes, the first counts; a later one that says something else is given out as disputed, as far
-back as is remembered.
+Segments arrive as the capture has them: repeated, overlapping, out of order, or missing. The next bytes of the stream are returned at once.
+Bytes ahead of a gap wait until the gap is filled, or until too many bytes wait: then the gap is declared, and reading continues behind it.
 
-Positions are sequence numbers that do not wrap. It refuses to know connections, protocols and files.
+A TCP retransmission is returned as `REPEATED`; the flow accounts for it and drops it. Where two segments have the same sequence numbers,
+the first counts. A later one with other bytes is returned as `DISPUTED`, as far back as bytes are kept.
+
+Positions are sequence numbers that do not wrap.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The one way to get a Spark session: the right interpreter, a Java that will do, quiet, on loopback, and nothing left lying about.
+"""Start a Spark session, and with it the JVM: interpreter, Java, settings, scratch folder.
 
-Start-up takes seconds, so nothing but Spark work calls this, and importing this module does not import Spark.
-
-It refuses to know tables and captures.
+Starting the JVM takes seconds, so only Spark work calls this. Importing this module does not import Spark.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A thin layer over `deltalake`: a table is a folder of Parquet files and a log that says which of them count.
+"""A thin layer over `deltalake`: create tables, list their files, and make every Delta commit.
 
-Every change is one transaction that carries the number of its batch, so that a batch that is published twice is there once.
-
-It refuses to know what is in the tables, and which batch is next.
+A table is a folder of Parquet files and a log of those that count. Every Delta commit carries the number of its batch as application
+transaction, so that committing a batch twice is idempotent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Every rule of EMP that can be broken: its clause, what is answered, and how grave it is.
+"""The faults of EMP: every rule that can be broken, with its clause, its text and the answer of a session.
 
-A fault that makes bytes unreadable is found by the scanner or the layer above it and spoils one message. A fault of a readable message
-is a *breach*: the message exists, but saying it ends the session. A tolerated fault is written down and nothing else happens.
-
-It refuses to know how faults are found.
+The text of a rule is also the text of its rows in the table `violations`. A fault that makes bytes unreadable is found by the scanner or
+the layer above it and spoils one message. A fault of a readable message is a *breach*: the message exists, but it ends the session. A
+tolerated fault is counted and nothing else happens.
 """
 
 from __future__ import annotations

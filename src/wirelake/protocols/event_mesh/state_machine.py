@@ -1,8 +1,7 @@
-"""The life of a node as a table: what is known of it after each thing it says.
+"""The state machine of an Event Mesh node: what is known of it after each message.
 
-Event Mesh has no conversation to break: §1 promises neither delivery nor order, so everything may be said at any time, and the table has
-every message in every state. It tells whether a node was greeted by, merely heard, or has fallen silent; silence is the one step that
-no message makes, and how long it takes is the listener's to say. It refuses to know bytes, keys and time.
+§1 promises neither delivery nor order, so every message is allowed in every state. The state says whether a node said hello, was only
+heard, or is silent. Silence is the one transition without a message; the listener decides how long it takes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The conversation of Relink on one connection as a table: who may say what when, and which rule is broken by what may not be said.
+"""The state machine of one Relink connection: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-States are named from outside, so that connector, listener and the lake's auditor read the same table. It refuses to know bytes, time and
-what depends on data: whether the link is an old one, which channels are open, how far acknowledgements may go.
+States are named from outside, so that connector, listener and the lake's rules read the same table. Rules that depend on data are in the
+link: whether it is an old one, which channels are open, how far acknowledgements may go.
 """
 
 from __future__ import annotations

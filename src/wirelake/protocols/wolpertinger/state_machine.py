@@ -1,8 +1,7 @@
-"""The conversation of wolpertinger as a table: who may say what, encrypted or not, and which rule is broken by what may not be said.
+"""The state machine of wolpertinger: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-Both sides speak in the same way; who is called client opened the connection. States are named from outside, so that both sides and the
-lake's auditor read the same table. It refuses to know bytes and time, and what depends on data: which calls are in flight, and which
-trust a method asks for.
+Both sides have the same rights; the client is the one that opened the connection. States are named from outside, so that both sides and the
+lake's rules read the same table. Rules that depend on data are in the session: which calls are in flight, and which trust a method needs.
 """
 
 from __future__ import annotations

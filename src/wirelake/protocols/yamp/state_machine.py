@@ -1,7 +1,7 @@
-"""The conversation of YAMP as a table: who may say what when, and which rule a message breaks that may not be said.
+"""The state machine of YAMP: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-States are named from outside, so that client, server and the lake's auditor read the same table. It refuses to know bytes, time and
-what depends on data, such as which requests are in flight.
+States are named from outside, so that client, server and the lake's rules read the same table. Rules that depend on data, such as which
+requests are in flight, are in the session.
 """
 
 from __future__ import annotations
