@@ -106,7 +106,7 @@ def test_an_error_that_quotes_a_peer_is_one_line(wirelake, monkeypatch):
     assert wirelake("call").talk == f"wirelake: {SEEN}\n"
 
 
-def test_a_wrong_argument_is_told_without_running_it(wirelake):
+def test_a_wrong_argument_is_printed_without_its_control_characters(wirelake):
     outcome = wirelake("decode", "emp", "--no-\x1b[31m-such")
     assert outcome.code == 64
     assert acts(outcome.talk) == set()
