@@ -1,4 +1,4 @@
-"""Every run is the same run: Hypothesis draws the same examples, no deadline depends on a busy machine, kernels stay as they were."""
+"""Make every run the same: fixed Hypothesis examples, no deadlines, kernels reset after each test."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _same_kernels(monkeypatch):
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The one Spark session of all tests; starting it takes seconds."""
-    from wirelake.lake.session.start import session  # only who asks for it pays
+    """The one Spark session of this process; starting it takes seconds."""
+    from wirelake.lake.session.start import session  # needs the lake extra
 
     started = session("local[2]", {"spark.sql.shuffle.partitions": "2"})
     yield started

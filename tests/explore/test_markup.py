@@ -20,7 +20,7 @@ def test_attributes_are_escaped_and_named() -> None:
     assert made == '<td class="a" data-label="&quot;&gt;&lt;script&gt;">x</td>'
 
 
-def test_what_is_vouched_for_stays() -> None:
+def test_trusted_html_is_not_escaped() -> None:
     assert join([trusted("<svg></svg>"), "<svg>"]) == "<svg></svg>&lt;svg&gt;"
 
 
@@ -28,5 +28,5 @@ def test_what_is_vouched_for_stays() -> None:
     ("hidden", "seen"),
     [("\x00", "\\x00"), ("\x1b[31m", "\\x1b[31m"), ("\u202e", "\\u202e"), ("\ud800", "\\ud800"), ("é\n", "é\n"), ("\u200b", "\\u200b")],
 )
-def test_what_hides_is_shown(hidden: str, seen: str) -> None:
+def test_invisible_characters_are_written_out(hidden: str, seen: str) -> None:
     assert text(f"a{hidden}b") == f"a{seen}b"

@@ -85,7 +85,7 @@ def test_the_summary_has_the_headline_numbers(lake: Path) -> None:
     ]
 
 
-def test_the_lead_tells_it_in_a_few_sentences(page: str) -> None:
+def test_the_lead_summarises_the_report(page: str) -> None:
     said = Reader(page).text
     assert "1 file was read, 1000 B in all, with 3 messages in 1 session." in said
     assert "3 requests were made: 2 answered." in said
@@ -103,7 +103,7 @@ def test_findings_are_grouped_with_their_clause_and_first_place(lake: Path, page
     assert re.search("EMP-25 A second hello HELLO_REPEATED error 2 .* a.pcapng byte 20, 12 bytes .* EMP-30 A pong nobody asked for", said)
 
 
-def test_what_is_no_violation_is_told_apart_and_counted_nowhere(lake: Path, page: str) -> None:
+def test_findings_of_severity_info_are_listed_apart_and_not_counted(lake: Path, page: str) -> None:
     said = Reader(page).text
     broken, _, rest = said.partition("Noted, but no violations")
     assert "UNUSED_BITS_SET" not in broken
@@ -151,7 +151,7 @@ def test_a_rule_shows_few_sessions_and_counts_the_others(fill: Callable[..., Pat
     assert "and in 5 more sessions" in Reader(write_report(tmp_path / "lake", tmp_path / "page.html").read_text()).text
 
 
-def test_requests_confirmations_and_deliveries_are_told_apart_by_protocol(fill: Callable[..., Path], tmp_path: Path) -> None:
+def test_requests_confirmations_and_deliveries_are_counted_separately_by_protocol(fill: Callable[..., Path], tmp_path: Path) -> None:
     called = {"protocol": "wolpertinger"}
     sent = [
         *(made.exchange(latency, protocol="yamp", outcome="returned") for latency in (1000, 3000)),
@@ -182,7 +182,7 @@ def test_requests_confirmations_and_deliveries_are_told_apart_by_protocol(fill: 
     assert "100 deliveries 99 acknowledged" in said
 
 
-def test_rates_are_over_the_time_in_which_something_was_said(fill: Callable[..., Path], tmp_path: Path) -> None:
+def test_rates_are_over_active_time(fill: Callable[..., Path], tmp_path: Path) -> None:
     """Two captures with a day between them: the pause is no part of it, the 60 seconds between two messages of one are."""
     times = [0, 0.25, 2, 62, 86_400, 86_402]
     rows = {
@@ -198,7 +198,7 @@ def test_rates_are_over_the_time_in_which_something_was_said(fill: Callable[...,
     assert ("time span", "1 Mar 2025 12:00:00 UTC, 1 d 2 s, active for 1 min 4 s") in summary(tmp_path / "lake")
 
 
-def test_traffic_is_told_by_protocol_and_by_pair(page: str) -> None:
+def test_traffic_is_listed_by_protocol_and_by_pair(page: str) -> None:
     said = Reader(page).text
     assert "emp 3 80 B 1 min 0.05 a second 2 messages 1" in said
     assert "10.0.0.1 10.0.0.2:5040 emp 1 3 2 → · ← 1 last 1 Mar 2025 12:01:00 1" in said

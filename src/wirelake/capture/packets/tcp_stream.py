@@ -1,11 +1,10 @@
-"""TCP reassembly of one direction: put segments in order, and drop retransmissions.
+"""One direction of a TCP connection: reorder segments, drop retransmissions, declare gaps.
 
-A capture has segments repeated, overlapping, out of order, or not at all. The segment with the next sequence number is delivered at once.
-A segment ahead of it waits for the missing bytes before it, until they come or until too much waits. Then the gap is declared, and
-delivery continues after it.
+Segments arrive as the capture has them: repeated, overlapping, out of order, or missing. The next bytes of the stream are returned at once.
+Bytes ahead of a gap wait until the gap is filled, or until too many bytes wait: then the gap is declared, and reading continues behind it.
 
-A retransmission is dropped here: `place` marks bytes that were delivered before as `REPEATED`. Where two segments overlap, the first
-counts. A retransmission with other bytes is `DISPUTED`, as far back as bytes are kept (`REMEMBERED`). `tcp_flows.py` accounts for both.
+A TCP retransmission is returned as `REPEATED`; the flow accounts for it and drops it. Where two segments have the same sequence numbers,
+the first counts. A later one with other bytes is returned as `DISPUTED`, as far back as bytes are kept.
 
 Positions are sequence numbers that do not wrap.
 """

@@ -1,6 +1,6 @@
-"""Start the JVM and get a Spark session: the right interpreter, a suitable Java, quiet, on loopback, in a scratch folder.
+"""Start a Spark session, and with it the JVM: interpreter, Java, settings, scratch folder.
 
-Starting takes seconds, so only Spark work calls this. Importing this module does not import Spark (a test checks that).
+Starting the JVM takes seconds, so only Spark work calls this. Importing this module does not import Spark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Delta Lake tables: create, append, replace and read, through the `deltalake` package.
+"""A thin layer over `deltalake`: create tables, list their files, and make every Delta commit.
 
-A table is a folder of Parquet files and a transaction log that says which of them count. `_commit` is where a Delta commit happens.
-Every commit carries the number of its batch as an application transaction, so committing a batch twice is idempotent.
+A table is a folder of Parquet files and a log of those that count. Every Delta commit carries the number of its batch as application
+transaction, so that committing a batch twice is idempotent.
 """
 
 from __future__ import annotations

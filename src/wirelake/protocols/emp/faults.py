@@ -1,7 +1,8 @@
-"""Every rule of EMP that can be broken: its clause, its answer and its severity.
+"""The faults of EMP: every rule that can be broken, with its clause, its text and the answer of a session.
 
-A fault that makes bytes unreadable is found by the scanner, or by the layer above it, and spoils one message. A fault of a readable
-message is a *breach*: the message exists, but sending it ends the session. A tolerated fault is recorded, and nothing else happens.
+The text of a rule is also the text of its rows in the table `violations`. A fault that makes bytes unreadable is found by the scanner or
+the layer above it and spoils one message. A fault of a readable message is a *breach*: the message exists, but it ends the session. A
+tolerated fault is counted and nothing else happens.
 """
 
 from __future__ import annotations

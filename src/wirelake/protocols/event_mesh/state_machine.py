@@ -1,8 +1,7 @@
-"""The state machine of Event Mesh: the state of one node, as others see it, after each message.
+"""The state machine of an Event Mesh node: what is known of it after each message.
 
-§1 promises neither delivery nor order, so nothing is forbidden, and the table has every message in every state. A state says whether a
-node has sent a hello, has sent anything else, or has fallen silent. Silence is the one step that no message makes; each receiver sets its
-own timeout for it.
+§1 promises neither delivery nor order, so every message is allowed in every state. The state says whether a node said hello, was only
+heard, or is silent. Silence is the one transition without a message; the listener decides how long it takes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The state machine of a Relink connection: which side may send which message in which state.
+"""The state machine of one Relink connection: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-States are named from outside, so that connector, listener and the lake read the same table. Rules that depend on data are in `link/`:
-whether the link is an old one, which channels are open, how far acknowledgements may go.
+States are named from outside, so that connector, listener and the lake's rules read the same table. Rules that depend on data are in the
+link: whether it is an old one, which channels are open, how far acknowledgements may go.
 """
 
 from __future__ import annotations

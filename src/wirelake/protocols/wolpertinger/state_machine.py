@@ -1,8 +1,7 @@
-"""The state machine of wolpertinger: which side may send which message in which state, encrypted or not.
+"""The state machine of wolpertinger: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-Both sides may send the same messages; the client is the side that opened the connection. States are named from outside, so that both
-sides and the lake read the same table. Rules that depend on data are elsewhere: which calls are in flight, and which trust a
-method needs.
+Both sides have the same rights; the client is the one that opened the connection. States are named from outside, so that both sides and the
+lake's rules read the same table. Rules that depend on data are in the session: which calls are in flight, and which trust a method needs.
 """
 
 from __future__ import annotations

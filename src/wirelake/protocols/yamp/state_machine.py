@@ -1,7 +1,7 @@
-"""The state machine of YAMP: which message each end may send in which state.
+"""The state machine of YAMP: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-States are named from outside, so that client, server and the lake's rules read the same table. Rules that depend on data, such as the
-requests in flight, are not in the table.
+States are named from outside, so that client, server and the lake's rules read the same table. Rules that depend on data, such as which
+requests are in flight, are in the session.
 """
 
 from __future__ import annotations
