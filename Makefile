@@ -1,14 +1,16 @@
-# Everything sets itself up in .venv; Python 3.11 or newer is all that must be there.
+# Every target sets up .venv by itself; only Python 3.11 or newer must be installed.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 FILES  := pyproject.toml constraints.txt
+# Tests start hundreds of Python processes, a dozen for each Spark job: without cached bytecode each compiles the package again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test soak fuzz oracles lint docs bench wheel tools clean
 
-help:  ## Show what can be made
+help:  ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
 
 $(BIN)/python:
@@ -36,13 +38,13 @@ $(VENV)/.bench: $(VENV)/.lake
 
 setup: $(VENV)/.lake  ## Install wirelake with the lake into .venv
 
-demo: $(VENV)/.lake  ## Talk, record, ingest, report: the whole way on this machine (into OUT)
+demo: $(VENV)/.lake  ## Run peers, record, ingest, report: the whole pipeline on this machine (into OUT)
 	@$(BIN)/wirelake demo --out $(or $(OUT),demo-lake)
 
-test: $(VENV)/.test  ## Run all tests, in two processes (WORKERS), file by file in their order: those that start Spark come first
+test: $(VENV)/.test  ## Run all tests in two processes (WORKERS), file by file
 	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder
 
-soak: $(VENV)/.test  ## Run the long proofs, 20 schedules of kills (SCHEDULES), 20,000 seeds of two Relink links (SEEDS, FIRST), and fuzzing for five minutes
+soak: $(VENV)/.test  ## Run the long tests, 20 schedules of kills (SCHEDULES), 20,000 seeds of two Relink links (SEEDS, FIRST), and fuzzing for five minutes
 	@$(BIN)/python -m pytest -m long
 	@$(BIN)/python -m tests.lake.kills $(or $(SCHEDULES),20) --first $(or $(FIRST),0)
 	@$(BIN)/python -m tests.protocols.relink.simulation $(or $(FIRST),0) --seeds $(or $(SEEDS),20000)
@@ -51,23 +53,24 @@ soak: $(VENV)/.test  ## Run the long proofs, 20 schedules of kills (SCHEDULES), 
 fuzz: $(VENV)/.test  ## Fuzz readers, sessions, serializers and servers for 60 s (SECONDS) or by number of inputs (COUNT), with a seed (SEED)
 	@$(BIN)/python -m tests.fuzz --seed $(or $(SEED),0) $(if $(COUNT),--count $(COUNT),--seconds $(or $(SECONDS),60)) $(addprefix --only ,$(ONLY)) $(FLAGS)
 
-oracles: $(VENV)/.test  ## Hold the reader to what capinfos and tshark say of 984 captures, and to 10,000 mutations of them
+oracles: $(VENV)/.test  ## Compare the reader with capinfos and tshark on 984 captures, and read 10,000 mutations of them
 	@$(BIN)/python tests/oracles/fetch.py .oracles $(PACKAGES)
 	@WIRELAKE_ORACLES=$(CURDIR)/.oracles WIRELAKE_ORACLES_PACKAGES="$(PACKAGES)" WIRELAKE_MUTATIONS=$(or $(MUTATIONS),10000) $(BIN)/python -m pytest tests/oracles
 
-lint: $(VENV)/.lint  ## Format, lint, types, import contracts
+lint: $(VENV)/.lint  ## Format, lint, types, import contracts, words in user-visible text
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.lint.words
 
-docs: $(VENV)/.lake  ## Write the generated pages of docs/ anew
+docs: $(VENV)/.lake  ## Write the generated pages of docs/
 	@$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.bench  ## Print the figures of benchmarks/
-	@for one in startup scan echo event_mesh event_mesh_node yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest lake follow; do $(BIN)/python benchmarks/$$one.py || exit 1; done
+	@for one in startup scan buffer echo event_mesh event_mesh_node yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest lake follow; do $(BIN)/python benchmarks/$$one.py || exit 1; done
 
-wheel: $(BIN)/python  ## Build the wheel, and try it where there is no Spark
+wheel: $(BIN)/python  ## Build the wheel, and test it without Spark
 	@$(PIP) install --constraint constraints.txt build
 	@rm -rf dist && $(BIN)/python -m build --wheel --outdir dist . >/dev/null
 	@rm -rf $(VENV)-wheel && $(PYTHON) -m venv $(VENV)-wheel
@@ -75,9 +78,9 @@ wheel: $(BIN)/python  ## Build the wheel, and try it where there is no Spark
 	@echo 0000000c0000000001000000 | $(VENV)-wheel/bin/wirelake decode emp --hex
 	@$(VENV)-wheel/bin/python tests/wire_half.py
 
-tools:  ## Install the programs some tests ask for a second opinion (Debian, as root)
+tools:  ## Install programs that some tests compare with (Debian, as root)
 	@command -v tshark >/dev/null && command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium nats-server >/dev/null; }
-	@command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq prosody >/dev/null && { service prosody stop >/dev/null 2>&1 || true; }; }  # tests start one of their own
+	@command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq prosody >/dev/null && { service prosody stop >/dev/null 2>&1 || true; }; }  # tests start their own
 
-clean:  ## Remove what was made
+clean:  ## Remove everything that was built
 	@rm -rf $(VENV) $(VENV)-wheel dist build demo-lake .fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

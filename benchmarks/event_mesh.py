@@ -14,7 +14,7 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from figures import show, verdict
-from wirelake.lake.gold.steps import signatures
+from wirelake.lake.decode import signatures
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build
 from wirelake.protocols.event_mesh.packet.values import binary, text
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan, walk

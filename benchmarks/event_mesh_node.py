@@ -19,9 +19,11 @@ import socket
 import time
 from multiprocessing.synchronize import Event
 
+import msgspec
+
 from figures import show, verdict
-from wirelake.peers.event_mesh.node import Live, node
-from wirelake.protocols.event_mesh import Credentials, Key, Options, TrustStore
+from wirelake.peers.event_mesh import Options, node
+from wirelake.protocols.event_mesh import Credentials, Key, TrustStore
 from wirelake.protocols.event_mesh.packet.builder import build, public_key_of
 from wirelake.protocols.event_mesh.packet.values import binary, text
 from wirelake.protocols.kernel import use_compiled
@@ -55,7 +57,7 @@ async def hear(proof: str, count: int, rate: float | None) -> tuple[int, float, 
     """One node that hears one sender: events delivered, seconds from the first to the last, seconds of CPU, datagrams dropped."""
     store = TrustStore([Key(NODE, AUTH, SECRET, public_key_of(SEED))])
     options = Options(rate_limit=None, replay_capacity=2 * count)
-    async with node("udp://127.0.0.1:0", live=Live(session=options, trust=store)) as here:
+    async with node("udp://127.0.0.1:0", options=msgspec.structs.replace(options, trust=store)) as here:
         heard = here.subscribe("temp.*")
         built, begin = multiprocessing.Event(), multiprocessing.Event()
         sender = multiprocessing.Process(target=say, args=(PROOFS[proof], here.target.port, count, rate, built, begin), daemon=True)
@@ -84,7 +86,7 @@ async def hear(proof: str, count: int, rate: float | None) -> tuple[int, float, 
 
 
 async def publish(proof: str) -> list[str]:
-    """One node that publishes to somebody who does not listen: built, proven and sent."""
+    """One node that publishes to an address where nothing listens: built, proven and sent."""
     count = 5000
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as deaf:
         deaf.bind(("127.0.0.1", 0))
@@ -124,9 +126,9 @@ def main() -> None:
             got, seconds, spent, dropped = asyncio.run(hear(proof, count, reached[proof] * 0.8 if proof in reached else None))
             reached.setdefault(proof, got / seconds)
             kept[proof] = got / count
-            told = [f"{count:,}", f"{got / seconds:,.0f}", f"{spent / got * 1e6:.1f}", f"{1 - got / count:.1%}", f"{dropped:,}"]
-            rows.append([f"{proof}, {way}", *told])
-    columns = ["sender", "sent", "delivered/s", "CPU, µs each", "lost", "told by the system"]
+            cells = [f"{count:,}", f"{got / seconds:,.0f}", f"{spent / got * 1e6:.1f}", f"{1 - got / count:.1%}", f"{dropped:,}"]
+            rows.append([f"{proof}, {way}", *cells])
+    columns = ["sender", "sent", "delivered/s", "CPU, µs each", "lost", "dropped by the system"]
     show("Event Mesh node on loopback: from the socket to a subscriber", columns, rows)
     show(
         "The same node publishing to one peer", ["event", "published/s", "CPU, µs each"], [asyncio.run(publish(proof)) for proof in PROOFS]

@@ -124,12 +124,12 @@ def _shown(part: np.ndarray) -> list[str]:
 
 def main() -> None:
     """Write, or follow and show."""
-    told = argparse.ArgumentParser(description=__doc__)
-    told.add_argument("--rate", type=int, default=20_000)
-    told.add_argument("--seconds", type=float, default=30.0)
-    told.add_argument("--gold-every", type=float, default=10.0)
-    told.add_argument("--write", type=Path, help=argparse.SUPPRESS)
-    chosen = told.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--gold-every", type=float, default=10.0)
+    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
     if chosen.write:
         write(chosen.write, chosen.rate, chosen.seconds)
         return

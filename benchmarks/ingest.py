@@ -111,7 +111,7 @@ def fields(process: int) -> list[str]:
 
 _workers: dict[tuple[int, str], int] = {}
 """Python workers, by process id and start, and the ticks they had used when they were last seen. Spark ends them when they are idle, and
-whoever forked them does not inherit their times."""
+their parent does not inherit their times."""
 
 
 def cpu() -> float:
@@ -123,7 +123,7 @@ def cpu() -> float:
 
 def _keep_looking() -> None:
     while True:
-        time.sleep(1)  # looking costs, too, and whoever is ended has been idle for a minute
+        time.sleep(1)  # looking costs, too, and a worker that is ended has been idle for a minute
         _look()
 
 
@@ -131,11 +131,11 @@ def _look() -> int:
     """Ticks used so far, and what each worker had used is kept."""
     ticks, seen = 0, set()
     for process in [os.getpid(), *descendants(os.getpid())]:
-        if told := fields(process):
-            used = sum(map(int, told[11:15]))  # user and system, its own and of children that were waited for
+        if stat_fields := fields(process):
+            used = sum(map(int, stat_fields[11:15]))  # user and system, its own and of children that were waited for
             ticks += used
-            if is_worker(process, int(told[1])):
-                one = (process, told[19])
+            if is_worker(process, int(stat_fields[1])):
+                one = (process, stat_fields[19])
                 seen.add(one)
                 _workers[one] = max(used, _workers.get(one, 0))
     return ticks + sum(used for one, used in list(_workers.items()) if one not in seen)
@@ -192,10 +192,10 @@ def ingest(spark: SparkSession, lake: Path, paths: list[Path]) -> int:
 
 def copy(spark: SparkSession, lake: Path, out: Path) -> None:
     """The table `messages`, read and written by Spark alone."""
-    from wirelake.lake.store import delta
+    from wirelake.lake.sources.tables import frame
     from wirelake.lake.tables.catalog import TABLES
 
-    delta.frame(spark, lake, TABLES["messages"]).write.parquet(out.as_uri(), compression=codec(lake))
+    frame(spark, lake, TABLES["messages"]).write.parquet(out.as_uri(), compression=codec(lake))
 
 
 def codec(lake: Path) -> str:
@@ -292,10 +292,10 @@ def compare_memory(count: int) -> None:
     for size in (count // GROWTH, count):
         path = record(CACHE / f"one-{size}.pcapng", size)
         command = [sys.executable, str(Path(__file__).resolve()), "--memory-of", str(path)]
-        told = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
-        peaks.append(told["peak"])
+        result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+        peaks.append(result["peak"])
         growth = f"{peaks[-1] / peaks[0]:.2f} x"
-        lines.append([f"{told['messages']:,} messages", f"{path.stat().st_size / 1e6:.0f}", f"{told['peak'] / 1e6:.0f}", growth])
+        lines.append([f"{result['messages']:,} messages", f"{path.stat().st_size / 1e6:.0f}", f"{result['peak'] / 1e6:.0f}", growth])
     show("Memory of the Python worker of one task, one recording", ["input", "file, MB", "peak RSS, MB", "growth"], lines)
     verdict("memory independent of the size of the input", peaks[1] <= ALLOWED * peaks[0], f"{peaks[1] / peaks[0]:.2f} x for {GROWTH} x")
 

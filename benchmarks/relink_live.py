@@ -157,12 +157,12 @@ def play(name: str, count: int) -> dict[str, float]:
 def resuming() -> dict[str, float]:
     """Both sides in this process, without sockets: the handshake, what each tells, and 100,000 messages sent again and taken."""
     from wirelake.protocols.kernel import use_compiled
-    from wirelake.protocols.relink import Endpoint, Link, Options, Registry, Session, Speaker
+    from wirelake.protocols.relink import Endpoint, LinkCore, Options, Registry, Session, Speaker
 
     use_compiled()
     options = Options(ping_interval=None, window=OUTSTANDING)
     endpoint = Endpoint("bench", connector_id_size=4)
-    link, registry = Link(Speaker.CONNECTOR, endpoint, options), Registry([endpoint], 1, lambda: 1, options)
+    link, registry = LinkCore(Speaker.CONNECTOR, endpoint, options), Registry([endpoint], 1, lambda: 1, options)
 
     def connect() -> int:
         ends = Session(Speaker.CONNECTOR, options, link=link), Session(Speaker.LISTENER, options, registry=registry)

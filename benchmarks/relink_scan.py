@@ -15,7 +15,7 @@ import numpy as np
 from figures import show, verdict
 from wirelake.protocols.kernel import FAULT, compiled, use_compiled
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Stage, scan
@@ -80,7 +80,7 @@ def receiving(data: bytes, count: int, times: int) -> float:
     session.receive(encode(m.Version()) + encode(m.Request("bench", 4, 4)), 0.0)
     session.events()
     link = session.link
-    assert isinstance(link, Link)
+    assert isinstance(link, LinkCore)
 
     def run() -> int:
         session.receive(data, 0.0)

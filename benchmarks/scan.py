@@ -39,7 +39,7 @@ def requests(count: int) -> list[Message]:
 
 
 def mixed(count: int) -> list[Message]:
-    """What a conversation is made of: mostly exchanges and data of about 100 bytes, now and then the rest."""
+    """A session: mostly requests, responses and data of about 100 bytes, and a few other messages."""
     draw = random.Random(4)  # noqa: S311 - frames, not secrets
     packed = wire.pack(b"x" * 100)
     kinds: list[Callable[[int], Message]] = [

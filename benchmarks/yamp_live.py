@@ -32,7 +32,7 @@ def yamp(scheme: str) -> tuple[Any, Any]:
 
         use_compiled()
         service = Service()
-        service.request("echo", lambda call: call.body)
+        service.request("echo", lambda _, call: call.body)
         with tempfile.TemporaryDirectory() as folder:
             place = f"unix://{folder}/echo.sock" if scheme == "unix" else f"{scheme}://127.0.0.1:0"
             async with serve(place, service) as listening:

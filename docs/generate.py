@@ -11,6 +11,7 @@ import itertools
 import sys
 import textwrap
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,8 @@ def page(protocol: str) -> str:
         "For `--set NAME=VALUE` of commands that read or speak, and `Limits` in Python.\n",
         _settings(described.limits),
     ]
-    parts += ["## Options of a session\n", "For `Options` in Python; times are seconds.\n", _settings(described.options)]
+    live = import_module(f"wirelake.peers.{protocol}").Options
+    parts += ["## Options\n", f"Arguments of `wirelake.{protocol}.Options` in Python; times are seconds.\n", _settings(live)]
     answers = any(hasattr(fault.rule, "error_code") for fault in described.faults)
     parts.append("## Faults\n")
     parts.append(
@@ -171,7 +173,7 @@ def page(protocol: str) -> str:
 
 def _told(protocol: str, fault: Any) -> str:
     """Where the lake tells of a broken rule; or why it does not."""
-    room = registry.ROOMS[protocol]
+    room = registry.RULES[protocol]
     if fault in room.unseen:
         return f"not told: {room.unseen[fault]}"
     return "`security`" if fault in room.by_keys else f"`violations`, {fault.severity.name.lower()}"
@@ -195,7 +197,14 @@ def _settings(kind: type) -> str:
 
 
 def _attribute_docs(kind: type) -> dict[str, str]:
-    """What stands under each attribute of a class, on one line."""
+    """The docstring of each attribute of a class and its bases, on one line."""
+    said: dict[str, str] = {}
+    for base in reversed([one for one in kind.__mro__ if one.__module__.startswith("wirelake")]):
+        said |= _own_attribute_docs(base)
+    return said
+
+
+def _own_attribute_docs(kind: type) -> dict[str, str]:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     said = {}

@@ -8,17 +8,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirelake.capture.record.recorder import Recorder
+from wirelake import Recorder, emp
 from wirelake.errors import RequestTimeout
 from wirelake.lake import build_table, decode_table, inputs_of, session
-from wirelake.peers.emp import Live, Peer, connect, serve
-from wirelake.protocols.emp.events import RequestReceived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-async def answer(_: Peer, request: RequestReceived) -> bytes:
+async def answer(_: emp.Peer, request: emp.RequestReceived) -> bytes:
     """Shout back; or think for ever."""
     if request.body == b"why?":
         await asyncio.Event().wait()
@@ -29,8 +27,8 @@ async def talk(path: Path) -> None:
     """A client asks nine times, asks once too much, and goes."""
     with Recorder(path, protocol="emp") as recorder:
         async with (
-            serve("tcp://127.0.0.1:0", live=Live(on_request=answer)) as server,
-            connect(server.address, live=Live(recorder=recorder)) as peer,
+            emp.serve("tcp://127.0.0.1:0", options=emp.Options(on_request=answer)) as server,
+            emp.connect(server.address, options=emp.Options(recorder=recorder)) as peer,
         ):
             for word in (b"tea", b"coffee", b"cocoa") * 3:
                 await peer.request(word, timeout=60)

@@ -8,26 +8,24 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirelake.capture.record.recorder import Recorder
+from wirelake import Recorder, event_mesh
 from wirelake.lake import build_table, decode_table, inputs_of, read_messages, session
-from wirelake.peers.event_mesh.node import Live, node
-from wirelake.protocols.event_mesh import Credentials, Key, TrustStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BOILER = Credentials(secrets.token_bytes(16), b"\0\0\0\1", secret=secrets.token_bytes(32))
-STRANGER = Credentials(secrets.token_bytes(16), b"\0\0\0\2", secret=secrets.token_bytes(32))
-KNOWN = TrustStore([Key(BOILER.node_id, BOILER.auth_key_id, secret=BOILER.secret)])
+BOILER = event_mesh.Credentials(secrets.token_bytes(16), b"\0\0\0\1", secret=secrets.token_bytes(32))
+STRANGER = event_mesh.Credentials(secrets.token_bytes(16), b"\0\0\0\2", secret=secrets.token_bytes(32))
+KNOWN = event_mesh.TrustStore([event_mesh.Key(BOILER.node_id, BOILER.auth_key_id, secret=BOILER.secret)])
 
 
 async def talk(path: Path) -> None:
     """A panel hears a boiler it knows, and a stranger it does not."""
     with Recorder(path, protocol="event_mesh") as recorder:
         async with (
-            node("udp://127.0.0.1:0", live=Live(trust=KNOWN, recorder=recorder)) as panel,
-            node("udp://127.0.0.1:0", credentials=STRANGER, peers=[panel.address]) as stranger,
-            node("udp://127.0.0.1:0", credentials=BOILER, peers=[panel.address]) as boiler,
+            event_mesh.node("udp://127.0.0.1:0", options=event_mesh.Options(trust=KNOWN, recorder=recorder)) as panel,
+            event_mesh.node("udp://127.0.0.1:0", credentials=STRANGER, peers=[panel.address]) as stranger,
+            event_mesh.node("udp://127.0.0.1:0", credentials=BOILER, peers=[panel.address]) as boiler,
         ):
             heard = panel.subscribe("plant.>")
             await stranger.publish("plant.boiler.temperature", 20.0)

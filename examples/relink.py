@@ -8,19 +8,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirelake.capture.record.recorder import Recorder
+from wirelake import Recorder, relink
 from wirelake.lake import ingest_captures, read_table, session
-from wirelake.peers.relink import Endpoint, Live, connect, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from wirelake.peers.relink import Link
 
-MONEY = Endpoint("money", 4, 4, connector_transactions=True)
+MONEY = relink.Endpoint("money", 4, 4, connector_transactions=True)
 
 
-async def take(link: Link) -> None:
+async def take(link: relink.Link) -> None:
     """Consume whatever comes."""
     async for _ in link:
         pass
@@ -30,8 +28,8 @@ async def talk(path: Path) -> None:
     """Two transactions: one is committed, one is not."""
     with Recorder(path, protocol="relink") as recorder:
         async with (
-            serve("tcp://127.0.0.1:0", {MONEY: take}) as listener,
-            connect(listener.address, MONEY, live=Live(recorder=recorder)) as link,
+            relink.serve("tcp://127.0.0.1:0", {MONEY: take}) as listener,
+            relink.connect(listener.address, MONEY, options=relink.Options(recorder=recorder)) as link,
         ):
             channel = link.channel(b"bank")
             async with channel.transaction() as transfer:

@@ -8,10 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirelake.capture.record.recorder import Recorder
+from wirelake import Recorder, wolpertinger
 from wirelake.errors import RequestFailed
 from wirelake.lake import build_table, decode_table, inputs_of, session
-from wirelake.peers.wolpertinger import Live, connect, method, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
 class Stock:
     """A component: methods that anybody may call."""
 
-    @method(trust=0)
+    @wolpertinger.method(trust=0)
     def Price(self, item: str) -> int:  # noqa: N802 - as it is called on the wire
         """What something costs."""
         if item == "unicorn":
             raise RequestFailed(502)
         return len(item)
 
-    @method(trust=0)
+    @wolpertinger.method(trust=0)
     def Sold(self, item: str) -> None:  # noqa: N802
         """Something was sold: nothing is answered."""
 
@@ -35,7 +34,10 @@ class Stock:
 async def talk(path: Path) -> None:
     """Two prices, something that nobody has, and something sold."""
     with Recorder(path, protocol="wolpertinger") as recorder:
-        async with serve("tcp://127.0.0.1:0", Stock) as server, connect(server.address, live=Live(recorder=recorder)) as peer:
+        async with (
+            wolpertinger.serve("tcp://127.0.0.1:0", Stock) as server,
+            wolpertinger.connect(server.address, options=wolpertinger.Options(recorder=recorder)) as peer,
+        ):
             for item in ("tea", "coffee", "unicorn"):
                 with contextlib.suppress(RequestFailed):
                     await peer.Stock.Price(item)

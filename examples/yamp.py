@@ -7,18 +7,17 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wirelake.capture.record.recorder import Recorder
+from wirelake import Recorder, yamp
 from wirelake.lake import build_table, decode_table, inputs_of, read_messages, read_table, session, write_table
-from wirelake.peers.yamp import Call, Live, Service, connect, serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-service = Service()
+service = yamp.Service()
 
 
 @service.request("sum", of=list[int])
-async def add(call: Call) -> int:
+async def add(_: yamp.Peer, call: yamp.Call) -> int:
     """Tell every partial sum, then the whole."""
     total = 0
     for number in call.body:
@@ -30,7 +29,10 @@ async def add(call: Call) -> int:
 async def talk(path: Path) -> None:
     """Weather, and two sums."""
     with Recorder(path, protocol="yamp") as recorder:
-        async with serve("tcp://127.0.0.1:0", service) as server, connect(server.address, live=Live(recorder=recorder)) as peer:
+        async with (
+            yamp.serve("tcp://127.0.0.1:0", service) as server,
+            yamp.connect(server.address, options=yamp.Options(recorder=recorder)) as peer,
+        ):
             for degrees in (18, 21, 24):
                 await peer.send("weather.today", {"degrees": degrees})
             for numbers in ([1, 2, 3], [20, 22]):

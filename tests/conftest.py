@@ -1,4 +1,4 @@
-"""Every run is the same run: Hypothesis draws the same examples, no deadline depends on a busy machine, kernels stay as they were."""
+"""Make every run the same: fixed Hypothesis examples, no deadlines, kernels reset after each test."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ settings.load_profile("wirelake")
 
 @pytest.fixture(autouse=True)
 def _same_kernels(monkeypatch):
-    """A test that calls `use_compiled` does so for itself alone."""
+    """A test that calls `use_compiled` does so for itself alone, and then even small messages are scanned compiled."""
     monkeypatch.setattr(kernel, "_use_compiled", kernel._use_compiled)
+    monkeypatch.setattr(kernel, "compiled_from", 0)
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The one Spark session of all tests; starting it takes seconds."""
-    from wirelake.lake.session.start import session  # only who asks for it pays
+    """The one Spark session of this process; starting it takes seconds."""
+    from wirelake.lake.session.start import session  # needs the lake extra
 
     started = session("local[2]", {"spark.sql.shuffle.partitions": "2"})
     yield started

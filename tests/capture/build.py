@@ -215,11 +215,11 @@ def check(blocks: list[Block], raw: bytes, file_size: int) -> None:
         accounted += sum(account.bytes for account in one.accounts)
         quarantined = sum(account.bytes for account in one.accounts if account.category == "quarantine")
         assert quarantined == sum(stretch.length for stretch in one.unreadable)
-        pieces = one.pieces.tolist()
+        pieces = one.origins.tolist()
         starts = [piece[0] for piece in pieces]
         assert starts == sorted(set(starts))
         end = 0
-        for start, stop, flow, to_server, _ in one.runs.tolist():
+        for start, stop, flow, to_server, _ in one.segments.tolist():
             assert end <= start < stop <= len(data)
             assert 0 <= flow < len(one.flows)
             assert to_server in (0, 1)
@@ -238,9 +238,9 @@ def check(blocks: list[Block], raw: bytes, file_size: int) -> None:
             assert 0 <= event.flow < len(one.flows)
         again = from_batch(to_batch(one))[0]
         assert bytes(again.data) == data
-        assert (again.runs == one.runs).all()
-    in_runs = sum(int((one.runs[:, 1] - one.runs[:, 0]).sum()) for one in blocks)
-    assert in_runs + accounted == file_size
+        assert (again.segments == one.segments).all()
+    in_segments = sum(int((one.segments[:, 1] - one.segments[:, 0]).sum()) for one in blocks)
+    assert in_segments + accounted == file_size
     covered.sort()
     assert all(before[1] <= after[0] for before, after in pairwise(covered))
     assert [one.last for one in blocks] == [False] * (len(blocks) - 1) + [True]
@@ -250,7 +250,7 @@ def said(blocks: list[Block]) -> list[tuple[bytes, int, bytes]]:
     """(session, to server, bytes) of every run in order, neighbours of one direction joined."""
     out: list[tuple[bytes, int, bytes]] = []
     for one in blocks:
-        for start, stop, flow, to_server, _ in one.runs.tolist():
+        for start, stop, flow, to_server, _ in one.segments.tolist():
             session, data = one.flows[flow].session_id, bytes(one.data[start:stop])
             if out and out[-1][:2] == (session, to_server):
                 data = out.pop()[2] + data

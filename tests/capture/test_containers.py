@@ -27,7 +27,7 @@ from tests.capture.build import (
     talk_of,
     udp,
 )
-from tests.capture.test_recording import record
+from tests.capture.test_recorder import record
 
 from wirelake.capture.blocks.accounting import MAX_UNREADABLE
 from wirelake.capture.blocks.from_recording import intern
@@ -45,7 +45,7 @@ TS = 1_700_000_000_123_456
 
 
 def times(blocks) -> list[int]:
-    return [piece[2] for one in blocks for piece in one.pieces.tolist()]
+    return [piece[2] for one in blocks for piece in one.origins.tolist()]
 
 
 def segment(data: bytes = b"x") -> bytes:
@@ -75,7 +75,7 @@ def test_every_kind_of_pcapng_packet_block_is_read(tmp_path, order):
     raw += packet_block(TS, segment(b"a"), order) + old_packet_block(TS + 5, segment(b"bb"), order)
     raw += simple_packet_block(segment(b"ccc"), order)
     blocks = read_checked(wrote(tmp_path, raw))
-    assert [data for one in blocks for start, stop, *_ in one.runs.tolist() for data in [bytes(one.data[start:stop])]] == [
+    assert [data for one in blocks for start, stop, *_ in one.segments.tolist() for data in [bytes(one.data[start:stop])]] == [
         b"a",
         b"bb",
         b"c",
@@ -219,7 +219,7 @@ def test_long_stretches_are_cut_at_the_limit(tmp_path):
 
 def test_an_empty_file_is_one_empty_block(tmp_path):
     (one,) = read_checked(wrote(tmp_path, b""))
-    assert (len(one.runs), one.accounts, one.unreadable, one.last) == (0, [], [], True)
+    assert (len(one.segments), one.accounts, one.unreadable, one.last) == (0, [], [], True)
 
 
 def test_files_of_nothing_but_headers_are_accounted_for(tmp_path):

@@ -1,4 +1,4 @@
-"""Identity: a file that grows or moves stays itself, and one that is replaced does not."""
+"""Identity: a file that grows or moves keeps its id, and one that is replaced does not."""
 
 from __future__ import annotations
 

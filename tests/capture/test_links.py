@@ -1,4 +1,4 @@
-"""Link layers and what IP may be wrapped in: all lead to the same segment."""
+"""Link layers and IP encapsulation: all lead to the same TCP segment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.capture.build import ACK, accounts, ether_type, ethernet, ipv4, ipv6, talk_of, tcp
 from tests.capture.test_containers import both
-from tests.capture.test_flows import SEGMENT, TS, V4, V6, read_packets, runs_of
+from tests.capture.test_tcp_flows import SEGMENT, TS, V4, V6, read_packets, segments_of
 
 from wirelake.capture.containers.records import DATA, LINK, RECORD_COLUMNS, SIZE, WIRE_SIZE
 from wirelake.capture.packets.dissect import PACKET_COLUMNS, dissect
@@ -167,6 +167,6 @@ def test_a_segment_that_claims_more_than_its_frame_has_costs_what_is_not_there(t
         return ipv4("10.0.0.1", "10.0.0.2", tcp(40000, 5040, at, 0, ACK, data))
 
     cut = [(TS, segment(100, b"0123456789")[:-4]), (TS, segment(110, b"next"))]
-    assert runs_of(read_packets(tmp_path, cut, link=101)) == [(1, b"012345", -1), (1, b"next", 4)]
+    assert segments_of(read_packets(tmp_path, cut, link=101)) == [(1, b"012345", -1), (1, b"next", 4)]
     lie = [(TS, segment(100, b"012345" + bytes(60000))[:-60000]), (TS, segment(106, b"next"))]
     assert talk_of(read_packets(tmp_path, lie, link=101)) == [(1, b"012345next")]

@@ -54,7 +54,7 @@ def captured(*, port=5040) -> bytes:
     return pcap([*talk.frames(), *other.frames()])
 
 
-def test_a_recording_says_what_was_said_by_whom_and_where(wirelake, tmp_path):
+def test_a_recording_is_printed_with_sender_time_and_offset(wirelake, tmp_path):
     path = recorded(tmp_path / "talk.pcapng")
     outcome = wirelake("decode", "emp", path)
     shown = objects(outcome)
@@ -93,14 +93,14 @@ def test_encode_takes_back_what_decode_shows_of_a_capture(wirelake):
     assert wirelake("encode", "emp", stdin=shown).out == encode(Hello()) + ASKED + encode(Hello()) + ANSWERED
 
 
-def test_a_capture_of_another_protocol_is_told_so(wirelake, tmp_path):
+def test_a_capture_of_another_protocol_is_an_error_that_says_so(wirelake, tmp_path):
     outcome = wirelake("decode", "relink", recorded(tmp_path / "talk.pcapng"))
     assert (outcome.code, outcome.out) == (0, b"")
     assert "0 objects of relink" in outcome.talk
     assert "it also has emp" in outcome.talk
 
 
-def test_a_port_makes_connections_known_that_nothing_else_tells(wirelake):
+def test_a_port_option_identifies_connections_without_other_evidence(wirelake):
     talk = Talk(server=("10.0.0.2", 6000))
     talk.say(0, ASKED).say(1, ANSWERED)  # the handshake came before the capture
     assert objects(wirelake("decode", "emp", stdin=pcap(talk.frames()))) == []
@@ -109,7 +109,7 @@ def test_a_port_makes_connections_known_that_nothing_else_tells(wirelake):
     assert wirelake("decode", "emp", "--port", "6000", stdin=encode(Hello())).code == 64
 
 
-def test_a_gap_and_a_cut_file_are_told_with_their_places(wirelake):
+def test_a_gap_and_a_cut_file_are_reported_with_their_offsets(wirelake):
     talk = Talk().open().say(0, encode(Hello()) + ASKED[:5])
     talk.next[0] += len(ASKED) - 5
     talk.say(0, encode(Error(4, 1, 2, "after the gap")))
@@ -122,7 +122,7 @@ def test_a_gap_and_a_cut_file_are_told_with_their_places(wirelake):
     assert [each["layer"] for each in objects(cut) if "layer" in each] == ["pcap"]
 
 
-def test_relink_is_read_by_its_handshake(wirelake, tmp_path):
+def test_relink_is_decoded_by_its_handshake(wirelake, tmp_path):
     record(tmp_path / "link.pcapng", STORY)
     outcome = wirelake("decode", "relink", tmp_path / "link.pcapng")
     assert outcome.code == 0
@@ -153,7 +153,7 @@ def test_event_mesh_is_verified_as_of_when_a_packet_was_seen(wirelake, tmp_path)
     assert "rejected" in objects(late)[0]
 
 
-def test_each_side_of_wolpertinger_has_its_own_pieces_and_keys_open_them(wirelake, tmp_path):
+def test_each_side_of_wolpertinger_has_its_own_fragments_and_keys_decrypt_them(wirelake, tmp_path):
     (tmp_path / "keys").write_bytes(log_line(KEYS))
     (tmp_path / "keys").chmod(0o600)
     with Recorder(tmp_path / "talk.pcapng", protocol="wolpertinger") as recorder:

@@ -1,5 +1,6 @@
 """`wirelake serve`, `call` and `send`: as two people at two terminals use them."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -8,6 +9,8 @@ from importlib import import_module
 
 import click
 import pytest
+
+from wirelake.cli import live
 
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
 SECONDS = 60
@@ -106,3 +109,18 @@ def test_a_wrong_call_says_what_would_be_right(wirelake, words, complaint):
     outcome = wirelake(*words)
     assert outcome.code == 64
     assert complaint in outcome.talk
+
+
+async def _loop_module() -> str:
+    return type(asyncio.get_running_loop()).__module__.partition(".")[0]
+
+
+def test_live_commands_run_on_uvloop_where_it_is_installed(monkeypatch):
+    assert live.run(_loop_module()) == "uvloop"
+    monkeypatch.setattr(live, "is_installed", lambda _: False)
+    assert live.run(_loop_module()) == "asyncio"
+
+
+@pytest.mark.parametrize("protocol", ["emp", "event_mesh", "relink", "yamp", "wolpertinger"])
+def test_every_live_command_uses_that_loop(protocol):
+    assert import_module(f"wirelake.cli.protocols.{protocol}").run is live.run

@@ -1,4 +1,4 @@
-"""Output of commands that stay: a reader that is slow or gone costs lines at most, and a flood of notices is told in few."""
+"""Output of long-running commands: a slow or closed reader costs lines at most, and a flood of notices is reported in few."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_lines_are_written_in_order_and_all_of_them_before_the_end():
         assert file.read().splitlines() == [f"line {number} é\\udc80" for number in range(1000)]
 
 
-def test_lines_that_a_slow_reader_cost_are_told_at_once_and_counted_when_it_reads_again():
+def test_lines_that_a_slow_reader_missed_are_reported_at_once_and_counted_when_it_reads_again():
     reader, told = Reader(), []
     counted = threading.Event()
     lines = Lines(1, max_bytes=20, write=reader, on_dropped=lambda count: (told.append(count), count and counted.set()))
@@ -85,7 +85,7 @@ def test_the_end_does_not_wait_for_a_reader_that_never_reads():
     reader.reads.set()
 
 
-def test_a_reader_that_is_gone_is_told_once_and_nothing_waits_for_it():
+def test_a_reader_that_is_gone_is_reported_once_and_nothing_waits_for_it():
     reader, gone = Reader(), threading.Event()
     reader.failure = OSError(errno.EPIPE, "Broken pipe")
     reader.reads.set()
@@ -130,7 +130,7 @@ def notices():
     log.removeHandler(handler)
 
 
-def test_a_flood_of_one_kind_is_told_in_few_lines_and_hides_no_other_kind(notices):
+def test_a_flood_of_one_kind_is_reported_in_few_lines_and_hides_no_other_kind(notices):
     log, told, clock, handler = notices
     for number in range(1000):
         log.log(NOTICE, "dropped from %s", ("10.0.0.1", number))
@@ -145,7 +145,7 @@ def test_a_flood_of_one_kind_is_told_in_few_lines_and_hides_no_other_kind(notice
     assert told[-1] == "3 more lines like these were held back"
 
 
-def test_a_notice_is_one_line_without_control_characters_and_what_is_not_for_people_is_not_told(notices):
+def test_a_notice_is_one_line_without_control_characters_and_other_records_are_not_printed(notices):
     log, told, _, _ = notices
     log.info("nothing of note")
     log.log(NOTICE, "unknown uri %s", "a\x1b[31m\nb\x9b")
@@ -164,7 +164,7 @@ def test_a_notice_is_one_line_without_control_characters_and_what_is_not_for_peo
         ("\x9b31m\u202eabc\u2028\udc80", "\\x9b31m\\u202eabc\\u2028\\udc80"),
     ],
 )
-def test_what_a_terminal_would_act_on_is_visible(text, shown):
+def test_control_characters_are_printed_visibly(text, shown):
     assert visible(text) == shown
 
 
@@ -200,19 +200,19 @@ def test_sizes_are_written_as_people_write_them(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "0", "0k", "-1", "k", "1.5M", "1T", "1 k", "²"])
-def test_what_is_no_size_is_refused(text):
+def test_an_invalid_size_is_refused(text):
     with pytest.raises(click.BadParameter, match="is no size"):
         Size().convert(text, None, None)
 
 
 @pytest.mark.parametrize(("address", "mode"), [("tls://h:1", 0o600), ("xmpp://a@b", 0o600), ("tcp://h:1", 0o644), ("unix:/tls", 0o644)])
-def test_a_recording_of_an_encrypted_address_is_private_before_anybody_connects(tmp_path, address, mode):
+def test_a_recording_of_an_encrypted_address_is_private_before_a_peer_connects(tmp_path, address, mode):
     os.umask(mask := os.umask(0o077))
     with live.recording(tmp_path / "talk.pcapng", "emp", address):
         assert (tmp_path / "talk.pcapng").stat().st_mode & 0o777 == mode & ~mask
 
 
-def test_a_recording_that_failed_was_told_when_it_did(tmp_path):
+def test_a_failed_recording_is_reported_when_it_fails(tmp_path):
     def talk():
         with live.recording(tmp_path / "talk.pcapng", "emp") as recorder:
             with open("/dev/full", "wb", buffering=0) as full:  # noqa: PTH123 - a device
@@ -251,7 +251,7 @@ def test_a_server_whose_output_nobody_reads_serves_and_ends_when_its_reader_is_g
         process.stderr.close()
 
 
-def test_a_disk_that_fills_up_is_told_at_once_and_once_and_the_server_serves_on(tmp_path):
+def test_a_disk_that_fills_up_is_reported_at_once_and_once_and_the_server_serves_on(tmp_path):
     process, address = serve("--record", str(tmp_path / "talk.pcapng"), limit=2000)
     try:
 

@@ -106,7 +106,7 @@ def test_an_error_that_quotes_a_peer_is_one_line(wirelake, monkeypatch):
     assert wirelake("call").talk == f"wirelake: {SEEN}\n"
 
 
-def test_a_wrong_argument_is_told_without_running_it(wirelake):
+def test_a_wrong_argument_is_printed_without_its_control_characters(wirelake):
     outcome = wirelake("decode", "emp", "--no-\x1b[31m-such")
     assert outcome.code == 64
     assert acts(outcome.talk) == set()
@@ -259,7 +259,7 @@ def test_a_protocol_is_printed_in_one_spelling_and_taken_in_both(wirelake, spell
         assert b"event-mesh" not in wirelake(*words).out
 
 
-@pytest.mark.parametrize("show", ["live.emit", "rooms.yamp._print", "rooms.wolpertinger._print"])
+@pytest.mark.parametrize("show", ["live.emit", "protocols.yamp._print", "protocols.wolpertinger._print"])
 def test_what_live_peers_receive_acts_on_no_terminal(capsys, show):
     module, _, name = show.rpartition(".")
     getattr(import_module(f"wirelake.cli.{module}"), name)({"body": HOSTILE})

@@ -13,7 +13,8 @@ from tests.conformance.reading import LABELS, Unmapped, keys, octets, same
 from wirelake.protocols import kernel
 from wirelake.protocols.emp import messages as m
 from wirelake.protocols.emp.events import DataReceived, Ended, Opened, RequestReceived, ResponseReceived
-from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.emp.session import Session
 from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import buffer, decode, encode, message, pack, plain

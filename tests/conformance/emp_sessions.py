@@ -14,7 +14,7 @@ from tests.conformance.emp import cuts, through_buffer
 from tests.conformance.reading import LABELS, Unmapped, keys, octets
 
 from wirelake.protocols.emp import messages as m
-from wirelake.protocols.emp.events import DataReceived, Ended, Ending, Event, Noticed, RequestReceived, ResponseReceived
+from wirelake.protocols.emp.events import DataReceived, Ended, Ending, Noticed, RequestReceived, ResponseReceived, SessionEvent
 from wirelake.protocols.emp.faults import TOLERATED, Fault
 from wirelake.protocols.emp.options import Options
 from wirelake.protocols.emp.session import Session
@@ -42,7 +42,7 @@ class Step(msgspec.Struct):
 def run(session: Any) -> None:
     """Hold one recorded session."""
     steps = read(session)
-    check_conversation(steps)
+    check_order(steps)
     for speaker in Speaker:
         Play(steps, speaker).check()
 
@@ -62,7 +62,7 @@ def read(session: Any) -> list[Step]:
                 raise Unmapped(f"event {frame['event']!r}")
             steps.append(Step(float(frame["t"]), direction(frame["dir"]) if "dir" in frame else None, event=frame["event"]))
     if not any(step.said for step in steps):
-        raise Unmapped("a session in which nobody says anything")
+        raise Unmapped("a session without a message")
     assert [buffers[speaker].rest for speaker in Speaker] == [b"", b""], "the recording ends inside a message"
     return steps
 
@@ -73,7 +73,7 @@ def direction(text: Any) -> Speaker:
     return DIRECTIONS[text]
 
 
-def check_conversation(steps: list[Step]) -> None:
+def check_order(steps: list[Step]) -> None:
     """Every message of both directions is decoded, encoded and decoded again, and was allowed when it was said."""
     state = INITIAL
     for step in steps:
@@ -99,7 +99,7 @@ class Play:
         self.speaker = speaker
         self.theirs: list[m.Message] = []
         self.session = Session(speaker.other, OPTIONS)
-        self.heard: list[Event] = []
+        self.heard: list[SessionEvent] = []
         self.said = b""
         self.now = steps[0].at
         self.session.start(self.now)
@@ -127,7 +127,7 @@ class Play:
         """What the side we stand in for began, we begin as well, so that the answers in the recording match."""
         asked = [one.request_id for one in said.extensions if isinstance(one, m.RequestResponse) and one.request]
         if asked:
-            self.session._asked._last_id = asked[0] - 1  # they count as they like
+            self.session._requests._last_id = asked[0] - 1  # they count as they like
             self.session.request(plain(said), self.now)
         elif isinstance(said, m.Ping) and not self.session._pong.waits:
             self.session.ping(self.now)

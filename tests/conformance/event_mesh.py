@@ -13,9 +13,10 @@ from tests.conformance.reading import LABELS, Unmapped, keys, octets, same
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols import kernel
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS
 from wirelake.protocols.event_mesh.messages import Field, FieldType, Flag, SubType
 from wirelake.protocols.event_mesh.packet import builder, values
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan, walk
+from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, scan, walk
 from wirelake.protocols.event_mesh.security import encryption
 from wirelake.protocols.event_mesh.security.canonical import canonical
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
@@ -206,7 +207,7 @@ def refuse(said: Verified | Rejected, vector: dict[str, Any], is_weak: bool) -> 
     is_freed = is_weak and said.fault in FREED
     fault = Fault.WEAK_KEY if is_freed else said.fault
     wanted = REASONS.get(vector["reason"])
-    if wanted is None:  # a word of somebody else's
+    if wanted is None:  # a word of another implementation
         assert vector["reason"] in WORDS.get(fault, set())
     else:
         assert wanted in ({said.fault} | WEAK if fault is Fault.WEAK_KEY else {fault})

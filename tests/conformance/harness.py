@@ -1,4 +1,4 @@
-"""Which files of vectors there are, and who runs them; nobody here knows the names of vectors.
+"""The files of vectors, and the runner of each. No vector is known by its name.
 
 The directory is the project's own copy, or the one WIRELAKE_VECTORS names.
 """

@@ -11,7 +11,7 @@ from wirelake.errors import DecodeError
 from wirelake.protocols import kernel
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Stage
@@ -76,12 +76,12 @@ def stage_of(fields: dict[str, Any]) -> Stage:
 def accept(vector: Any) -> None:
     data, fields = octets("hex", vector["hex"]), vector["fields"]
     stage, size = stage_of(fields), vector.get("ctx", {}).get("id_size", 0)
-    said = decode(data, stage=stage, sender_id_size=size, receiver_id_size=size)
-    found = described(said)
+    packet = decode(data, stage=stage, sender_id_size=size, receiver_id_size=size)
+    found = described(packet)
     keys("fields", fields, set(found))
     assert same(found, expected(fields))
-    again = encode(said)
-    assert decode(again, stage=stage, sender_id_size=size, receiver_id_size=size) == said
+    again = encode(packet)
+    assert decode(again, stage=stage, sender_id_size=size, receiver_id_size=size) == packet
     if not has_odd_bits(data, stage, size):
         assert again == data
     limits = DEFAULT_LIMITS.for_scan(stage, size, size)
@@ -90,7 +90,7 @@ def accept(vector: Any) -> None:
         heard = [
             message(whole, row, parts) for piece in (data[:cut], data[cut:]) for whole, rows, parts in one.feed(piece) for row in rows[:1]
         ]
-        assert heard[0] == said
+        assert heard[0] == packet
 
 
 def has_odd_bits(data: bytes, stage: Stage, size: int) -> bool:
@@ -101,9 +101,9 @@ def has_odd_bits(data: bytes, stage: Stage, size: int) -> bool:
     return bool(row[ODDITIES] & ODD_BITS)
 
 
-def described(said: m.AnyMessage) -> dict[str, Any]:
+def described(packet: m.AnyMessage) -> dict[str, Any]:
     """A message in the words of the vectors."""
-    match said:
+    match packet:
         case m.Version(version):
             return {"kind": "version", "version": version}
         case m.Request(endpoint, connector, listener, flags, epoch, link_id):
@@ -112,14 +112,14 @@ def described(said: m.AnyMessage) -> dict[str, Any]:
         case m.Reply(epoch, link_id):
             return {"kind": "reply", "epoch": epoch, "link_id": link_id}
         case m.Message():
-            forms = {"multicast": said.multicast, "long": said.long, "large": said.large}
-            return {"kind": "message", **forms, "ids": [one.hex() for one in said.ids], "parts": [one.hex() for one in said.parts]}
+            forms = {"multicast": packet.multicast, "long": packet.long, "large": packet.large}
+            return {"kind": "message", **forms, "ids": [one.hex() for one in packet.ids], "parts": [one.hex() for one in packet.parts]}
         case m.Nop() | m.Ping() | m.Pong() | m.Resume() | m.Shutdown():
-            return {"kind": "general", "type": m.name_of(type(said))}
-    sequence = getattr(said, "sequence", None)
-    group = "ack" if isinstance(said, m.Acknowledgement | m.Closed) else "op"
-    told = {"type": m.name_of(type(said)), "multicast": said.multicast, "ids": [one.hex() for one in said.ids]}
-    return {"kind": f"{'channel' if sequence is None else 'sequence'}_{group}", **told} | (
+            return {"kind": "general", "type": m.name_of(type(packet))}
+    sequence = getattr(packet, "sequence", None)
+    group = "ack" if isinstance(packet, m.Acknowledgement | m.Closed) else "op"
+    parsed = {"type": m.name_of(type(packet)), "multicast": packet.multicast, "ids": [one.hex() for one in packet.ids]}
+    return {"kind": f"{'channel' if sequence is None else 'sequence'}_{group}", **parsed} | (
         {} if sequence is None else {"sequence": sequence}
     )
 
@@ -149,7 +149,7 @@ def check_reason(data: bytes, stage: Stage, fields: dict[str, Any], faults: list
         form = data[0] >> 2 & 7
         assert kind == ("general" if not data[0] & 1 else FORMATS[form] if form < len(FORMATS) else "unknown")
         for word, value in (("type", data[0] >> 5), ("format", form)):
-            assert all(int(told) == value for told in re.findall(rf"{word} ([0-9]+)", text)), text
+            assert all(int(parsed) == value for parsed in re.findall(rf"{word} ([0-9]+)", text)), text
     wanted = next((faults for pattern, faults in REASONS if re.search(pattern, text)), None)
     if wanted is None:  # words of somebody else's: at least one must be ours, too
         words = set(re.findall("[a-z]{5,}", text))
@@ -175,11 +175,11 @@ def live(data: bytes, stage: Stage, size: int, speaker: Speaker) -> Fault:
         session = Session(Speaker.LISTENER, QUIET, registry=Registry([endpoint], EPOCH, lambda: LINK_ID, QUIET))
         before = [m.Version(), m.Request("demo", size, size)]
     else:
-        session = Session(Speaker.CONNECTOR, QUIET, link=Link(Speaker.CONNECTOR, endpoint, QUIET))
+        session = Session(Speaker.CONNECTOR, QUIET, link=LinkCore(Speaker.CONNECTOR, endpoint, QUIET))
         before = [m.Version(), m.Reply(EPOCH, LINK_ID)]
     session.start(0.0)
-    for said in before[: 2 if stage is Stage.PACKETS else 0 if stage is Stage.VERSION else 1]:
-        session.receive(encode(said), 0.0)
+    for packet in before[: 2 if stage is Stage.PACKETS else 0 if stage is Stage.VERSION else 1]:
+        session.receive(encode(packet), 0.0)
         assert session.ended is None, session.ended
     session.receive(data, 0.0)
     assert session.ended is not None, "the connection goes on"

@@ -11,10 +11,10 @@ from tests.conformance.relink import EPOCH, LINK_ID, QUIET
 from tests.conformance.relink_states import check, cursor, is_waiting
 
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.events import ChannelClosed, Event, LinkLost, MessagesResolved, Outcome
+from wirelake.protocols.relink.events import ChannelClosed, LinkLost, MessagesResolved, Outcome, SessionEvent
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.link import Link
-from wirelake.protocols.relink.link.outgoing_channel import Outgoing
+from wirelake.protocols.relink.link.core import LinkCore
+from wirelake.protocols.relink.link.outgoing_channel import OutgoingChannel
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Stage
@@ -39,8 +39,8 @@ class OnStage:
         self.speaker, self.id_size = speaker, id_size
         self.endpoint = Endpoint("demo", id_size, id_size, transactional, transactional)
         self.registry = Registry([self.endpoint], EPOCH, lambda: LINK_ID, QUIET)
-        self.link = Link(speaker, self.endpoint, QUIET)
-        self.heard: list[Event] = []
+        self.link = LinkCore(speaker, self.endpoint, QUIET)
+        self.heard: list[SessionEvent] = []
         self.connect(m.Request("demo", id_size, id_size, self.endpoint.flags))
 
     def connect(self, request: m.Request) -> None:
@@ -92,7 +92,7 @@ def acknowledge(scenario: Any, speaker: Speaker) -> None:
     before = cursor(scenario["cursor"])
     for said, name in ((m.Received, "received"), (m.Consumed, "consumed")):
         stage = OnStage(speaker, 0)
-        stage.link.outbox.channels[b""] = outgoing = Outgoing(b"", first=before + 1)
+        stage.link.outbox.channels[b""] = outgoing = OutgoingChannel(b"", first=before + 1)
         for _ in range(scenario["outstanding"]):
             outgoing.put((b"x",))
         outgoing.sent = outgoing.last
@@ -151,7 +151,7 @@ def begun(scenario: Any, speaker: Speaker, channel: bytes) -> OnStage:
     if last < consumed:  # the numbers have wrapped (RELINK-15)
         last += m.LAST_SEQUENCE + 1
         first = consumed + 1
-        stage.link.outbox.channels[channel] = Outgoing(channel, first=first)
+        stage.link.outbox.channels[channel] = OutgoingChannel(channel, first=first)
     for index in range(first, last + 1):
         assert stage.link.send(channel, ((index & m.LAST_SEQUENCE).to_bytes(4, "big"),)) == index
     for kind, name in ((m.Received, "received"), (m.Consumed, "consumed")):

@@ -11,10 +11,19 @@ from tests.conformance.relink import QUIET
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.events import Event, LinkLost, LinkShutdown, MessageReceived, MessagesResolved, Noticed, Opened, Outcome
+from wirelake.protocols.relink.events import (
+    LinkLost,
+    LinkShutdown,
+    MessageReceived,
+    MessagesResolved,
+    Noticed,
+    Opened,
+    Outcome,
+    SessionEvent,
+)
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.handshake import HandshakeReader
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan
@@ -31,7 +40,7 @@ class Step(msgspec.Struct):
     speaker: Speaker | None
     connection: int
     data: bytes = b""
-    said: list[m.AnyMessage] = []
+    packet: list[m.AnyMessage] = []
 
 
 def run(recording: Any) -> None:
@@ -81,10 +90,10 @@ def mended(data: bytes, size: int) -> bytes:
 
 
 def check_session(steps: Any) -> None:
-    said = read(steps)
-    check_conversation(said)
-    AsListener(said).check()
-    AsConnector(said).check()
+    packet = read(steps)
+    check_order(packet)
+    AsListener(packet).check()
+    AsConnector(packet).check()
 
 
 def read(steps: Any) -> list[Step]:
@@ -106,28 +115,28 @@ def read(steps: Any) -> list[Step]:
 
 def decoded(prologue: HandshakeReader, speaker: Speaker, data: bytes) -> list[m.AnyMessage]:
     """Every message in whole packets, as the lake reads them: with the limits the handshake tells."""
-    said, at = [], 0
+    packet, at = [], 0
     while at < len(data):
         row, parts = [0] * ROW_COLUMNS, [0] * (1024 * PART_COLUMNS)
         count, _, at, _ = scan(data, at, len(data), row, parts, prologue.limits(speaker))
         assert count == 1, "a recorded step is whole packets"
         one = message(data, row, parts)
-        said.append(one)
+        packet.append(one)
         prologue.follow(speaker, data, row)
         assert encode(one) == data[at - row[1] : at]
-    return said
+    return packet
 
 
-def check_conversation(steps: list[Step]) -> None:
+def check_order(steps: list[Step]) -> None:
     states: dict[int, Any] = {}
     for step in steps:
-        for said in step.said:
+        for packet in step.said:
             state = states.get(step.connection, INITIAL)
-            states[step.connection] = TRANSITIONS[state, step.speaker, type(said)]
+            states[step.connection] = TRANSITIONS[state, step.speaker, type(packet)]
 
 
 def first(steps: list[Step], kind: type[m.AnyMessage]) -> Any:
-    return next(said for step in steps for said in step.said if isinstance(said, kind))
+    return next(packet for step in steps for packet in step.said if isinstance(packet, kind))
 
 
 class Play:
@@ -140,10 +149,10 @@ class Play:
         request, self.reply = first(steps, m.Request), first(steps, m.Reply)
         transactions = bool(request.flags & 1), bool(request.flags & 2)
         self.endpoint = Endpoint(request.endpoint, request.connector_id_size, request.listener_id_size, *transactions)
-        self.heard: list[Event] = []
+        self.heard: list[SessionEvent] = []
         self.said: list[m.AnyMessage] = []
         self.session: Session | None = None
-        self.link: Link | None = None
+        self.link: LinkCore | None = None
         self.connection = 0
         self.ours: dict[int, Any] = {}
         for step in steps:
@@ -175,9 +184,9 @@ class Play:
         self.heard += self.session.events()
         self.link = self.session.link or self.link
 
-    def act(self, said: m.AnyMessage) -> None:
+    def act(self, packet: m.AnyMessage) -> None:
         """What the side we stand in for began, we begin as well."""
-        match said:
+        match packet:
             case m.Message(ids, parts):
                 for channel in ids:
                     self.link.send(channel, parts)
@@ -232,12 +241,12 @@ class AsConnector(Play):
 
     def make(self) -> Session:
         if self.link is None:
-            self.link = Link(Speaker.CONNECTOR, self.endpoint, QUIET)
+            self.link = LinkCore(Speaker.CONNECTOR, self.endpoint, QUIET)
         return Session(Speaker.CONNECTOR, QUIET, link=self.link)
 
     def check(self) -> None:
         super().check()
-        recorded = [said for step in self.steps if step.speaker is Speaker.CONNECTOR for said in step.said]
+        recorded = [packet for step in self.steps if step.speaker is Speaker.CONNECTOR for packet in step.said]
         kinds = (m.Version, m.Request, m.Resume, m.Message, m.Close)
         assert [one for one in self.said if isinstance(one, kinds)] == [one for one in recorded if isinstance(one, kinds)]
         resolved = [one for one in self.heard if isinstance(one, MessagesResolved)]

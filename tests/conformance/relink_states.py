@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 from tests.conformance.reading import Unmapped, number, same
 
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.events import ChannelClosed, Event, LinkLost, LinkShutdown, MessagesResolved, Outcome
-from wirelake.protocols.relink.link.link import Link
-from wirelake.protocols.relink.link.outgoing_channel import Outgoing
+from wirelake.protocols.relink.events import ChannelClosed, LinkLost, LinkShutdown, MessagesResolved, Outcome, SessionEvent
+from wirelake.protocols.relink.link.core import LinkCore
+from wirelake.protocols.relink.link.outgoing_channel import OutgoingChannel
 from wirelake.protocols.relink.session import Session
 
 CURSORS: Final = {
@@ -49,9 +49,9 @@ _CLAIMS: Final = (
 class Stage(Protocol):
     """What claims are compared with."""
 
-    link: Link
+    link: LinkCore
     session: Session
-    heard: list[Event]
+    heard: list[SessionEvent]
 
 
 def check(stage: Stage, channel: bytes, claim: Any) -> None:
@@ -63,7 +63,7 @@ def check(stage: Stage, channel: bytes, claim: Any) -> None:
         _check_word(stage, channel, word, value)
 
 
-def is_waiting(outgoing: Outgoing | None, value: Any) -> bool:
+def is_waiting(outgoing: OutgoingChannel | None, value: Any) -> bool:
     """Whether as many messages, or exactly these, are sent and not consumed."""
     numbers = [] if outgoing is None else [one & m.LAST_SEQUENCE for one in range(outgoing.consumed + 1, outgoing.last + 1)]
     if isinstance(value, bool):

@@ -56,7 +56,7 @@ def test_what_is_not_known_is_a_failure(change):
         event_mesh.run(None)
 
 
-def test_no_word_of_somebody_else_is_one_of_ours():
+def test_foreign_words_for_faults_are_not_words_of_this_project():
     assert not {word for words in event_mesh.WORDS.values() for word in words} & set(event_mesh.REASONS)
 
 

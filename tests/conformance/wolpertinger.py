@@ -12,9 +12,9 @@ import numpy as np
 from tests.conformance.reading import LABELS, Unmapped, keys, number, octets, same
 from tests.conformance.wolpertinger_auth import SOME_KEYS, check_encoding, run_authentication
 from tests.conformance.wolpertinger_values import is_value, types_of
+from tests.protocols.wolpertinger import schemas
 
 from wirelake.protocols.kernel import LENGTH, compiled
-from wirelake.protocols.wolpertinger import schemas
 from wirelake.protocols.wolpertinger.events import CallReceived, WasReset
 from wirelake.protocols.wolpertinger.layer1.endpoint import Confirmed, Delivered, Layer1, Undelivered
 from wirelake.protocols.wolpertinger.layer1.lines import measure
@@ -76,8 +76,8 @@ def run_layer_1(vector: dict[str, Any]) -> None:
         check_forms(text)
     check_fields(texts, vector["fields"])
     if "confirmations" in vector:
-        said = [decode(text) for text in texts]
-        assert [[one.message_id, one.code] for one in said if isinstance(one, Result)] == confirmations
+        message = [decode(text) for text in texts]
+        assert [[one.message_id, one.code] for one in message if isinstance(one, Result)] == confirmations
     if vector["expect"] == "ok" and len(texts) == 1 and delivered:
         check_encoding(texts[0], delivered[0], agreed, vector.get("byte_exact_encoding"))
     elif vector.get("byte_exact_encoding"):
@@ -203,15 +203,15 @@ def check_fields(texts: list[bytes], fields: Any) -> None:
     fields = {name: value for name, value in fields.items() if name != "pending"}
     if not fields:
         return
-    said = [decode(text) for text in texts]
-    assert all(isinstance(one, Envelope) for one in said)
+    message = [decode(text) for text in texts]
+    assert all(isinstance(one, Envelope) for one in message)
     for name, value in fields.items():
         if name == "chars":
-            assert same([len(one.payload) for one in said], value)
+            assert same([len(one.payload) for one in message], value)
         elif name == "encryption":
-            assert [one.encryption.name.lower() for one in said] == [value] * len(said)
+            assert [one.encryption.name.lower() for one in message] == [value] * len(message)
         else:
-            assert same([getattr(one, name) for one in said], [value] * len(said)), name
+            assert same([getattr(one, name) for one in message], [value] * len(message)), name
 
 
 # Layer 2.
@@ -224,8 +224,8 @@ def run_layer_2(vector: dict[str, Any]) -> None:
     document = vector["xml"].encode()
     if "<!DOCTYPE" not in vector["xml"]:  # WOLP-17: it does not come to that
         assert schemas.is_valid(document) is vector["xsd_valid"]
-    said = documents.decode(document)
-    check_context(said, vector.get("context", {}))
+    message = documents.decode(document)
+    check_context(message, vector.get("context", {}))
     codes, events = heard(document, vector.get("context", {}))
     if vector["expect"] == "reject":
         if vector["fields"]:
@@ -235,24 +235,24 @@ def run_layer_2(vector: dict[str, Any]) -> None:
         assert any(isinstance(event, WasReset) for event in events) == (vector["error_code"] == 202)
         return
     assert vector["error_code"] is None
-    assert not isinstance(said, Rejected), said
-    check_document(said, vector["fields"])
-    if not isinstance(said, Error) or error_name(said.code) is not None:  # WOLP-15: other codes are heard, not sent
-        assert documents.encode(documents.decode(documents.encode(said))) == documents.encode(said), "a NaN is not equal to itself"
-    if not isinstance(said, Call):
+    assert not isinstance(message, Rejected), message
+    check_document(message, vector["fields"])
+    if not isinstance(message, Error) or error_name(message.code) is not None:  # WOLP-15: other codes are heard, not sent
+        assert documents.encode(documents.decode(documents.encode(message))) == documents.encode(message), "a NaN is not equal to itself"
+    if not isinstance(message, Call):
         assert codes == [], "an answer to what is never answered"
 
 
-def check_context(said: Any, context: Any) -> None:
+def check_context(message: Any, context: Any) -> None:
     """The trust that is required is that of the method called."""
     keys("context", context, set(), {"trust_level", "required", "encrypted"})
     number("trust_level", context.get("trust_level", 4))
     if not isinstance(context.get("encrypted", True), bool):
         raise Unmapped(f"encrypted {context['encrypted']!r}")
     if "required" in context:
-        assert isinstance(said, Call)
-        assert said.component.lower() == "sample"  # WOLP-20
-        assert same(COMPONENTS["Sample"][said.method].trust, context["required"])
+        assert isinstance(message, Call)
+        assert message.component.lower() == "sample"  # WOLP-20
+        assert same(COMPONENTS["Sample"][message.method].trust, context["required"])
 
 
 def heard(document: bytes, context: Any) -> tuple[list[int], list[Any]]:
@@ -276,24 +276,24 @@ def heard(document: bytes, context: Any) -> tuple[list[int], list[Any]]:
     return codes, session.events()
 
 
-def check_document(said: Call | Response | Error, fields: Any) -> None:
+def check_document(message: Call | Response | Error, fields: Any) -> None:
     known = {"type", "types", "component", "method", "call_id", "parameters", "value", "code", "name"}
     keys("fields", fields, set(), known)
     for name, expected in fields.items():
         match name:
             case "type":
-                assert same(type(said).__struct_config__.tag, expected)
+                assert same(type(message).__struct_config__.tag, expected)
             case "types":
-                assert same(types_of(said), expected)
+                assert same(types_of(message), expected)
             case "parameters":
-                assert isinstance(said, Call)
-                assert len(said.parameters) == len(expected)
-                assert all(map(is_value, said.parameters, expected)), expected
+                assert isinstance(message, Call)
+                assert len(message.parameters) == len(expected)
+                assert all(map(is_value, message.parameters, expected)), expected
             case "value":
-                assert isinstance(said, Response)
-                assert expected is None if said.value is None else is_value(said.value, expected), expected
+                assert isinstance(message, Response)
+                assert expected is None if message.value is None else is_value(message.value, expected), expected
             case "name":
-                assert same(error_name(said.code), expected)
+                assert same(error_name(message.code), expected)
             case _:
-                found = getattr(said, name)
+                found = getattr(message, name)
                 assert same(int(found) if name == "code" else found, expected), name

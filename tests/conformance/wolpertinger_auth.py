@@ -56,8 +56,8 @@ def check_exchange(given: Any, fields: Any) -> None:
     assert hashlib.sha256(octets("shared_secret_hex", fields["shared_secret_hex"])).hexdigest() == fields["aes_key_hex"]
     agreed = Keys(octets("aes_key_hex", fields["aes_key_hex"]), iv)
     if "first_encrypted_message" in fields:
-        said = decode(fields["first_encrypted_message"].encode())
-        assert opened(said.payload, said.gzip, said.encryption, agreed).decode() == fields["first_plaintext"]
+        message = decode(fields["first_encrypted_message"].encode())
+        assert opened(message.payload, message.gzip, message.encryption, agreed).decode() == fields["first_plaintext"]
         check_encoding(fields["first_encrypted_message"].encode(), fields["first_plaintext"].encode(), agreed, exact=True)
 
 
@@ -92,17 +92,19 @@ def check_user(name: str, password: str, proof: str, token: bytes) -> None:
     for index, (method, parameters) in enumerate((("UserAuthGetToken", ()), ("UserAuthVerify", (name.upper(), proof))), 1):
         what = sealed(documents.encode(Call("Authentication", method, f"{index:08}-0000-4000-8000-000000000000", parameters)), SOME_KEYS)
         session.receive_text(encode(Envelope(index, what.text, what.gzip, what.encryption)), 0.0)
-        said = [decode(text) for text in session.messages()]
-        answers += [documents.decode(opened(one.payload, one.gzip, one.encryption, SOME_KEYS)) for one in said if isinstance(one, Envelope)]
+        message = [decode(text) for text in session.messages()]
+        answers += [
+            documents.decode(opened(one.payload, one.gzip, one.encryption, SOME_KEYS)) for one in message if isinstance(one, Envelope)
+        ]
     assert [answer.value for answer in answers] == [key_agreement.to_text(token), True]
 
 
 def check_encoding(text: bytes, payload: bytes, agreed: Keys | None, exact: bool | None) -> None:
     """What we would have sent instead is the same text, or says the same."""
-    said = decode(text)
-    what = sealed(payload, agreed if said.encryption else None, compress=said.gzip is not None)
-    ours = encode(Envelope(said.message_id, what.text, what.gzip, what.encryption))
+    message = decode(text)
+    what = sealed(payload, agreed if message.encryption else None, compress=message.gzip is not None)
+    ours = encode(Envelope(message.message_id, what.text, what.gzip, what.encryption))
     assert (ours == text) or not exact
     again = decode(ours)
     assert opened(again.payload, again.gzip, again.encryption, agreed) == payload
-    assert again.message_id == said.message_id
+    assert again.message_id == message.message_id

@@ -9,17 +9,17 @@ from typing import Any
 from tests.conformance.reading import Unmapped, same
 
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, type_of
+from wirelake.protocols.wolpertinger.layer2.notation import describe_value
 from wirelake.protocols.wolpertinger.layer2.values import DateTime, moment
-from wirelake.protocols.wolpertinger.notation import described_value
 
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
 
 
-def types_of(said: Call | Response | Error) -> list[str]:
+def types_of(message: Call | Response | Error) -> list[str]:
     """The data types of the parameters, or of the value if there is one."""
-    if isinstance(said, Error):
+    if isinstance(message, Error):
         raise Unmapped("types of an error")
-    values = said.parameters if isinstance(said, Call) else () if said.value is None else (said.value,)
+    values = message.parameters if isinstance(message, Call) else () if message.value is None else (message.value,)
     return [str(type_of(value)) for value in values]
 
 
@@ -37,7 +37,7 @@ def _is_plain(found: Any, given: Any) -> bool:
         return isinstance(given, str) and re.search("Z$|[+-][0-9:]{5}$", given) is not None and moment(given) == found
     if isinstance(found, tuple | list):
         return isinstance(given, list) and len(found) == len(given) and all(map(is_value, found, given))
-    described = described_value(found)["value"]
+    described = describe_value(found)["value"]
     return same(_folded(described), _folded(given)) if isinstance(described, dict) else same(described, given)
 
 

@@ -14,8 +14,9 @@ from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START, compiled
 from wirelake.protocols.yamp import messages as m
 from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened
 from wirelake.protocols.yamp.faults import UNREADABLE
+from wirelake.protocols.yamp.limits import DEFAULT_LIMITS
 from wirelake.protocols.yamp.options import Options
-from wirelake.protocols.yamp.scanner import CODE, DEFAULT_LIMITS, ODD_REASON, ODDITIES, ROW_COLUMNS, URI, URI_LENGTH, scan
+from wirelake.protocols.yamp.scanner import CODE, ODD_REASON, ODDITIES, ROW_COLUMNS, URI, URI_LENGTH, scan
 from wirelake.protocols.yamp.serializers.registry import OPAQUE
 from wirelake.protocols.yamp.session import Session
 from wirelake.protocols.yamp.state_machine import Speaker

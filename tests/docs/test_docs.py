@@ -1,5 +1,7 @@
 """What the documents say is true: generated pages are up to date, examples run, links lead somewhere."""
 
+import ast
+import itertools
 import re
 import shlex
 import subprocess
@@ -47,3 +49,60 @@ def test_commands_that_pages_name_exist(page):
     for block in re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(), re.DOTALL):
         for command in re.findall(r"(?:^|[|$] ?)wirelake (\w+)", block, re.MULTILINE):
             assert command in COMMANDS
+
+
+SOURCE = ROOT / "src" / "wirelake"
+WALKED = ("glossary.md", "architecture.md")
+
+
+def _paths(page: str) -> set[str]:
+    """The files and folders of the source that a page names, in backticks."""
+    return set(re.findall(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.py)?)`", (ROOT / "docs" / page).read_text()))
+
+
+@pytest.mark.parametrize("page", WALKED)
+def test_every_path_that_a_page_names_exists(page):
+    paths = _paths(page)
+    assert len(paths) > 20
+    missing = sorted(path for path in paths if not (SOURCE / path).exists() and not (ROOT / path).exists())
+    assert not missing, missing
+
+
+def test_every_folder_drawn_in_the_tree_exists():
+    (tree,) = re.findall(r"```\nsrc/wirelake/\n(.*?)```", (ROOT / "docs" / "architecture.md").read_text(), re.DOTALL)
+    above: dict[int, Path] = {2: SOURCE}
+    for line in tree.splitlines():
+        indent = len(line) - len(line.lstrip())
+        names = list(itertools.takewhile(lambda word: word.endswith(("/", ".py")), line.split()))
+        assert names, line
+        for name in names:
+            assert (above[indent] / name).exists(), line
+        above[indent + 2] = above[indent] / names[0]
+
+
+def test_the_glossary_has_20_to_40_terms():
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    terms = re.findall(r"^\| (?!term )([a-zA-Z].*?) \| (.+) \| .+ \|$", text, re.MULTILINE)
+    assert 20 <= len(terms) <= 40
+    assert len(set(terms)) == len(terms)
+
+
+@pytest.mark.parametrize(
+    ("terms", "files"),
+    [
+        (["TCP retransmission"], ["capture/packets/tcp_stream.py"]),
+        (["Delta commit"], ["lake/store/delta.py"]),
+        (["state machine"], [f"protocols/{name}/state_machine.py" for name in ("emp", "event_mesh", "relink", "yamp", "wolpertinger")]),
+        (["micro-batch"], ["lake/jobs/micro_batch.py"]),
+        (["violation", "text"], ["protocols/emp/faults.py"]),
+        (["JVM"], ["lake/session/start.py"]),
+    ],
+)
+def test_one_search_finds_the_file_that_the_architecture_names(terms, files):
+    where = (ROOT / "docs" / "architecture.md").read_text().split("## Where is …?")[1].split("\n## ")[0]
+    (row,) = [line for line in where.splitlines() if all(term.lower() in line.lower() for term in terms)]
+    assert re.search(r"`(\S+\.py)`", row)[1] == files[0]
+    for file in files:
+        about = ast.get_docstring(ast.parse((SOURCE / file).read_text())) or ""
+        for term in terms:
+            assert term.lower() in about.lower(), f"{file} does not say {term!r} in its docstring"

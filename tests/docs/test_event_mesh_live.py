@@ -19,12 +19,12 @@ def test_the_example_prints_what_the_page_says():
 
 
 def test_the_names_and_options_of_the_other_pieces_exist():
-    from wirelake.peers.event_mesh.node import Live, node
-    from wirelake.protocols.event_mesh import Options, RelayRule
+    from wirelake.peers.event_mesh import Options, node
+    from wirelake.protocols.event_mesh import Policy, RelayRule
     from wirelake.transports.quic import Quic
     from wirelake.transports.udp import Multicast
 
-    makers = {"Options": Options, "RelayRule": RelayRule, "Live": Live, "Multicast": Multicast, "Quic": Quic}
+    makers = {"Options": Options, "RelayRule": RelayRule, "Policy": Policy, "Multicast": Multicast, "Quic": Quic}
     pieces = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[1:]
     assert pieces
     for call in [one for piece in pieces for one in ast.walk(ast.parse(piece)) if isinstance(one, ast.Call)]:
@@ -36,12 +36,12 @@ def test_the_names_and_options_of_the_other_pieces_exist():
 
 
 def test_options_that_the_text_names_exist():
-    from wirelake.peers.event_mesh.node import Live, NodeMetrics
-    from wirelake.protocols.event_mesh import Limits, Options, Policy
+    from wirelake.peers.event_mesh import NodeMetrics, Options
+    from wirelake.protocols.event_mesh import Policy
     from wirelake.protocols.event_mesh.events import Metrics
 
-    known = {name for one in (Live, NodeMetrics, Limits, Options, Policy, Metrics) for name in one.__struct_fields__}
-    for owner, name in re.findall(r"`(Live|Options)\.(\w+)`", PAGE):
+    known = {name for one in (Options, NodeMetrics, Policy, Metrics) for name in one.__struct_fields__}
+    for owner, name in re.findall(r"`(Options)\.(\w+)", PAGE):
         assert name in known, (owner, name)
     for name in ("hello_interval", "heartbeat_interval", "missed_heartbeats", "rate_limit", "replay_capacity", "replays_evicted"):
         assert f"`{name}`" in PAGE

@@ -107,4 +107,4 @@ SPOKEN: Rows = {
     ],
     "ledger": [*account("/data/a.pcapng", 1000, {"container": 100, "headers": 336, "message": 500, "quarantine": 64})],
 }
-"""A little of everything, and books that balance."""
+"""A little of everything, and a ledger that adds up."""

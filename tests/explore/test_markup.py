@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wirelake.explore.markup import element, join, text, vouched
+from wirelake.explore.markup import element, join, text, trusted
 
 
 def test_text_is_text() -> None:
@@ -20,13 +20,13 @@ def test_attributes_are_escaped_and_named() -> None:
     assert made == '<td class="a" data-label="&quot;&gt;&lt;script&gt;">x</td>'
 
 
-def test_what_is_vouched_for_stays() -> None:
-    assert join([vouched("<svg></svg>"), "<svg>"]) == "<svg></svg>&lt;svg&gt;"
+def test_trusted_html_is_not_escaped() -> None:
+    assert join([trusted("<svg></svg>"), "<svg>"]) == "<svg></svg>&lt;svg&gt;"
 
 
 @pytest.mark.parametrize(
     ("hidden", "seen"),
     [("\x00", "\\x00"), ("\x1b[31m", "\\x1b[31m"), ("\u202e", "\\u202e"), ("\ud800", "\\ud800"), ("é\n", "é\n"), ("\u200b", "\\u200b")],
 )
-def test_what_hides_is_shown(hidden: str, seen: str) -> None:
+def test_invisible_characters_are_written_out(hidden: str, seen: str) -> None:
     assert text(f"a{hidden}b") == f"a{seen}b"

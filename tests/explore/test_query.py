@@ -87,7 +87,7 @@ def test_no_other_file_is_within_reach(lake: Path, sql: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "a file"])
-def test_what_is_no_lake_is_said_so(tmp_path: Path, name: str) -> None:
+def test_a_folder_that_is_no_lake_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "a file").write_text("")
     with pytest.raises(LakeError, match="is not a lake: make one with `wirelake ingest`"):
         query(tmp_path / name, "SELECT 1")

@@ -16,7 +16,7 @@ from tests.explore import rows as made
 
 from wirelake.errors import LakeError
 from wirelake.explore.report import summary, write_report
-from wirelake.explore.summary import TOP, survey
+from wirelake.explore.summary import TOP, summarise
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.lake.tables.schema import comment
 
@@ -85,7 +85,7 @@ def test_the_summary_has_the_headline_numbers(lake: Path) -> None:
     ]
 
 
-def test_the_lead_tells_it_in_a_few_sentences(page: str) -> None:
+def test_the_lead_summarises_the_report(page: str) -> None:
     said = Reader(page).text
     assert "1 file was read, 1000 B in all, with 3 messages in 1 session." in said
     assert "3 requests were made: 2 answered." in said
@@ -93,7 +93,7 @@ def test_the_lead_tells_it_in_a_few_sentences(page: str) -> None:
 
 
 def test_findings_are_grouped_with_their_clause_and_first_place(lake: Path, page: str) -> None:
-    first, second, third = survey(lake).findings
+    first, second, third = summarise(lake).findings
     assert (first.rule, first.count, first.by_client, first.by_server, first.ended) == ("HELLO_REPEATED", 2, 1, 1, 1)
     (example,) = first.examples
     assert (example.source, example.offset, example.length, example.session) == ("/data/a.pcapng", 20, 12, b"s".hex())
@@ -103,7 +103,7 @@ def test_findings_are_grouped_with_their_clause_and_first_place(lake: Path, page
     assert re.search("EMP-25 A second hello HELLO_REPEATED error 2 .* a.pcapng byte 20, 12 bytes .* EMP-30 A pong nobody asked for", said)
 
 
-def test_what_is_no_violation_is_told_apart_and_counted_nowhere(lake: Path, page: str) -> None:
+def test_findings_of_severity_info_are_listed_apart_and_not_counted(lake: Path, page: str) -> None:
     said = Reader(page).text
     broken, _, rest = said.partition("Noted, but no violations")
     assert "UNUSED_BITS_SET" not in broken
@@ -111,14 +111,14 @@ def test_what_is_no_violation_is_told_apart_and_counted_nowhere(lake: Path, page
     assert "Only a ruling of Wirelake forbids it" in rest
     assert "Rules were broken 3 times." in said
     assert "2 errors, 1 tolerated" in said
-    assert (survey(lake).headline.violations, survey(lake).headline.notes) == (3, 1)
+    assert (summarise(lake).headline.violations, summarise(lake).headline.notes) == (3, 1)
 
 
 def test_a_lake_with_nothing_but_notes_says_that_no_rule_was_broken(fill: Callable[..., Path], tmp_path: Path) -> None:
     note = made.violation("SERIALIZER_EMPTY", protocol="yamp", severity="info", origin="ruling")
     said = Reader(report(fill, tmp_path, {"violations": [note], "ledger": made.account("a", 1, {"message": 1})})).text
     assert "No rule was broken." in said
-    assert "None: nobody said anything a specification forbids." in said
+    assert "None: no message breaks a rule of its specification." in said
     assert ("violations", "0") in summary(tmp_path / "lake")
 
 
@@ -146,12 +146,12 @@ def test_every_finding_leads_to_its_session_and_its_rule(fill: Callable[..., Pat
 def test_a_rule_shows_few_sessions_and_counts_the_others(fill: Callable[..., Path], tmp_path: Path) -> None:
     broken = [made.violation("HELLO_REPEATED", session_id=bytes([n]), ts=made.at(9 - n), offset=n) for n in range(8)] * 2
     rows = {"violations": broken, "ledger": made.account("a", 1, {"message": 1})}
-    (found,) = survey(fill(tmp_path / "lake", rows)).findings
+    (found,) = summarise(fill(tmp_path / "lake", rows)).findings
     assert (found.count, found.sessions, [one.offset for one in found.examples]) == (16, 8, [7, 6, 5])
     assert "and in 5 more sessions" in Reader(write_report(tmp_path / "lake", tmp_path / "page.html").read_text()).text
 
 
-def test_requests_confirmations_and_deliveries_are_told_apart_by_protocol(fill: Callable[..., Path], tmp_path: Path) -> None:
+def test_requests_confirmations_and_deliveries_are_counted_separately_by_protocol(fill: Callable[..., Path], tmp_path: Path) -> None:
     called = {"protocol": "wolpertinger"}
     sent = [
         *(made.exchange(latency, protocol="yamp", outcome="returned") for latency in (1000, 3000)),
@@ -164,7 +164,7 @@ def test_requests_confirmations_and_deliveries_are_told_apart_by_protocol(fill: 
         made.delivery(None),
     ]
     rows = {"exchanges": sent, "sessions": [made.session(protocol="relink")], "ledger": made.account("a", 1, {"message": 1})}
-    known = survey(fill(tmp_path / "lake", rows))
+    known = summarise(fill(tmp_path / "lake", rows))
     assert [(one.protocol, one.what, one.count, one.answered, one.failed, one.withdrawn) for one in known.exchanges] == [
         ("yamp", "request", 5, 3, 1, 1),
         ("wolpertinger", "request", 1, 1, 0, 0),
@@ -182,7 +182,7 @@ def test_requests_confirmations_and_deliveries_are_told_apart_by_protocol(fill: 
     assert "100 deliveries 99 acknowledged" in said
 
 
-def test_rates_are_over_the_time_in_which_something_was_said(fill: Callable[..., Path], tmp_path: Path) -> None:
+def test_rates_are_over_active_time(fill: Callable[..., Path], tmp_path: Path) -> None:
     """Two captures with a day between them: the pause is no part of it, the 60 seconds between two messages of one are."""
     times = [0, 0.25, 2, 62, 86_400, 86_402]
     rows = {
@@ -190,7 +190,7 @@ def test_rates_are_over_the_time_in_which_something_was_said(fill: Callable[...,
         "metrics": [{"minute": made.at(0), "protocol": "emp", "messages": len(times), "bytes": 60, "errors": 0}],
         "ledger": made.account("a", 1, {"message": 1}),
     }
-    known = survey(fill(tmp_path / "lake", rows))
+    known = summarise(fill(tmp_path / "lake", rows))
     assert known.headline.active == 64_000_000
     assert [one.active for one in known.rates] == [64_000_000]
     said = Reader(write_report(tmp_path / "lake", tmp_path / "page.html").read_text()).text
@@ -198,7 +198,7 @@ def test_rates_are_over_the_time_in_which_something_was_said(fill: Callable[...,
     assert ("time span", "1 Mar 2025 12:00:00 UTC, 1 d 2 s, active for 1 min 4 s") in summary(tmp_path / "lake")
 
 
-def test_traffic_is_told_by_protocol_and_by_pair(page: str) -> None:
+def test_traffic_is_listed_by_protocol_and_by_pair(page: str) -> None:
     said = Reader(page).text
     assert "emp 3 80 B 1 min 0.05 a second 2 messages 1" in said
     assert "10.0.0.1 10.0.0.2:5040 emp 1 3 2 → · ← 1 last 1 Mar 2025 12:01:00 1" in said
@@ -268,7 +268,7 @@ def test_long_lists_say_what_they_leave_out(fill: Callable[..., Path], tmp_path:
 )
 def test_bars_of_the_timeline_fit_its_span(fill: Callable[..., Path], tmp_path: Path, seconds: float, bucket: int) -> None:
     rows = {"messages": [made.message(0), made.message(seconds)], "ledger": made.account("a", 1, {"message": 1})}
-    timeline = survey(fill(tmp_path / "lake", rows)).timeline
+    timeline = summarise(fill(tmp_path / "lake", rows)).timeline
     assert timeline is not None
     assert timeline.bucket == bucket
     assert sum(n for _, n in timeline.kinds[0].points) == timeline.kinds[0].total == 2
@@ -279,7 +279,7 @@ def test_bars_of_the_timeline_fit_its_span(fill: Callable[..., Path], tmp_path: 
 def test_latency_is_binned_without_loss(fill: Callable[..., Path], tmp_path: Path) -> None:
     latencies = [0, 1, 9, 10, 100, 999, 1000, 10**6, 40 * 10**6]
     rows = {"exchanges": [made.exchange(one) for one in [*latencies, None]], "ledger": made.account("a", 1, {"message": 1})}
-    (asked,) = survey(fill(tmp_path / "lake", rows)).exchanges
+    (asked,) = summarise(fill(tmp_path / "lake", rows)).exchanges
     found = asked.latency
     assert found is not None
     assert (asked.answered, found.p50, found.most) == (9, 100, 40 * 10**6)
@@ -308,8 +308,8 @@ def test_an_empty_lake_has_a_page_that_says_so(fill: Callable[..., Path], tmp_pa
 
 def test_a_lake_without_violations_or_messages_has_a_whole_page(fill: Callable[..., Path], tmp_path: Path) -> None:
     said = Reader(report(fill, tmp_path, {"ledger": made.account("a.pcap", 7, {"other": 7})})).text
-    assert "None: nobody said anything a specification forbids." in said
-    assert "Empty: everything that was said could be read." in said
+    assert "None: no message breaks a rule of its specification." in said
+    assert "Empty: every message could be decoded." in said
     assert "There are no messages." in said
     assert "No requests were made, and no messages delivered on channels." in said
 

@@ -1,4 +1,4 @@
-"""Handmade inputs: small ones that ask for much memory or work. Random mutants seldom find these, so each runs in every campaign.
+"""Handmade inputs: small ones that ask for much memory or work. Each runs in every campaign.
 
 Every input that broke something once is here or, where code cannot make it, a file in `corpus/`.
 """

@@ -1,4 +1,4 @@
-"""Inputs by their number, and a run over many of them: the same seed and number make the same input on every machine."""
+"""Campaigns: inputs by number; the same seed and number make the same input on every machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile peers over real sockets, and the honest client that must be served afterwards."""
+"""Hostile peers over real sockets, and a well-behaved client that must be served afterwards."""
 
 from __future__ import annotations
 
@@ -76,13 +76,15 @@ async def _server(protocol: str, transport: str) -> AsyncIterator[Any]:
     address = f"unix://{Path.cwd()}/server.sock" if scheme == "unix" else f"{scheme}://127.0.0.1:0"
     match protocol:
         case "emp":
-            server: Any = emp.serve(address, live=emp.Live(on_request=lambda _, request: request.body, on_data=_ignore, linger=LINGER))
+            server: Any = emp.serve(
+                address, options=emp.Options(on_request=lambda _, request: request.body, on_data=_ignore, linger=LINGER)
+            )
         case "yamp":
-            server = yamp.serve(address, demo(), live=yamp.Live(linger=LINGER))
+            server = yamp.serve(address, demo(), options=yamp.Options(linger=LINGER))
         case "relink":
-            server = relink.serve(address, {DEMO: _take}, live=relink.Live(linger=LINGER, close_timeout=0.5))
+            server = relink.serve(address, {DEMO: _take}, options=relink.Options(linger=LINGER, close_timeout=0.5))
         case "wolpertinger":
-            server = wolpertinger.serve(address, Shop, live=wolpertinger.Live(linger=LINGER))
+            server = wolpertinger.serve(address, Shop, options=wolpertinger.Options(linger=LINGER))
         case _:
             server = proven("me", "friend", address=address)
     async with server:
@@ -152,16 +154,16 @@ async def _datagrams(address: str, how: str, data: bytes, dice: random.Random) -
 async def _honest(protocol: str, address: str) -> None:
     match protocol:
         case "emp":
-            async with emp.connect(address, live=emp.Live(linger=LINGER)) as client:
+            async with emp.connect(address, options=emp.Options(linger=LINGER)) as client:
                 assert await client.request(b"next") == b"next"
         case "yamp":
-            async with yamp.connect(address, live=yamp.Live(linger=LINGER)) as client:
+            async with yamp.connect(address, options=yamp.Options(linger=LINGER)) as client:
                 assert await client.request("echo", 7) == 7
         case "relink":
-            async with relink.connect(address, DEMO, live=relink.Live(linger=LINGER, close_timeout=5.0)) as link:
+            async with relink.connect(address, DEMO, options=relink.Options(linger=LINGER, close_timeout=5.0)) as link:
                 await link.channel(b"chan").send(b"next")
         case "wolpertinger":
-            async with wolpertinger.connect(address, live=wolpertinger.Live(linger=LINGER)) as client:
+            async with wolpertinger.connect(address, options=wolpertinger.Options(linger=LINGER)) as client:
                 assert await client.Shop.Slowly("abc") == "cba"
         case _:
             async with proven("friend", "me", peers=[address]) as friend:

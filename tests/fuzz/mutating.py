@@ -1,4 +1,4 @@
-"""Mutations of bytes, drawn from dice: the same dice make the same mutant."""
+"""Mutate bytes with a seeded random generator: the same seed makes the same mutant."""
 
 from __future__ import annotations
 

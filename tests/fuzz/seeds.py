@@ -1,4 +1,4 @@
-"""What mutants are made of: conversations of every protocol from the other tests, as recordings, as packets and as streams."""
+"""Seeds: sessions of every protocol from other tests, as recordings, packets and streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads inputs, without limits and processes: each target raises if it breaks a promise."""
+"""Fuzz targets: each reads an input, and raises if a guarantee is broken."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from wirelake import protocols
 from wirelake.capture.blocks.block import Block
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
-from wirelake.capture.files.magic import HEAD_SIZE, is_packed
+from wirelake.capture.files.magic import HEAD_SIZE, compression_of
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.main import run as run_command
 from wirelake.lake.decode.accounting import balance
@@ -43,7 +43,7 @@ from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.session import Session as RelinkSession
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.yamp.serializers import formats
-from wirelake.protocols.yamp.serializers.bodies import Undecodable, unpack
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, unpack
 
 
 def capture(case: Case) -> None:
@@ -52,7 +52,7 @@ def capture(case: Case) -> None:
     path.write_bytes(case.data)
     source = identify(path)
     blocks = list(read(source, ports=protocols.ports(), sniff=protocols.sniff, dialect=protocols.dialect, protocols=protocols.names()))
-    if not is_packed(case.data[:HEAD_SIZE]):
+    if not compression_of(case.data[:HEAD_SIZE]):
         check(blocks, case.data, source.size)
     balance([source], ledger_of(blocks))
 
@@ -127,7 +127,7 @@ def _wait(side: Any, dice: random.Random) -> None:
 def _relink(speaker: str, data: bytes, dice: random.Random) -> None:
     endpoint = relink.Endpoint("demo", *dice.choice([(0, 0), (1, 1), (2, 0), (4, 4)]))
     if speaker == "client":
-        one = RelinkSession(relink.C, link=relink.Link(relink.C, endpoint, relink.Options()))
+        one = RelinkSession(relink.C, link=relink.LinkCore(relink.C, endpoint, relink.Options()))
     else:
         registry = Registry([endpoint], relink.EPOCH, iter(range(7, 1 << 30)).__next__, relink.Options())
         one = RelinkSession(relink.L, registry=registry, remote="here")
@@ -190,7 +190,7 @@ def serializers() -> dict[str, Any]:
 
 def body(case: Case) -> None:
     """A body for a serializer: read or refused, by itself and on its way into the lake."""
-    with contextlib.suppress(Undecodable):
+    with contextlib.suppress(BodyRejected):
         unpack(serializers()[case.what], case.data)
     hands = speech.handshake(1, case.what.encode())
     talk = [("client", hands), ("server", hands), ("client", speech.event(b"e", case.data))]

@@ -1,4 +1,4 @@
-"""The fuzzer keeps its limits, draws the same inputs from the same seed, and every input that broke something once is harmless."""
+"""The fuzzer keeps its limits and is reproducible, and no input that once broke something does so now."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.protocols.event_mesh import speech as mesh
 from tests.protocols.event_mesh.receiving import store
 from tests.protocols.event_mesh.test_faults import BY_FORM
 from tests.protocols.relink import speech as relink
-from tests.protocols.wolpertinger import papers
+from tests.protocols.wolpertinger import xml_documents
 from tests.protocols.yamp import speech as yamp
 from tests.protocols.yamp import test_faults as yamp_faults
 
@@ -63,8 +63,8 @@ def wolpertinger_talks() -> Iterator[Talk]:
             [("client", text.encode() + b"\n") for text in one["wire"]] if one["layer"] == 1 else [("client", line(one["xml"].encode(), 1))]
         )
     for document in (
-        papers.call(papers.held("directoryObjectDiff", "")).encode(),
-        papers.error().replace("303", "x").encode(),
+        xml_documents.call(xml_documents.held("directoryObjectDiff", "")).encode(),
+        xml_documents.error().replace("303", "x").encode(),
         b"<a>" * 100,
         b"\xff",
     ):

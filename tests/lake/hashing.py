@@ -20,6 +20,6 @@ def hashes(lake: Path, seen: Snapshot | None = None, *, apart_from: frozenset[st
     for name, table in TABLES.items():
         if name not in LEFT_OUT:
             columns = [column for column in table.schema.names if column not in apart_from]
-            rows = sorted(repr(sorted(row.items())) for row in seen.dataset(table).to_table(columns).to_pylist())
+            rows = sorted(repr(sorted(row.items())) for row in seen.dataset(table.name).to_table(columns).to_pylist())
             found[name] = hashlib.sha256("\n".join([*table.schema.names, *rows]).encode()).hexdigest()
     return found

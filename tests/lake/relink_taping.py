@@ -19,7 +19,7 @@ from tests.protocols.relink.pair import C, L
 from wirelake.capture.record.recorder import Connection as Recorded
 from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.relink import messages as m
-from wirelake.protocols.relink.events import Ended, Event, LinkLost, MessagesResolved, Noticed, Opened
+from wirelake.protocols.relink.events import Ended, LinkLost, MessagesResolved, Noticed, Opened, SessionEvent
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.session import Session
@@ -159,7 +159,7 @@ class Taped(Session):
         if self.frames:
             self._tape.received(self.frames)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[SessionEvent]:
         events = super().events()
         for opened in (one for one in events if isinstance(one, Opened)):
             self.is_opened, self.is_resumed = True, opened.resumed

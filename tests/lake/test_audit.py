@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from wirelake.lake.gold.rules.engine import DIRECTIONS, conversation, forbidden
+from wirelake.lake.gold.rules.engine import DIRECTIONS, forbidden, state_machine_table
 from wirelake.lake.tables import messages
 from wirelake.protocols.emp import PROTOCOL
 from wirelake.protocols.emp import state_machine as room
@@ -57,13 +57,13 @@ def rows_of(talks, ticks):
 
 
 def test_the_auditor_agrees_with_the_table_on_random_conversations(spark):
-    from wirelake.lake.store import delta
+    from wirelake.lake.sources.tables import spark_schema
 
     talks = list(random_talks(seed=7, count=300))
-    plan = conversation(PROTOCOL.state_machine)
+    plan = state_machine_table(PROTOCOL.state_machine)
     for ticks in (1, 3):
         table = pa.Table.from_pylist(list(rows_of(talks, ticks)), schema=messages.TABLE.schema)
-        said = spark.createDataFrame(table.to_pylist(), delta.spark_schema(messages.TABLE)).repartition(3)
+        said = spark.createDataFrame(table.to_pylist(), spark_schema(messages.TABLE)).repartition(3)
         milestones = {
             index.to_bytes(16, "big"): [
                 (row["ts"], row["message_id"], row["direction"], row["name"])
@@ -83,7 +83,7 @@ def test_the_auditor_agrees_with_the_table_on_random_conversations(spark):
 
 
 def test_the_plan_has_every_row_of_the_table():
-    plan = conversation(PROTOCOL.state_machine)
+    plan = state_machine_table(PROTOCOL.state_machine)
     every = {
         (int(state), DIRECTIONS[speaker.name][0], name)
         for state in room.State

@@ -15,6 +15,7 @@ from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.check_lake import CHECKS, check_lake
 from wirelake.lake.store.journal import Following
 from wirelake.lake.tables.catalog import GOLD, RULES_VERSION, table
+from wirelake.lake.tables.index import MINUTE_INDEX
 
 MESSAGES = table("messages")
 
@@ -75,7 +76,7 @@ def test_gold_that_is_behind_or_of_another_edition_is_told(made):
     assert problems(made) == {}
     assert [text.partition(",")[0] for text in notes(made)["gold"]] == [
         "gold tables are as of batch 1",
-        "gold tables were built by another edition of the rules than " + str(RULES_VERSION) + ": the next ingest builds them",
+        "gold tables were built by another version of the rules than " + str(RULES_VERSION) + ": the next ingest builds them",
     ]
 
 
@@ -133,9 +134,8 @@ def test_every_damage_is_told_by_the_part_that_looks_for_it(made, capsys, damage
 
 
 def test_an_index_that_counts_otherwise_is_told(made):
-    from wirelake.lake.gold.incremental import minute_index
 
-    delta.append(made, minute_index.TABLE, [], 1)
+    delta.append(made, MINUTE_INDEX, [], 1)
     assert problems(made)["index"] == ["_wirelake/tallies counts 0 messages, the table messages has 4"]
 
 

@@ -119,7 +119,7 @@ def test_a_stanza_in_many_runs_is_copied_a_few_times(monkeypatch):
         taken = Stanzas(directions).take(*heard, lambda _: False)
         (left,) = directions.values()
         assert left.data.tobytes() == b"<iq"
-        assert left.pieces.tolist() == [[0, 100 * (count + 3), count + 3]]
+        assert left.origins.tolist() == [[0, 100 * (count + 3), count + 3]]
         lengths = [length for *_, spans in taken.accounts for _, length in spans]
         assert sum(lengths) + 3 == len(heard[0])
         assert 8 * count + len(b"<iq><query></query></iq>") in lengths
@@ -137,7 +137,7 @@ def test_bytes_that_frames_are_looked_for_in_are_copied_a_few_times(monkeypatch)
         Unwrapper(directions).unwrap(*heard)
         (left,) = directions.values()
         assert len(left.data) == 8 * count
-        assert left.pieces[:, 1].tolist() == [100 * number for number in range(2, count + 2)]
+        assert left.origins[:, 1].tolist() == [100 * number for number in range(2, count + 2)]
         return counting.made
 
     assert copied(2_000) < ABOUT_TWICE * copied(1_000)

@@ -11,7 +11,7 @@ from tests.protocols.event_mesh.receiving import store
 from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, OTHER_NODE, PUBLIC, SECRET, maced, signed, tlv
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.lake.gold.steps import signatures
+from wirelake.lake.decode import signatures
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import table

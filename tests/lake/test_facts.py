@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from wirelake.lake.gold.incremental import connection_index
 from wirelake.lake.gold.steps import session_facts
-from wirelake.lake.store import delta
+from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables.catalog import table
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -13,7 +13,7 @@ PLACE = {"source": "s", "offset": 0}
 
 def frame(spark, name, rows):
     kind = table(name)
-    return spark.createDataFrame([tuple(row.get(column) for column in kind.schema.names) for row in rows], delta.spark_schema(kind))
+    return spark.createDataFrame([tuple(row.get(column) for column in kind.schema.names) for row in rows], spark_schema(kind))
 
 
 def test_a_session_is_whole_if_its_beginning_was_seen_and_no_byte_was_lost(spark):

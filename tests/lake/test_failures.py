@@ -12,8 +12,9 @@ from tests.lake.test_portions import BUCKETS, Shipments, lake_at
 from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.lake.jobs import failures, ingest
+from wirelake.lake.jobs import ingest
 from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.sources import failures
 from wirelake.lake.sources import plan as sources_plan
 from wirelake.lake.sources.blocks import BlockReader, share
 from wirelake.lake.sources.intake import Plan
@@ -39,7 +40,7 @@ def _poisonous(request, monkeypatch):
     feed, ship, finish = Decoder.feed, BlockReader._items, Decoder.finish
 
     def failing(self, block):
-        if any(POISON in bytes(block.data[start:stop]) for start, stop, *_ in block.runs.tolist()):
+        if any(POISON in bytes(block.data[start:stop]) for start, stop, *_ in block.segments.tolist()):
             raise ZeroDivisionError("a bug")
         return feed(self, block)
 
@@ -127,7 +128,7 @@ def test_a_packed_file_that_cannot_be_decoded_is_accounted_for_as_it_lies(tmp_pa
     feed = Decoder.feed
 
     def failing(self, block):
-        if len(block.runs):
+        if len(block.segments):
             raise MemoryError
         return feed(self, block)
 

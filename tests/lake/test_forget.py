@@ -14,6 +14,7 @@ from wirelake.capture.blocks.block import Source
 from wirelake.capture.files.growing import Offset, Position
 from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError
+from wirelake.lake.decode.accounting import Waiting
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.decode.state import DecoderState
 from wirelake.lake.jobs.forget import forget
@@ -23,7 +24,7 @@ from wirelake.lake.sources import intake
 from wirelake.lake.store import commit, delta, journal, snapshot, state_file
 from wirelake.lake.store.check_lake import CHECKS, check_lake
 from wirelake.lake.store.check_ledger import check_ledger
-from wirelake.lake.store.journal import Following, Waiting
+from wirelake.lake.store.journal import Following
 from wirelake.lake.store.removal import Inventory, Removal, remainder
 from wirelake.lake.tables.catalog import SILVER, table
 from wirelake.protocols.emp.messages import Data
@@ -231,7 +232,7 @@ def test_a_lake_that_forgets_is_one_that_never_knew_though_it_dies_on_the_way(sp
         raise LakeError("the plug was pulled")
 
     with monkeypatch.context() as patch:
-        patch.setattr("wirelake.lake.jobs.ingest.refresh.refresh", dying)
+        patch.setattr("wirelake.lake.gold.incremental.refresh.refresh", dying)
         with pytest.raises(LakeError, match="the plug was pulled"):
             forget(spark, lake, map(str, x))
     assert hashes(lake) == before, "readers see the lake as it was until gold tables are built"
@@ -244,8 +245,8 @@ def test_a_lake_that_forgets_is_one_that_never_knew_though_it_dies_on_the_way(sp
     gone = forget(spark, lake, [path.name for path in y])
     assert (gone.files, sorted(gone.removed), gone.reread) == (0, sorted(map(str, y)), ())
     seen = snapshot.current(lake)
-    assert {name: seen.dataset(table(name)).count_rows() for name in hashes(lake)} == dict.fromkeys(hashes(lake), 0)
-    kinds = seen.dataset(table("runs")).to_table(["run", "kind"]).sort_by("run")["kind"].to_pylist()
+    assert {name: seen.dataset(name).count_rows() for name in hashes(lake)} == dict.fromkeys(hashes(lake), 0)
+    kinds = seen.dataset("runs").to_table(["run", "kind"]).sort_by("run")["kind"].to_pylist()
     assert kinds == ["ingest", "forget", "ingest", "forget"]
     assert [part.problems for part in check_lake(lake)] == [[]] * len(CHECKS)
 

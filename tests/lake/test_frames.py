@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual, StringContains
 from tests.capture.build import Talk, ethernet, ipv4, pcap, udp
 
-from wirelake.capture.packets.filter import Interest
+from wirelake.capture.packets.filter import PacketFilter
 from wirelake.errors import UsageError
 from wirelake.lake import register
 from wirelake.lake.sources import messages
@@ -67,13 +67,13 @@ def test_filters_become_an_interest():
     at = START + timedelta(microseconds=5)
     micro = 1_700_000_000_000_005
     cases = [
-        ([GreaterThan(("ts",), at)], Interest(since=micro + 1), 0),
-        ([GreaterThanOrEqual(("ts",), at), LessThan(("ts",), at)], Interest(since=micro, until=micro - 1), 0),
-        ([LessThanOrEqual(("ts",), at), LessThan(("ts",), at + timedelta(seconds=1))], Interest(until=micro), 0),
-        ([EqualTo(("ts",), at)], Interest(since=micro, until=micro), 0),
-        ([EqualTo(("client_port",), 5)], Interest(ports=(5,)), 1),
-        ([In(("source_port",), (5, 6)), EqualTo(("destination_port",), 6)], Interest(ports=(6,)), 2),
-        ([StringContains(("source",), "a"), EqualTo(("ts",), "text"), EqualTo(("a", "ts"), at)], Interest(), 3),
+        ([GreaterThan(("ts",), at)], PacketFilter(since=micro + 1), 0),
+        ([GreaterThanOrEqual(("ts",), at), LessThan(("ts",), at)], PacketFilter(since=micro, until=micro - 1), 0),
+        ([LessThanOrEqual(("ts",), at), LessThan(("ts",), at + timedelta(seconds=1))], PacketFilter(until=micro), 0),
+        ([EqualTo(("ts",), at)], PacketFilter(since=micro, until=micro), 0),
+        ([EqualTo(("client_port",), 5)], PacketFilter(ports=(5,)), 1),
+        ([In(("source_port",), (5, 6)), EqualTo(("destination_port",), 6)], PacketFilter(ports=(6,)), 2),
+        ([StringContains(("source",), "a"), EqualTo(("ts",), "text"), EqualTo(("a", "ts"), at)], PacketFilter(), 3),
     ]
     for filters, expected, left in cases:
         found, rest = interest(filters)

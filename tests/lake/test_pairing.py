@@ -3,9 +3,10 @@
 import random
 from datetime import UTC, datetime, timedelta
 
+from wirelake.lake.gold import exchanges
 from wirelake.lake.gold.steps import relink_deliveries, request_pairs
-from wirelake.lake.store import delta
-from wirelake.lake.tables import exchanges, messages
+from wirelake.lake.sources.tables import spark_schema
+from wirelake.lake.tables import messages
 from wirelake.lake.tables.catalog import table
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -64,7 +65,7 @@ def slowly(rows):
 def test_pairing_agrees_with_a_plain_loop(spark):
     rows = list(random_rows(seed=3, count=3000))
     said = spark.createDataFrame(
-        [tuple(row.get(name) for name in messages.TABLE.schema.names) for row in rows], delta.spark_schema(messages.TABLE)
+        [tuple(row.get(name) for name in messages.TABLE.schema.names) for row in rows], spark_schema(messages.TABLE)
     ).repartition(3)
     paired = request_pairs.build(said)
     found = {
@@ -75,7 +76,7 @@ def test_pairing_agrees_with_a_plain_loop(spark):
     assert found == expected
     assert {what[0] for what in expected.values()} == {"opens", "repeats", "unmatched"}
     assert {what[3] for what in expected.values()} == {True, False}
-    nothing = relink_deliveries.build(spark.createDataFrame([], delta.spark_schema(table("relink"))))
+    nothing = relink_deliveries.build(spark.createDataFrame([], spark_schema(table("relink"))))
     told = exchanges.build(paired, nothing)
     assert told.count() == len(expected)
     assert told.where("status = 'unasked'").count() == sum(what[0] == "unmatched" for what in expected.values())

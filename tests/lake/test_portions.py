@@ -23,11 +23,11 @@ from wirelake.lake.sources import intake
 from wirelake.lake.sources import plan as sources_plan
 from wirelake.lake.sources.blocks import NOT_ALONE, BlockReader, share
 from wirelake.lake.sources.follow import FollowReader, Settling
-from wirelake.lake.sources.progress import positions
 from wirelake.lake.store import commit, delta, journal, snapshot
 from wirelake.lake.store.check_ledger import check_ledger
 from wirelake.lake.store.commit import recover
 from wirelake.lake.store.journal import Following
+from wirelake.lake.store.progress import positions
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.emp.messages import Data
 from wirelake.protocols.emp.wire import encode

@@ -3,10 +3,9 @@
 import pytest
 
 from wirelake.errors import LakeError
-from wirelake.lake.gold.incremental import publish
-from wirelake.lake.gold.incremental.publish import Change
-from wirelake.lake.store import delta, journal, snapshot
+from wirelake.lake.store import delta, gold_commit, journal, snapshot
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.gold_commit import Change
 from wirelake.lake.tables.catalog import GOLD
 from wirelake.lake.tables.schema import Table
 
@@ -48,27 +47,27 @@ def test_what_died_in_the_middle_is_finished_for_all_tables_and_only_once(lake, 
     with monkeypatch.context() as patch:
         patch.setattr(delta, "exchange", dying)
         with pytest.raises(LakeError, match="the plug was pulled"):
-            publish.publish(lake, 7, changes([], [one]))
+            gold_commit.publish(lake, 7, changes([], [one]))
     assert counted(lake) == {(), (one.path,)}
-    assert publish.finish(lake) is True
+    assert gold_commit.finish(lake) is True
     assert counted(lake) == {(one.path,)}
     assert {delta.version(lake, each) for each in GOLD} == {1}
     assert {delta.batch(lake, each) for each in GOLD} == {7}
-    assert publish.finish(lake) is False
+    assert gold_commit.finish(lake) is False
 
 
 def test_the_same_batch_can_be_looked_at_again(lake):
     one, two = written(lake, "one"), written(lake, "two")
-    publish.publish(lake, 7, changes([], [one]))
-    publish.publish(lake, 7, changes([one], [two]))
+    gold_commit.publish(lake, 7, changes([], [one]))
+    gold_commit.publish(lake, 7, changes([one], [two]))
     assert counted(lake) == {(two.path,)}
     assert {delta.revision(lake, each) for each in GOLD} == {2}
 
 
 def test_files_that_count_no_more_stay_for_who_still_reads_them_and_then_go(lake, monkeypatch):
     one, two, stray = (written(lake, name) for name in ("one", "two", "stray"))
-    publish.publish(lake, 1, changes([], [one]))
-    publish.publish(lake, 2, changes([one], [two]))
+    gold_commit.publish(lake, 1, changes([], [one]))
+    gold_commit.publish(lake, 2, changes([one], [two]))
     snapshot.publish(lake)
 
     def there(file: File) -> set[bool]:
@@ -76,23 +75,23 @@ def test_files_that_count_no_more_stay_for_who_still_reads_them_and_then_go(lake
 
     clock = [1000.0]
     monkeypatch.setattr(snapshot.time, "time", lambda: clock[0])
-    publish.sweep(lake)
+    gold_commit.sweep(lake)
     assert there(one) == there(two) == there(stray) == {True}
     clock[0] += snapshot.READERS_SECONDS
-    publish.sweep(lake)
+    gold_commit.sweep(lake)
     assert there(one) == there(stray) == {False}
     assert there(two) == {True}
 
 
 def test_a_table_of_another_version_is_told_by_its_columns_and_can_be_made_anew(lake):
     each = GOLD[0]
-    publish.publish(lake, 7, changes([], [written(lake, "one")]))
+    gold_commit.publish(lake, 7, changes([], [written(lake, "one")]))
     reworded = Table(each.name, each.grain, each.schema.set(0, each.schema.field(0).remove_metadata()), "Other words.")
     assert delta.is_outdated(lake, each) is delta.is_outdated(lake, reworded) is False
     assert delta.exchange(lake, reworded, [], [], 8, 2) is True
     older = Table(each.name, each.grain, each.schema.remove(0), each.doc)
     assert delta.is_outdated(lake, older) is True
-    delta.make_anew(lake, older)
+    delta.recreate(lake, older)
     assert (delta.entries(lake, older), delta.batch(lake, older)) == ([], None)
     assert delta.is_outdated(lake, older) is False
 
@@ -100,4 +99,4 @@ def test_a_table_of_another_version_is_told_by_its_columns_and_can_be_made_anew(
 def test_a_damaged_record_is_named(lake):
     journal.write(lake, "gold.json", b"{")
     with pytest.raises(LakeError, match=r"damaged: _wirelake/gold\.json"):
-        publish.finish(lake)
+        gold_commit.finish(lake)

@@ -17,7 +17,7 @@ from tests.lake.wolpertinger_talk import record as record_wolpertinger
 from tests.lake.yamp_talk import record as record_yamp
 from tests.protocols.wolpertinger.pair import KEYS
 
-from wirelake.lake.gold.rules.registry import ROOMS
+from wirelake.lake.gold.rules.registry import RULES
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import GOLD, RULES_VERSION
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
@@ -37,25 +37,25 @@ def told(spark, tmp_path_factory):
     record_wolpertinger(folder / "wolpertinger.pcapng")
     broken_talk.record(folder)
     ingest(spark, folder / "lake", [folder], keys=broken_talk.keys(), keyring=Keyring([KEYS]))
-    found = {name: {protocol: set() for protocol in ROOMS} for name in ("violations", "security")}
+    found = {name: {protocol: set() for protocol in RULES} for name in ("violations", "security")}
     for name, rules in found.items():
         for row in delta.dataset(folder / "lake", table(name)).to_table(columns=["protocol", "rule"]).to_pylist():
             rules[row["protocol"]].add(row["rule"])
     return found, folder / "lake"
 
 
-@pytest.mark.parametrize("protocol", ROOMS)
+@pytest.mark.parametrize("protocol", RULES)
 def test_every_rule_is_told_or_it_is_said_why_not(told, protocol):
-    room = ROOMS[protocol]
+    room = RULES[protocol]
     rules, unseen, by_keys = ({fault.name for fault in faults} for faults in (room.faults, room.unseen, room.by_keys))
     found, _ = told
     assert found["violations"][protocol] == rules - unseen - by_keys
     assert found["security"][protocol] >= by_keys
 
 
-@pytest.mark.parametrize("protocol", ROOMS)
+@pytest.mark.parametrize("protocol", RULES)
 def test_a_reason_is_one_plain_sentence_about_a_rule_of_its_room(protocol):
-    room = ROOMS[protocol]
+    room = RULES[protocol]
     assert set(room.unseen) <= set(room.faults)
     for reason in room.unseen.values():
         assert reason == reason.strip()
@@ -67,7 +67,7 @@ def test_a_reason_is_one_plain_sentence_about_a_rule_of_its_room(protocol):
 def test_findings_are_told_with_their_origin_and_info_is_counted_nowhere(told):
     """What only a ruling or a limit of ours forbids is no violation of its sender (EMM-10, YAMP-5)."""
     _, lake = told
-    book = {(protocol, fault.name): fault for protocol, room in ROOMS.items() for fault in room.faults}
+    book = {(protocol, fault.name): fault for protocol, room in RULES.items() for fault in room.faults}
     read = {each.name: delta.dataset(lake, each).to_table().to_pylist() for each in GOLD if each.name != "topology"}
     for row in read["violations"]:
         fault = book[row["protocol"], row["rule"]]
@@ -91,7 +91,7 @@ FINGERPRINTS = {
     "metrics": "fe0ea3037958f04a",
     "topology": "dbd306a225503875",
 }
-"""What gold tables of RULES_VERSION 3 say of that lake."""
+"""What gold tables of RULES_VERSION 4 say of that lake."""
 
 
 def test_tables_that_say_something_else_are_of_another_edition(told):
@@ -107,4 +107,4 @@ def test_tables_that_say_something_else_are_of_another_edition(told):
         columns = [field.name for field in each.schema if not (pa.types.is_binary(field.type) and field.name.endswith("_id"))]
         rows = delta.dataset(lake, each).to_table(columns=[name for name in columns if name not in ("source", "client")]).to_pylist()
         found[each.name] = sha256("\n".join(sorted(repr(row) for row in rows)).encode()).hexdigest()[:16]
-    assert (RULES_VERSION, found) == (3, FINGERPRINTS)
+    assert (RULES_VERSION, found) == (4, FINGERPRINTS)

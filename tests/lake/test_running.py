@@ -81,7 +81,7 @@ def test_when_an_answer_is_late_is_settled_when_the_lake_is_made(lake):
     assert settings.hold(lake, 10.0).late_seconds == 10.0
     assert settings.hold(lake).late_seconds == 10.0
     assert settings.hold(lake, 10.0).late_seconds == 10.0
-    with pytest.raises(LakeError, match="late after 10 s, not 30 s: that was settled when it was made"):
+    with pytest.raises(LakeError, match="late after 10 s, not 30 s: that was fixed when it was created"):
         settings.hold(lake, 30.0)
 
 

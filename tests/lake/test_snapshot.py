@@ -49,7 +49,7 @@ def test_a_batch_is_seen_when_it_is_whole(lake, add):
     assert seen(lake) == 0
     assert snapshot.publish(lake).number == 2
     assert seen(lake) == 4
-    assert snapshot.current(lake).batch(MESSAGES) == 1
+    assert snapshot.current(lake).batch("messages") == 1
 
 
 def test_publishing_what_is_published_changes_nothing(lake, add):
@@ -81,7 +81,7 @@ def test_a_snapshot_stays_what_it_was(lake, add):
     add(2)
     snapshot.publish(lake)
     assert hashes(lake, old) == before
-    assert old.dataset(MESSAGES).count_rows() == 4
+    assert old.dataset("messages").count_rows() == 4
 
 
 def test_one_half_is_published_without_the_other(lake, add):
@@ -105,10 +105,10 @@ def test_a_table_that_came_later_is_empty_until_it_is_published(lake, add):
     snapshot.publish(lake, [each for each in SILVER if each is not MESSAGES])
     journal.write(lake, "published.json", b'{"number": 3, "versions": {"ledger": 1}}')
     now = snapshot.current(lake)
-    assert now.files(MESSAGES) == []
-    assert now.batch(MESSAGES) is None
+    assert now.files("messages") == []
+    assert now.batch("messages") is None
     assert seen(lake) == 0
-    assert now.dataset(table("ledger")).count_rows() > 0
+    assert now.dataset("ledger").count_rows() > 0
 
 
 def test_a_lake_that_never_published_anything_is_read_as_it_is(tmp_path, recorded):
@@ -208,3 +208,9 @@ def test_recovery_waits_for_whoever_is_publishing(lake, add):
     waiting.join(30)
     assert over.is_set()
     assert journal.pending(lake) is None
+
+
+@pytest.mark.parametrize("method", ["files", "batch", "dataset"])
+def test_an_unknown_table_is_an_error_that_lists_the_tables(lake, method):
+    with pytest.raises(LakeError, match=r"unknown table 'mesages': choose one of messages, .*, topology, runs$"):
+        getattr(snapshot.current(lake), method)("mesages")

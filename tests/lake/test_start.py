@@ -16,10 +16,12 @@ from wirelake.capture.blocks.read_split import read_tasks
 from wirelake.errors import LakeError
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.session import home as session_home
-from wirelake.lake.session import java, short_sessions
+from wirelake.lake.session import java
 from wirelake.lake.session import settings as session_settings
 from wirelake.lake.session.start import session, set_for_now
 from wirelake.lake.sources.blocks import PARTITION_BYTES, share
+from wirelake.lake.store import delta
+from wirelake.lake.tables.catalog import table
 
 
 def fake_java(folder, version):
@@ -219,13 +221,17 @@ def test_a_home_that_somebody_chose_and_a_package_that_workers_would_not_find_ar
     assert not (tmp_path / "home").exists()
 
 
-def test_a_session_that_has_little_to_do_is_started_in_haste(spark, recorded, tmp_path, monkeypatch):
+def test_a_session_with_little_to_read_starts_with_the_short_session_flags(spark, recorded, tmp_path, monkeypatch):
     small, lake = recorded(tmp_path / "small.pcapng", TALK), tmp_path / "lake"
-    assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.SHORT_SESSION
-    monkeypatch.setattr(short_sessions, "SHORT_SESSION_BYTES", small.stat().st_size)
-    assert short_sessions.for_one_ingest(lake, [str(small)]) == session_settings.SHORT_SESSION
-    assert short_sessions.for_one_ingest(lake, [str(small), str(small)]) == {}, "much to read"
-    assert short_sessions.for_one_ingest(lake, ["memory://elsewhere.pcapng"]) == {}, "nobody knows how much"
-    assert short_sessions.for_one_ingest(lake, [str(tmp_path / "gone.pcapng")]) == {}
+
+    def chosen(*paths):
+        return session_settings.for_one_ingest(delta.size(lake, table("messages")), map(str, paths))
+
+    assert chosen(small) == session_settings.SHORT_SESSION
+    monkeypatch.setattr(session_settings, "SHORT_SESSION_BYTES", small.stat().st_size)
+    assert chosen(small) == session_settings.SHORT_SESSION
+    assert chosen(small, small) == {}, "much to read"
+    assert chosen("memory://elsewhere.pcapng") == {}, "of unknown size"
+    assert chosen(tmp_path / "gone.pcapng") == {}
     ingest(spark, lake, [small])
-    assert short_sessions.for_one_ingest(lake, [str(small)]) == {}, "what is there may have to be read again"
+    assert chosen(small) == {}, "the lake's messages may be read again"

@@ -204,7 +204,7 @@ def test_a_forged_state_is_refused_or_leads_nowhere_outside(moments, monkeypatch
 @pytest.mark.parametrize(
     ("name", "field", "value", "why"),
     [
-        ("decoder_state", "pieces", b"\xff" * 24, "pieces"),
+        ("decoder_state", "origins", b"\xff" * 24, "pieces"),
         ("decoder_state", "data", b"", "bytes that wait are missing"),
         ("decoder_state", "sources", [], "spans are not in order"),
         ("decoder_state", "flows", [], "no flow of this number"),

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from wirelake.lake.gold.incremental import connection_index, minute_index
-from wirelake.lake.store import delta
-from wirelake.lake.tables import exchanges, metrics, topology, violations
+from wirelake.lake.gold import exchanges, metrics, topology, violations
+from wirelake.lake.sources.tables import spark_schema
+from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
@@ -16,7 +16,7 @@ def at(seconds):
 def frame(spark, table, rows):
     strange = {name for row in rows for name in row} - set(table.schema.names)
     assert not strange
-    return spark.createDataFrame([tuple(row.get(name) for name in table.schema.names) for row in rows], delta.spark_schema(table))
+    return spark.createDataFrame([tuple(row.get(name) for name in table.schema.names) for row in rows], spark_schema(table))
 
 
 def test_a_minute_adds_up_batches_and_has_exact_percentiles(spark):
@@ -33,9 +33,7 @@ def test_a_minute_adds_up_batches_and_has_exact_percentiles(spark):
     ]
     asked.append({"protocol": "yamp", "subject": "sum", "requested": at(59.999999), "late": False, "cancelled": True})
     broken = [{"protocol": "yamp", "ts": at(seconds)} for seconds in (0, 59, 61)]
-    built = metrics.build(
-        frame(spark, minute_index.TABLE, said), frame(spark, exchanges.TABLE, asked), frame(spark, violations.TABLE, broken)
-    )
+    built = metrics.build(frame(spark, MINUTE_INDEX, said), frame(spark, exchanges.TABLE, asked), frame(spark, violations.TABLE, broken))
     rows = {(row["minute"].replace(tzinfo=UTC), row["subject"]): row.asDict() for row in built.collect()}
     assert set(rows) == {(NOON, "sum"), (NOON, None), (at(60), "sum"), (at(60), None)}
     busy = rows[NOON, "sum"]
@@ -77,7 +75,7 @@ def test_a_pair_is_an_address_and_a_listener_or_a_node_and_whom_it_speaks_to(spa
         said(b"\x01\x02", b"m", "to_server", 3, 30, "event_mesh"),
         said(b"\x01\x02", b"m", "to_client", 4, 31, "event_mesh"),
     ]
-    built = topology.build(topology.pairs(frame(spark, connection_index.TABLE, rows)))
+    built = topology.build(topology.pairs(frame(spark, CONNECTION_INDEX, rows)))
     found = {(row["client"], row["server"]): row.asDict() for row in built.collect()}
     assert set(found) == {
         ("10.0.0.1", "10.0.0.9:5040"),

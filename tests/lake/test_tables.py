@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from wirelake.errors import LakeError
+from wirelake.lake.sources.tables import frame, spark_schema
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import GOLD, SILVER, TABLES, table
 from wirelake.lake.tables.schema import comment
@@ -42,7 +43,7 @@ def test_spark_reads_back_the_schema_of_record(each, lake, spark):
     def kinds(schema):
         return {field.name: field.dataType.simpleString() for field in schema.fields}
 
-    wanted = delta.spark_schema(each)
+    wanted = spark_schema(each)
     in_files = spark.read.parquet(*(str(path) for path in delta.files(lake, each))).schema
     assert kinds(in_files) == kinds(wanted)
     assert {field.name: field.metadata.get("comment") for field in wanted.fields} == {field.name: comment(field) for field in each.schema}
@@ -62,7 +63,7 @@ def test_arrow_duckdb_and_the_log_read_the_same_rows(each, lake):
 def test_a_table_that_is_not_there_is_empty(each, tmp_path, spark):
     assert delta.files(tmp_path, each) == []
     assert delta.dataset(tmp_path, each).to_table().num_rows == 0
-    assert delta.frame(spark, tmp_path, each).schema == delta.spark_schema(each)
+    assert frame(spark, tmp_path, each).schema == spark_schema(each)
     with duckdb.connect() as connection:
         assert delta.relation(connection, tmp_path, each).columns == each.schema.names
 

@@ -41,7 +41,7 @@ def test_small_files_become_one_and_whoever_reads_the_old_ones_may_finish(tmp_pa
     (one,) = delta.entries(lake, connections.TABLE)
     assert delta.batches_of(lake, connections.TABLE, one) == (1, MANY + 1)
     assert rows(lake) == before
-    assert snapshot.current(lake).dataset(connections.TABLE).count_rows() == MANY + 1
+    assert snapshot.current(lake).dataset("connections").count_rows() == MANY + 1
     assert delta.batch(lake, connections.TABLE) == MANY + 1
     assert all(path.exists() for path in old)
     snapshot.sweep(lake, connections.TABLE, patience=0.0)

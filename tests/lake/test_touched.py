@@ -6,10 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirelake.lake.gold.incremental import connection_index, index, minute_index
+from wirelake.lake.gold.incremental import index
 from wirelake.lake.gold.incremental.affected import affected, minutes, slot
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.delta import File
+from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -26,11 +27,9 @@ def ask(tmp_path):
         lake = tmp_path / "lake"
         journal.initialise(lake)
         newest = newest or max(row["batch"] for row in rows)
-        delta.create(lake, connection_index.TABLE)
-        pq.write_table(
-            pa.Table.from_pylist(rows, schema=connection_index.TABLE.schema), delta.folder(lake, connection_index.TABLE) / "one.parquet"
-        )
-        delta.append(lake, connection_index.TABLE, [File("one.parquet", 1, len(rows))], newest)
+        delta.create(lake, CONNECTION_INDEX)
+        pq.write_table(pa.Table.from_pylist(rows, schema=CONNECTION_INDEX.schema), delta.folder(lake, CONNECTION_INDEX) / "one.parquet")
+        delta.append(lake, CONNECTION_INDEX, [File("one.parquet", 1, len(rows))], newest)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         found = affected(lake, built, newest, scratch)
@@ -84,10 +83,10 @@ def test_a_connection_to_which_something_happened_touches_its_session(ask):
 def test_minutes_are_touched_by_what_is_new_and_by_what_is_told_of_touched_sessions(ask, tmp_path):
     found = ask([said(1, "a", "a"), said(2, "b", "b")], built=1)
     lake = tmp_path / "lake"
-    delta.create(lake, minute_index.TABLE)
+    delta.create(lake, MINUTE_INDEX)
     rows = [{"batch": batch, "minute": START + timedelta(minutes=batch), "protocol": "emp"} for batch in (1, 2)]
-    pq.write_table(pa.Table.from_pylist(rows, schema=minute_index.TABLE.schema), delta.folder(lake, minute_index.TABLE) / "one.parquet")
-    delta.append(lake, minute_index.TABLE, [File("one.parquet", 1, 2)], 2)
+    pq.write_table(pa.Table.from_pylist(rows, schema=MINUTE_INDEX.schema), delta.folder(lake, MINUTE_INDEX) / "one.parquet")
+    delta.append(lake, MINUTE_INDEX, [File("one.parquet", 1, 2)], 2)
     when = [{"session_id": name, "ts": START + timedelta(hours=hours, seconds=59)} for name, hours in ((b"a", 1), (b"b", -3))]
     pq.write_table(
         pa.Table.from_pylist(when, schema=pa.schema([("session_id", pa.binary()), ("ts", pa.timestamp("us", "UTC"))])), tmp_path / "told"
@@ -100,16 +99,16 @@ def test_minutes_are_touched_by_what_is_new_and_by_what_is_told_of_touched_sessi
 
 def test_many_small_files_of_the_index_become_one_and_say_the_same(tmp_path):
     journal.initialise(tmp_path)
-    delta.create(tmp_path, connection_index.TABLE)
+    delta.create(tmp_path, CONNECTION_INDEX)
     for batch in range(1, index.MOST_SMALL + 2):
-        assert index.merge(tmp_path, connection_index.TABLE) is False
-        path = delta.folder(tmp_path, connection_index.TABLE) / f"{batch}.parquet"
-        pq.write_table(pa.Table.from_pylist([said(batch, "a", "a")], schema=connection_index.TABLE.schema), path)
-        delta.append(tmp_path, connection_index.TABLE, [File(path.name, 1, 1)], batch)
-    before = delta.dataset(tmp_path, connection_index.TABLE).to_table().sort_by("batch")
-    assert index.merge(tmp_path, connection_index.TABLE) is True
-    assert len(delta.files(tmp_path, connection_index.TABLE)) == 1
-    assert delta.dataset(tmp_path, connection_index.TABLE).to_table().sort_by("batch").equals(before)
-    assert delta.batch(tmp_path, connection_index.TABLE) == index.MOST_SMALL + 1
-    delta.sweep(tmp_path, connection_index.TABLE)
-    assert delta.dataset(tmp_path, connection_index.TABLE).count_rows() == before.num_rows
+        assert index.merge(tmp_path, CONNECTION_INDEX) is False
+        path = delta.folder(tmp_path, CONNECTION_INDEX) / f"{batch}.parquet"
+        pq.write_table(pa.Table.from_pylist([said(batch, "a", "a")], schema=CONNECTION_INDEX.schema), path)
+        delta.append(tmp_path, CONNECTION_INDEX, [File(path.name, 1, 1)], batch)
+    before = delta.dataset(tmp_path, CONNECTION_INDEX).to_table().sort_by("batch")
+    assert index.merge(tmp_path, CONNECTION_INDEX) is True
+    assert len(delta.files(tmp_path, CONNECTION_INDEX)) == 1
+    assert delta.dataset(tmp_path, CONNECTION_INDEX).to_table().sort_by("batch").equals(before)
+    assert delta.batch(tmp_path, CONNECTION_INDEX) == index.MOST_SMALL + 1
+    delta.sweep(tmp_path, CONNECTION_INDEX)
+    assert delta.dataset(tmp_path, CONNECTION_INDEX).count_rows() == before.num_rows

@@ -13,11 +13,11 @@ from tests.lake.test_ingest import TALK
 from tests.protocols.event_mesh.receiving import store
 
 from wirelake.explore.query import query
-from wirelake.lake.gold.incremental import connection_index, publish
 from wirelake.lake.jobs.ingest import ingest
-from wirelake.lake.store import delta, journal, snapshot
+from wirelake.lake.store import delta, gold_commit, journal, snapshot
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables.catalog import GOLD, table
+from wirelake.lake.tables.index import CONNECTION_INDEX
 from wirelake.lake.tables.schema import Table
 
 LACKING = {
@@ -47,7 +47,7 @@ def make_older(lake, each, lacks):
     at, batch = delta.folder(lake, each) / "older.parquet", delta.batch(lake, each)
     rows = delta.dataset(lake, each).to_table().drop_columns([lacks])
     pq.write_table(rows, at)
-    delta.renew(lake, older, [])
+    delta.migrate(lake, older, [])
     delta.exchange(lake, older, [], [File(at.name, at.stat().st_size, rows.num_rows)], batch, 1 + delta.revision(lake, each))
     assert delta.is_outdated(lake, each)
 
@@ -58,7 +58,7 @@ def test_gold_tables_of_an_older_version_are_built_anew_and_what_keys_said_stays
     lake, wanted = shutil.copytree(made, tmp_path / "lake"), hashes(made)
     for name in names:
         make_older(lake, table(name), LACKING[name])
-    make_older(lake, connection_index.TABLE, connection_index.TABLE.schema.names[-1])
+    make_older(lake, CONNECTION_INDEX, CONNECTION_INDEX.schema.names[-1])
     snapshot.publish(lake)
     for name in names:
         seen = query(lake, f"select {LACKING[name]}, count(*) over () as rows from {name}").to_pylist()
@@ -72,7 +72,7 @@ def test_gold_tables_of_an_older_version_are_built_anew_and_what_keys_said_stays
     assert before != wanted
     assert hashes(lake) == wanted
     assert query(lake, "select count(verdict) > 0 as judged from security").to_pylist() == [{"judged": True}]
-    assert not any(delta.is_outdated(lake, each) for each in (*GOLD, connection_index.TABLE))
+    assert not any(delta.is_outdated(lake, each) for each in (*GOLD, CONNECTION_INDEX))
 
 
 def test_gold_tables_of_another_edition_of_the_rules_are_built_anew_and_what_keys_said_stays(spark, judged, tmp_path, monkeypatch):
@@ -92,7 +92,7 @@ def test_gold_tables_of_another_edition_of_the_rules_are_built_anew_and_what_key
     snapshot.publish(lake)
     assert {name for name, told in hashes(lake).items() if told != wanted[name]} == {each.name for each in misled}
     assert ingest(spark, lake, paths).built == ()
-    monkeypatch.setattr(publish, "EDITION", publish.RULES_VERSION + 1)
+    monkeypatch.setattr(gold_commit, "RULES_VERSION", gold_commit.RULES_VERSION + 1)
     assert ingest(spark, lake, paths).built == tuple(each.name for each in GOLD)
     assert hashes(lake) == wanted
     assert ingest(spark, lake, paths).built == ()

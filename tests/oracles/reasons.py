@@ -1,4 +1,4 @@
-"""Why we and the second opinions differ, where we do: every line of `explained.jsonl` names one of these.
+"""Reasons why we and tshark differ: every line of `explained.jsonl` names one of these.
 
 It refuses to know files: the list says which.
 """

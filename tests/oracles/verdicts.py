@@ -1,4 +1,4 @@
-"""What our reader makes of a capture, in the words of the second opinions: packets, bytes, times, streams.
+"""Describe a capture as capinfos and tshark do: packets, bytes, times, streams.
 
 It refuses to know where captures come from, and what is expected of them.
 """
@@ -91,7 +91,7 @@ def streams(path: Path) -> list[Stream]:
             if flow.transport == "tcp" and flow.session_id not in said:
                 said[flow.session_id] = [[], []]
                 ends[flow.session_id] = (_end(flow.client), _end(flow.server))
-        for start, stop, number, to_server, missing in block.runs.tolist():
+        for start, stop, number, to_server, missing in block.segments.tolist():
             flow = block.flows[number]
             if flow.transport == "tcp":
                 if missing > 0:

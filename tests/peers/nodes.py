@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
 from tests.protocols.event_mesh.mesh import credentials, known
 
-from wirelake.peers.event_mesh.node import Live, Node, node
+from wirelake.peers.event_mesh import Node, Options, node
 
 ANY = "udp://127.0.0.1:0"
 
 
-def live(*names: str, **more) -> Live:
-    """A node that knows the keys of these."""
-    return Live(trust=known(names), **more)
+def make_options(*names: str, base: Options | None = None, **more) -> Options:
+    """Options of a node that knows the keys of these."""
+    return msgspec.structs.replace(base or Options(), trust=known(names), **more)
 
 
 def proven(name: str, *others: str, address: str = ANY, peers=(), groups=(), **more) -> Node:
-    return node(address, credentials=credentials(name), live=live(name, *others, **more), peers=peers, groups=groups)
+    return node(address, credentials=credentials(name), options=make_options(name, *others, **more), peers=peers, groups=groups)
 
 
 async def names(subscription, count: int) -> list[str | None]:

@@ -12,10 +12,9 @@ from tests.peers.raw import RawEnd, connecting, listening
 from tests.peers.world import Raw, raw_client
 
 from wirelake.peers.backoff import Backoff
-from wirelake.peers.relink import Endpoint, Link, Live
-from wirelake.protocols.relink.events import Event
+from wirelake.peers.relink import Endpoint, Link, Options
+from wirelake.protocols.relink.events import SessionEvent
 from wirelake.protocols.relink.messages import Request, Version
-from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.scanner import Stage
 from wirelake.protocols.relink.wire import decode, encode
 
@@ -29,17 +28,17 @@ class Heard:
     """What a link told its owner."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[SessionEvent] = []
 
-    def __call__(self, link: Link, event: Event) -> None:
+    def __call__(self, link: Link, event: SessionEvent) -> None:
         self.events.append(event)
 
-    def of(self, kind: type[Event]) -> list[Any]:
+    def of(self, kind: type[SessionEvent]) -> list[Any]:
         return [one for one in self.events if isinstance(one, kind)]
 
 
-def live(heard: Heard | None = None, options: Options = PROMPT, **more: Any) -> Live:
-    return msgspec.structs.replace(Live(session=options, on_event=heard, close_timeout=5.0, linger=0.2), **more)
+def make_options(heard: Heard | None = None, options: Options = PROMPT, **more: Any) -> Options:
+    return msgspec.structs.replace(options, **{"on_event": heard, "close_timeout": 5.0, "linger": 0.2, **more})
 
 
 class Proxy:

@@ -107,8 +107,8 @@ def test_a_peer_that_says_nothing_is_closed(protocol):
 def test_a_connection_that_carries_nothing_is_closed_after_its_handshake():
     async def main():
         limits = ServerLimits(idle_timeout=0.1, sweep_interval=0.02)
-        live = emp.Live(session=QUIET)
-        async with emp.serve(ANY, limits=limits, live=live) as server:
+        options = QUIET
+        async with emp.serve(ANY, limits=limits, options=options) as server:
             reader, writer = await asyncio.open_connection(*place(server.address))
             writer.write(HELLO)
             async with asyncio.timeout(5):

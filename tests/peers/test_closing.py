@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
 from tests.peers.raw import place
 from tests.peers.world import ANY, BYE, HELLO, PATIENCE, QUIET, Raw, quick, raw_client, raw_server, run, until
@@ -12,7 +13,7 @@ from tests.peers.world import ANY, BYE, HELLO, PATIENCE, QUIET, Raw, quick, raw_
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import SessionClosed
 from wirelake.peers.admission import ServerLimits
-from wirelake.peers.emp import Live, Peer, connect, serve
+from wirelake.peers.emp import Peer, connect, serve
 from wirelake.protocols.emp.events import Ending
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, RequestResponse
 from wirelake.protocols.emp.state_machine import Speaker
@@ -20,7 +21,7 @@ from wirelake.protocols.emp.wire import encode
 from wirelake.transports import tcp
 from wirelake.transports.memory import pair
 
-LIVE = Live(session=QUIET)
+LIVE = QUIET
 MEGABYTE = bytes(1_000_000)
 
 
@@ -44,7 +45,7 @@ async def greet_and_stay(raw: Raw) -> None:
 
 def test_a_bye_is_not_answered_and_the_connection_is_closed():  # EMP-33
     async def main():
-        async with serve(ANY, live=LIVE) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=LIVE) as server, raw_client(server.address) as raw:
             await raw.say(HELLO, BYE)
             assert await raw.hear_rest() == [Hello()]
             await until(lambda: not server.peers)
@@ -55,7 +56,7 @@ def test_a_bye_is_not_answered_and_the_connection_is_closed():  # EMP-33
 @pytest.mark.parametrize("word", [BYE, encode(Error(0, message="no"))])
 def test_a_parting_as_the_first_word_is_not_answered(word):  # EMP-26
     async def main():
-        async with serve(ANY, live=LIVE) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=LIVE) as server, raw_client(server.address) as raw:
             await raw.say(word)
             assert await raw.hear_rest() == [Hello()]
 
@@ -66,7 +67,7 @@ def test_after_our_bye_we_wait_for_the_peer_to_close_and_no_longer_than_the_ling
     async def main():
         async with raw_server(greet_and_stay) as address:
             with quick(10):
-                async with connect(address, live=Live(session=QUIET, linger=0.1)) as peer:
+                async with connect(address, options=msgspec.structs.replace(QUIET, linger=0.1)) as peer:
                     pass
             assert peer.ended.here
 
@@ -85,7 +86,7 @@ def test_a_graceful_shutdown_says_bye_to_every_client_and_cancels_handlers():
             raise
 
     async def main():
-        async with serve(ANY, live=Live(session=QUIET, on_request=work)) as server, contextlib.AsyncExitStack() as stack:
+        async with serve(ANY, options=msgspec.structs.replace(QUIET, on_request=work)) as server, contextlib.AsyncExitStack() as stack:
             raws = [await stack.enter_async_context(raw_client(server.address)) for _ in range(10)]
             for raw in raws:
                 await raw.greet()
@@ -121,7 +122,7 @@ def test_what_a_client_sent_before_it_left_is_attended_to_but_a_closing_server_d
             raise
 
     async def main():
-        async with serve(ANY, live=Live(session=QUIET, on_data=work)) as server:
+        async with serve(ANY, options=msgspec.structs.replace(QUIET, on_data=work)) as server:
             async with raw_client(server.address) as raw:
                 await raw.say(HELLO, Data(b"work"), BYE)
                 assert await raw.hear_rest() == [Hello()]
@@ -143,7 +144,7 @@ def test_an_exception_in_the_body_comes_out_as_it_is_and_says_bye():
 
         async with raw_server(talk) as address:
             with pytest.raises(KeyError, match="mine"):
-                async with connect(address, live=LIVE):
+                async with connect(address, options=LIVE):
                     raise KeyError("mine")
             await until(lambda: heard)
         assert heard == [Bye()]
@@ -159,7 +160,7 @@ def test_cancelling_who_holds_a_client_or_a_server_says_bye_and_stays_a_cancella
         holding = asyncio.Event()
 
         async def hold():
-            async with serve(ANY, live=LIVE) as server, connect(server.address, live=LIVE) as peer:
+            async with serve(ANY, options=LIVE) as server, connect(server.address, options=LIVE) as peer:
                 peers.append(peer)
                 holding.set()
                 await asyncio.Event().wait()
@@ -181,9 +182,9 @@ def test_a_timeout_while_leaving_is_a_timeout():
     async def main():
         async with raw_server(greet_and_stay) as address:
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2), connect(address, live=Live(session=QUIET, linger=30)):
+                async with asyncio.timeout(0.2), connect(address, options=msgspec.structs.replace(QUIET, linger=30)):
                     pass
-        async with serve(ANY, live=Live(session=QUIET, linger=30)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=msgspec.structs.replace(QUIET, linger=30)) as server, raw_client(server.address) as raw:
             await raw.greet()
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
@@ -198,7 +199,7 @@ def test_leaving_who_never_reads_takes_no_longer_than_the_stall_time():
     async def main():
         async with raw_server(greet_and_stay) as address:
             with quick(10):
-                async with connect(address, live=Live(session=QUIET, linger=0.1, stall_timeout=0.3)) as peer:
+                async with connect(address, options=msgspec.structs.replace(QUIET, linger=0.1, stall_timeout=0.3)) as peer:
                     for _ in range(10):
                         peer._session.send(bytes(1_000_000))
 
@@ -210,7 +211,7 @@ def test_cancelling_the_run_of_a_peer_is_prompt_whatever_is_unsent(queued):
     async def main():
         async with raw_server(greet_and_stay) as address:
             stream = await tcp.connect(*place(address))
-            peer = Peer(Speaker.CLIENT, stream, Live(session=QUIET, stall_timeout=60, linger=0.1))
+            peer = Peer(Speaker.CLIENT, stream, msgspec.structs.replace(QUIET, stall_timeout=60, linger=0.1))
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(peer.run())
                 await peer.opened()
@@ -231,7 +232,7 @@ def test_cancelling_a_second_time_does_not_even_wait_for_the_linger_time():
     async def main():
         async with raw_server(greet_and_stay) as address:
             stream = await tcp.connect(*place(address))
-            peer = Peer(Speaker.CLIENT, stream, Live(session=QUIET, stall_timeout=60, linger=60))
+            peer = Peer(Speaker.CLIENT, stream, msgspec.structs.replace(QUIET, stall_timeout=60, linger=60))
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(peer.run())
                 await peer.opened()
@@ -272,7 +273,7 @@ def test_a_peer_whose_run_is_cancelled_still_says_bye():
 def test_a_peer_closed_before_it_runs_says_bye_and_nothing_else():
     async def main():
         stream, other = pair()
-        peer = Peer(Speaker.CLIENT, stream, Live(session=QUIET, linger=0.01))
+        peer = Peer(Speaker.CLIENT, stream, msgspec.structs.replace(QUIET, linger=0.01))
         peer.close()
         await asyncio.gather(peer.run(), other.receive())
         with pytest.raises(SessionClosed):
@@ -300,8 +301,10 @@ def test_closing_twice_does_nothing():
 def test_a_peer_that_does_not_read_does_not_hold_up_the_end_of_a_server(tmp_path):
     async def main():
         recorder = Recorder(tmp_path / "closing.pcapng", protocol="emp", flush_seconds=600.0)
-        live = Live(session=QUIET, recorder=recorder, on_request=lambda _, request: request.body)  # and a stall timeout of 60 s
-        server = serve(ANY, live=live, limits=ServerLimits(linger=0.05))
+        options = msgspec.structs.replace(
+            QUIET, recorder=recorder, on_request=lambda _, request: request.body
+        )  # and a stall timeout of 60 s
+        server = serve(ANY, options=options, limits=ServerLimits(linger=0.05))
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(server)
             reader, writer = await asyncio.open_connection(*place(server.address))
@@ -325,10 +328,10 @@ def test_a_server_waits_for_open_requests_as_long_as_it_is_told():
             await finish.wait()
             return request.body
 
-        server = serve(ANY, live=Live(session=QUIET, on_request=slow), limits=ServerLimits(drain=PATIENCE))
+        server = serve(ANY, options=msgspec.structs.replace(QUIET, on_request=slow), limits=ServerLimits(drain=PATIENCE))
         async with asyncio.TaskGroup() as group:
             await server.__aenter__()
-            client = connect(server.address, live=LIVE)
+            client = connect(server.address, options=LIVE)
             peer = await client.__aenter__()
 
             async def ask():

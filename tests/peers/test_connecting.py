@@ -10,10 +10,10 @@ import pytest
 from tests.peers.world import ANY, QUIET, Raw, raw_server, run
 
 from wirelake.errors import ConnectFailed, PeerError
-from wirelake.peers.emp import Live, connect, serve
+from wirelake.peers.emp import connect, serve
 from wirelake.protocols.emp.messages import Error
 
-LIVE = Live(session=QUIET)
+LIVE = QUIET
 
 
 def test_a_port_in_use_is_a_clear_error():

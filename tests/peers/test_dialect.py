@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.peers.world import ANY, Raw, raw_client, raw_server, run
 
@@ -11,13 +12,13 @@ from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import ConnectFailed
-from wirelake.peers.emp import Live, connect, serve
+from wirelake.peers.emp import Options, connect, serve
 from wirelake.protocols.emp.messages import Data, Hello, RequestResponse
-from wirelake.protocols.emp.options import Limits, Options
+from wirelake.protocols.emp.options import Limits
 from wirelake.protocols.emp.wire import encode
 
 TEXT, SHORT = Limits(), Limits(sizes_exclude_themselves=True)
-AUTO = Options(limits=Limits(sizes_exclude_themselves="auto"), ping_interval=None)
+AUTO = Options(sizes_exclude_themselves="auto", ping_interval=None)
 KINDS = pytest.mark.parametrize("limits", [TEXT, SHORT], ids=["text", "short"])
 QUESTION, ANSWER = Data(b"?", (RequestResponse(True, 1),)), Data(b"!", (RequestResponse(False, 1),))
 
@@ -37,7 +38,9 @@ def serving(limits: Limits):
 
 def dialects(path) -> set[tuple[str, ...]]:
     """Of every run in a recording."""
-    return {block.flows[run[2]].dialect for block in read(identify(path), ports={}, sniff=lambda _: None) for run in block.runs.tolist()}
+    return {
+        block.flows[run[2]].dialect for block in read(identify(path), ports={}, sniff=lambda _: None) for run in block.segments.tolist()
+    }
 
 
 @KINDS
@@ -46,7 +49,7 @@ def test_an_auto_client_gets_on_with_servers_of_both_kinds(limits, tmp_path):
         with Recorder(tmp_path / "talk.pcapng") as recorder:
             async with (
                 raw_server(serving(limits)) as address,
-                connect(address, live=Live(session=AUTO, recorder=recorder)) as peer,
+                connect(address, options=msgspec.structs.replace(AUTO, recorder=recorder)) as peer,
             ):
                 assert await peer.request(b"?", timeout=5) == b"!"
 
@@ -58,8 +61,8 @@ def test_an_auto_client_gets_on_with_servers_of_both_kinds(limits, tmp_path):
 def test_an_auto_server_gets_on_with_clients_of_both_kinds(limits, tmp_path):
     async def main():
         with Recorder(tmp_path / "talk.pcapng") as recorder:
-            live = Live(session=AUTO, recorder=recorder, on_request=lambda _, request: b"!")
-            async with serve(ANY, live=live) as server, raw_client(server.address) as raw:
+            options = msgspec.structs.replace(AUTO, recorder=recorder, on_request=lambda _, request: b"!")
+            async with serve(ANY, options=options) as server, raw_client(server.address) as raw:
                 for piece in (encode(Hello(), limits)[:4], encode(Hello(), limits)[4:] + encode(QUESTION, limits)):
                     await raw.say(piece)
                     await asyncio.sleep(0)
@@ -89,7 +92,7 @@ def test_without_auto_the_error_names_the_dialect_and_not_tls():
     async def other():
         async with raw_server(greeting(TEXT)) as address:
             with pytest.raises(ConnectFailed, match="this peer counts the size field in sizes") as caught:
-                async with connect(address, live=Live(session=Options(limits=SHORT))):
+                async with connect(address, options=Options(sizes_exclude_themselves=True)):
                     pass
             assert "tls" not in str(caught.value)
 

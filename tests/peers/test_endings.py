@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
 from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, error_of, raw_client, raw_server, run, two_peers, until
 
 from wirelake.errors import ConnectionLost, PeerError, RemoteProtocolError, SessionClosed
-from wirelake.peers.emp import Live, Peer, connect, serve
+from wirelake.peers.emp import Options, Peer, connect, serve
 from wirelake.protocols.emp.events import Ending
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Data, Error
 from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 
-LIVE = Live(session=QUIET)
+LIVE = QUIET
 
 
 async def never(_peer, _request):
@@ -37,9 +38,9 @@ async def greet_and_stay(raw: Raw) -> None:
     await asyncio.Event().wait()
 
 
-async def endings(address: str, requests: int = 5, live: Live = LIVE) -> list[Exception]:
+async def endings(address: str, requests: int = 5, options: Options = LIVE) -> list[Exception]:
     """Ask, and see how all requests fail; then speak after the end, and ask the iteration."""
-    async with connect(address, live=live) as peer:
+    async with connect(address, options=options) as peer:
         failures = await asyncio.gather(*(peer.request(b"?") for _ in range(requests)), return_exceptions=True)
         assert not peer.is_open
         for speak in (peer.request, peer.send):
@@ -133,8 +134,8 @@ def test_a_peer_that_breaks_a_rule_fails_every_pending_request_with_the_rule():
 
 def test_a_server_that_leaves_fails_the_requests_of_its_clients_with_the_reason():
     async def main():
-        live = Live(session=QUIET, on_request=never)
-        async with serve(ANY, live=live) as server, connect(server.address, live=LIVE) as peer, asyncio.TaskGroup() as group:
+        options = msgspec.structs.replace(QUIET, on_request=never)
+        async with serve(ANY, options=options) as server, connect(server.address, options=LIVE) as peer, asyncio.TaskGroup() as group:
             asking = group.create_task(refused(peer))
             await until(lambda: peer._session.pending)
             await server.__aexit__(None, None, None)
@@ -145,7 +146,7 @@ def test_a_server_that_leaves_fails_the_requests_of_its_clients_with_the_reason(
 
 def test_our_own_bye_fails_our_own_requests_and_says_why():
     async def main():
-        async with two_peers(LIVE, Live(session=QUIET, on_request=never)) as (client, server):
+        async with two_peers(LIVE, msgspec.structs.replace(QUIET, on_request=never)) as (client, server):
             async with asyncio.TaskGroup() as group:
                 asking = group.create_task(refused(client))
                 await until(lambda: server._session.serving)
@@ -176,10 +177,10 @@ def test_our_error_arrives_at_a_peer_that_is_still_sending(speaker):  # EMP-34
 
     async def main():
         if speaker is Speaker.SERVER:
-            async with serve(ANY, live=LIVE) as server, raw_client(server.address) as raw:
+            async with serve(ANY, options=LIVE) as server, raw_client(server.address) as raw:
                 await talk(raw)
         else:
-            async with raw_server(talk) as address, connect(address, live=LIVE) as peer:
+            async with raw_server(talk) as address, connect(address, options=LIVE) as peer:
                 reason = await peer.over()
                 assert isinstance(reason, RemoteProtocolError)
 

@@ -11,20 +11,20 @@ import struct
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.peers.raw import place
 from tests.peers.world import ANY, HELLO, PING, QUIET, Raw, error_of, log_of, quick, raw_client, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, PeerError, RemoteProtocolError
 from wirelake.peers.admission import ServerLimits
-from wirelake.peers.emp import Live, connect, serve
+from wirelake.peers.emp import Options, connect, serve
 from wirelake.protocols.emp.messages import Compression, Data, Hello, OtherExtension, RequestResponse
-from wirelake.protocols.emp.options import Limits, Options
 from wirelake.protocols.emp.wire import encode
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "emp.json").read_text())
 REJECTED = [vector for vector in VECTORS if vector["expect"] == "reject"]
-LIVE = Live(session=QUIET, on_request=lambda _peer, request: request.body, linger=0.2)
+LIVE = msgspec.structs.replace(QUIET, on_request=lambda _peer, request: request.body, linger=0.2)
 
 
 async def still_serves(address: str) -> None:
@@ -38,7 +38,7 @@ def test_every_rejected_vector_is_answered_as_it_says_and_the_server_lives_on(ve
     raw_bytes = bytes.fromhex(vector["hex"])
 
     async def main():
-        async with serve(ANY, live=LIVE) as server:
+        async with serve(ANY, options=LIVE) as server:
             async with raw_client(server.address) as raw:
                 if wanted.get("in") != "handshake":
                     await raw.say(HELLO)
@@ -69,7 +69,7 @@ def test_every_rejected_vector_is_answered_by_a_client_too(vector):
 
         async with raw_server(talk) as address:
             with pytest.raises((ConnectFailed, RemoteProtocolError, PeerError)):
-                async with connect(address, live=LIVE) as peer:
+                async with connect(address, options=LIVE) as peer:
                     await anext(peer)
             await until(lambda: heard)
         assert heard[0] == Hello()
@@ -90,7 +90,7 @@ GARBAGE = {
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_instead_of_a_hello_is_a_protocol_error(name):
     async def main():
-        async with serve(ANY, live=LIVE) as server:
+        async with serve(ANY, options=LIVE) as server:
             async with raw_client(server.address) as raw:
                 await raw.say(GARBAGE[name])
                 assert (await error_of(raw)).error_code == 3
@@ -101,7 +101,7 @@ def test_garbage_instead_of_a_hello_is_a_protocol_error(name):
 
 def test_an_announced_size_of_4_gib_is_refused_before_anything_is_kept():  # EMP-35
     async def main():
-        async with serve(ANY, live=LIVE) as server:
+        async with serve(ANY, options=LIVE) as server:
             async with raw_client(server.address) as raw:
                 await raw.say(HELLO, b"\xff\xff\xff\xff")
                 error = await error_of(raw)
@@ -116,8 +116,8 @@ def test_a_gzip_bomb_is_refused_before_it_unfolds():  # EMP-37
     assert len(bomb) < 100_000
 
     async def main():
-        live = Live(session=Options(ping_interval=None, limits=Limits(max_body_size=1 << 20)), linger=0.2)
-        async with serve(ANY, live=live, on_request=LIVE.on_request) as server:
+        options = Options(ping_interval=None, max_body_size=1 << 20, linger=0.2)
+        async with serve(ANY, options=options, on_request=LIVE.on_request) as server:
             tracemalloc.start()
             async with raw_client(server.address) as raw:
                 await raw.say(HELLO, Data(bomb, (Compression(1),)))
@@ -144,7 +144,7 @@ def test_a_gzip_bomb_is_refused_before_it_unfolds():  # EMP-37
 )
 def test_broken_rules_after_the_handshake(said, code, extension):
     async def main():
-        async with serve(ANY, live=LIVE) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=LIVE) as server, raw_client(server.address) as raw:
             await raw.say(HELLO, said)
             error = await error_of(raw)
             assert (error.error_code, error.extension_id) == (code, extension)
@@ -157,7 +157,7 @@ def test_the_same_identifier_twice_in_flight_is_an_error():  # EMP-18
         await asyncio.Event().wait()
 
     async def main():
-        async with serve(ANY, live=Live(session=QUIET, on_request=never)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=msgspec.structs.replace(QUIET, on_request=never)) as server, raw_client(server.address) as raw:
             request = Data(b"", (RequestResponse(True, 1),))
             await raw.say(HELLO, request, request)
             assert "EMP-18" in (await error_of(raw)).message
@@ -168,7 +168,7 @@ def test_the_same_identifier_twice_in_flight_is_an_error():  # EMP-18
 def test_data_before_the_hello_is_an_error():  # EMP-26
     async def main():
         for said in (Data(b""), PING):
-            async with serve(ANY, live=LIVE) as server, raw_client(server.address) as raw:
+            async with serve(ANY, options=LIVE) as server, raw_client(server.address) as raw:
                 await raw.say(said)
                 assert "EMP-26" in (await error_of(raw)).message
 
@@ -177,7 +177,7 @@ def test_data_before_the_hello_is_an_error():  # EMP-26
 
 def test_one_byte_at_a_time_is_slow_but_understood():
     async def main():
-        async with serve(ANY, live=LIVE) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=LIVE) as server, raw_client(server.address) as raw:
             for byte in HELLO + encode(Data(b"slow", (RequestResponse(True, 1),))):
                 await raw.say(bytes([byte]))
                 await asyncio.sleep(0)
@@ -193,8 +193,8 @@ def test_who_dribbles_for_ever_is_left(greeted):  # EMP-29, EMP-32
 
     async def main():
         options = Options(handshake_timeout=0.2, ping_interval=0.1, pong_timeout=0.2)
-        live = Live(session=options, on_request=LIVE.on_request, linger=0.2)
-        async with serve(ANY, live=live) as server:
+        options = msgspec.structs.replace(options, on_request=LIVE.on_request, linger=0.2)
+        async with serve(ANY, options=options) as server:
             async with raw_client(server.address) as raw, asyncio.TaskGroup() as group:
                 dribbling = group.create_task(dribble(raw))
                 error = await error_of(raw)
@@ -215,7 +215,7 @@ def test_who_dribbles_for_ever_is_left(greeted):  # EMP-29, EMP-32
 def test_a_flood_of_connections_stops_at_the_limit_and_leaves_room_afterwards():
     async def main():
         with log_of("wirelake.server") as lines:
-            async with serve(ANY, live=LIVE, limits=ServerLimits(max_connections=20)) as server:
+            async with serve(ANY, options=LIVE, limits=ServerLimits(max_connections=20)) as server:
                 async with contextlib.AsyncExitStack() as stack:
                     good = [await stack.enter_async_context(raw_client(server.address)) for _ in range(20)]
                     for raw in good:
@@ -238,7 +238,7 @@ def test_a_flood_of_connections_stops_at_the_limit_and_leaves_room_afterwards():
 
 def test_connections_that_come_all_at_once_count_from_the_first_moment():
     async def main():
-        async with serve(ANY, live=LIVE, limits=ServerLimits(max_connections=5)) as server, contextlib.AsyncExitStack() as stack:
+        async with serve(ANY, options=LIVE, limits=ServerLimits(max_connections=5)) as server, contextlib.AsyncExitStack() as stack:
             for _ in range(50):
                 stack.enter_context(socket.create_connection(place(server.address)))
             await until(lambda: server.accepted)
@@ -252,7 +252,7 @@ def test_connections_that_come_all_at_once_count_from_the_first_moment():
 
 def test_resets_at_every_moment_are_survived():
     async def main():
-        async with serve(ANY, live=LIVE) as server:
+        async with serve(ANY, options=LIVE) as server:
             hello = HELLO + encode(Data(bytes(5000), (RequestResponse(True, 1),)))
             for size in (0, 1, 4, 11, 12, 13, 16, 40, 1000, len(hello)):
                 sock = socket.create_connection(place(server.address))
@@ -275,8 +275,8 @@ def test_thousands_of_tiny_messages_in_one_go_are_all_read():
             nonlocal seen
             seen += 1
 
-        live = Live(session=QUIET, on_data=count)
-        async with serve(ANY, live=live) as server, raw_client(server.address) as raw:
+        options = msgspec.structs.replace(QUIET, on_data=count)
+        async with serve(ANY, options=options) as server, raw_client(server.address) as raw:
             await raw.say(HELLO, encode(Data(b"")) * 5_000)
             await until(lambda: seen == 5_000)
 

@@ -17,22 +17,22 @@ BODY, COUNT = 30_000, 40
 
 
 async def talk_emp(recorder):
-    live = emp.Live(recorder=recorder, on_request=lambda _peer, request: request.body)
-    async with emp.serve(ANY, live=live) as server, emp.connect(server.address) as peer:
+    options = emp.Options(recorder=recorder, on_request=lambda _peer, request: request.body)
+    async with emp.serve(ANY, options=options) as server, emp.connect(server.address) as peer:
         await asyncio.gather(*(peer.request(bytes(BODY)) for _ in range(COUNT)))
 
 
 async def talk_yamp(recorder):
     service = yamp.Service()
-    service.otherwise(lambda asked: asked.body)
-    live = yamp.Live(service=service, recorder=recorder)
-    async with yamp.serve(ANY, live=live) as server, yamp.connect(server.address) as peer:
+    service.otherwise(lambda _, asked: asked.body)
+    options = yamp.Options(service=service, recorder=recorder)
+    async with yamp.serve(ANY, options=options) as server, yamp.connect(server.address) as peer:
         await asyncio.gather(*(peer.request("echo", "x" * BODY) for _ in range(COUNT)))
 
 
 async def talk_wolpertinger(recorder):
-    live = wolpertinger.Live(recorder=recorder)
-    async with wolpertinger.serve(ANY, Demo, live=live) as server, wolpertinger.connect(server.address) as peer:
+    options = wolpertinger.Options(recorder=recorder)
+    async with wolpertinger.serve(ANY, Demo, options=options) as server, wolpertinger.connect(server.address) as peer:
         await asyncio.gather(*(peer.call("Demo", "Echo", "x" * BODY) for _ in range(COUNT)))
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.peers.nodes import live, names, proven
+from tests.peers.nodes import make_options, names, proven
 from tests.peers.world import log_of, run, until
 from tests.protocols.event_mesh.mesh import credentials
 from tests.transports.certificates import Authority
 from tests.transports.test_udp import GROUP4, HOSTS, loopback
 
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
-from wirelake.peers.event_mesh.node import node
-from wirelake.protocols.event_mesh import Fault, Options, RelayRule, Sealer, State
+from wirelake.peers.event_mesh import Options, node
+from wirelake.protocols.event_mesh import Fault, RelayRule, Sealer, State
 from wirelake.protocols.event_mesh.packet.builder import build
 from wirelake.protocols.event_mesh.packet.values import integer, text
 from wirelake.transports import udp
@@ -85,8 +85,8 @@ def test_nodes_in_memory():
     async def main():
         net = MemoryNetwork()
         async with (
-            node(endpoint=net.endpoint("a"), credentials=credentials("a"), live=live("b")) as one,
-            node(endpoint=net.endpoint("b"), credentials=credentials("b"), live=live("a"), peers=["memory://a:1"]) as two,
+            node(endpoint=net.endpoint("a"), credentials=credentials("a"), options=make_options("b")) as one,
+            node(endpoint=net.endpoint("b"), credentials=credentials("b"), options=make_options("a"), peers=["memory://a:1"]) as two,
         ):
             heard = one.subscribe(">")
             await two.publish("x")
@@ -121,7 +121,7 @@ def test_an_event_can_go_to_some_and_be_sealed_and_compressed():
 
     async def main():
         keyed = Options(opening_keys={credentials("a").node_id: key})
-        async with proven("b", "a", session=keyed) as two, proven("c", "a") as three, proven("a", peers=[two.address]) as one:
+        async with proven("b", "a", base=keyed) as two, proven("c", "a") as three, proven("a", peers=[two.address]) as one:
             heard, other = two.subscribe(">"), three.subscribe(">")
             await one.publish("secret", "x", sealer=Sealer(key), compressed=True, urgent=True)
             event = await anext(heard)
@@ -138,9 +138,9 @@ def test_messages_of_other_types_go_to_who_handles_them():
 
     async def main():
         options = Options(handled_types=frozenset({0x80}))
-        async with proven("a", "b", session=options, on_other=got.append) as one:
+        async with proven("a", "b", base=options, on_other=lambda _, event: got.append(event)) as one:
             raw = await udp.listen("127.0.0.1", 0)
-            made = int(one.live.clock())
+            made = int(one.options.clock())
             for kind in (0x80, 0x81):
                 raw.send(build(kind, [text("x")], credentials("b"), message_id=kind, timestamp=made), one._endpoint.local)
             await until(lambda: one.metrics.session.accepted == 2)
@@ -157,7 +157,7 @@ def test_messages_of_other_types_go_to_who_handles_them():
 def test_a_handler_gets_one_event_after_the_other_and_may_fail():
     got, running = [], 0
 
-    async def slow(event):
+    async def slow(_node, event):
         nonlocal running
         running += 1
         assert running == 1
@@ -170,7 +170,7 @@ def test_a_handler_gets_one_event_after_the_other_and_may_fail():
     async def main():
         async with proven("a", "b") as one, proven("b", "a", peers=[one.address]) as two:
             one.subscribe("n", slow)
-            one.subscribe("n", lambda event: got.append(-event.content[0]))
+            one.subscribe("n", lambda _, event: got.append(-event.content[0]))
             with log_of("wirelake.event_mesh") as lines:
                 for number in range(1, 6):
                     await two.publish("n", number)
@@ -259,8 +259,8 @@ def test_who_publishes_waits_for_room_and_urgent_events_go_first():
         net = MemoryNetwork()
         stuck = Stuck(net.endpoint("b"))
         options = Options(max_queued=40, max_urgent=5, hello_interval=None)
-        sender = node(endpoint=stuck, credentials=credentials("b"), live=live(session=options), peers=["memory://a:1"])
-        async with node(endpoint=net.endpoint("a"), credentials=credentials("a"), live=live("b")) as one, sender as two:
+        sender = node(endpoint=stuck, credentials=credentials("b"), options=make_options(base=options), peers=["memory://a:1"])
+        async with node(endpoint=net.endpoint("a"), credentials=credentials("a"), options=make_options("b")) as one, sender as two:
             heard = one.subscribe(">")
 
             async def publish():
@@ -287,7 +287,7 @@ def test_who_publishes_waits_for_room_and_urgent_events_go_first():
 def test_more_destinations_than_may_ever_wait_is_said():
     async def main():
         places = [f"udp://127.0.0.1:{port}" for port in range(20_000, 20_010)]
-        async with proven("a", session=Options(max_queued=5, hello_interval=None)) as one:
+        async with proven("a", base=Options(max_queued=5, hello_interval=None)) as one:
             with pytest.raises(LocalProtocolError) as caught:
                 await one.publish("x", to=places)
             assert caught.value.fault is Fault.QUEUE_FULL
@@ -313,9 +313,9 @@ def test_three_nodes_in_a_ring_pass_on_and_come_to_rest():
     async def main():
         relay = Options(relay=(RelayRule(),))
         async with (
-            proven("a", "b", "c", session=relay) as one,
-            proven("b", "a", "c", session=relay, peers=[one.address]) as two,
-            proven("c", "a", "b", session=relay, peers=[one.address, two.address]) as three,
+            proven("a", "b", "c", base=relay) as one,
+            proven("b", "a", "c", base=relay, peers=[one.address]) as two,
+            proven("c", "a", "b", base=relay, peers=[one.address, two.address]) as three,
         ):
             await until(lambda: all(len(each.peers) == 2 for each in (one, two, three)))
             heard = two.subscribe("x"), three.subscribe("x")
@@ -337,7 +337,7 @@ def test_a_line_of_nodes_carries_events_and_greetings_to_its_end():
 
     async def main():
         async with (
-            proven("b", "a", "c", session=Options(relay=(rule,), hello_interval=0.05)) as middle,
+            proven("b", "a", "c", base=Options(relay=(rule,), hello_interval=0.05)) as middle,
             proven("a", "b", "c", peers=[middle.address]) as one,
             proven("c", "a", "b", peers=[middle.address]) as two,
         ):
@@ -359,12 +359,12 @@ def test_silence_and_return_are_told():
 
     async def main():
         quick = Options(heartbeat_interval=0.05, hello_interval=0.2, missed_heartbeats=2)
-        async with proven("a", "b", session=quick, on_peer=told.append) as one:
-            async with proven("b", "a", session=quick, peers=[one.address]) as two:
+        async with proven("a", "b", base=quick, on_peer=lambda _, change: told.append(change)) as one:
+            async with proven("b", "a", base=quick, peers=[one.address]) as two:
                 await until(lambda: one.peers)
                 where = two.address
             await until(lambda: one.peers[0].state is State.SILENT)
-            async with proven("b", "a", session=quick, peers=[one.address], address=where):
+            async with proven("b", "a", base=quick, peers=[one.address], address=where):
                 await until(lambda: one.peers[0].state is State.GREETED)
         assert [change.peer.state.name for change in told[:3]] == ["GREETED", "SILENT", "GREETED"]
 
@@ -372,7 +372,7 @@ def test_silence_and_return_are_told():
 
 
 def test_a_callback_that_fails_stops_nothing():
-    def fail(_event):
+    def fail(_node, _event):
         raise RuntimeError("not today")
 
     async def main():

@@ -6,6 +6,7 @@ import json
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.conformance.event_mesh import set_up
 from tests.peers.nodes import ANY
@@ -14,9 +15,9 @@ from tests.protocols.event_mesh.mesh import balanced, credentials
 from tests.protocols.event_mesh.receiving import store
 from tests.protocols.event_mesh.speech import NOW, SPOKEN, maced, mutations, name, node, packet, tlv
 
-from wirelake.peers.event_mesh.node import Live
+from wirelake.peers.event_mesh import Options
 from wirelake.peers.event_mesh.node import node as live_node
-from wirelake.protocols.event_mesh import Options, RelayRule
+from wirelake.protocols.event_mesh import RelayRule
 from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected
 from wirelake.transports import udp
 
@@ -27,8 +28,8 @@ AT_ONCE = 100
 
 def target(options: Options | None = None, clock=lambda: float(NOW), trust=None, **more):
     """A node that knows NODE's keys, at a time that stands still."""
-    told = Live(session=options or Options(rate_limit=None), trust=store() if trust is None else trust, clock=clock, **more)
-    return live_node(ANY, credentials=credentials("me"), live=told)
+    told = msgspec.structs.replace(options or Options(rate_limit=None), trust=store() if trust is None else trust, clock=clock, **more)
+    return live_node(ANY, credentials=credentials("me"), options=told)
 
 
 async def say(raw, one, datagrams) -> None:
@@ -49,7 +50,7 @@ def test_every_rejecting_vector(vector):
     async def main():
         raw = await udp.listen("127.0.0.1", 0)
         told = Options(policy=receiver.policy, relay=(RelayRule(to=(raw.local,)),))
-        async with target(told, lambda: float(now), receiver.store, on_drop=dropped.append) as one:
+        async with target(told, lambda: float(now), receiver.store, on_drop=lambda _, event: dropped.append(event)) as one:
             await say(raw, one, [bytes.fromhex(prior) for prior in vector.get("prior", [])])
             dropped.clear()
             await say(raw, one, [bytes.fromhex(vector["hex"])])

@@ -15,7 +15,7 @@ from tests.protocols.event_mesh.mesh import credentials, known
 
 from wirelake.errors import ConnectFailed, SessionClosed, UsageError
 from wirelake.peers import trust_file
-from wirelake.peers.event_mesh.node import Live, node
+from wirelake.peers.event_mesh import Options, node
 from wirelake.protocols.event_mesh import TrustStore
 from wirelake.protocols.event_mesh.packet.builder import build
 from wirelake.protocols.event_mesh.packet.values import text
@@ -30,7 +30,7 @@ def test_what_was_heard_before_a_restart_is_a_replay_after_it(tmp_path):
         for expected in ({}, {"replay": 1}):
             async with proven("a", "b", replay_path=path) as one:
                 if not expected:
-                    data = build(3, [text("x")], credentials("b"), message_id=1, timestamp=int(one.live.clock()))
+                    data = build(3, [text("x")], credentials("b"), message_id=1, timestamp=int(one.options.clock()))
                 raw.send(data, one._endpoint.local)
                 await until(lambda: one.metrics.session.received)
                 assert one.metrics.session.reasons() == expected
@@ -74,12 +74,15 @@ def test_keys_come_from_a_file(tmp_path):
     trust_file.save(path, known("b"))
 
     async def main():
-        async with node(ANY, credentials=credentials("a"), live=Live(trust_path=path)) as one, proven("b", peers=[one.address]) as two:
+        async with (
+            node(ANY, credentials=credentials("a"), options=Options(trust_path=path)) as one,
+            proven("b", peers=[one.address]) as two,
+        ):
             heard = one.subscribe("x")
             await two.publish("x")
             assert (await anext(heard)).identity.authenticated
         with pytest.raises(UsageError, match="not both"):
-            async with node(ANY, live=Live(trust_path=path, trust=TrustStore())):
+            async with node(ANY, options=Options(trust_path=path, trust=TrustStore())):
                 pass
 
     run(main)
@@ -132,7 +135,7 @@ def test_handlers_finish_what_had_arrived_but_not_for_ever():
     async def main():
         async with proven("b") as two, proven("a", "b", linger=0.05) as one:
 
-            async def hang(event):
+            async def hang(_node, event):
                 await asyncio.sleep(0.01 if event.content == [1] else 60)
                 done.append(event.content)
 
@@ -147,7 +150,7 @@ def test_handlers_finish_what_had_arrived_but_not_for_ever():
 
 async def break_down(one) -> None:
     async with one:
-        one.subscribe("x", lambda _: None)
+        one.subscribe("x", lambda *_: None)
         _ = 1 / 0
 
 
@@ -167,14 +170,15 @@ def test_ctrl_c_ends_a_node_in_good_order(tmp_path):
         import asyncio, os, signal
         from pathlib import Path
         from wirelake.capture.record.recorder import Recorder
-        from wirelake.peers.event_mesh import Live, node
+        from wirelake.peers.event_mesh import Options, node
 
+        REPLAYS = {str(tmp_path / "replays")!r}
         signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs tests in the background may have it ignored
 
         async def main():
             with Recorder({str(tmp_path / "talk.pcapng")!r}) as recorder:
-                async with node("udp://127.0.0.1:0", live=Live(replay_path=Path({str(tmp_path / "replays")!r}), recorder=recorder)) as one:
-                    one.subscribe(">", lambda event: None)
+                async with node("udp://127.0.0.1:0", options=Options(replay_path=Path(REPLAYS), recorder=recorder)) as one:
+                    one.subscribe(">", lambda _, event: None)
                     await one.publish("x", to=[one.address])
                     os.kill(os.getpid(), signal.SIGINT)
                     await asyncio.sleep(60)

@@ -11,7 +11,7 @@ from tests.peers.world import run, until
 from tests.protocols.event_mesh.mesh import credentials
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.peers.event_mesh.node import Live, node
+from wirelake.peers.event_mesh import Options, node
 from wirelake.protocols.event_mesh import decode
 from wirelake.protocols.event_mesh.messages import Event, Hello
 from wirelake.transports import udp
@@ -21,7 +21,7 @@ def read(path):
     """By flow: who spoke to whom, each datagram with its direction, and what happened."""
     found: dict = {}
     for block in read_checked(path):
-        for start, stop, flow, to_server, _missing in block.runs.tolist():
+        for start, stop, flow, to_server, _missing in block.segments.tolist():
             found.setdefault(block.flows[flow], ([], []))[0].append((bool(to_server), bytes(block.data[start:stop])))
         for event in block.events:
             found.setdefault(block.flows[event.flow], ([], []))[1].append((event.what, event.detail))
@@ -72,7 +72,7 @@ def test_what_is_rejected_is_recorded_as_it_came(tmp_path):
     async def main():
         raw = await udp.listen("127.0.0.1", 0)
         with Recorder(path) as recorder:
-            async with node(ANY, live=Live(recorder=recorder)) as one:
+            async with node(ANY, options=Options(recorder=recorder)) as one:
                 await say(raw, one, garbage)
         await raw.close()
         return raw.local[1]
@@ -89,10 +89,10 @@ def test_conversations_are_bounded_and_go_on_under_another_id(tmp_path):
     async def main():
         raws = [await udp.listen("127.0.0.1", 0) for _ in range(3)]
         with Recorder(path) as recorder:
-            async with node(ANY, live=Live(recorder=recorder, max_recorded=2)) as one:
+            async with node(ANY, options=Options(recorder=recorder, max_recorded=2)) as one:
                 for raw in (*raws, raws[0]):
                     await say(raw, one, [b"x"])
-                assert len(one._conversations._open) == 2
+                assert len(one._recording._open) == 2
         for raw in raws:
             await raw.close()
 

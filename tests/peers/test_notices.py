@@ -58,7 +58,7 @@ async def break_relink():
 
 
 async def break_event_mesh():
-    async with event_mesh_node.node("udp://127.0.0.1:0") as node:
+    async with event_mesh_node("udp://127.0.0.1:0") as node:
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             asyncio.DatagramProtocol, remote_addr=("127.0.0.1", node.target.port)
         )
@@ -127,8 +127,8 @@ def test_a_client_without_tls_at_a_server_with_it_is_a_notice(caplog, tmp_path):
 
 def test_what_peers_do_right_is_no_notice(caplog):
     async def main():
-        live = emp.Live(on_request=lambda _peer, request: request.body)
-        async with emp.serve(ANY, live=live) as server, emp.connect(server.address) as peer:
+        options = emp.Options(on_request=lambda _peer, request: request.body)
+        async with emp.serve(ANY, options=options) as server, emp.connect(server.address) as peer:
             await peer.request(b"x")
         async with yamp.serve(ANY) as server, yamp.connect(server.address) as peer:
             await peer.send("news", 1)

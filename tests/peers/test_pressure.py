@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import msgspec
 import pytest
 from tests.peers.raw import place
 from tests.peers.world import ANY, BYE, HELLO, PING, QUIET, facing, log_of, quick, raw_server, run, until
 
 from wirelake.errors import ConnectionLost, SessionClosed
-from wirelake.peers.emp import Live, connect, serve
+from wirelake.peers.emp import Options, connect, serve
 from wirelake.protocols.emp.events import Ending
 from wirelake.protocols.emp.messages import Data, RequestResponse
-from wirelake.protocols.emp.options import Options
 from wirelake.protocols.emp.wire import encode
 from wirelake.transports import tcp
 from wirelake.transports.memory import HIGH
@@ -28,8 +28,8 @@ def test_a_peer_that_never_reads_makes_send_wait_with_bounded_memory():
             raw.writer.transport.pause_reading()
             await asyncio.Event().wait()
 
-        live = Live(session=QUIET, stall_timeout=0.5)
-        async with raw_server(greet_and_sleep) as address, connect(address, live=live) as peer:
+        options = msgspec.structs.replace(QUIET, stall_timeout=0.5)
+        async with raw_server(greet_and_sleep) as address, connect(address, options=options) as peer:
             sent = most = 0
 
             async def send():
@@ -51,7 +51,7 @@ def test_a_peer_that_never_reads_makes_send_wait_with_bounded_memory():
 
 def test_a_slow_peer_is_not_a_stalled_one():
     async def main():
-        async with facing(Live(session=QUIET, stall_timeout=0.25)) as (peer, other):
+        async with facing(msgspec.structs.replace(QUIET, stall_timeout=0.25)) as (peer, other):
             other.send(HELLO)
             await peer.opened()
             other._cut = HIGH // 8
@@ -68,7 +68,10 @@ def test_a_slow_peer_is_not_a_stalled_one():
 
 def test_a_user_that_does_not_iterate_makes_the_peers_sender_wait():
     async def main():
-        async with serve(ANY, live=Live(session=QUIET, max_inbox=3)) as server, connect(server.address, live=Live(session=QUIET)) as peer:
+        async with (
+            serve(ANY, options=msgspec.structs.replace(QUIET, max_inbox=3)) as server,
+            connect(server.address, options=QUIET) as peer,
+        ):
             sent = 0
 
             async def send():
@@ -105,8 +108,8 @@ def test_the_bytes_of_waiting_messages_are_bounded_too(handled):
             started += 1
             await gate.wait()
 
-        live = Live(session=QUIET, max_held=100_000, on_data=wait if handled else None)
-        async with facing(live) as (peer, other):
+        options = msgspec.structs.replace(QUIET, max_held=100_000, on_data=wait if handled else None)
+        async with facing(options) as (peer, other):
             other.send(HELLO)
             await peer.opened()
             for _ in range(20):
@@ -136,7 +139,7 @@ def test_no_more_handlers_run_than_allowed():
             running -= 1
             return request.body
 
-        async with facing(Live(session=QUIET, max_in_flight=5, on_request=wait)) as (peer, other):
+        async with facing(msgspec.structs.replace(QUIET, max_in_flight=5, on_request=wait)) as (peer, other):
             other.send(HELLO)
             await peer.opened()
             for number in range(1, 21):
@@ -163,7 +166,7 @@ def test_both_directions_stream_megabytes_at_once_without_deadlock():
             for _ in range(24):
                 assert len((await anext(peer)).body) == len(MEGABYTE)
 
-        async with serve(ANY, live=Live(session=QUIET)) as server, connect(server.address, live=Live(session=QUIET)) as client:
+        async with serve(ANY, options=QUIET) as server, connect(server.address, options=QUIET) as client:
             await until(lambda: server.peers)
             (other,) = server.peers
             await other.opened()
@@ -181,8 +184,8 @@ def test_large_answers_both_ways_at_once_do_not_deadlock(slow):
         return MEGABYTE
 
     async def main():
-        live = Live(session=QUIET, on_request=later if slow else lambda _peer, _request: MEGABYTE)
-        async with serve(ANY, live=live) as server, connect(server.address, live=live) as client:
+        options = msgspec.structs.replace(QUIET, on_request=later if slow else lambda _peer, _request: MEGABYTE)
+        async with serve(ANY, options=options) as server, connect(server.address, options=options) as client:
             await until(lambda: server.peers)
             (other,) = server.peers
             await other.opened()
@@ -195,8 +198,8 @@ def test_large_answers_both_ways_at_once_do_not_deadlock(slow):
 
 def test_a_flood_of_pings_by_who_does_not_read_does_not_grow_memory():
     async def main():
-        live = Live(session=QUIET, max_unsent=HIGH)
-        async with facing(live) as (peer, other):
+        options = msgspec.structs.replace(QUIET, max_unsent=HIGH)
+        async with facing(options) as (peer, other):
             other.send(HELLO)
             await peer.opened()
             other._cut = peer.stream._cut = 65_536
@@ -217,9 +220,9 @@ def test_a_flood_of_pings_by_who_does_not_read_does_not_grow_memory():
 
 def test_who_asks_and_never_reads_is_given_up():
     async def main():
-        live = Live(session=QUIET, max_unsent=HIGH, stall_timeout=0.1, on_request=lambda _peer, _request: bytes(HIGH))
+        options = msgspec.structs.replace(QUIET, max_unsent=HIGH, stall_timeout=0.1, on_request=lambda _peer, _request: bytes(HIGH))
         with log_of("wirelake.driver") as lines:
-            async with facing(live) as (peer, other):
+            async with facing(options) as (peer, other):
                 other.send(HELLO + b"".join(encode(Data(b"", (RequestResponse(True, number),))) for number in range(1, 9)))
                 reason = await peer.over()
                 assert isinstance(reason, ConnectionLost)
@@ -233,7 +236,10 @@ def test_waiting_for_the_peer_to_read_is_no_pong_timeout():
 
     async def main():
         options = Options(ping_interval=0.05, pong_timeout=0.1)
-        async with facing(Live(session=options, max_unsent=HIGH, on_request=lambda _peer, _request: bytes(HIGH * 2))) as (peer, other):
+        async with facing(msgspec.structs.replace(options, max_unsent=HIGH, on_request=lambda _peer, _request: bytes(HIGH * 2))) as (
+            peer,
+            other,
+        ):
             other.send(HELLO + encode(Data(b"", (RequestResponse(True, 1),))))
             await asyncio.sleep(0.4)
             assert peer.is_open
@@ -243,7 +249,7 @@ def test_waiting_for_the_peer_to_read_is_no_pong_timeout():
 
 def test_a_sender_that_waits_learns_that_the_session_ended():
     async def main():
-        async with facing(Live(session=QUIET)) as (peer, other):
+        async with facing(QUIET) as (peer, other):
             other.send(HELLO)
             await peer.opened()
 
@@ -277,7 +283,7 @@ def test_what_was_sent_before_a_bye_is_flushed_to_a_slow_reader():
                 await asyncio.sleep(0.005)
 
         async with raw_server(read_slowly) as address:
-            async with connect(address, live=Live(session=QUIET, linger=0.05)) as peer:
+            async with connect(address, options=msgspec.structs.replace(QUIET, linger=0.05)) as peer:
                 for _ in range(16):
                     peer._session.send(MEGABYTE)  # without waiting for room, so that the bye finds all of it unsent
             await until(lambda: size == 16 * (len(MEGABYTE) + 8) + 8)
@@ -288,7 +294,7 @@ def test_what_was_sent_before_a_bye_is_flushed_to_a_slow_reader():
 
 def test_a_flush_to_who_never_reads_ends_with_the_stall_time():
     async def main():
-        async with facing(Live(session=QUIET, stall_timeout=0.1, linger=0.1)) as (peer, other):
+        async with facing(msgspec.structs.replace(QUIET, stall_timeout=0.1, linger=0.1)) as (peer, other):
             other.send(HELLO)
             await peer.opened()
             peer._session.send(bytes(1000))
@@ -304,7 +310,7 @@ def test_a_peer_with_a_tiny_window_gets_everything():
     """A receive buffer of a few KiB: what is written leaves in small pieces, and arrives whole."""
 
     async def main():
-        async with serve(ANY, live=Live(session=Options(ping_interval=None), on_request=lambda _peer, _request: MEGABYTE)) as server:
+        async with serve(ANY, options=Options(ping_interval=None, on_request=lambda _peer, _request: MEGABYTE)) as server:
             with socket.socket() as sock:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 sock.setblocking(False)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, quick, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, ConnectionLost, LocalProtocolError, SessionClosed
 from wirelake.peers.backoff import Backoff, BackoffTimer
 from wirelake.peers.client import Client
-from wirelake.peers.emp import Live, Peer, connect, serve
+from wirelake.peers.emp import Options, Peer, connect, serve
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Bye, Data
-from wirelake.protocols.emp.options import Options
 from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.transports.address import parse
 
-LIVE = Live(session=QUIET, linger=0.2)
+LIVE = msgspec.structs.replace(QUIET, linger=0.2)
 SOON = Backoff(first=0.01, most=0.02)
 
 
-def ceilings(patience: BackoffTimer, outcomes: list[bool]) -> list[float | None]:
-    return [patience.next(opened) for opened in outcomes]
+def ceilings(timer: BackoffTimer, outcomes: list[bool]) -> list[float | None]:
+    return [timer.next(opened) for opened in outcomes]
 
 
 def longest(_low: float, high: float) -> float:
@@ -30,16 +30,16 @@ def longest(_low: float, high: float) -> float:
 
 
 def test_waits_double_up_to_the_most():
-    patience = BackoffTimer(Backoff(first=0.5, most=5), longest)
-    assert ceilings(patience, [False] * 6) == [0.5, 1, 2, 4, 5, 5]
-    patience.fruitless = 10_000  # and numbers do not overflow
-    assert patience.next(False) == 5
+    timer = BackoffTimer(Backoff(first=0.5, most=5), longest)
+    assert ceilings(timer, [False] * 6) == [0.5, 1, 2, 4, 5, 5]
+    timer.fruitless = 10_000  # and numbers do not overflow
+    assert timer.next(False) == 5
 
 
 def test_a_wait_is_anywhere_between_nothing_and_its_ceiling():
     asked = []
-    patience = BackoffTimer(Backoff(first=1, most=100), lambda low, high: asked.append((low, high)) or 0.25)
-    assert ceilings(patience, [False] * 3) == [0.25] * 3
+    timer = BackoffTimer(Backoff(first=1, most=100), lambda low, high: asked.append((low, high)) or 0.25)
+    assert ceilings(timer, [False] * 3) == [0.25] * 3
     assert asked == [(0, 1), (0, 2), (0, 4)]
     free = BackoffTimer(Backoff(first=1, most=8))
     waits = [free.next(False) for _ in range(200)]
@@ -48,28 +48,28 @@ def test_a_wait_is_anywhere_between_nothing_and_its_ceiling():
 
 
 def test_only_a_finished_handshake_goes_back_to_the_start():
-    patience = BackoffTimer(Backoff(first=1, most=100), longest)
-    assert ceilings(patience, [False, False, False, True, False, False]) == [1, 2, 4, 1, 1, 2]
+    timer = BackoffTimer(Backoff(first=1, most=100), longest)
+    assert ceilings(timer, [False, False, False, True, False, False]) == [1, 2, 4, 1, 1, 2]
 
 
 def test_a_handshake_without_progress_does_not_go_back_to_the_start():
     """Waits go on growing, but a handshake is an attempt that did not fail: it does not give up."""
-    patience = BackoffTimer(Backoff(first=1, most=100, attempts=2), longest)
-    waits = [patience.next(opened, progressed=progressed) for opened, progressed in ((True, False),) * 3 + ((False, True), (True, True))]
+    timer = BackoffTimer(Backoff(first=1, most=100, attempts=2), longest)
+    waits = [timer.next(opened, progressed=progressed) for opened, progressed in ((True, False),) * 3 + ((False, True), (True, True))]
     assert waits == [1, 2, 4, 8, 1]
 
 
 def test_attempts_in_a_row_are_counted_and_a_lost_connection_is_none():
-    patience = BackoffTimer(Backoff(first=1, most=100, attempts=3), longest)
-    assert ceilings(patience, [False, False, False]) == [1, 2, None]
-    patience = BackoffTimer(Backoff(first=1, most=100, attempts=2), longest)
-    assert ceilings(patience, [True, False, False]) == [1, 1, None]
+    timer = BackoffTimer(Backoff(first=1, most=100, attempts=3), longest)
+    assert ceilings(timer, [False, False, False]) == [1, 2, None]
+    timer = BackoffTimer(Backoff(first=1, most=100, attempts=2), longest)
+    assert ceilings(timer, [True, False, False]) == [1, 1, None]
 
 
-def client_of(address: str, backoff: Backoff, patience: BackoffTimer | None = None, live: Live = LIVE) -> Client[Peer]:
-    """A client whose patience a test can watch."""
+def client_of(address: str, backoff: Backoff, timer: BackoffTimer | None = None, options: Options = LIVE) -> Client[Peer]:
+    """A client whose timer a test can watch."""
     target = parse(address, 5040)
-    return Client(target, lambda stream: Peer(Speaker.CLIENT, stream, live), reconnect=backoff, patience=patience)
+    return Client(target, lambda stream: Peer(Speaker.CLIENT, stream, options), reconnect=backoff, backoff=timer)
 
 
 async def echo(raw: Raw) -> None:
@@ -91,7 +91,7 @@ def test_the_next_connection_is_there_for_who_asks():
             await raw.hear()
 
         async with raw_server(one_answer) as address:
-            client = connect(address, live=LIVE, reconnect=SOON)
+            client = connect(address, options=LIVE, reconnect=SOON)
             async with client as first:
                 peer = first
                 for number in range(1, 6):
@@ -118,7 +118,7 @@ def test_who_asks_right_after_the_end_never_gets_the_dead_peer():
             await asyncio.Event().wait()
 
         async with raw_server(bye_and_stay) as address:
-            client = connect(address, live=LIVE, reconnect=SOON)
+            client = connect(address, options=LIVE, reconnect=SOON)
             async with client as first:
                 await first.send(b"go")
                 await first.over()
@@ -192,11 +192,11 @@ def test_it_gives_up_after_so_many_attempts_and_says_the_last_reason():
 
         async with raw_server(hang_up) as address:
             with pytest.raises(ConnectFailed, match="no handshake with tcp://"):
-                async with connect(address, live=LIVE, reconnect=Backoff(first=0.001, attempts=4)):
+                async with connect(address, options=LIVE, reconnect=Backoff(first=0.001, attempts=4)):
                     pass
         assert taken == 4
         with pytest.raises(ConnectFailed, match="Connection refused"), quick(10):
-            async with connect(address, live=LIVE, reconnect=Backoff(first=0.001, attempts=3)):
+            async with connect(address, options=LIVE, reconnect=Backoff(first=0.001, attempts=3)):
                 pass
 
     run(main)
@@ -214,7 +214,7 @@ def test_it_gives_up_after_a_lost_connection_too_and_tells_everybody_who_waits()
                 await raw.hear()
 
         async with raw_server(once) as address:
-            client = connect(address, live=LIVE, reconnect=Backoff(first=0.001, attempts=2))
+            client = connect(address, options=LIVE, reconnect=Backoff(first=0.001, attempts=2))
             async with client as peer:
                 await peer.send(b"go")
                 await peer.over()
@@ -231,7 +231,7 @@ def test_who_connects_gets_what_was_said_even_if_the_server_left_at_once():
             await raw.say(HELLO, Data(b"short"), BYE)
             await raw.hear_rest()
 
-        async with raw_server(speak_and_leave) as address, connect(address, live=LIVE) as peer:
+        async with raw_server(speak_and_leave) as address, connect(address, options=LIVE) as peer:
             assert [message.body async for message in peer] == [b"short"]
 
     run(main)
@@ -244,7 +244,7 @@ def test_a_client_that_does_not_reconnect_says_how_its_connection_ended():
             await raw.hear()
 
         async with raw_server(cut) as address:
-            client = connect(address, live=LIVE)
+            client = connect(address, options=LIVE)
             async with client as peer:
                 await peer.send(b"go")
                 with pytest.raises(ConnectionLost, match="without bye or error"):
@@ -262,7 +262,7 @@ def test_leaving_while_it_waits_for_the_next_attempt_is_prompt_and_tells_who_wai
             await raw.hear()
 
         async with raw_server(once) as address:
-            client = connect(address, live=LIVE, reconnect=Backoff(first=1000, most=1000))
+            client = connect(address, options=LIVE, reconnect=Backoff(first=1000, most=1000))
 
             async def wait() -> str:
                 with pytest.raises(SessionClosed) as caught:
@@ -282,15 +282,15 @@ def test_leaving_while_it_waits_for_the_next_attempt_is_prompt_and_tells_who_wai
 
 def test_a_server_that_comes_back_is_found_again():
     async def main():
-        live = Live(session=QUIET, on_request=lambda _peer, request: request.body, linger=0.2)
-        async with serve(ANY, live=live) as first:
+        options = msgspec.structs.replace(QUIET, on_request=lambda _peer, request: request.body, linger=0.2)
+        async with serve(ANY, options=options) as first:
             address = first.address
-            client = connect(address, live=LIVE, reconnect=SOON)
+            client = connect(address, options=LIVE, reconnect=SOON)
             peer = await client.__aenter__()
             assert await peer.request(b"a") == b"a"
         with pytest.raises(SessionClosed):
             await peer.request(b"b")
-        async with serve(address, live=live):
+        async with serve(address, options=options):
             peer = await client.peer()
             assert await peer.request(b"c") == b"c"
             assert client.connections == 2
@@ -307,7 +307,7 @@ def test_cancelling_an_attempt_leaves_nothing_behind():
         async with raw_server(silent) as address:
             for reconnect in (None, SOON):
                 with pytest.raises(TimeoutError), quick(10):
-                    async with asyncio.timeout(0.1), connect(address, live=LIVE, reconnect=reconnect):
+                    async with asyncio.timeout(0.1), connect(address, options=LIVE, reconnect=reconnect):
                         pass
 
     run(main)
@@ -325,8 +325,8 @@ def test_a_bug_in_a_codec_ends_the_session_and_says_so():
             await raw.say(b"\x00\x00\x00\x10\x05\x80\x00\x00\x00\x00\x00\x08\x82\x00\x00\x00")
             await raw.hear_rest()
 
-        live = Live(session=Options(codecs={130: Broken()}, ping_interval=None))
-        async with raw_server(extended) as address, connect(address, live=live) as peer:
+        options = Options(codecs={130: Broken()}, ping_interval=None)
+        async with raw_server(extended) as address, connect(address, options=options) as peer:
             await peer.send(b"go")
             with pytest.raises(LocalProtocolError, match="my own bug") as caught:
                 async for _ in peer:

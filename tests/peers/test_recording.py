@@ -6,13 +6,14 @@ import asyncio
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.capture.build import read_checked
 from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, facing, raw_client, raw_server, run, two_peers
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import CaptureError
-from wirelake.peers.emp import Live, connect, serve
+from wirelake.peers.emp import connect, serve
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Message, RequestResponse
 from wirelake.protocols.emp.wire import decode, encode
 
@@ -48,7 +49,7 @@ def told(path: Path) -> dict[str, Told]:
     for block in read_checked(path):
         for flow in block.flows:
             seen.setdefault(flow.observed_by, Told(flow))
-        for start, stop, flow, to_server, _missing in block.runs.tolist():
+        for start, stop, flow, to_server, _missing in block.segments.tolist():
             seen[block.flows[flow].observed_by].said[bool(to_server)].append(bytes(block.data[start:stop]))
         for event in block.events:
             seen[block.flows[event.flow].observed_by].events.append((event.what, event.by, event.detail))
@@ -60,8 +61,8 @@ def test_client_and_server_record_the_same_conversation_into_one_file(tmp_path):
     bodies = [b"", b"one", bytes(range(256)) * 2000, b"two" * 1000]
 
     async def main(recorder):
-        live = Live(session=QUIET, recorder=recorder, on_request=lambda _peer, request: request.body[::-1])
-        async with serve(ANY, live=live) as server, connect(server.address, live=live) as peer:
+        options = msgspec.structs.replace(QUIET, recorder=recorder, on_request=lambda _peer, request: request.body[::-1])
+        async with serve(ANY, options=options) as server, connect(server.address, options=options) as peer:
             for body in bodies:
                 assert await peer.request(body) == body[::-1]
             await peer.send(b"packed" * 100, compress=True)
@@ -90,8 +91,8 @@ def test_runs_hold_whole_messages_wherever_the_stream_was_cut(tmp_path, cut):
     path = tmp_path / "talk.pcapng"
 
     async def main(recorder):
-        live = Live(session=QUIET, recorder=recorder, on_request=lambda _peer, request: request.body)
-        async with two_peers(live, live, cut) as (client, _):
+        options = msgspec.structs.replace(QUIET, recorder=recorder, on_request=lambda _peer, request: request.body)
+        async with two_peers(options, options, cut) as (client, _):
             await asyncio.gather(*(client.request(bytes(number * 50)) for number in range(8)))
 
     with Recorder(path) as recorder:
@@ -110,7 +111,7 @@ def test_the_tail_of_a_cut_message_is_kept(tmp_path):
     cut = encode(Data(b"never finished"))[:13]
 
     async def main(recorder):
-        async with serve(ANY, live=Live(session=QUIET, recorder=recorder)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=msgspec.structs.replace(QUIET, recorder=recorder)) as server, raw_client(server.address) as raw:
             await raw.say(HELLO, Data(b"whole"), cut)
             raw.writer.write_eof()
             await raw.hear_rest()
@@ -128,7 +129,7 @@ def test_what_still_comes_after_our_error_is_kept_in_order(tmp_path):
     bad, late = b"\x00\x00\x00\x08\x7f\x00\x00\x00", encode(Data(b"on its way already"))
 
     async def main(recorder):
-        async with serve(ANY, live=Live(session=QUIET, recorder=recorder)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=msgspec.structs.replace(QUIET, recorder=recorder)) as server, raw_client(server.address) as raw:
             await raw.say(HELLO, bad, late[:5])
             await raw.hear()
             assert isinstance(await raw.hear(), Error)
@@ -151,7 +152,7 @@ def test_bytes_after_the_end_of_sense_are_kept(tmp_path):
     nonsense = b"\xff" * 3000
 
     async def main(recorder):
-        async with serve(ANY, live=Live(session=QUIET, recorder=recorder)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=msgspec.structs.replace(QUIET, recorder=recorder)) as server, raw_client(server.address) as raw:
             await raw.say(HELLO, nonsense)
             raw.writer.write_eof()
             await raw.hear_rest()
@@ -171,7 +172,7 @@ def test_a_cancelled_peer_records_its_end(tmp_path):
 
         async with raw_server(greet) as address:
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2), connect(address, live=Live(session=QUIET, recorder=recorder)):
+                async with asyncio.timeout(0.2), connect(address, options=msgspec.structs.replace(QUIET, recorder=recorder)):
                     await asyncio.Event().wait()
 
     with Recorder(path) as recorder:
@@ -185,8 +186,8 @@ def test_ipv6_addresses_are_recorded(tmp_path):
     path = tmp_path / "talk.pcapng"
 
     async def main(recorder):
-        live = Live(session=QUIET, recorder=recorder)
-        async with serve("tcp://[::1]:0", live=live) as server, connect(server.address, live=live):
+        options = msgspec.structs.replace(QUIET, recorder=recorder)
+        async with serve("tcp://[::1]:0", options=options) as server, connect(server.address, options=options):
             pass
 
     with Recorder(path) as recorder:
@@ -206,10 +207,10 @@ def test_a_disk_that_fills_up_does_not_disturb_the_conversation(tmp_path):
         os.dup2(full.fileno(), recorder._descriptor)
 
     async def main():
-        live = Live(session=QUIET, recorder=recorder, on_request=lambda _peer, request: request.body)
-        async with serve(ANY, live=live) as server:
+        options = msgspec.structs.replace(QUIET, recorder=recorder, on_request=lambda _peer, request: request.body)
+        async with serve(ANY, options=options) as server:
             for _ in range(2):  # also a connection that begins after the failure
-                async with connect(server.address, live=live) as peer:
+                async with connect(server.address, options=options) as peer:
                     for number in range(10):
                         assert await peer.request(b"%d" % number) == b"%d" % number
 
@@ -223,11 +224,11 @@ def test_many_connections_in_one_recording_keep_apart(tmp_path):
     path = tmp_path / "talk.pcapng"
 
     async def main(recorder):
-        live = Live(session=QUIET, recorder=recorder, on_request=lambda _peer, request: request.body)
-        async with serve(ANY, live=live) as server:
+        options = msgspec.structs.replace(QUIET, recorder=recorder, on_request=lambda _peer, request: request.body)
+        async with serve(ANY, options=options) as server:
 
             async def talk(number):
-                async with connect(server.address, live=Live(session=QUIET)) as peer:
+                async with connect(server.address, options=QUIET) as peer:
                     for _ in range(5):
                         await peer.request(b"%d" % number)
 
@@ -237,7 +238,7 @@ def test_many_connections_in_one_recording_keep_apart(tmp_path):
         run(lambda: main(recorder))
     streams: dict[bytes, bytes] = {}
     for block in read_checked(path):
-        for start, stop, flow, to_server, _missing in block.runs.tolist():
+        for start, stop, flow, to_server, _missing in block.segments.tolist():
             if to_server:
                 name = block.flows[flow].session_id
                 streams[name] = streams.get(name, b"") + bytes(block.data[start:stop])
@@ -251,7 +252,7 @@ def test_a_peer_in_memory_is_recorded_under_its_own_names(tmp_path):
     path = tmp_path / "talk.pcapng"
 
     async def main(recorder):
-        async with facing(Live(session=QUIET, recorder=recorder)) as (peer, other):
+        async with facing(msgspec.structs.replace(QUIET, recorder=recorder)) as (peer, other):
             other.send(HELLO + BYE)
             await peer.over()
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.peers.relink_world import ANY, DEMO, PROMPT, QUICK, Heard, live
+from tests.peers.relink_world import ANY, DEMO, PROMPT, QUICK, Heard, make_options
 from tests.peers.world import PATIENCE, quick, run, until
 from tests.transports.certificates import self_signed
 
-from wirelake.errors import ConnectFailed, DeliveryFailed, LocalProtocolError, SessionClosed, UsageError
-from wirelake.peers.relink import Endpoint, connect, serve
+from wirelake.errors import ConnectFailed, DeliveryFailed, LocalProtocolError, RequestTimeout, SessionClosed, UsageError
+from wirelake.peers.relink import Endpoint, Options, connect, serve
 from wirelake.protocols.relink.events import LinkLost, LinkShutdown, Opened, Outcome, PeerShutdown
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.options import Options
 
 CHAN = b"chan"
 TRANSACTIONAL = Endpoint("money", 4, 4, connector_transactions=True)
@@ -36,7 +35,10 @@ class Taker:
 def test_a_message_is_sent_and_consumed(loop):
     async def main():
         taker, heard = Taker(), Heard()
-        async with serve(ANY, {DEMO: taker}, live=live()) as listener, connect(listener.address, DEMO, live=live(heard)) as link:
+        async with (
+            serve(ANY, {DEMO: taker}, options=make_options()) as listener,
+            connect(listener.address, DEMO, options=make_options(heard)) as link,
+        ):
             await link.channel(CHAN).send(b"one", b"two")
             await link.channel(CHAN).send(b"three")
             assert taker.bodies == [b"onetwo", b"three"]
@@ -53,9 +55,9 @@ def test_a_sender_that_waits_is_acknowledged_without_a_timer():
     """RELINK-18: a drained channel tells at once; the timer is for busy ones, and here it never fires."""
 
     async def main():
-        never = live(options=Options(ack_delay=3600.0, barrier_delay=3600.0, ping_interval=None))
+        never = make_options(options=Options(ack_delay=3600.0, barrier_delay=3600.0, ping_interval=None))
         taker = Taker()
-        async with serve(ANY, {DEMO: taker}, live=never) as listener, connect(listener.address, DEMO, live=never) as link:
+        async with serve(ANY, {DEMO: taker}, options=never) as listener, connect(listener.address, DEMO, options=never) as link:
             for number in range(20):
                 await link.channel(CHAN).send(b"%d" % number, timeout=5)
             receipts = [await link.channel(b"more").post(b"x") for _ in range(1000)]
@@ -78,8 +80,8 @@ def test_over_tls_and_over_a_unix_socket(tmp_path):
             (f"unix:{tmp_path}/socket", None, None),
         ):
             taker = Taker()
-            async with serve(address, {DEMO: taker}, live=live(), tls=server_tls) as listener:
-                async with connect(listener.address, DEMO, live=live(), tls=client_tls) as link:
+            async with serve(address, {DEMO: taker}, options=make_options(), tls=server_tls) as listener:
+                async with connect(listener.address, DEMO, options=make_options(), tls=client_tls) as link:
                     await link.channel(CHAN).send(b"x" * 100_000)
                 assert taker.bodies == [b"x" * 100_000]
         assert not (tmp_path / "socket").exists()
@@ -93,7 +95,10 @@ def test_both_sides_send():
             async for message in link:
                 await link.channel(message.channel).post(*message.parts)
 
-        async with serve(ANY, {DEMO: echo}, live=live()) as listener, connect(listener.address, DEMO, live=live()) as link:
+        async with (
+            serve(ANY, {DEMO: echo}, options=make_options()) as listener,
+            connect(listener.address, DEMO, options=make_options()) as link,
+        ):
             for number in range(20):
                 await link.channel(CHAN).post(b"%d" % number)
             heard = []
@@ -110,9 +115,9 @@ def test_both_sides_send():
 def test_many_endpoints_at_one_address():
     async def main():
         takers = {Endpoint(name, size, 0): Taker() for name, size in (("a", 0), ("b", 8), ("ö", 255))}
-        async with serve(ANY, takers, live=live()) as listener:
+        async with serve(ANY, takers, options=make_options()) as listener:
             for endpoint, taker in takers.items():
-                async with connect(listener.address, endpoint, live=live()) as link:
+                async with connect(listener.address, endpoint, options=make_options()) as link:
                     await link.channel(b"x" * endpoint.connector_id_size).send(endpoint.name.encode())
                     with pytest.raises(LocalProtocolError) as wrong:
                         await link.channel(b"x" * (endpoint.connector_id_size + 1)).send(b"")
@@ -120,7 +125,7 @@ def test_many_endpoints_at_one_address():
                 assert taker.bodies == [endpoint.name.encode()]
             for unknown in (Endpoint("c"), Endpoint("a", 1), Endpoint("a", 0, 0, True)):  # RELINK-3, RELINK-31
                 with pytest.raises(ConnectFailed, match="no handshake"):
-                    await connect(listener.address, unknown, live=live(), reconnect=None).__aenter__()
+                    await connect(listener.address, unknown, options=make_options(), reconnect=None).__aenter__()
 
     run(main)
 
@@ -143,12 +148,15 @@ def test_explicit_consumption_and_one_channel_at_a_time():
                 seen.append(message.body)
                 link.consume(message)
 
-        async with serve(ANY, {DEMO: careful}, live=live()) as listener, connect(listener.address, DEMO, live=live()) as link:
+        async with (
+            serve(ANY, {DEMO: careful}, options=make_options()) as listener,
+            connect(listener.address, DEMO, options=make_options()) as link,
+        ):
             channel = link.channel(CHAN)
             receipt = await channel.post(b"one")
             await until(lambda: seen == [b"one"])
             assert receipt.outcome is None
-            with pytest.raises(TimeoutError):
+            with pytest.raises(RequestTimeout, match=r"channel 6368616e was not consumed in 0\.05 s"):
                 await channel.send(b"two", timeout=0.05)
             gate.set()
             assert await receipt is Outcome.CONSUMED
@@ -173,8 +181,8 @@ def test_transactions():
                     link.refuse(message)
 
         async with (
-            serve(ANY, {TRANSACTIONAL: take}, live=live()) as listener,
-            connect(listener.address, TRANSACTIONAL, live=live()) as link,
+            serve(ANY, {TRANSACTIONAL: take}, options=make_options()) as listener,
+            connect(listener.address, TRANSACTIONAL, options=make_options()) as link,
         ):
             channel = link.channel(CHAN)
             async with channel.transaction() as transaction:
@@ -210,7 +218,10 @@ async def undecided(channel) -> None:
 
 def test_a_direction_without_transactions_has_none():
     async def main():
-        async with serve(ANY, {DEMO: Taker()}, live=live()) as listener, connect(listener.address, DEMO, live=live()) as link:
+        async with (
+            serve(ANY, {DEMO: Taker()}, options=make_options()) as listener,
+            connect(listener.address, DEMO, options=make_options()) as link,
+        ):
             with pytest.raises(UsageError, match="no transactions"):
                 async with link.channel(CHAN).transaction():
                     pass
@@ -228,7 +239,10 @@ def test_multicast_has_an_outcome_per_channel():
             async for message in link:
                 seen.append((message.channel, message.body))
 
-        async with serve(ANY, {DEMO: take}, live=live()) as listener, connect(listener.address, DEMO, live=live()) as link:
+        async with (
+            serve(ANY, {DEMO: take}, options=make_options()) as listener,
+            connect(listener.address, DEMO, options=make_options()) as link,
+        ):
             receipts = await link.multicast([b"aaaa", b"bbbb", b"aaaa"], b"all")
             assert [(one.channel, one.sequence) for one in receipts] == [(b"aaaa", 0), (b"bbbb", 0), (b"aaaa", 1)]
             assert [await one for one in receipts] == [Outcome.CONSUMED] * 3
@@ -249,8 +263,8 @@ def test_a_full_window_makes_senders_wait():
                 async for message in link:
                     seen.append(message.body)
 
-            async with serve(ANY, {DEMO: slow}, live=live()) as listener:
-                async with connect(listener.address, DEMO, live=live(options=options, **more)) as link:
+            async with serve(ANY, {DEMO: slow}, options=make_options()) as listener:
+                async with connect(listener.address, DEMO, options=make_options(options=options, **more)) as link:
                     channel = link.channel(CHAN)
                     for _ in range(3):
                         await channel.post(b"x" * 100)
@@ -275,7 +289,10 @@ def test_a_reader_that_does_not_read_stops_the_connection():
             async for message in link:
                 seen.append(message.body)
 
-        async with serve(ANY, {DEMO: slow}, live=live(max_inbox=10)) as listener, connect(listener.address, DEMO, live=live()) as link:
+        async with (
+            serve(ANY, {DEMO: slow}, options=make_options(max_inbox=10)) as listener,
+            connect(listener.address, DEMO, options=make_options()) as link,
+        ):
             for number in range(2000):
                 await link.channel(CHAN).post(b"%d" % number + b"-" * 1000)
             await asyncio.sleep(0.2)
@@ -298,8 +315,8 @@ def test_shutdown_from_either_side():
         async def brief(link):
             await link.channel(CHAN).send(b"bye")
 
-        async with serve(ANY, {DEMO: brief}, live=live()) as listener:
-            async with connect(listener.address, DEMO, live=live(heard), reconnect=QUICK) as link:
+        async with serve(ANY, {DEMO: brief}, options=make_options()) as listener:
+            async with connect(listener.address, DEMO, options=make_options(heard), reconnect=QUICK) as link:
                 assert [message.body async for message in link] == [b"bye"]
                 assert await link.close()
                 await link.over()
@@ -325,8 +342,8 @@ def test_closing_does_not_wait_for_ever():
             await asyncio.Event().wait()
 
         async with (
-            serve(ANY, {DEMO: stubborn}, live=live(close_timeout=0.1)) as listener,
-            connect(listener.address, DEMO, live=live(heard)) as link,
+            serve(ANY, {DEMO: stubborn}, options=make_options(close_timeout=0.1)) as listener,
+            connect(listener.address, DEMO, options=make_options(heard)) as link,
         ):
             receipt = await link.channel(CHAN).post(b"unread")
             assert await link.close(timeout=0.1) is False
@@ -348,10 +365,10 @@ def test_a_handler_that_fails_ends_its_link_only():
         taker = Taker()
         other = Endpoint("other", 4, 4)
         async with (
-            serve(ANY, {DEMO: broken, other: taker}, live=live(close_timeout=0.2)) as listener,
-            connect(listener.address, other, live=live()) as fine,
+            serve(ANY, {DEMO: broken, other: taker}, options=make_options(close_timeout=0.2)) as listener,
+            connect(listener.address, other, options=make_options()) as fine,
         ):
-            async with connect(listener.address, DEMO, live=live(close_timeout=1.0), reconnect=QUICK) as link:
+            async with connect(listener.address, DEMO, options=make_options(close_timeout=1.0), reconnect=QUICK) as link:
                 with pytest.raises(DeliveryFailed) as failed:
                     await link.channel(CHAN).send(b"x", timeout=10)
                 assert failed.value.outcome is Outcome.UNKNOWN
@@ -372,7 +389,7 @@ def test_addresses_that_cannot_be(address):
 
 
 def test_two_endpoints_of_one_name_cannot_be_told_apart():
-    with pytest.raises(UsageError, match="one name"):
+    with pytest.raises(UsageError, match="the same name"):
         serve(ANY, {Endpoint("a", 1): Taker(), Endpoint("a", 2): Taker()})
 
 
@@ -381,9 +398,9 @@ def test_a_link_that_is_given_up_does_not_wait_for_a_peer_that_does_not_read():
         async def never(_link):
             await asyncio.Event().wait()
 
-        small = live(max_held=100_000, close_timeout=0.2)
-        async with serve(ANY, {DEMO: never}, live=small) as listener:
-            connector = connect(listener.address, DEMO, live=live(close_timeout=0.1, linger=0.05))
+        small = make_options(max_held=100_000, close_timeout=0.2)
+        async with serve(ANY, {DEMO: never}, options=small) as listener:
+            connector = connect(listener.address, DEMO, options=make_options(close_timeout=0.1, linger=0.05))
             link = await connector.__aenter__()
 
             async def fill():
@@ -408,8 +425,8 @@ def test_leaving_acknowledges_what_was_consumed_and_waits_for_nothing():
             receipts = [await link.channel(b"chan").post(b"%d" % number) for number in range(5)]
             outcomes.append(await receipts[0])
 
-        async with serve(ANY, {DEMO: sending}, live=live(close_timeout=0.2)) as listener:
-            async with connect(listener.address, DEMO, live=live(close_timeout=PATIENCE)) as link:
+        async with serve(ANY, {DEMO: sending}, options=make_options(close_timeout=0.2)) as listener:
+            async with connect(listener.address, DEMO, options=make_options(close_timeout=PATIENCE)) as link:
                 message = await anext(aiter(link))
                 await until(lambda: link.unread == 4)
                 link.consume(message)

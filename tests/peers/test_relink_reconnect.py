@@ -6,12 +6,12 @@ import asyncio
 import random
 
 import pytest
-from tests.peers.relink_world import ANY, DEMO, QUICK, Heard, Proxy, live, raw_connector
+from tests.peers.relink_world import ANY, DEMO, QUICK, Heard, Proxy, make_options, raw_connector
 from tests.peers.world import PATIENCE, Raw, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, ConnectionLost, DeliveryFailed
 from wirelake.peers.backoff import Backoff, BackoffTimer
-from wirelake.peers.relink import Endpoint, connect, serve
+from wirelake.peers.relink import Endpoint, Options, connect, serve
 from wirelake.protocols.relink.events import Ended, LinkLost, LinkShutdown, Opened, Outcome, Resumed, TombstonesForgotten
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import (
@@ -26,7 +26,6 @@ from wirelake.protocols.relink.messages import (
     Shutdown,
     Version,
 )
-from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.wire import encode
 
 CHAN = b"chan"
@@ -47,8 +46,8 @@ def test_cut_anywhere_everything_arrives_once_and_in_order(seed):
 
     async def main():
         seen, heard, draw = [], Heard(), random.Random(seed)
-        async with serve(ANY, {DEMO: taking(seen)}, live=live()) as listener, Proxy(listener.address) as proxy:
-            async with connect(proxy.address, DEMO, live=live(heard), reconnect=QUICK) as link:
+        async with serve(ANY, {DEMO: taking(seen)}, options=make_options()) as listener, Proxy(listener.address) as proxy:
+            async with connect(proxy.address, DEMO, options=make_options(heard), reconnect=QUICK) as link:
                 receipts = []
                 for round_number in range(10):
                     before = proxy.connections
@@ -70,9 +69,9 @@ def test_messages_wait_while_there_is_no_connection():
     async def main():
         seen, heard = [], Heard()
         async with (
-            serve(ANY, {DEMO: taking(seen)}, live=live()) as listener,
+            serve(ANY, {DEMO: taking(seen)}, options=make_options()) as listener,
             Proxy(listener.address) as proxy,
-            connect(proxy.address, DEMO, live=live(heard), reconnect=QUICK) as link,
+            connect(proxy.address, DEMO, options=make_options(heard), reconnect=QUICK) as link,
         ):
             await link.channel(CHAN).send(b"one")
             proxy.refuses = True
@@ -94,9 +93,9 @@ def test_a_connection_that_stalls_is_replaced():
     async def main():
         seen, heard = [], Heard()
         async with (
-            serve(ANY, {DEMO: taking(seen)}, live=live()) as listener,
+            serve(ANY, {DEMO: taking(seen)}, options=make_options()) as listener,
             Proxy(listener.address) as proxy,
-            connect(proxy.address, DEMO, live=live(heard, FRETFUL), reconnect=QUICK) as link,
+            connect(proxy.address, DEMO, options=make_options(heard, FRETFUL), reconnect=QUICK) as link,
         ):
             await link.channel(CHAN).send(b"one")
             proxy.stalls = True
@@ -119,14 +118,14 @@ def test_the_listener_restarts():
         async def deaf(link):
             await asyncio.Event().wait()
 
-        async with serve(ANY, {DEMO: deaf}, live=live(close_timeout=0.05)) as listener:
+        async with serve(ANY, {DEMO: deaf}, options=make_options(close_timeout=0.05)) as listener:
             address = listener.address
-            connector = connect(address, DEMO, live=live(heard), reconnect=QUICK)
+            connector = connect(address, DEMO, options=make_options(heard), reconnect=QUICK)
             link = await connector.__aenter__()
             first, second = [await link.channel(CHAN).post(body) for body in (b"one", b"two")]
             sending = asyncio.ensure_future(link.channel(CHAN).send(b"three"))
             await until(lambda: len(listener.links) == 1 and next(iter(listener.links)).inbox.unconsumed == 3)
-        async with serve(address, {DEMO: taking(seen)}, live=live()):
+        async with serve(address, {DEMO: taking(seen)}, options=make_options()):
             assert await first is Outcome.UNKNOWN
             assert await second is Outcome.UNKNOWN
             with pytest.raises(DeliveryFailed) as failed:
@@ -147,9 +146,9 @@ def test_require_old_link():
     async def main():
         heard = Heard()
         options = Options(ack_delay=0.01, require_old_link=True)
-        async with serve(ANY, {DEMO: taking([])}, live=live(close_timeout=0.05)) as listener:
+        async with serve(ANY, {DEMO: taking([])}, options=make_options(close_timeout=0.05)) as listener:
             address = listener.address
-            connector = connect(address, DEMO, live=live(heard, options), reconnect=QUICK)
+            connector = connect(address, DEMO, options=make_options(heard, options), reconnect=QUICK)
             link = await connector.__aenter__()
             await link.channel(CHAN).send(b"fine")
             listener.registry.links.clear()  # it forgot
@@ -181,7 +180,7 @@ def test_a_link_without_a_connection_expires():
             ended.set()
 
         options = Options(link_lifetime=0.1)
-        async with serve(ANY, {DEMO: sending}, live=live(heard, options)) as listener:
+        async with serve(ANY, {DEMO: sending}, options=make_options(heard, options)) as listener:
             async with raw_connector(listener.address, Request("demo", 4, 4)):
                 pass
             await ended.wait()
@@ -196,9 +195,9 @@ def test_a_raw_peer_takes_a_link_over():
 
     async def main():
         seen = []
-        quiet = live(options=Options(ping_interval=None), close_timeout=0.1)
+        quiet = make_options(options=Options(ping_interval=None), close_timeout=0.1)
         async with (
-            serve(ANY, {DEMO: taking(seen)}, live=quiet) as listener,
+            serve(ANY, {DEMO: taking(seen)}, options=quiet) as listener,
             raw_connector(listener.address, Request("demo", 4, 4)) as first,
         ):
             again = Request("demo", 4, 4, 0, first.reply.epoch, first.reply.link_id)
@@ -217,14 +216,14 @@ def test_a_link_lost_in_the_middle_of_a_transaction():
     async def main():
         seen = []
         money = Endpoint("money", 4, 4, connector_transactions=True)
-        async with serve(ANY, {money: taking(seen)}, live=live(close_timeout=0.05)) as listener:
+        async with serve(ANY, {money: taking(seen)}, options=make_options(close_timeout=0.05)) as listener:
             address = listener.address
-            connector = connect(address, money, live=live(), reconnect=QUICK)
+            connector = connect(address, money, options=make_options(), reconnect=QUICK)
             link = await connector.__aenter__()
             block = link.channel(CHAN).transaction()
             transaction = await block.__aenter__()
             first = await transaction.post(b"half")
-        async with serve(address, {money: taking(seen)}, live=live()):
+        async with serve(address, {money: taking(seen)}, options=make_options()):
             assert await first is Outcome.FAILED
             await until(lambda: link.is_connected)
             for act in (transaction.post(b"of it"), transaction.commit()):
@@ -283,8 +282,8 @@ def test_a_peer_that_ends_connections_on_closed_channels_is_told_of_them_twice(c
     async def main():
         forgetful, heard, ceilings = Forgetful(), Heard(), []
         async with raw_server(forgetful) as address:
-            connector = connect(address, DEMO, live=live(heard), reconnect=QUICK)
-            connector._client._patience = BackoffTimer(QUICK, lambda _, high: ceilings.append(high) or high)
+            connector = connect(address, DEMO, options=make_options(heard), reconnect=QUICK)
+            connector._client._backoff = BackoffTimer(QUICK, lambda _, high: ceilings.append(high) or high)
             async with connector as link:
                 link.consume(await anext(aiter(link)))
                 await link.channel(CHAN).send(b"again", timeout=PATIENCE)
@@ -317,7 +316,7 @@ def test_bad_input_ends_the_connection_and_nothing_else(data):
 
     async def main():
         seen = []
-        async with serve(ANY, {DEMO: taking(seen)}, live=live(close_timeout=0.1)) as listener:
+        async with serve(ANY, {DEMO: taking(seen)}, options=make_options(close_timeout=0.1)) as listener:
             async with raw_connector(listener.address, Request("demo", 4, 4)) as raw:
                 await raw.say(encode(Message((CHAN,), (b"kept",))), data)
                 if data == HOSTILE[6]:  # an acknowledgement for a channel nobody opened is ignored (RELINK-13)
@@ -349,7 +348,7 @@ def test_bad_requests_are_closed_without_a_reply(request_bytes):
     """RELINK-3, RELINK-8, RELINK-9, RELINK-31."""
 
     async def main():
-        async with serve(ANY, {DEMO: taking([])}, live=live()) as listener:
+        async with serve(ANY, {DEMO: taking([])}, options=make_options()) as listener:
             async with raw_connector(listener.address) as raw:
                 await raw.say(request_bytes)
                 assert await asyncio.wait_for(raw.reader.read(), 5) == b""
@@ -362,7 +361,10 @@ def test_half_a_handshake_times_out():
     """RELINK-4: ten seconds for all of it, here less."""
 
     async def main():
-        async with serve(ANY, {DEMO: taking([])}, live=live(options=FRETFUL)) as listener, raw_connector(listener.address) as raw:
+        async with (
+            serve(ANY, {DEMO: taking([])}, options=make_options(options=FRETFUL)) as listener,
+            raw_connector(listener.address) as raw,
+        ):
             await raw.say(encode(Request("demo", 4, 4))[:-1])
             assert await asyncio.wait_for(raw.reader.read(), 5) == b""
 
@@ -383,7 +385,7 @@ def test_a_listener_that_speaks_nonsense():
 
             async with raw_server(nonsense) as address:
                 with pytest.raises(ConnectFailed):
-                    await connect(address, DEMO, live=live(), reconnect=None).__aenter__()
+                    await connect(address, DEMO, options=make_options(), reconnect=None).__aenter__()
 
     run(main)
 
@@ -394,7 +396,7 @@ def test_links_are_limited():
     async def main():
         for options in (Options(max_links=1), Options(max_links_per_remote=1)):
             async with (
-                serve(ANY, {DEMO: taking([])}, live=live(options=options, close_timeout=0.1)) as listener,
+                serve(ANY, {DEMO: taking([])}, options=make_options(options=options, close_timeout=0.1)) as listener,
                 raw_connector(listener.address, Request("demo", 4, 4)),
                 raw_connector(listener.address) as second,
             ):
@@ -409,9 +411,9 @@ def test_ping_while_disconnected_fails_at_once():
 
     async def main():
         async with (
-            serve(ANY, {DEMO: taking([])}, live=live()) as listener,
+            serve(ANY, {DEMO: taking([])}, options=make_options()) as listener,
             Proxy(listener.address) as proxy,
-            connect(proxy.address, DEMO, live=live(), reconnect=Backoff(first=0.3, most=0.3)) as link,
+            connect(proxy.address, DEMO, options=make_options(), reconnect=Backoff(first=0.3, most=0.3)) as link,
         ):
             proxy.stalls = True
             waiting = asyncio.ensure_future(link.ping())
@@ -432,8 +434,8 @@ def test_shutdown_survives_a_lost_connection():
     async def main():
         heard = Heard()
         endpoint = Endpoint("demo", 0, 0)
-        async with serve(ANY, {endpoint: taking([])}, live=live()) as listener, Proxy(listener.address) as proxy:
-            connector = connect(proxy.address, endpoint, live=live(heard), reconnect=QUICK)
+        async with serve(ANY, {endpoint: taking([])}, options=make_options()) as listener, Proxy(listener.address) as proxy:
+            connector = connect(proxy.address, endpoint, options=make_options(heard), reconnect=QUICK)
             link = await connector.__aenter__()
             await link.channel().send(b"x")
             proxy.cut()
@@ -451,6 +453,6 @@ def test_nobody_there():
         async with raw_server(Raw.close) as address:
             pass
         with pytest.raises(ConnectFailed, match="cannot connect"):
-            await connect(address, DEMO, live=live(), reconnect=Backoff(first=0.01, most=0.01, attempts=2)).__aenter__()
+            await connect(address, DEMO, options=make_options(), reconnect=Backoff(first=0.01, most=0.01, attempts=2)).__aenter__()
 
     run(main)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from tests.capture.build import read_checked
-from tests.peers.relink_world import ANY, DEMO, QUICK, Proxy, live
+from tests.peers.relink_world import ANY, DEMO, QUICK, Proxy, make_options
 from tests.peers.world import run, until
 
 from wirelake.capture.blocks.block import SEGMENT_FLOW, SEGMENT_START, SEGMENT_STOP, SEGMENT_TO_SERVER
@@ -23,7 +23,7 @@ def read_back(path) -> dict[bytes, tuple[HandshakeReader, list[tuple[Speaker, m.
     found: dict[bytes, tuple[HandshakeReader, list[tuple[Speaker, m.AnyMessage]]]] = {}
     for block in read_checked(path):
         data = np.frombuffer(block.data, np.uint8)
-        for one in block.runs.tolist():
+        for one in block.segments.tolist():
             flow = block.flows[one[SEGMENT_FLOW]]
             prologue, said = found.setdefault(flow.session_id, (HandshakeReader(), []))
             speaker = Speaker.CONNECTOR if one[SEGMENT_TO_SERVER] else Speaker.LISTENER
@@ -54,9 +54,9 @@ def test_a_recorded_link_is_read_back_through_its_handshakes(tmp_path, monkeypat
 
     async def main(recorder):
         async with (
-            serve(ANY, {DEMO: take}, live=live(recorder=recorder)) as listener,
+            serve(ANY, {DEMO: take}, options=make_options(recorder=recorder)) as listener,
             Proxy(listener.address) as proxy,
-            connect(proxy.address, DEMO, live=live(), reconnect=QUICK) as link,
+            connect(proxy.address, DEMO, options=make_options(), reconnect=QUICK) as link,
         ):
             await link.channel(b"chan").send(b"one")
             proxy.cut()

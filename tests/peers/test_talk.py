@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import msgspec
 import pytest
 import uvloop
 from tests.peers.world import ANY, BYE, HELLO, Raw, facing, heard, raw_client, raw_server, run, two_peers, until
 
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
-from wirelake.peers.emp import Live, Peer, connect, serve
+from wirelake.peers.emp import Options, Peer, connect, serve
 from wirelake.protocols.emp.events import DataReceived, Ending
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Application, Data, OtherExtension, RequestResponse
-from wirelake.protocols.emp.options import Limits, Options
 from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 
@@ -99,8 +99,8 @@ def test_both_ends_ask_each_other_at_once():
         return request.body + await peer.request(request.body) if request.body.endswith(b"!") else request.body * 2
 
     async def main():
-        live = Live(on_request=double)
-        async with two_peers(live, live) as (client, server):
+        options = Options(on_request=double)
+        async with two_peers(options, options) as (client, server):
             ends = [client, server] * 20
             words = [b"%d" % number for number in range(40)]
             answers = await asyncio.gather(*(end.request(word) for end, word in zip(ends, words, strict=True)))
@@ -114,7 +114,7 @@ def test_a_handler_may_ask_the_asker_back(live_on):
         return await peer.request(b"who are you, " + request.body)
 
     async def main():
-        async with serve(ANY, on_request=ask_back) as server, connect(server.address, live=Live(on_request=upper)) as peer:
+        async with serve(ANY, on_request=ask_back) as server, connect(server.address, options=Options(on_request=upper)) as peer:
             assert await peer.request(b"ann") == b"WHO ARE YOU, ANN"
 
     live_on(main)
@@ -156,7 +156,7 @@ def test_handlers_may_finish_in_any_order():  # EMP-17
             return request.body
 
         order = []
-        async with two_peers(Live(), Live(on_request=wait)) as (client, _), asyncio.TaskGroup() as group:
+        async with two_peers(Options(), Options(on_request=wait)) as (client, _), asyncio.TaskGroup() as group:
             for word in gates:
                 group.create_task(client.request(word)).add_done_callback(lambda task: order.append(task.result()))
             await asyncio.sleep(0)
@@ -179,8 +179,8 @@ def test_in_order_mode_holds_answers_back_until_their_turn():  # EMP-17
                 last.set()
             return request.body
 
-        live = Live(session=Options(in_order=True, ping_interval=None), on_request=wait)
-        async with serve(ANY, live=live) as server, raw_client(server.address) as raw:
+        options = Options(in_order=True, ping_interval=None, on_request=wait)
+        async with serve(ANY, options=options) as server, raw_client(server.address) as raw:
             await raw.greet()
             await raw.say(*(Data(b"%d" % number, (RequestResponse(True, number),)) for number in (1, 2, 3)))
             assert [(await raw.hear()).body for _ in range(3)] == [b"1", b"2", b"3"]
@@ -192,8 +192,8 @@ def test_application_types_carry_data_requests_and_answers():  # EMP-24, EMP-44
     options = Options(application_types=frozenset({128, 255}))
 
     async def main():
-        live = Live(session=options, on_request=lambda _peer, request: b"%d" % request.type_id)
-        async with two_peers(live, live) as (client, server):
+        answering = msgspec.structs.replace(options, on_request=lambda _peer, request: b"%d" % request.type_id)
+        async with two_peers(answering, answering) as (client, server):
             await client.send(b"event", type_id=255)
             assert await anext(server) == DataReceived(b"event", 255)
             assert await client.request(b"", type_id=128) == b"128"
@@ -208,7 +208,7 @@ def test_application_types_carry_data_requests_and_answers():  # EMP-24, EMP-44
 def test_an_answer_has_the_type_of_its_request():
     async def main():
         options = Options(application_types=frozenset({200}), ping_interval=None)
-        async with serve(ANY, live=Live(session=options, on_request=upper)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=msgspec.structs.replace(options, on_request=upper)) as server, raw_client(server.address) as raw:
             await raw.greet()
             await raw.say(Application(200, b"", (RequestResponse(True, 9),)))
             answer = await raw.hear()
@@ -223,8 +223,8 @@ def test_a_registered_codec_undoes_its_extension():  # EMP-9
             return content + body[::-1]
 
     async def main():
-        live = Live(session=Options(codecs={130: Reverse()}), on_request=upper)
-        async with two_peers(live, live) as (client, server):
+        options = Options(codecs={130: Reverse()}, on_request=upper)
+        async with two_peers(options, options) as (client, server):
             await client.send(b"cba", extensions=(OtherExtension(130, b">"),))
             message = await anext(server)
             assert (message.body, message.extensions) == (b">abc", (OtherExtension(130, b">"),))
@@ -238,8 +238,8 @@ def test_peers_do_not_care_where_the_stream_is_cut(cut):
     body = bytes(range(256)) * 20
 
     async def main():
-        live = Live(on_request=slow_upper)
-        async with two_peers(live, live, cut) as (client, server):
+        options = Options(on_request=slow_upper)
+        async with two_peers(options, options, cut) as (client, server):
             answers = await asyncio.gather(*(client.request(body, compress=bool(number % 2)) for number in range(4)))
             assert answers == [body.upper()] * 4
             await server.send(body)
@@ -255,7 +255,7 @@ def test_data_handlers_plain_and_awaitable_see_every_message_in_order():
         async def later(_peer, message):
             awaited.append(message.body)
 
-        lives = Live(on_data=lambda _peer, message: plain.append(message.body)), Live(on_data=later)
+        lives = Options(on_data=lambda _peer, message: plain.append(message.body)), Options(on_data=later)
         async with two_peers(*lives) as (client, server):
             for number in range(50):
                 await client.send(b"%d" % number)
@@ -274,7 +274,7 @@ def test_what_the_peer_sent_before_its_bye_is_attended_to():
         done.append(message.body)
 
     async def main():
-        async with two_peers(Live(), Live(on_data=slowly, linger=0.01)) as (client, _):
+        async with two_peers(Options(), Options(on_data=slowly, linger=0.01)) as (client, _):
             for number in range(5):
                 await client.send(b"%d" % number)
 
@@ -284,7 +284,7 @@ def test_what_the_peer_sent_before_its_bye_is_attended_to():
 
 def test_data_and_bye_in_one_segment_are_both_heard():  # EMP-28 for hello and data
     async def main():
-        async with facing(Live()) as (peer, other):
+        async with facing(Options()) as (peer, other):
             other.send(HELLO + encode(Data(b"a")) + encode(Data(b"b")) + BYE)
             assert [message.body async for message in peer] == [b"a", b"b"]
             assert [message async for message in peer] == []
@@ -294,7 +294,7 @@ def test_data_and_bye_in_one_segment_are_both_heard():  # EMP-28 for hello and d
 
 def test_leaving_an_iteration_leaves_no_generator_behind():
     async def main():
-        async with two_peers(Live(), Live()) as (client, server):
+        async with two_peers(Options(), Options()) as (client, server):
             await client.send(b"a")
             await client.send(b"b")
             async for message in server:
@@ -307,7 +307,7 @@ def test_leaving_an_iteration_leaves_no_generator_behind():
 
 def test_speaking_before_the_handshake_is_refused():  # EMP-28
     async def main():
-        async with facing(Live(), Speaker.CLIENT) as (peer, _):
+        async with facing(Options(), Speaker.CLIENT) as (peer, _):
             for speak in (peer.send, peer.request):
                 with pytest.raises(LocalProtocolError) as caught:
                     await speak(b"too soon")
@@ -318,8 +318,8 @@ def test_speaking_before_the_handshake_is_refused():  # EMP-28
 
 def test_a_message_over_the_limit_is_refused_and_the_session_goes_on():  # EMP-35
     async def main():
-        live = Live(session=Options(limits=Limits(max_message_size=1000)), on_request=upper)
-        async with two_peers(live, live) as (client, _):
+        options = Options(max_message_size=1000, on_request=upper)
+        async with two_peers(options, options) as (client, _):
             for speak in (client.send, client.request):
                 with pytest.raises(LocalProtocolError) as caught:
                     await speak(bytes(1000))
@@ -367,7 +367,7 @@ def test_ipv6_loopback():
 
 def test_a_peer_needs_no_client_and_no_server():
     async def main():
-        async with facing(Live()) as (peer, _):
+        async with facing(Options()) as (peer, _):
             assert isinstance(peer, Peer)
             assert not peer.is_open
             assert peer.ended is None

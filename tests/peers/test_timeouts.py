@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.peers.world import ANY, HELLO, PING, PONG, QUIET, error_of, facing, heard, quick, raw_client, raw_server, run, two_peers, until
 
 from wirelake.errors import ConnectFailed, RemoteProtocolError, RequestTimeout
-from wirelake.peers.emp import Live, connect, serve
+from wirelake.peers.emp import Options, connect, serve
 from wirelake.protocols.emp.events import Ending
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Data, Hello, Ping, Pong, RequestResponse
-from wirelake.protocols.emp.options import Options
 from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 from wirelake.transports.memory import HIGH
@@ -34,7 +34,7 @@ def test_a_request_that_expires_leaves_the_connection_usable_and_its_late_answer
             assert await raw.answer(b"second") == 2
             await raw.hear_rest()
 
-        async with raw_server(talk) as address, connect(address, live=Live(session=QUIET)) as peer:
+        async with raw_server(talk) as address, connect(address, options=QUIET) as peer:
             with pytest.raises(RequestTimeout, match="request 1"):
                 await peer.request(b"first", timeout=0.05)
             expired.set()
@@ -50,7 +50,7 @@ def test_the_default_timeout_is_the_sessions():
         async def never(_peer, _request):
             await asyncio.Event().wait()
 
-        async with two_peers(Live(session=Options(request_timeout=0.05)), Live(on_request=never)) as (client, _):
+        async with two_peers(Options(request_timeout=0.05), Options(on_request=never)) as (client, _):
             with pytest.raises(RequestTimeout):
                 await client.request(b"")
             assert client.is_open
@@ -70,7 +70,7 @@ def test_many_timeouts_fire_in_their_own_order():
                 await client.request(b"", timeout=timeout)
             order.append(timeout)
 
-        async with two_peers(Live(), Live(on_request=never)) as (client, _):
+        async with two_peers(Options(), Options(on_request=never)) as (client, _):
             await asyncio.gather(*(ask(client, timeout) for timeout in (0.3, 0.05, 0.175)))
         assert order == [0.05, 0.175, 0.3]
 
@@ -89,7 +89,7 @@ def test_a_cancelled_request_is_given_up_and_its_answer_swallowed():  # EMP-16
             await raw.answer(b"second")
             await raw.hear_rest()
 
-        async with raw_server(talk) as address, connect(address, live=Live(session=QUIET)) as peer:
+        async with raw_server(talk) as address, connect(address, options=QUIET) as peer:
             async with asyncio.TaskGroup() as group:
                 asking = group.create_task(peer.request(b"first"))
                 await until(lambda: peer._session.pending)
@@ -105,7 +105,7 @@ def test_a_cancelled_request_is_given_up_and_its_answer_swallowed():  # EMP-16
 
 def test_a_request_cancelled_in_the_moment_the_session_ends_leaves_no_unseen_exception():
     async def main():
-        async with facing(Live(session=QUIET)) as (peer, other):
+        async with facing(QUIET) as (peer, other):
             other.send(HELLO)
             await peer.opened()
             async with asyncio.TaskGroup() as group:
@@ -121,7 +121,7 @@ def test_a_request_cancelled_in_the_moment_the_session_ends_leaves_no_unseen_exc
 
 def test_a_request_that_cannot_be_sent_expires_too():
     async def main():
-        async with facing(Live(session=QUIET)) as (peer, other):
+        async with facing(QUIET) as (peer, other):
             other.send(HELLO)
             await peer.opened()
             async with asyncio.TaskGroup() as group:
@@ -143,7 +143,7 @@ def test_a_silent_peer_is_told_and_left_after_the_handshake_timeout(speaker):  #
 
     async def main():
         if speaker is Speaker.SERVER:
-            async with serve(ANY, live=Live(session=options)) as server, raw_client(server.address) as raw:
+            async with serve(ANY, options=options) as server, raw_client(server.address) as raw:
                 error = await error_of(raw)
                 await raw.close()
                 await until(lambda: not server.peers)
@@ -155,7 +155,7 @@ def test_a_silent_peer_is_told_and_left_after_the_handshake_timeout(speaker):  #
 
             async with raw_server(talk) as address:
                 with pytest.raises(ConnectFailed, match="EMP-29") as caught:
-                    async with connect(address, live=Live(session=options)):
+                    async with connect(address, options=options):
                         pass
                 assert isinstance(caught.value.__cause__, RemoteProtocolError)
                 assert caught.value.__cause__.fault is Fault.HANDSHAKE_TIMEOUT
@@ -169,7 +169,7 @@ def test_a_peer_without_a_pong_is_told_and_left():  # EMP-32
     options = Options(ping_interval=0.05, pong_timeout=0.1)
 
     async def main():
-        async with serve(ANY, live=Live(session=options)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=options) as server, raw_client(server.address) as raw:
             await raw.say(HELLO)
             said = await raw.hear_rest()
             assert [type(message) for message in said[:2]] == [Hello, Ping]
@@ -183,7 +183,7 @@ def test_traffic_does_not_replace_the_pong():  # EMP-32
     options = Options(ping_interval=0.05, pong_timeout=0.2)
 
     async def main():
-        async with facing(Live(session=options)) as (peer, other):
+        async with facing(options) as (peer, other):
             other.send(HELLO)
             await until(lambda: peer._session._pong.waits)
             while peer.ended is None:
@@ -198,7 +198,7 @@ def test_pings_and_pongs_keep_a_quiet_connection_alive():
     options = Options(ping_interval=0.02, pong_timeout=5)
 
     async def main():
-        async with two_peers(Live(session=options), Live(session=options)) as (client, server):
+        async with two_peers(options, options) as (client, server):
             await asyncio.sleep(0.3)
             assert client.is_open
             assert server.is_open
@@ -209,7 +209,7 @@ def test_pings_and_pongs_keep_a_quiet_connection_alive():
 
 def test_pings_are_answered_while_the_user_does_not_iterate():
     async def main():
-        async with serve(ANY, live=Live(session=QUIET)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=QUIET) as server, raw_client(server.address) as raw:
             await raw.greet()
             for _ in range(3):
                 await raw.say(Data(b"nobody reads this"), PING)
@@ -226,7 +226,7 @@ def test_pings_are_answered_while_a_handler_works():
             await gate.wait()
             return request.body
 
-        async with serve(ANY, live=Live(session=QUIET, on_request=wait)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, options=msgspec.structs.replace(QUIET, on_request=wait)) as server, raw_client(server.address) as raw:
             await raw.greet()
             await raw.say(Data(b"x", (RequestResponse(True, 1),)), PING, PING)
             assert [await raw.hear(), await raw.hear()] == [Pong(), Pong()]  # EMP-31: every one
@@ -241,7 +241,7 @@ def test_paused_reading_is_no_silent_peer():
     options = Options(ping_interval=0.05, pong_timeout=0.1)
 
     async def main():
-        async with facing(Live(session=options, max_inbox=2)) as (peer, other):
+        async with facing(msgspec.structs.replace(options, max_inbox=2)) as (peer, other):
             other.send(HELLO)
             await peer.opened()
             other.send(encode(Data(b"1")) + encode(Data(b"2")))
@@ -260,7 +260,7 @@ def test_after_a_pause_the_peer_has_the_whole_pong_time_again_and_no_more():
     options = Options(ping_interval=0.05, pong_timeout=0.1)
 
     async def main():
-        async with facing(Live(session=options, max_inbox=1)) as (peer, other):
+        async with facing(msgspec.structs.replace(options, max_inbox=1)) as (peer, other):
             other.send(HELLO + encode(Data(b"1")))
             await until(lambda: peer._session._pong.waits)
             await asyncio.sleep(0.2)
@@ -275,7 +275,7 @@ def test_after_a_pause_the_peer_has_the_whole_pong_time_again_and_no_more():
 def test_timers_do_not_outlive_the_session():
     async def main():
         options = Options(ping_interval=0.05, pong_timeout=0.05, request_timeout=0.05)
-        async with two_peers(Live(session=options), Live(session=options)) as (client, server):
+        async with two_peers(options, options) as (client, server):
             pass
         for end in (client, server):
             assert end._driver._timer is None or end._driver._timer.cancelled()

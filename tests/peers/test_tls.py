@@ -16,8 +16,7 @@ from tests.transports.certificates import Authority, self_signed
 from wirelake.errors import ConnectFailed, UsageError
 from wirelake.peers.admission import ServerLimits
 from wirelake.peers.client import Client
-from wirelake.peers.emp import Live, Peer, connect, serve
-from wirelake.protocols.emp.options import Options
+from wirelake.peers.emp import Options, Peer, connect, serve
 from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.transports import tcp
 from wirelake.transports.address import parse
@@ -190,8 +189,8 @@ def test_a_server_closes_cleanly_in_the_very_moment_of_an_accept(trusted):
 
 def test_the_last_word_arrives_through_tls_too(authority, trusted):  # EMP-34
     async def main():
-        live = Live(session=Options(ping_interval=None))
-        async with serve(TLS, tls=trusted, live=live) as server:
+        options = Options(ping_interval=None)
+        async with serve(TLS, tls=trusted, options=options) as server:
             context = client_context(ca_file=authority.files.cert)
             reader, writer = await asyncio.open_connection(*place(server.address), ssl=context)
             writer.write(HELLO + HELLO)

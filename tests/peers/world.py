@@ -13,9 +13,8 @@ from typing import Any
 
 from tests.peers.raw import RawEnd, connecting, listening
 
-from wirelake.peers.emp import Live, Peer
+from wirelake.peers.emp import Options, Peer
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Message, Ping, Pong, RequestResponse
-from wirelake.protocols.emp.options import Options
 from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import decode, encode
 from wirelake.transports.memory import MemoryStream, pair
@@ -95,7 +94,7 @@ raw_server = functools.partial(listening, Raw)
 
 
 @contextlib.asynccontextmanager
-async def two_peers(client: Live, server: Live, cut: int | None = None) -> AsyncIterator[tuple[Peer, Peer]]:
+async def two_peers(client: Options, server: Options, cut: int | None = None) -> AsyncIterator[tuple[Peer, Peer]]:
     """Both ends of a conversation in memory, opened; the client says bye at the end."""
     one, two = pair(cut)
     ends = Peer(Speaker.CLIENT, one, client), Peer(Speaker.SERVER, two, server)
@@ -110,10 +109,10 @@ async def two_peers(client: Live, server: Live, cut: int | None = None) -> Async
 
 
 @contextlib.asynccontextmanager
-async def facing(live: Live, speaker: Speaker = Speaker.SERVER) -> AsyncIterator[tuple[Peer, MemoryStream]]:
+async def facing(options: Options, speaker: Speaker = Speaker.SERVER) -> AsyncIterator[tuple[Peer, MemoryStream]]:
     """A peer in memory whose other end is a bare stream."""
     stream, other = pair()
-    peer = Peer(speaker, stream, live)
+    peer = Peer(speaker, stream, options)
     async with asyncio.TaskGroup() as group:
         group.create_task(peer.run())
         try:

@@ -11,10 +11,12 @@ from tests.protocols.emp import speech
 from tests.protocols.emp.scanning import scanned
 
 from wirelake.protocols import kernel
-from wirelake.protocols.buffer import BATCH, LARGE, Buffer, Framed
-from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.buffer import BATCH, LARGE, Buffer
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.emp.wire import encode, message
-from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+from wirelake.protocols.kernel import COMPILED_BYTES, FAULT, KIND, LENGTH, START, compiled
+from wirelake.protocols.stream_session import StreamSession
 from wirelake.protocols.wolpertinger import wire as wolpertinger
 
 STREAM = b"".join(
@@ -35,9 +37,11 @@ def make(limits=DEFAULT_LIMITS, scan=scan):
     return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_extension_blocks)
 
 
-@pytest.fixture(params=["plain", "compiled"])
+@pytest.fixture(params=["plain", "compiled", "by size"])
 def form(request, monkeypatch):
-    monkeypatch.setattr(kernel, "_use_compiled", request.param == "compiled")
+    """How buffers scan: always plain, always compiled, or as a server does: compiled from `COMPILED_BYTES` on."""
+    monkeypatch.setattr(kernel, "_use_compiled", request.param != "plain")
+    monkeypatch.setattr(kernel, "compiled_from", 0 if request.param == "compiled" else COMPILED_BYTES)
     return request.param
 
 
@@ -130,6 +134,49 @@ def test_a_reader_that_stops_in_the_middle_finds_the_buffer_in_order(form):
     assert buffer.rest == b"\x00\x00"
 
 
+def rows_of(data, *, use_compiled, compiled_from, monkeypatch):
+    """All that a new buffer gives for one chunk: rows, parts, and what it keeps."""
+    monkeypatch.setattr(kernel, "_use_compiled", use_compiled)
+    monkeypatch.setattr(kernel, "compiled_from", compiled_from)
+    buffer = make()
+    return [(rows, parts) for _, rows, parts in buffer.feed(data)], buffer.taken, buffer.rest, buffer.lost
+
+
+@pytest.mark.parametrize("size", [COMPILED_BYTES - 1, COMPILED_BYTES, COMPILED_BYTES + 1])
+@pytest.mark.parametrize("kind", ["one frame", "many frames", "cut frame", "broken frame"])
+def test_rows_are_the_same_on_both_sides_of_the_threshold(size, kind, monkeypatch):
+    filler = speech.data(bytes(size - 16))
+    data = {
+        "one frame": speech.data(bytes(size - 8)),
+        "many frames": speech.request(1, b"x") + speech.data(bytes(size - len(speech.request(1, b"x")) - 16)) + speech.ping,
+        "cut frame": filler + speech.data(bytes(8))[:8],
+        "broken frame": filler + b"\x00\x00\x00\x07....",
+    }[kind]
+    assert len(data) == size
+    plain = rows_of(data, use_compiled=False, compiled_from=0, monkeypatch=monkeypatch)
+    assert plain[0]
+    assert rows_of(data, use_compiled=True, compiled_from=0, monkeypatch=monkeypatch) == plain
+    assert rows_of(data, use_compiled=True, compiled_from=COMPILED_BYTES, monkeypatch=monkeypatch) == plain
+
+
+@pytest.mark.parametrize(("size", "is_compiled"), [(COMPILED_BYTES - 1, False), (COMPILED_BYTES, True), (COMPILED_BYTES + 1, True)])
+def test_the_bytes_that_wait_decide_whether_a_scan_is_compiled(size, is_compiled, monkeypatch):
+    monkeypatch.setattr(kernel, "_use_compiled", True)
+    monkeypatch.setattr(kernel, "compiled_from", COMPILED_BYTES)
+    buffer, calls = make(), []
+    assert buffer._compiled_scan is compiled(scan)
+    forms = {name: getattr(buffer, name) for name in ("_scan", "_compiled_scan")}
+    for name, form in forms.items():
+        monkeypatch.setattr(buffer, name, lambda *arguments, name=name, form=form: calls.append(name) or form(*arguments))
+    said = speech.data(bytes(size - 8))
+    assert [len(rows) for _, rows, _ in buffer.feed(said)] == [1]
+    assert calls == ["_compiled_scan" if is_compiled else "_scan"]
+    calls.clear()
+    assert list(buffer.feed(said[:8])) == []
+    assert [len(rows) for _, rows, _ in buffer.feed(said[8:])] == [1], "bytes that waited count too"
+    assert calls == ["_scan", "_compiled_scan" if is_compiled else "_scan"]
+
+
 class Counting:
     """A scanner that counts how often it is asked, and over how many bytes."""
 
@@ -214,9 +261,9 @@ def test_the_lines_of_a_large_feed_are_kept_apart():
 
 
 def test_the_sizes_of_large_output_are_kept_until_the_next():
-    said = Framed()
+    session = StreamSession()
     pieces = [bytes(LARGE), b"", b"x"]
-    assert said._join(pieces) == bytes(LARGE) + b"x"
-    assert said.sent_sizes == [LARGE, 0, 1]
-    assert said._join([b"y", b"z"]) == b"yz"
-    assert said.sent_sizes == ()
+    assert session._join(pieces) == bytes(LARGE) + b"x"
+    assert session.sent_sizes == [LARGE, 0, 1]
+    assert session._join([b"y", b"z"]) == b"yz"
+    assert session.sent_sizes == ()

@@ -24,7 +24,7 @@ def test_paths_as_people_write_them(text, path):
 
 @pytest.mark.parametrize("text", ["unix:", "unix://"])
 def test_no_path_is_no_address(text):
-    with pytest.raises(UsageError, match="unix:/path"):
+    with pytest.raises(UsageError, match="unix:///path"):
         parse(text, 1, ("tcp", "unix"))
     with pytest.raises(UsageError):
         parse("unix:/x", 1)

@@ -89,7 +89,7 @@ def test_one_login_talks_with_many_and_names_are_compared_without_case(server, t
                 "alice@localhost": [b"from alice@localhost"],
                 "carol@localhost": [b"from carol@localhost"],
             }
-            with pytest.raises(UsageError, match="conversation with alice@localhost already"):
+            with pytest.raises(UsageError, match="session with alice@localhost already"):
                 listener.stream("ALICE@localhost/anywhere")
             for stream in streams:
                 stream.send(b"to " + stream.remote[0].encode() + b"\n")

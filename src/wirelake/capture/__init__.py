@@ -1,8 +1,12 @@
-"""Bytes at rest: pcap and pcapng in, pcapng out.
+"""Capture files: record live traffic as pcapng, read pcap and pcapng into blocks.
 
-`recording` and `exported` serve live peers and need no array library; `reader` and `blocks` serve the lake.
+The folders are the stages of the pipeline:
 
-It refuses to know what the payload means, and imports nothing by itself.
+- `record/` writes what live peers send and receive. It needs no array library.
+- `files/` opens sources, identifies them, splits them, and follows them while they grow.
+- `containers/` finds the records of pcap and pcapng files.
+- `packets/` dissects packets, joins IP fragments, and puts TCP segments in order.
+- `blocks/` puts payload of all connections into blocks, which `lake.decode` decodes.
 """
 
 __all__: list[str] = []

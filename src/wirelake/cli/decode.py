@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 
 from wirelake import protocols
-from wirelake.capture.files.magic import HEAD_SIZE, capture_kind, is_packed
+from wirelake.capture.files.magic import HEAD_SIZE, capture_kind, compression_of
 from wirelake.cli.commands import Verifier, commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import PROTOCOL, limits_of, seconds_of, set_flag, settings_of
@@ -99,7 +99,7 @@ def decode(
     shown = _Shown(form, list(field), count)
     with open_input(file) as source:
         head = b"" if hex_text else source.read(HEAD_SIZE)
-        is_capture = bool(capture_kind(head) or is_packed(head))
+        is_capture = bool(capture_kind(head) or compression_of(head))
         if is_capture:
             use_compiled()  # before anything is made that scans
         describer = _describer(notation, keys, now)

@@ -1,6 +1,6 @@
-"""The folder of `wirelake demo`: what an earlier demo made there, and nothing else, may be removed.
+"""The folder of `wirelake demo`: only files of an earlier demo may be removed.
 
-A marker file says which folders a demo made, and which recordings. It is written before the first of them.
+A marker file lists the folders and recordings of the demo. It is written before the first of them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class _Marker(msgspec.Struct):
 
 
 class DemoFolder:
-    """Where one demo writes: `recordings`, `lake` and `report`. Creating it changes nothing on disk."""
+    """The paths of one demo: `recordings`, `lake` and `report`. Creating the object changes nothing on disk."""
 
     def __init__(self, out: Path, *, fresh: bool) -> None:
-        """Raise UsageError if the demo would have to remove or replace something that no demo made."""
+        """Raise UsageError if the demo would have to remove or replace files that are not of a demo."""
         from wirelake.explore.report import is_report  # noqa: PLC0415 - needs the lake extra
 
         self._out = out
@@ -51,7 +51,7 @@ class DemoFolder:
         self.recordings = out / "recordings" if fresh else _unused(out, "recordings")
 
     def prepare(self) -> None:
-        """Remove what the last demo made, and make the folders of this one."""
+        """Remove the files of the last demo, and make the folders of this one."""
         for folder in self._old:
             shutil.rmtree(folder)
         kept = [name for name in self._marker.folders if (self._out / name).exists()]
@@ -61,7 +61,7 @@ class DemoFolder:
         self.recordings.mkdir()
 
     def recorded(self) -> None:
-        """Note the recordings that are there: later files among them are somebody else's."""
+        """Write the names of the recordings to the marker file: later files among them are not of the demo."""
         made = [path.name for name in self._read().folders if name != self.lake.name for path in (self._out / name).glob("*")]
         self._write(_Marker(self._read().folders, made))
 
@@ -79,7 +79,7 @@ class DemoFolder:
         (self._out / MARKER).write_bytes(msgspec.json.encode(marker))
 
     def _foreign(self) -> Iterable[Path]:
-        """What is in folders that would be removed, and no demo made."""
+        """List files in folders that would be removed, and are not of a demo."""
         for folder in self._old:
             if folder == self.lake:
                 yield from _foreign_in_lake(folder, self._out)
@@ -98,14 +98,14 @@ def _unused(out: Path, name: str) -> Path:
 
 def _foreign_in_lake(lake: Path, out: Path) -> Iterable[Path]:
     """Files beside the tables, and captures of which the lake may hold the only copy."""
-    from wirelake.lake.sources.progress import positions  # noqa: PLC0415
     from wirelake.lake.store import folder as store_folder  # noqa: PLC0415
     from wirelake.lake.store import journal  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.store.progress import positions  # noqa: PLC0415
 
     yield from store_folder.foreign(lake)
     try:
         sources = positions(lake).all if journal.check(lake) else []
-    except WirelakeError:  # no lake that this version reads: it cannot tell whose captures are in it
+    except WirelakeError:  # this version cannot read the lake, so its captures are unknown
         yield lake
         return
     home = out.absolute()

@@ -1,4 +1,4 @@
-"""What commands that speak share: bodies, recordings, lines on stdout and stderr, and waiting to be told to stop."""
+"""Shared parts of `serve`, `listen`, `call` and `send`: event loop, bodies, recordings, output lines, and waiting for Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import stat
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,8 +24,9 @@ from wirelake.cli import logs, terminal
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER, Lines, Notices
 from wirelake.cli.terminal import json_text
 from wirelake.errors import CaptureError, UsageError
+from wirelake.extras import is_installed
 from wirelake.peers.notices import NOTICE
-from wirelake.protocols.kernel import use_compiled
+from wirelake.protocols.kernel import COMPILED_BYTES, use_compiled
 from wirelake.text import visible
 
 __all__ = [
@@ -35,16 +36,21 @@ __all__ = [
     "compile_scanner",
     "emit",
     "first_of",
+    "live_limits",
     "live_output",
     "recording",
+    "run",
     "say",
     "text_of",
     "until_stopped",
 ]
 
 
+T = TypeVar("T")
+
+
 class LiveOptions(msgspec.Struct, frozen=True):
-    """What every command that speaks may be told; see `flags.live_flags`."""
+    """Options of every live command; see `live_flags`."""
 
     record_max_size: int | None = None
     record_max_time: float | None = None
@@ -53,7 +59,7 @@ class LiveOptions(msgspec.Struct, frozen=True):
 
 
 class _Output:
-    """stdout and stderr of a command that speaks."""
+    """stdout and stderr of a live command."""
 
     def __init__(self, options: LiveOptions, out: int, err: int) -> None:
         self.options = options
@@ -106,7 +112,7 @@ def compile_scanner(protocol: str) -> None:
     """Compile a protocol's scanner before anything listens: the first client would wait for it, perhaps beyond its handshake timeout."""
     use_compiled()
     descriptor = protocols.get(protocol)
-    list(descriptor.buffer(descriptor.limits()).feed(b"\n"))
+    list(descriptor.buffer(descriptor.limits()).feed(b"\n" * COMPILED_BYTES))
 
 
 def say(text: str) -> None:
@@ -181,6 +187,23 @@ def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[R
         raise
 
 
+def live_limits(limits: msgspec.Struct) -> dict[str, Any]:
+    """Limits from the command line as arguments of a protocol's `Options`; those for captures only are left out."""
+    offline = getattr(limits, "OFFLINE", ())
+    return {name: getattr(limits, name) for name in limits.__struct_fields__ if name not in offline}
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end: on uvloop where it is installed, on asyncio otherwise."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    if is_installed("uvloop"):
+        import uvloop  # noqa: PLC0415 - an extra
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main)
+
+
 async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
     """Wait until one of these is done; the others are cancelled. What the first raised is raised."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
@@ -195,14 +218,14 @@ async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
 
 
 async def until_stopped() -> None:
-    """Wait for Ctrl-C, a polite kill, or the end of whoever reads stdout."""
-    told = asyncio.Event()
+    """Wait for Ctrl-C, SIGTERM, or the end of the reader of stdout."""
+    stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):  # only the main thread may
-            loop.add_signal_handler(name, told.set)
-    with contextlib.nullcontext() if _active is None else _watched(_active, loop, told.set):
-        await told.wait()
+            loop.add_signal_handler(name, stopped.set)
+    with contextlib.nullcontext() if _active is None else _watched(_active, loop, stopped.set):
+        await stopped.wait()
 
 
 @contextlib.contextmanager

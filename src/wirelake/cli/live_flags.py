@@ -1,4 +1,4 @@
-"""Flags of commands that speak: connection, server, recording and output."""
+"""Flags of live commands: connection, server, recording and output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Size(click.ParamType[int]):
 
 
 def live_flags(command: F) -> F:
-    """--record, and what every command that speaks may be told about its recording and its output."""
+    """Flags of every live command: --record, its limits, and output."""
 
     @wraps(command)
     def run(
@@ -80,7 +80,7 @@ def live_flags(command: F) -> F:
 
 
 def server_flags(command: F) -> F:
-    """What a server that shows what it hears may be told; its limits come as `server`."""
+    """Flags of every server command; its limits come as `server`."""
 
     @wraps(command)
     def run(*arguments: Any, max_connections: int, max_connections_per_host: int, idle_timeout: float, **named: Any) -> Any:
@@ -125,7 +125,7 @@ def server_flags(command: F) -> F:
 
 
 def connection_flags(command: F) -> F:
-    """What a client may be told about its connection."""
+    """Flags of every client command."""
     command = live_flags(command)
     trust = "Certificate authorities to trust instead of the system's."
     for option in (

@@ -1,4 +1,4 @@
-"""Log lines on stderr: of this package and of libraries, one line each, whatever a peer put into them."""
+"""Log records of this package and of libraries, as single lines on stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VERBOSE: Final = logging.Formatter("%(asctime)s %(name)s %(levelname)s %(messag
 
 
 class LogToStderr(logging.Handler):
-    """Log lines for the person at the terminal: one line each, tracebacks below."""
+    """Prints log records to stderr: one line each, tracebacks below."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one record."""
@@ -29,7 +29,7 @@ class LogToStderr(logging.Handler):
             self.handleError(record)
 
     def _line(self, record: logging.LogRecord) -> str:
-        """The record as the formatter has it, without the traceback that a formatter puts below."""
+        """Format a record without the traceback that a formatter appends."""
         bare = logging.makeLogRecord(record.__dict__ | {"exc_info": None, "exc_text": None, "stack_info": None})
         return self.format(bare)
 
@@ -50,7 +50,7 @@ def logging_to_stderr() -> Iterator[None]:
 
 
 def verbose() -> None:
-    """Log all that this package does from now on. Of libraries only warnings are logged: Py4J's log is every byte it sends to the JVM."""
+    """Log everything of this package from now on. Of libraries only warnings are logged: Py4J logs every byte it sends to the JVM."""
     logging.getLogger(_OURS).setLevel(logging.DEBUG)
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LogToStderr):
@@ -64,10 +64,10 @@ def quiet(name: str) -> None:
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
-    """Whether a record is a warning, or one of this package, which has a level of its own."""
+    """Tell whether to print a record: a warning, or any of this package, which has its own level."""
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] == _OURS
 
 
 def is_verbose() -> bool:
-    """Whether `verbose` was called for the command that runs."""
+    """Tell whether `verbose` was called for the current command."""
     return any(isinstance(handler, LogToStderr) and handler.formatter is _VERBOSE for handler in logging.getLogger().handlers)

@@ -1,4 +1,7 @@
-"""The command `wirelake`: which commands there are, and what becomes of errors. Nothing heavy is imported before a command needs it."""
+"""The command `wirelake`: its sub-commands, and errors as exit codes.
+
+A command's module is imported when the command is called, so that short commands start quickly.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +36,23 @@ _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (
     (ProtocolError, ExitCode.DATA),
     (WirelakeError, ExitCode.FAILED),
 )
-"""What the first type that fits leads to."""
+"""Error type -> exit code; the first type that matches counts."""
 
 
 class _OutputClosed(Exception):
-    """The reader of stdout has seen enough. Not an OSError: click would end the process with 1."""
+    """The reader of stdout closed it. Not an OSError: click would end the process with 1."""
 
 
 class Commands(click.Group):
-    """The commands by name; each is imported when it is called, so that a short one does not pay for a long one."""
+    """The commands by name; each is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of COMMANDS: what a newcomer wants comes first."""
+        """List commands in the order of COMMANDS: those for newcomers first."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, if it is one; every command takes -v."""
+        """Import a command by name, or return None; every command takes -v."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -57,7 +60,7 @@ class Commands(click.Group):
         return with_verbose(command)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a pipe that was closed is no error."""
+        """Run the command; a closed pipe is no error."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -66,7 +69,7 @@ class Commands(click.Group):
             raise _OutputClosed from error
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The exit codes, and how a shell is told to complete."""
+        """Write the exit codes, and how to enable completion."""
         del ctx
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code.value), code.meaning) for code in ExitCode])
@@ -84,7 +87,7 @@ with_verbose(app)
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command; errors are told in one line, and the exit code says which kind it was."""
+    """Run a command; print an error in one line, and return the exit code of its kind."""
     with logs.logging_to_stderr():
         try:
             return int(app.main(arguments, prog_name="wirelake", standalone_mode=False) or ExitCode.OK)
@@ -98,7 +101,7 @@ def run(arguments: list[str]) -> int:
         except (KeyboardInterrupt, click.Abort):
             say("interrupted")
             return ExitCode.INTERRUPTED
-        except _OutputClosed:  # `| head` has seen enough
+        except _OutputClosed:  # for example `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ExitCode.OK
         except OSError as error:
@@ -113,14 +116,14 @@ def run(arguments: list[str]) -> int:
 
 
 def _explain(text: str) -> None:
-    """One line for the error at hand; with -v, its traceback before."""
+    """Print the current error in one line; with -v, its traceback first."""
     if logs.is_verbose():
         say_traceback(traceback.format_exc())
     say(f"wirelake: {text}")
 
 
 def _say_usage(error: click.ClickException) -> None:
-    """What click says of a wrong call."""
+    """Print click's message about wrong usage."""
     text = io.StringIO()
     error.show(text)
     for line in text.getvalue().splitlines():
@@ -128,7 +131,7 @@ def _say_usage(error: click.ClickException) -> None:
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command of the process and exit."""
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,7 +1,7 @@
-"""Output of commands that stay: a reader of stdout or stderr that is slow or gone never holds up the peers.
+"""Output of long-running commands: a slow or closed stdout or stderr never blocks peers.
 
-`Lines` writes from a thread, behind a queue of bounded size. `Notices` is the log handler that tells on stderr what remote peers did
-wrong, a bounded number of lines per second and kind.
+`Lines` writes from a thread, behind a bounded queue. `Notices` is the log handler for faults of remote peers: it prints a bounded number of
+lines per second and kind to stderr.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from wirelake.text import visible
 __all__ = ["MAX_NOTICES", "OUTPUT_BUFFER", "Lines", "Notices"]
 
 OUTPUT_BUFFER: Final = 16 << 20
-"""Bytes of lines that may wait for a reader; more lines are dropped, counted and told."""
+"""Bytes of lines that may wait for a reader; more lines are dropped, counted and reported."""
 MAX_NOTICES: Final = 10
-"""Lines per second and kind that tell on stderr what remote peers did wrong."""
+"""Lines per second and kind about faults of remote peers."""
 LAST_SECONDS: Final = 1.0
-"""How long the end of a command waits for a reader to take what is left."""
+"""Seconds that the end of a command waits for a reader to take the remaining lines."""
 
 
 class Lines:
     """Writes lines to a file descriptor from a thread. `put` never blocks and never raises.
 
-    `on_gone` is called, from the thread, when nobody can read any more (EPIPE); `on_dropped` when the first line of a row is dropped,
-    with 0, and when lines get through again or the end comes, with their number.
+    The thread calls `on_gone` when the reader closed the descriptor (EPIPE). `on_dropped` is called with 0 when the first line of a series
+    is dropped, and with their number when lines are written again or at the end.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Lines:
         self._thread: threading.Thread | None = None
 
     def put(self, line: str) -> None:
-        """Write a line soon, or drop it if too many wait."""
+        """Queue a line, or drop it if too many wait."""
         data = f"{line}\n".encode("utf-8", "backslashreplace")
         with self._changed:
             if self.gone or self._closing:
@@ -76,7 +76,7 @@ class Lines:
             self._on_dropped(0)
 
     def close(self, seconds: float = LAST_SECONDS) -> None:
-        """Wait until all is written, but no longer than this; what is left counts as dropped."""
+        """Wait until all lines are written, at most this long; remaining lines count as dropped."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -121,9 +121,9 @@ class Lines:
 
 
 class Notices(logging.Handler):
-    """Tells log records as one line each, at most `per_second` of each kind; what was held back is counted with the next, or at the end.
+    """Prints log records as one line each, at most `per_second` of each kind; suppressed ones are counted with the next, or at the end.
 
-    A kind is what the log line says before its values are filled in, so a flood of one kind hides no other.
+    A kind is the log message without its values, so a flood of one kind hides no other.
     """
 
     def __init__(
@@ -134,10 +134,10 @@ class Notices(logging.Handler):
         self._per_second = per_second
         self._clock = clock
         self._kinds: dict[str, list[float]] = {}
-        """Kind -> (start of its second, lines told in it, lines held back)."""
+        """Kind -> (start of its second, lines printed in it, lines suppressed)."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell it, or count it."""
+        """Print a record, or count it."""
         kind = self._kinds.setdefault(str(record.msg), [self._clock(), 0, 0])
         now = self._clock()
         if now - kind[0] >= 1:
@@ -150,7 +150,7 @@ class Notices(logging.Handler):
         self._tell(self.format(record) + (f" (and {held:,} more of this kind before)" if held else ""))
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line: addresses as `host:port`, an exception by its type and text, control characters made visible."""
+        """Format as one line: addresses as `host:port`, an exception by its type and text, control characters made visible."""
         values = record.args if isinstance(record.args, tuple) else ()
         text = str(record.msg) % tuple(map(_place, values)) if values else record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
@@ -158,7 +158,7 @@ class Notices(logging.Handler):
         return visible(text)
 
     def close(self) -> None:
-        """Tell how much was held back."""
+        """Report the number of suppressed lines."""
         held = int(sum(kind[2] for kind in self._kinds.values()))
         self._kinds.clear()
         if held:
@@ -167,7 +167,7 @@ class Notices(logging.Handler):
 
 
 def _place(value: Any) -> Any:
-    """A socket's address as people write it."""
+    """Format a socket address as `host:port`."""
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int):
         return f"{value[0]}:{value[1]}" if value[1] else value[0]
     return value

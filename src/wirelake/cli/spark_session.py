@@ -24,13 +24,15 @@ def spark_work(
     master: str | None, conf: dict[str, str] | None, lake: Path, files: Iterable[str] = ()
 ) -> Iterator[tuple[Callable[[], SparkSession], Callable[[Step], None]]]:
     """A function that starts Spark for work on a lake and files, and one that shows progress."""
-    from wirelake.lake.session import java, short_sessions  # noqa: PLC0415 - needs the lake extra
+    from wirelake.lake.session import java  # noqa: PLC0415 - needs the lake extra
     from wirelake.lake.session import settings as session_settings  # noqa: PLC0415
     from wirelake.lake.session import start as session_start  # noqa: PLC0415
-    from wirelake.lake.sources.paths import lake_folder  # noqa: PLC0415
+    from wirelake.lake.store import delta  # noqa: PLC0415
+    from wirelake.lake.store.folder import lake_folder  # noqa: PLC0415
+    from wirelake.lake.tables import messages  # noqa: PLC0415
 
     if session_settings.is_local(session_start.place(master or (conf or {}).get("spark.master"))):
-        conf = short_sessions.for_one_ingest(lake_folder(lake), files) | (conf or {})
+        conf = session_settings.for_one_ingest(delta.size(lake_folder(lake), messages.TABLE), files) | (conf or {})
 
     quiet("py4j")  # it logs Ctrl-C as an error of its own
     with Progress() as progress:

@@ -1,6 +1,6 @@
-"""Where commands read and write: stdout is data, stderr is for people, `-` is stdin.
+"""Input and output of commands: stdout is data, stderr is for people, `-` is stdin.
 
-What a peer sent may hold escape sequences that move a terminal's cursor, forge lines, or hide text. So every text goes through
+Bytes from a peer may hold escape sequences that move a terminal's cursor, forge lines, or hide text. So every text goes through
 `visible`, and every JSON through `json_text`: such characters are printed as `\\x1b` or `\\u202e`, and do nothing.
 """
 
@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 _TOO_DEEP: Final = "(nested too deep to print)"
-"""Stands for a value inside which values are nested deeper than the interpreter goes."""
+"""Printed in place of a value that is nested deeper than the interpreter allows."""
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 _FORMULA: Final = ("=", "+", "-", "@")
-"""First characters of a cell that a spreadsheet computes."""
+"""First characters of a cell that a spreadsheet evaluates."""
 
 
 class Format(StrEnum):
@@ -49,9 +49,9 @@ class Format(StrEnum):
 
 
 def json_text(value: Any, other: Callable[[Any], Any] | None = None) -> str:
-    """A value as JSON on one line, integers of any size as numbers; `other` turns what JSON does not know into what it does.
+    """Encode a value as JSON on one line, integers of any size as numbers; `other` converts types that JSON does not have.
 
-    JSON's own escapes stand for what a terminal would act on, so it reads as the same value.
+    Characters that a terminal would act on become JSON escapes, so that the value stays the same.
     """
     try:
         text = msgspec.json.Encoder(enc_hook=other, decimal_format="number").encode(value).decode()
@@ -59,13 +59,13 @@ def json_text(value: Any, other: Callable[[Any], Any] | None = None) -> str:
         inside = value.items() if isinstance(value, dict) else ()
         flat = {key: one if _is_flat_enough(one, other) else _TOO_DEEP for key, one in inside}
         text = msgspec.json.Encoder(enc_hook=other, decimal_format="number").encode(flat or _TOO_DEEP).decode()
-    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot say
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot encode
         text = json.dumps(msgspec.to_builtins(value, enc_hook=other), separators=(",", ":"))
     return text if text.isprintable() else ACTING.sub(_json_escape, text)
 
 
 def _is_flat_enough(value: Any, other: Callable[[Any], Any] | None) -> bool:
-    """Whether a value can be printed inside another one."""
+    """Tell whether a value can be printed inside another one."""
     try:
         msgspec.json.encode([[value]], enc_hook=other)
     except RecursionError:
@@ -78,34 +78,34 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def spreadsheet_cell(text: str) -> str:
-    """The text so that a spreadsheet does not run it: a formula has an apostrophe before it, a number stays one."""
+    """Escape a text for a spreadsheet: a formula gets an apostrophe, a number stays a number."""
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 class AlreadyReported(WirelakeError):
-    """An error that was told when it happened: only the exit code says it again."""
+    """An error that was printed when it happened: it only sets the exit code."""
 
 
 def say(text: str) -> None:
-    """Tell the person at the terminal something, in one line, without secrets."""
+    """Print one line to stderr, without secrets."""
     print(visible(mask(text)), file=sys.stderr, flush=True)
 
 
 def say_traceback(text: str) -> None:
-    """Show a traceback, indented: no line of an error's text passes for a line of ours."""
+    """Print a traceback, indented, so that no line of it looks like a message of wirelake."""
     for line in text.rstrip("\n").split("\n"):
         say(f"  {line}")
 
 
 def say_unrecognised(size: int, lake: Path) -> None:
-    """Tell of bytes that are in no protocol's table, and where they are listed."""
+    """Report bytes that no protocol recognised, and the table that lists them."""
     if size:
         say(f"{size:,} bytes were recognised by no protocol: `wirelake query {lake} unrecognised` lists them by host and port")
 
 
 @contextlib.contextmanager
 def open_input(name: str) -> Iterator[BinaryIO]:
-    """A file, or standard input for `-`."""
+    """Open a file, or standard input for `-`."""
     if name == "-":
         yield sys.stdin.buffer
         return
@@ -118,7 +118,7 @@ def open_input(name: str) -> Iterator[BinaryIO]:
 
 
 def print_objects(described: dict[str, Any], form: Format, fields: list[str]) -> None:
-    """One object, one line."""
+    """Print one object as one line."""
     if form is Format.FIELDS:
         print("\t".join(_cell(described.get(name, "")) for name in fields or described))
         return

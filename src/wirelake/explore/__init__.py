@@ -1,1 +1,1 @@
-
+"""Tables to people: SQL queries, the HTML report, messages of one capture."""

@@ -1,7 +1,4 @@
-"""The table dictionary: every table of the lake with its columns and what they mean, from the schemas of record.
-
-It refuses to repeat what the schemas say in words of its own.
-"""
+"""Report section: every table and column with its comment, from the schemas."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ _CODE = re.compile(r"`([^`]*)`")
 
 
 def dictionary(rows: Mapping[str, int]) -> Markup:
-    """All tables, folded away; `rows` says how many rows each has."""
+    """List all tables, folded; `rows` has the number of rows of each."""
     return element(
         "section",
         element("h2", "The tables"),
-        element("p", "What there is to ask for with ", element("code", "wirelake query"), ", and what every column means."),
+        element("p", "Tables for ", element("code", "wirelake query"), ", and the meaning of every column."),
         (_table(table, rows.get(table.name, 0)) for table in TABLES.values()),
         class_="dictionary",
     )
@@ -43,11 +40,11 @@ def _table(table: Table, rows: int) -> Markup:
     return element("details", head, element("div", element("table", lines), class_="scroll"))
 
 
-def _kind(said: str) -> str:
-    """A nested type is long: what it is made of can be asked for."""
-    return said.partition("<")[0] if said.startswith(("list", "struct")) else said
+def _kind(text: str) -> str:
+    """Shorten a nested type to its outer name."""
+    return text.partition("<")[0] if text.startswith(("list", "struct")) else text
 
 
-def _prose(said: str) -> list[Markup | str]:
-    """What stands between backticks is code."""
-    return [element("code", part) if place % 2 else part for place, part in enumerate(_CODE.split(said))]
+def _prose(text: str) -> list[Markup | str]:
+    """Format text in backticks as code."""
+    return [element("code", part) if place % 2 else part for place, part in enumerate(_CODE.split(text))]

@@ -1,4 +1,4 @@
-"""The report's section on requests, confirmations and deliveries: how many, what came of them, and how long it took, by protocol."""
+"""Report section: requests, confirmations and deliveries by protocol, with results and latencies."""
 
 from __future__ import annotations
 
@@ -27,21 +27,19 @@ _ANSWERED: Final = {REQUEST: "answered", CONFIRMATION: "confirmed", DELIVERY: "a
 _PERCENTILES: Final = (("half within", "p50"), ("95 % within", "p95"), ("99 % within", "p99"), ("longest", "most"))
 
 
-def latencies(given: list[Exchanges]) -> Markup:
-    """A row for each protocol and each of the three, and a histogram for each that has answers."""
+def latencies(groups: list[Exchanges]) -> Markup:
+    """List exchanges by protocol and kind, with a histogram of each that has answers."""
     title = element("h2", "Requests and deliveries")
-    if not given:
+    if not groups:
         return element("section", title, element("p", "No requests were made, and no messages delivered on channels."))
     columns = {"protocol": "", "what": "", "count": "number", "came back": "number", "half within": "number"}
     columns |= {"95 % within": "number", "99 % within": "number", "longest": "number"}
     return element(
         "section",
         title,
-        element(
-            "p", "By protocol. A request is answered, a delivery acknowledged: they are counted apart, and so are calls only confirmed."
-        ),
-        listing(columns, [_row(one) for one in given]),
-        (_figure(one, one.latency) for one in given if one.latency),
+        element("p", "By protocol. Requests, deliveries, and calls that were only confirmed are counted separately."),
+        listing(columns, [_row(one) for one in groups]),
+        (_figure(one, one.latency) for one in groups if one.latency),
         id="exchanges",
     )
 
@@ -57,7 +55,7 @@ def _row(one: Exchanges) -> list[Markup]:
         cell("what", single if one.count == 1 else several, dim(" · ".join(f"{count(number)} {word}" for number, word in notes if number))),
         cell("count", count(one.count), class_="number"),
         cell("came back", rate, dim(f"{count(one.answered)} {_ANSWERED[one.what]}"), class_="number"),
-        *(cell(label, said, class_="number") for (label, _), said in zip(_PERCENTILES, times, strict=True)),
+        *(cell(label, time, class_="number") for (label, _), time in zip(_PERCENTILES, times, strict=True)),
     ]
 
 

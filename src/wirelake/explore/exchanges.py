@@ -1,7 +1,7 @@
-"""Requests, confirmations and deliveries of each protocol, with how long their answers took: values, and the SQL that gives them.
+"""Requests, confirmations and deliveries by protocol, with latencies: values and SQL.
 
-They are three things. A request is answered or not. A call of wolpertinger of which nothing but the delivery was confirmed is no
-answered request: the method may be void. A delivery is a message on a channel, and its acknowledgement is no answer.
+The three are counted separately. A request is answered or not. A wolpertinger call that was only confirmed is not an answered request: the
+method may be void. A delivery is a message on a channel, and its acknowledgement is not an answer.
 
 Times are microseconds.
 """
@@ -38,7 +38,7 @@ COUNTS: Final = f"""
     count(*) FILTER ({_IS_DELIVERY}) AS deliveries,
     count(response_message_id) FILTER ({_IS_DELIVERY}) AS acknowledged
 """
-"""Columns that count the three, and what came of them, over rows of `exchanges`."""
+"""Columns that count the three and their results, over rows of `exchanges`."""
 
 
 class Bin(msgspec.Struct, frozen=True):
@@ -48,18 +48,18 @@ class Bin(msgspec.Struct, frozen=True):
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """How long answers took."""
+    """Latencies, in microseconds."""
 
     p50: float
     p95: float
     p99: float
     most: float
     bins: list[Bin]
-    """Of equal width on a logarithmic axis; what took less than a microsecond is in the first."""
+    """Of equal width on a logarithmic axis; latencies under a microsecond are in the first."""
 
 
 class Exchanges(msgspec.Struct, frozen=True):
-    """What one protocol has of one of the three."""
+    """The exchanges of one protocol and one of the three kinds."""
 
     protocol: str
     what: str
@@ -72,7 +72,7 @@ class Exchanges(msgspec.Struct, frozen=True):
     """Requests that were cancelled or killed, and messages that were rolled back."""
     late: int
     missing: int
-    """Of which nothing was seen to come, and which nobody took back."""
+    """Without any result, and not withdrawn."""
     latency: Latency | None = None
 
 
@@ -115,12 +115,12 @@ _BINS: Final = f"""
 
 
 def exchanges(connection: duckdb.DuckDBPyConnection) -> list[Exchanges]:
-    """Every protocol's requests, then confirmations, then deliveries; the most frequent first."""
+    """Query requests, then confirmations, then deliveries of every protocol; the most frequent first."""
     bins = {(protocol, what): msgspec.convert(some, list[Bin]) for protocol, what, some in connection.execute(_BINS).fetchall()}
-    found = []
+    groups = []
     for one in rows_of(connection, _GROUPS, _Group):
         latency = None
         if one.p50 is not None and one.p95 is not None and one.p99 is not None and one.most is not None:
             latency = Latency(one.p50, one.p95, one.p99, one.most, bins.get((one.protocol, one.what), []))
-        found.append(Exchanges(one.protocol, one.what, one.count, one.answered, one.failed, one.withdrawn, one.late, one.missing, latency))
-    return found
+        groups.append(Exchanges(one.protocol, one.what, one.count, one.answered, one.failed, one.withdrawn, one.late, one.missing, latency))
+    return groups

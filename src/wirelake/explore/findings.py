@@ -1,7 +1,7 @@
-"""Findings as values: which rule, how often, in which sessions, and who forbids it; and the SQL that gives them.
+"""Findings, verified packets and quarantined bytes, grouped: values and SQL.
 
-A finding is a violation, unless its severity is `info`: then only a ruling, a limit or the state of this side objects, and the
-specification does not.
+A finding is a violation, unless its severity is `info`: then only a ruling, a limit or the state of this side forbids
+it, and the specification does not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,19 @@ from wirelake.explore.rows import rows_of
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["EXAMPLES", "INFO", "Believed", "Finding", "Place", "RuleText", "Spoilt", "believed", "findings", "rule_texts", "spoilt"]
+__all__ = [
+    "EXAMPLES",
+    "INFO",
+    "Finding",
+    "PacketVerdict",
+    "Place",
+    "Quarantined",
+    "RuleText",
+    "findings",
+    "quarantined",
+    "rule_texts",
+    "verdicts",
+]
 
 INFO: Final = "info"
 EXAMPLES: Final = 3
@@ -26,7 +38,7 @@ PREVIEW: Final = 32
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where the bytes are that a statement is about."""
+    """The place of some bytes."""
 
     source: str
     offset: int
@@ -59,7 +71,7 @@ class Finding(msgspec.Struct, frozen=True):
         return self.severity != INFO
 
 
-class Believed(msgspec.Struct, frozen=True):
+class PacketVerdict(msgspec.Struct, frozen=True):
     """Packets with the same outcome: accepted, not checked, or dropped for one rule."""
 
     protocol: str
@@ -69,14 +81,14 @@ class Believed(msgspec.Struct, frozen=True):
     text: str | None
     count: int
     nodes: int
-    """How many nodes say that they are the senders."""
+    """Number of nodes that are named as senders."""
     now: int
-    """Packets that were accepted before, and are not any more."""
+    """Packets that were accepted with earlier keys, and are not any more."""
     example: Place
 
 
-class Spoilt(msgspec.Struct, frozen=True):
-    """One reason why bytes could not be read."""
+class Quarantined(msgspec.Struct, frozen=True):
+    """Bytes in quarantine for one reason."""
 
     protocol: str | None
     layer: str | None
@@ -90,7 +102,7 @@ class Spoilt(msgspec.Struct, frozen=True):
 
 
 class RuleText(msgspec.Struct, frozen=True):
-    """What a rule says, and who says so."""
+    """The text and origin of a rule."""
 
     protocol: str
     rule: str
@@ -121,13 +133,13 @@ _FINDINGS: Final = f"""
     ORDER BY any_value(severity) = '{INFO}', any_value(severity) = 'tolerated', count DESC, protocol, rule
 """  # noqa: S608 - our own text
 
-_BELIEVED: Final = f"""
+_VERDICTS: Final = f"""
     SELECT 'event_mesh' AS protocol, accepted, rule, clause, any_value(text) AS text, count(*) AS count,
         count(DISTINCT node_id) AS nodes, count(*) FILTER (was_accepted AND NOT accepted) AS now, {_EXAMPLE} AS example
     FROM security WHERE protocol = 'event_mesh' GROUP BY accepted, rule, clause ORDER BY accepted IS NULL, accepted DESC, count DESC, rule
 """  # noqa: S608 - our own text
 
-_SPOILT: Final = f"""
+_QUARANTINE: Final = f"""
     SELECT protocol, layer, coalesce(reason, 'unknown') AS reason, clause, any_value(text) AS text, count(*) AS count,
         sum(octet_length(raw))::BIGINT AS size, {_EXAMPLE} AS example, arg_min(raw[1:{PREVIEW}], {_FIRST}) AS preview
     FROM quarantine GROUP BY protocol, layer, reason, clause ORDER BY size DESC, reason
@@ -135,36 +147,36 @@ _SPOILT: Final = f"""
 
 
 def findings(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
-    """Every rule that was found broken: errors, then what is tolerated, then what is no violation."""
+    """Query findings by rule: errors, then tolerated violations, then findings that are no violations."""
     return rows_of(connection, _FINDINGS, Finding)
 
 
-def believed(connection: duckdb.DuckDBPyConnection) -> list[Believed]:
-    """Which packets can be believed, and why not."""
-    return rows_of(connection, _BELIEVED, Believed)
+def verdicts(connection: duckdb.DuckDBPyConnection) -> list[PacketVerdict]:
+    """Query packets by verification result and reason."""
+    return rows_of(connection, _VERDICTS, PacketVerdict)
 
 
-def spoilt(connection: duckdb.DuckDBPyConnection) -> list[Spoilt]:
-    """What could not be read, by reason."""
-    return rows_of(connection, _SPOILT, Spoilt)
+def quarantined(connection: duckdb.DuckDBPyConnection) -> list[Quarantined]:
+    """Query bytes in quarantine by reason."""
+    return rows_of(connection, _QUARANTINE, Quarantined)
 
 
-def rule_texts(broken: Iterable[Finding], judged: Iterable[Believed], unread: Iterable[Spoilt]) -> list[RuleText]:
-    """Every rule that these are about, once: its words as the lake has them, its origin from the rule book where the lake has none."""
-    from wirelake.lake.gold.rules.registry import rules  # noqa: PLC0415 - brings the protocols
+def rule_texts(broken: Iterable[Finding], judged: Iterable[PacketVerdict], unread: Iterable[Quarantined]) -> list[RuleText]:
+    """List every rule of these once: its text as the lake has it, its origin from the registry where the lake has none."""
+    from wirelake.lake.tables.rules import rules  # noqa: PLC0415 - brings the protocols
 
-    book = rules()
+    registry_rules = rules()
     named: list[tuple[str | None, str | None, str | None, str | None, str | None]]
     named = [(one.protocol, one.rule, one.clause, one.text, one.origin) for one in broken]
     named += [(one.protocol, one.rule, one.clause, one.text, None) for one in judged]
     named += [(one.protocol, one.reason, one.clause, one.text, None) for one in unread]
-    found: dict[tuple[str, str], RuleText] = {}
+    texts: dict[tuple[str, str], RuleText] = {}
     for protocol, rule, clause, text, origin in named:
-        if protocol is None or rule is None or clause is None or (protocol, rule) in found:
+        if protocol is None or rule is None or clause is None or (protocol, rule) in texts:
             continue
-        known = book.get(f"{protocol}/{rule}", {})
-        ends, says = known.get("ends"), origin or known.get("origin")
-        found[protocol, rule] = RuleText(
+        entry = registry_rules.get(f"{protocol}/{rule}", {})
+        ends, says = entry.get("ends"), origin or entry.get("origin")
+        texts[protocol, rule] = RuleText(
             protocol, rule, clause, text or "", str(says) if says else None, ends if isinstance(ends, bool) else None
         )
-    return [found[key] for key in sorted(found)]
+    return [texts[key] for key in sorted(texts)]

@@ -1,7 +1,4 @@
-"""Numbers, sizes and times as people read them.
-
-It refuses to know what they are numbers of.
-"""
+"""Format numbers, sizes and times for people."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ __all__ = ["clock", "count", "day", "duration", "hex_dump", "many", "moment", "p
 
 _SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _MICROSECONDS: Final = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"))
-"""How long the units are that are said in pairs."""
+"""Lengths of the units that are written in pairs."""
 _ROUND_FROM: Final = 100
-"""A number of so many units needs no decimal."""
+"""From this value on, no decimal is written."""
 _DUMP_WIDTH: Final = 16
 
 
@@ -24,7 +21,7 @@ def count(number: int) -> str:
 
 
 def many(number: int, one: str, several: str = "") -> str:
-    """1 file, 2 files; what does not simply take an s is given."""
+    """1 file, 2 files; `several` is the plural if it is not `one` with an s."""
     return f"{count(number)} {one if number == 1 else several or one + 's'}"
 
 
@@ -61,14 +58,14 @@ def duration(microseconds: float) -> str:
         if value < (60 if unit == "s" else 1000):
             whole = value >= _ROUND_FROM or value == int(value)
             return f"{value:.0f} {unit}" if whole else f"{value:.1f} {unit}" if value >= 1 else f"{value:.2f} {unit}"
-    left, said = round(microseconds), []
+    left, parts = round(microseconds), []
     for length, unit in _MICROSECONDS:
         if amount := left // length:
-            said.append(f"{amount} {unit}")
+            parts.append(f"{amount} {unit}")
         left -= amount * length
-        if len(said) == 2 or (said and not left):
+        if len(parts) == 2 or (parts and not left):
             break
-    return " ".join(said)
+    return " ".join(parts)
 
 
 def _at(microseconds: int) -> datetime:

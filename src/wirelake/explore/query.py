@@ -1,6 +1,6 @@
-"""SQL over a lake: every table is a view of its own name in a DuckDB that lives as long as one query.
+"""SQL over a lake, in DuckDB: every table is a view of the same name.
 
-A query is one statement that reads. It reaches the files of the lake, no other file and no network.
+A query is one statement that reads. It can read the files of the lake, but no other file and no network.
 
 In these views an id is text, as every command prints it: hex digits, or a UUID for an Event Mesh node. So an id that was copied from
 output works in `WHERE`. In the tables themselves ids are binary.
@@ -29,7 +29,7 @@ BATCH_ROWS: Final = 256
 """Rows of one record batch of `stream`: few, because one body may have megabytes."""
 
 _EXPLAIN: Final = re.compile(r"\s*explain\s+(?:analyze\s+)?(?:\([^)]*\)\s*)?", re.IGNORECASE)
-"""What stands before the statement that is explained."""
+"""The prefix of a statement that is explained."""
 
 _UIDS: Final = ("uid", "request_uid")
 """Binary columns that are ids, though their names do not end in `_id`."""
@@ -55,7 +55,7 @@ def opened(lake: Path, seen: Snapshot | None = None, *, text_ids: bool = False) 
     with duckdb.connect(config=_OFFLINE) as connection:
         reachable: list[str] = []
         for table in TABLES.values():
-            files = seen.files(table)
+            files = seen.files(table.name)
             view = delta.relation(connection, seen.lake, table, files)
             if text_ids and (ids := ", ".join(_text_ids(table))):
                 view = view.project(f"* REPLACE ({ids})")
@@ -69,7 +69,7 @@ def opened(lake: Path, seen: Snapshot | None = None, *, text_ids: bool = False) 
 
 
 def _text_ids(table: Table) -> Iterator[str]:
-    """The columns of a table that are ids, each as text."""
+    """Give SQL for the id columns of a table, each as text."""
     for field in table.schema:
         name, kind = f'"{field.name}"', str(field.type)
         if kind == "binary" and field.name == "node_id":
@@ -104,7 +104,7 @@ def stream(lake: Path, sql: str, *, limit: int = 0) -> Iterator[pa.RecordBatchRe
 
 
 def _batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """The batches of an answer; what goes wrong in a later row is told as what goes wrong in the first."""
+    """Give the batches of an answer; an error in a later row is raised like one in the first."""
     import duckdb  # noqa: PLC0415 - as above
 
     try:
@@ -120,7 +120,7 @@ def query(lake: Path, sql: str) -> pa.Table:
 
 
 def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """One statement, and one that reads; EXPLAIN ANALYZE carries out what it explains, so that has to read as well."""
+    """Refuse all but one reading statement; EXPLAIN ANALYZE runs its statement, so that must read, too."""
     kinds = _kinds(connection, sql)
     if kinds == ["EXPLAIN"] and (prefix := _EXPLAIN.match(sql)):
         kinds = _kinds(connection, sql[prefix.end() :])
@@ -135,5 +135,5 @@ def _kinds(connection: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
 
 
 def _one_line(error: Exception) -> str:
-    """What DuckDB says, without its drawing of where."""
+    """Give DuckDB's message on one line, without its excerpt of the statement."""
     return " ".join(str(error).partition("\n\nLINE ")[0].split())

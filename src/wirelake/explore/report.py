@@ -1,8 +1,6 @@
-"""The report: one HTML file that tells a newcomer what a lake holds, and the same in a few lines for a terminal.
+"""Write the HTML report of a lake, or a short summary for a terminal.
 
-The file stands alone: no script, no font, nothing from a network. It is made from the snapshots of the tables as they are now.
-
-It refuses to start Spark.
+The file is self-contained: no script, no font, nothing from a network. It reads the current snapshot, without Spark.
 """
 
 from __future__ import annotations
@@ -17,17 +15,17 @@ from wirelake.explore.summary import Headline, headline
 __all__ = ["is_report", "summary", "target", "write_report"]
 
 _BEGINNING: Final = 4096
-"""Bytes of a file in which a report says that it is one."""
+"""Bytes at the start of a file in which the title of a report is searched."""
 _TITLE: Final = b"Wirelake report</title>"
 
 
 def target(out: Path) -> Path:
-    """Where a report goes: the file itself, or report.html in a folder."""
+    """Return the file of a report: `out` itself, or report.html in it if it is a folder."""
     return out / "report.html" if out.is_dir() else out
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a report that wirelake wrote, so that a newer one may replace it."""
+    """Tell whether a file is a report of wirelake, so that a newer one may replace it."""
     try:
         with path.open("rb") as file:
             return _TITLE in file.read(_BEGINNING)
@@ -36,22 +34,22 @@ def is_report(path: Path) -> bool:
 
 
 def write_report(lake: Path, out: Path) -> Path:
-    """Write the report to `out`, or into it as `report.html` if it is a folder; says where it is."""
+    """Write the report to `out`, or into it as `report.html` if it is a folder; return its path."""
     from wirelake.explore.page import page  # noqa: PLC0415 - brings the chart library
-    from wirelake.explore.summary import survey  # noqa: PLC0415
+    from wirelake.explore.summary import summarise  # noqa: PLC0415
 
     path = target(out)
-    made = page(survey(lake))
+    document = page(summarise(lake))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(made, encoding="utf-8")
+        path.write_text(document, encoding="utf-8")
     except OSError as error:
         raise LakeError(f"{path} cannot be written: {error.strerror}") from error
     return path
 
 
 def summary(lake: Path) -> list[tuple[str, str]]:
-    """The first numbers anybody asks for, as (label, value)."""
+    """Query the main counts, as (label, value)."""
     first = headline(lake)
     lines = [
         ("messages", count(first.messages)),

@@ -1,4 +1,4 @@
-"""Rows of an answer as values."""
+"""Convert query results to structs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["rows_of"]
 T = TypeVar("T")
 
 
-def rows_of(connection: duckdb.DuckDBPyConnection, sql: str, kind: type[T], given: Sequence[Any] = ()) -> list[T]:
-    """One value for each row; the columns are called as the fields are."""
-    answer = connection.execute(sql, given)
+def rows_of(connection: duckdb.DuckDBPyConnection, sql: str, kind: type[T], parameters: Sequence[Any] = ()) -> list[T]:
+    """Run a query; return one struct per row, whose fields have the names of the columns."""
+    answer = connection.execute(sql, parameters)
     names = [column[0] for column in answer.description or ()]
     return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in answer.fetchall()]

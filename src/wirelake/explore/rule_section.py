@@ -1,6 +1,6 @@
-"""The report's sections on findings: which rules were broken, what is no violation, and what the rules say.
+"""Report sections: violations, other findings, and the text of their rules.
 
-Every finding leads to its session and to its rule.
+Every finding links to its session and to its rule.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 from wirelake.explore.findings import Finding, RuleText
 from wirelake.explore.formatting import count, many
 from wirelake.explore.markup import Markup, anchor, element, link
-from wirelake.explore.summary import Survey
+from wirelake.explore.summary import LakeSummary
 from wirelake.explore.table_sections import cell, dim, listing, pill, place, rule_link, sentence
 
 __all__ = ["findings", "rules"]
@@ -21,45 +21,45 @@ _ORIGIN: Final = {
     "text": "The specification forbids it.",
     "ruling": "Only a ruling of Wirelake forbids it: the specification is silent, or allows it.",
     "limit": "Only a limit of Wirelake forbids it: the specification allows more, and an option can raise it.",
-    "local": "Only the state of the receiver speaks against it: its application, its keys, or what it did not see.",
+    "local": "Only the state of the receiver forbids it: its application, its keys, or messages it did not see.",
 }
-"""Origin of a rule -> who says so."""
+"""Origin of a rule -> its meaning."""
 _COLUMNS: Final = {"clause": "", "rule": "", "severity": "", "times": "number", "for example": ""}
 
 
-def findings(known: Survey) -> Markup:
-    """Broken rules, errors first; and apart from them what the specification does not forbid."""
-    broken = [one for one in known.findings if one.is_violation]
-    notes = [one for one in known.findings if not one.is_violation]
+def findings(summary: LakeSummary) -> Markup:
+    """List violations, errors first; then findings that the specification does not forbid."""
+    broken = [one for one in summary.findings if one.is_violation]
+    notes = [one for one in summary.findings if not one.is_violation]
     if broken:
-        said = element(
+        intro = element(
             "p",
-            "What a specification forbids. A session ends on an error; peers read over what is tolerated."
-            " Each clause leads to its rule, and each example to its session.",
+            "A specification forbids these. A session ends on an error; peers ignore tolerated violations."
+            " Each clause links to its rule, and each example to its session.",
         )
-        shown = listing(_COLUMNS, [_finding(one, known) for one in broken])
+        shown = listing(_COLUMNS, [_finding(one, summary) for one in broken])
     else:
-        said, shown = element("p", "None: nobody said anything a specification forbids.", class_="notice good"), Markup()
-    contents = [element("h2", "Broken rules"), said, shown]
+        intro, shown = element("p", "None: no message breaks a rule of its specification.", class_="notice good"), Markup()
+    contents = [element("h2", "Broken rules"), intro, shown]
     if notes:
         contents += [
             element("h3", "Noted, but no violations"),
             element(
                 "p",
-                "No specification forbids these: only a ruling, a limit or the state of a receiver speaks against them. No count of"
+                "No specification forbids these: only a ruling, a limit or the state of a receiver does. No count of"
                 " violations includes them, even where a peer ended the session.",
             ),
-            listing(_COLUMNS, [_finding(one, known) for one in notes]),
+            listing(_COLUMNS, [_finding(one, summary) for one in notes]),
         ]
     return element("section", contents, id="findings")
 
 
-def _finding(one: Finding, known: Survey) -> list[Markup]:
+def _finding(one: Finding, summary: LakeSummary) -> list[Markup]:
     sides = [f"client {count(one.by_client)}" if one.by_client else "", f"server {count(one.by_server)}" if one.by_server else ""]
     severity = one.severity or "unknown"
     more = one.sessions - len(one.examples)
     return [
-        cell("clause", rule_link(one.protocol, one.rule, known, element("strong", one.clause or "–")), class_="nowrap"),
+        cell("clause", rule_link(one.protocol, one.rule, summary, element("strong", one.clause or "–")), class_="nowrap"),
         cell("rule", sentence(one.text) or one.rule, dim(element("code", one.rule))),
         cell("severity", pill(severity, _SEVERITY.get(severity, "")), dim(one.origin) if one.origin and not one.is_violation else ""),
         cell(
@@ -71,28 +71,28 @@ def _finding(one: Finding, known: Survey) -> list[Markup]:
         ),
         cell(
             "for example",
-            (element("p", place(example, known), class_="one") for example in one.examples),
+            (element("p", place(example, summary), class_="one") for example in one.examples),
             dim(f"and in {many(more, 'more session')}") if more > 0 else "",
             class_="place examples",
         ),
     ]
 
 
-def rules(known: Survey) -> Markup:
-    """What the rules say that findings are about, and who says so."""
-    if not known.rules:
+def rules(summary: LakeSummary) -> Markup:
+    """List the rules of the findings, with text and origin."""
+    if not summary.rules:
         return Markup()
     columns = {"clause": "", "rule": "", "who forbids it": "", "what a live peer does": ""}
     return element(
         "section",
-        element("h2", "What the rules say"),
+        element("h2", "Rules"),
         element(
             "p",
             "The rules that the ",
             link("findings", "findings"),
-            " are about. A clause is a section of the specification, or a ruling that settles it.",
+            " refer to. A clause is a section of the specification, or a ruling that settles it.",
         ),
-        listing(columns, [_rule(one) for one in known.rules], [anchor("rule", one.protocol, one.rule) for one in known.rules]),
+        listing(columns, [_rule(one) for one in summary.rules], [anchor("rule", one.protocol, one.rule) for one in summary.rules]),
         id="rules",
     )
 

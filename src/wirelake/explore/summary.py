@@ -1,4 +1,4 @@
-"""What a lake holds, as values: everything the report says, asked of the tables in a dozen questions.
+"""The contents of a lake as values: everything the report shows, from a dozen queries.
 
 Times are microseconds since 1970, UTC.
 """
@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from wirelake.explore.exchanges import COUNTS, Exchanges, exchanges
-from wirelake.explore.findings import Believed, Finding, RuleText, Spoilt, believed, findings, rule_texts, spoilt
-from wirelake.explore.pairs import ACTIVE, PAIRS, RATES, UNRECOGNISED, Pair, Rate, Stranger
+from wirelake.explore.findings import Finding, PacketVerdict, Quarantined, RuleText, findings, quarantined, rule_texts, verdicts
 from wirelake.explore.query import opened
 from wirelake.explore.rows import rows_of
+from wirelake.explore.traffic import ACTIVE, PAIRS, RATES, UNRECOGNISED, Pair, Rate, UnrecognisedServer
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["CATEGORIES", "TOP", "Account", "Ending", "Headline", "KindLine", "Session", "Survey", "Timeline", "headline", "survey"]
+__all__ = ["CATEGORIES", "TOP", "Account", "Ending", "Headline", "KindLine", "LakeSummary", "Session", "Timeline", "headline", "summarise"]
 
 TOP: Final = 20
 """Rows of a table that could be long; what is left out is counted."""
 CATEGORIES: Final = ("message", "headers", "container", "other", "quarantine")
-"""Where bytes go, in the order in which they are shown."""
+"""Categories of the ledger, in the order in which they are shown."""
 
 _S: Final = 1_000_000
 _STEPS: Final = (
@@ -34,12 +34,12 @@ _STEPS: Final = (
     *(3600 * _S * hours for hours in (1, 2, 3, 6, 12)),
     *(86_400 * _S * days for days in (1, 7, 28, 364)),
 )
-"""Bucket sizes of the timeline: what people count time in."""
+"""Bucket sizes of the timeline."""
 _MOST_BUCKETS: Final = 96
 
 
 class Headline(msgspec.Struct, frozen=True):
-    """The first numbers anybody asks for."""
+    """The main counts of a lake."""
 
     messages: int
     sessions: int
@@ -52,11 +52,11 @@ class Headline(msgspec.Struct, frozen=True):
     errors: int
     """Violations that a session ends on."""
     tolerated: int
-    """Violations that peers read over."""
+    """Violations that peers ignore."""
     notes: int
     """Findings that are no violations: the specification does not forbid them."""
     active: int
-    """Time in which something was said: see `pairs.PAUSE_SECONDS`."""
+    """Time with traffic: see `traffic.PAUSE_SECONDS`."""
     sources: int
     size: int
     first: int | None
@@ -114,7 +114,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Where the bytes of one source went."""
+    """The bytes of one source by category."""
 
     source: str
     size: int
@@ -123,7 +123,7 @@ class Account(msgspec.Struct, frozen=True):
     """Category -> bytes."""
 
 
-class Survey(msgspec.Struct, frozen=True):
+class LakeSummary(msgspec.Struct, frozen=True):
     lake: str
     batch: int | None
     stale: list[str]
@@ -135,10 +135,10 @@ class Survey(msgspec.Struct, frozen=True):
     sessions: list[Session]
     """The busiest, and those that examples of findings are from."""
     findings: list[Finding]
-    believed: list[Believed]
-    spoilt: list[Spoilt]
+    verdicts: list[PacketVerdict]
+    quarantined: list[Quarantined]
     rules: list[RuleText]
-    """What the rules say that findings are about."""
+    """The rules of the findings."""
     rates: list[Rate]
     pairs: list[Pair]
     accounts: list[Account]
@@ -146,48 +146,48 @@ class Survey(msgspec.Struct, frozen=True):
     parts: dict[str, int]
     """Category -> bytes of all sources."""
     unbalanced: list[Account]
-    """Sources whose ledger does not add up to their size. There should be none, ever."""
+    """Sources whose ledger does not add up to their size. Always empty, unless wirelake has a bug."""
     rows: dict[str, int]
     """Table -> rows."""
-    unrecognised: list[Stranger] = []
+    unrecognised: list[UnrecognisedServer] = []
 
 
 def headline(lake: Path) -> Headline:
-    """Only the first numbers."""
+    """Query the main counts only."""
     with opened(lake) as connection:
         return _headline(connection)
 
 
-def survey(lake: Path) -> Survey:
-    """Ask everything the report says."""
+def summarise(lake: Path) -> LakeSummary:
+    """Query everything the report shows."""
     from wirelake.lake.store import snapshot  # noqa: PLC0415 - brings Delta Lake
     from wirelake.lake.tables import ledger  # noqa: PLC0415
     from wirelake.lake.tables.catalog import GOLD, TABLES  # noqa: PLC0415
 
     seen = snapshot.current(lake)
-    batch = seen.batch(ledger.TABLE)
+    batch = seen.batch(ledger.TABLE.name)
     with opened(lake, seen) as connection:
         first = _headline(connection)
-        broken, judged, unread = findings(connection), believed(connection), spoilt(connection)
+        broken, judged, unread = findings(connection), verdicts(connection), quarantined(connection)
         examples = [place for one in broken for place in one.examples]
         examples += [one.example for one in judged] + [one.example for one in unread]
         named = sorted({place.session for place in examples if place.session})
-        return Survey(
+        return LakeSummary(
             lake=str(lake.absolute()),
             batch=batch,
-            stale=[table.name for table in GOLD if seen.batch(table) != batch],
+            stale=[table.name for table in GOLD if seen.batch(table.name) != batch],
             headline=first,
             timeline=_timeline(connection, first),
             exchanges=exchanges(connection),
             endings=rows_of(connection, _ENDINGS, Ending),
             sessions=rows_of(connection, _SESSIONS, Session, [named]),
             findings=broken,
-            believed=judged,
-            spoilt=unread,
+            verdicts=judged,
+            quarantined=unread,
             rules=rule_texts(broken, judged, unread),
             rates=rows_of(connection, RATES, Rate),
             pairs=rows_of(connection, PAIRS, Pair),
-            unrecognised=rows_of(connection, UNRECOGNISED, Stranger),
+            unrecognised=rows_of(connection, UNRECOGNISED, UnrecognisedServer),
             accounts=rows_of(connection, f"{_ACCOUNTS} LIMIT {TOP}", Account),
             parts={row[0]: row[1] for row in _fetch(connection, _PARTS)},
             unbalanced=rows_of(connection, _UNBALANCED, Account),
@@ -265,7 +265,7 @@ _SESSIONS: Final = f"""
         handshake, ended_how, ended_by, violations, source, "offset"
     FROM listed LEFT JOIN asked ON listed.session_id = asked.session_id ORDER BY place
 """  # noqa: S608 - our own text
-"""The busiest sessions, and those that are asked for."""
+"""The busiest sessions, and those whose ids are given."""
 
 _ACCOUNTS: Final = """
     SELECT any_value(source) AS source, source_size AS size, sum(total)::BIGINT AS accounted,

@@ -1,16 +1,16 @@
-"""The report's tables of sessions, of packets that can be believed, and of what could not be read."""
+"""Report sections: sessions, verified packets, and bytes in quarantine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from wirelake.explore.findings import Believed, Place, Spoilt
+from wirelake.explore.findings import PacketVerdict, Place, Quarantined
 from wirelake.explore.formatting import count, duration, hex_dump, many, moment, size
 from wirelake.explore.markup import Child, Markup, anchor, element, link
-from wirelake.explore.summary import Session, Survey
+from wirelake.explore.summary import LakeSummary, Session
 
-__all__ = ["believed", "cell", "dim", "listing", "pill", "place", "rule_link", "sentence", "sessions", "spoilt"]
+__all__ = ["cell", "dim", "listing", "pill", "place", "quarantined", "rule_link", "sentence", "sessions", "verdicts"]
 
 _HOW: Final = {
     "bye": ("bye", "good"),
@@ -20,66 +20,66 @@ _HOW: Final = {
     "silence": ("fell silent", "warn"),
     "open": ("still open", ""),
 }
-"""How a session ended -> how that is said, and how it is coloured."""
+"""How a session ended -> its label and colour."""
 _SHORT_ID: Final = 8
 """Hex digits of a session's id in a link to it."""
 
 
 def cell(label: str, *children: Child, class_: str | None = None) -> Markup:
-    """A cell that knows its column's name: on a narrow page a row becomes a card."""
+    """Make a table cell with its column's name: on a narrow page a row becomes a card."""
     return element("td", element("div", *children), data_label=label, class_=class_)
 
 
 def listing(columns: dict[str, str], rows: list[list[Markup]], ids: Sequence[str] = ()) -> Markup:
-    """A table: its columns (name -> class) and its rows of cells; `ids`, if there are any, are the rows' anchors."""
+    """Make a table from columns (name -> class) and rows of cells; `ids`, if given, are the anchors of the rows."""
     heads = element("tr", (element("th", name, class_=class_ or None, scope="col") for name, class_ in columns.items()))
     named = [*ids, *[None] * (len(rows) - len(ids))]
     body = element("tbody", (element("tr", cells, id=one) for cells, one in zip(rows, named, strict=True)))
     return element("div", element("table", element("thead", heads), body, class_="cards"), class_="scroll")
 
 
-def pill(said: str, colour: str) -> Markup:
-    """A word with a background."""
-    return element("span", said, class_=f"pill {colour}".strip())
+def pill(label: str, colour: str) -> Markup:
+    """Make a word with a coloured background."""
+    return element("span", label, class_=f"pill {colour}".strip())
 
 
-def dim(*said: Child) -> Markup:
-    """A line of small, grey text."""
-    return element("span", *said, class_="dim small")
+def dim(*children: Child) -> Markup:
+    """Make a line of small, grey text."""
+    return element("span", *children, class_="dim small")
 
 
-def sentence(said: str | None) -> str:
-    """With a capital letter."""
-    return said[:1].upper() + said[1:] if said else ""
+def sentence(text: str | None) -> str:
+    """Capitalise the first letter."""
+    return text[:1].upper() + text[1:] if text else ""
 
 
 def _session_anchor(session: str) -> str:
     return anchor("session", session)
 
 
-def place(given: Place, known: Survey) -> list[Markup]:
-    """Where the bytes are, and a link to their session if the page has it."""
-    name = given.source.rpartition("/")[2] or given.source
-    where = f"byte {count(given.offset)}, {many(given.length, 'byte')}" if given.length else f"at byte {count(given.offset)}"
+def place(location: Place, summary: LakeSummary) -> list[Markup]:
+    """Name the place of bytes, with a link to their session if the page has it."""
+    name = location.source.rpartition("/")[2] or location.source
+    where = f"byte {count(location.offset)}, {many(location.length, 'byte')}" if location.length else f"at byte {count(location.offset)}"
     words: list[Child] = [where]
-    if given.session and given.session in {one.session for one in known.sessions}:
-        words += [" · ", link(_session_anchor(given.session), "session ", element("code", given.session[:_SHORT_ID]))]
-    return [element("code", name, title=given.source), dim(words)]
+    if location.session and location.session in {one.session for one in summary.sessions}:
+        words += [" · ", link(_session_anchor(location.session), "session ", element("code", location.session[:_SHORT_ID]))]
+    return [element("code", name, title=location.source), dim(words)]
 
 
-def rule_link(protocol: str | None, rule: str | None, known: Survey, *said: Child) -> Markup:
-    """A link to what a rule says, if the page has it; else only the words."""
-    if any((one.protocol, one.rule) == (protocol, rule) for one in known.rules):
-        return link(anchor("rule", protocol or "", rule or ""), *said)
-    return element("span", *said)
+def rule_link(protocol: str | None, rule: str | None, summary: LakeSummary, *children: Child) -> Markup:
+    """Link to the text of a rule, if the page has it; else return only the words."""
+    if any((one.protocol, one.rule) == (protocol, rule) for one in summary.rules):
+        return link(anchor("rule", protocol or "", rule or ""), *children)
+    return element("span", *children)
 
 
-def sessions(known: Survey) -> Markup:
-    """Who talked with whom, when, and how it ended: the busiest first."""
-    total = known.headline.sessions
+def sessions(summary: LakeSummary) -> Markup:
+    """List sessions, the busiest first: peers, time, and how each ended."""
+    total = summary.headline.sessions
     if not total:
         return element("section", element("h2", "Sessions"), element("p", "There are none."))
-    ways = [f"{count(one.count)} {_HOW.get(one.how, (one.how, ''))[0]}" for one in known.endings]
+    ways = [f"{count(one.count)} {_HOW.get(one.how, (one.how, ''))[0]}" for one in summary.endings]
     columns = {
         "session": "",
         "client": "",
@@ -90,16 +90,16 @@ def sessions(known: Survey) -> Markup:
         "exchanges": "number",
         "ended": "",
     }
-    more = total - len(known.sessions)
+    more = total - len(summary.sessions)
     return element(
         "section",
         element("h2", "Sessions"),
         element(
             "p",
-            f"Who talked with whom, the busiest first, and every session that an example of a finding is from. Of {many(total, 'session')}:"
+            f"The busiest sessions first, then every session that an example of a finding is from. Of {many(total, 'session')}:"
             f" {', '.join(ways)}.",
         ),
-        listing(columns, [_session(one, known) for one in known.sessions], [_session_anchor(one.session) for one in known.sessions]),
+        listing(columns, [_session(one, summary) for one in summary.sessions], [_session_anchor(one.session) for one in summary.sessions]),
         element("p", f"And {many(more, 'more session')}: ", element("code", "wirelake query"), " on table sessions.", class_="more")
         if more > 0
         else "",
@@ -107,9 +107,9 @@ def sessions(known: Survey) -> Markup:
     )
 
 
-def _session(one: Session, known: Survey) -> list[Markup]:
+def _session(one: Session, summary: LakeSummary) -> list[Markup]:
     how, colour = _HOW.get(one.ended_how or "", (one.ended_how or "unknown", ""))
-    spoken = " over ".join(word for word in (one.protocol, one.transport) if word)
+    carried = " over ".join(word for word in (one.protocol, one.transport) if word)
     source = (one.source or "").rpartition("/")[2]
     return [
         cell(
@@ -119,8 +119,8 @@ def _session(one: Session, known: Survey) -> list[Markup]:
             class_="id",
         ),
         cell("client", one.client, class_="place"),
-        cell("server", one.server if one.server != "?" else "any node that listens", dim(spoken), class_="place"),
-        cell("when", _when(one, known), class_="span"),
+        cell("server", one.server if one.server != "?" else "any node that listens", dim(carried), class_="place"),
+        cell("when", _when(one, summary), class_="span"),
         cell("lasted", duration(one.duration) if one.duration is not None else "–", class_="number"),
         cell(
             "messages", count(one.to_server + one.to_client), dim(f"{count(one.to_server)} → · ← {count(one.to_client)}"), class_="number"
@@ -137,84 +137,82 @@ def _session(one: Session, known: Survey) -> list[Markup]:
 
 
 def _exchanged(one: Session) -> list[Child]:
-    """Requests and deliveries, each with what came of them."""
+    """Count requests and deliveries, each with its results."""
     if not one.requests and not one.deliveries:
         return [element("span", "–", class_="dim")]
-    said: list[Child] = []
+    cells: list[Child] = []
     if one.requests:
-        said += [element("span", many(one.requests, "request")), dim(f"{count(one.answered)} answered")]
-        said += [dim(f"{count(one.confirmed)} confirmed")] if one.confirmed else []
+        cells += [element("span", many(one.requests, "request")), dim(f"{count(one.answered)} answered")]
+        cells += [dim(f"{count(one.confirmed)} confirmed")] if one.confirmed else []
     if one.deliveries:
-        said += [element("span", many(one.deliveries, "delivery", "deliveries")), dim(f"{count(one.acknowledged)} acknowledged")]
-    return said
+        cells += [element("span", many(one.deliveries, "delivery", "deliveries")), dim(f"{count(one.acknowledged)} acknowledged")]
+    return cells
 
 
-def _when(one: Session, known: Survey) -> Child:
-    """A line as long as the lake's time span, with the session on it."""
-    if one.opened is None or known.timeline is None:
+def _when(one: Session, summary: LakeSummary) -> Child:
+    """Draw the session as a bar on the lake's time span."""
+    if one.opened is None or summary.timeline is None:
         return "–"
-    start, span = known.timeline.start, max(known.timeline.stop - known.timeline.start, 1)
+    start, span = summary.timeline.start, max(summary.timeline.stop - summary.timeline.start, 1)
     left = min(max((one.opened - start) / span, 0.0), 1.0)
     width = min((one.duration or 0) / span, 1 - left)
     bar = element("i", style=f"left:{100 * left:.2f}%;width:{100 * width:.2f}%")
     return element("span", bar, class_="when", title=f"opened {moment(one.opened)} UTC")
 
 
-def believed(known: Survey) -> Markup:
-    """Which packets can be believed, and why not."""
-    if not known.believed:
+def verdicts(summary: LakeSummary) -> Markup:
+    """List packets by verification result and reason."""
+    if not summary.verdicts:
         return Markup()
     columns = {"outcome": "", "reason": "", "packets": "number", "nodes": "number", "for example": ""}
-    proven, unchecked = (sum(one.count for one in known.believed if one.accepted is outcome) for outcome in (True, None))
-    said = f"{many(proven, 'packet')} proved where they come from." if proven else "No packet proved where it comes from."
+    verified, unchecked = (sum(one.count for one in summary.verdicts if one.accepted is outcome) for outcome in (True, None))
+    text = f"{many(verified, 'packet')} verified." if verified else "No packet was verified."
     if unchecked:
-        said += f" {many(unchecked, 'packet')} could not be checked: name the keys with wirelake ingest --keys."
+        text += f" {many(unchecked, 'packet')} could not be checked: give the keys with wirelake ingest --keys."
     return element(
         "section",
-        element("h2", "Who can be believed"),
-        element("p", said, " A receiver drops the others without a word; each for the first rule it breaks."),
-        listing(columns, [_believed(one, known) for one in known.believed]),
+        element("h2", "Verified packets"),
+        element("p", text, " A receiver drops the others silently, each for the first rule it breaks."),
+        listing(columns, [_verdict(one, summary) for one in summary.verdicts]),
     )
 
 
-def _believed(one: Believed, known: Survey) -> list[Markup]:
+def _verdict(one: PacketVerdict, summary: LakeSummary) -> list[Markup]:
     outcome = {True: ("accepted", "good"), False: ("dropped", "bad"), None: ("not checked", "warn")}[one.accepted]
     reason: list[Child] = ["–"]
     if one.rule:
-        words = rule_link(one.protocol, one.rule, known, f"{one.clause} · ", element("code", one.rule))
+        words = rule_link(one.protocol, one.rule, summary, f"{one.clause} · ", element("code", one.rule))
         reason = [sentence(one.text), dim(words)]
     return [
         cell("outcome", pill(*outcome)),
         cell("reason", *reason),
         cell("packets", count(one.count), dim(f"{count(one.now)} accepted before") if one.now else "", class_="number"),
         cell("nodes", count(one.nodes), class_="number"),
-        cell("for example", *place(one.example, known), class_="place example"),
+        cell("for example", *place(one.example, summary), class_="place example"),
     ]
 
 
-def spoilt(known: Survey) -> Markup:
-    """What could not be read, by reason."""
+def quarantined(summary: LakeSummary) -> Markup:
+    """List bytes in quarantine by reason."""
     title = element("h2", "Quarantine")
-    if not known.spoilt:
-        return element("section", title, element("p", "Empty: everything that was said could be read.", class_="notice good"))
-    columns = {"reason": "", "stretches": "number", "bytes": "number", "for example": "", "first bytes": ""}
+    if not summary.quarantined:
+        return element("section", title, element("p", "Empty: every message could be decoded.", class_="notice good"))
+    columns = {"reason": "", "byte ranges": "number", "bytes": "number", "for example": "", "first bytes": ""}
     return element(
         "section",
         title,
-        element(
-            "p", "Bytes that could not be read as messages. They are kept as they were, in the table ", element("code", "quarantine"), "."
-        ),
-        listing(columns, [_spoilt(one, known) for one in known.spoilt]),
+        element("p", "Bytes that could not be decoded as messages. They are kept in the table ", element("code", "quarantine"), "."),
+        listing(columns, [_quarantined(one, summary) for one in summary.quarantined]),
     )
 
 
-def _spoilt(one: Spoilt, known: Survey) -> list[Markup]:
-    said = " · ".join(word for word in (one.clause, one.layer) if word)
-    name = [rule_link(one.protocol, one.reason, known, element("code", one.reason)), " · "] if one.text and one.text != one.reason else []
+def _quarantined(one: Quarantined, summary: LakeSummary) -> list[Markup]:
+    origin = " · ".join(word for word in (one.clause, one.layer) if word)
+    name = [rule_link(one.protocol, one.reason, summary, element("code", one.reason)), " · "] if one.text and one.text != one.reason else []
     return [
-        cell("reason", sentence(one.text) or one.reason, dim(name, said)),
-        cell("stretches", count(one.count), class_="number"),
+        cell("reason", sentence(one.text) or one.reason, dim(name, origin)),
+        cell("byte ranges", count(one.count), class_="number"),
         cell("bytes", size(one.size), class_="number"),
-        cell("for example", *place(one.example, known), class_="place example"),
+        cell("for example", *place(one.example, summary), class_="place example"),
         cell("first bytes", element("pre", hex_dump(one.preview), class_="hex"), class_="wordy"),
     ]

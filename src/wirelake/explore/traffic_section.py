@@ -1,4 +1,4 @@
-"""The report's section on traffic: how much and how fast by protocol, and who talks to whom."""
+"""Report sections: traffic by protocol and pair of peers, and unrecognised traffic."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Final
 
 from wirelake.explore.formatting import count, duration, many, moment, rate, size
 from wirelake.explore.markup import Markup, element
-from wirelake.explore.pairs import PAUSE_SECONDS, Pair, Rate, Stranger
 from wirelake.explore.table_sections import cell, listing
+from wirelake.explore.traffic import PAUSE_SECONDS, Pair, Rate, UnrecognisedServer
 
 __all__ = ["traffic", "unrecognised"]
 
 
 def traffic(rates: list[Rate], pairs: list[Pair]) -> Markup:
-    """How much, how fast, and between which peers; nothing, if there are no messages."""
+    """Show rates by protocol and pairs of peers; nothing if there are no messages."""
     if not rates and not pairs:
         return Markup()
     more = (pairs[0].total if pairs else 0) - len(pairs)
@@ -22,8 +22,7 @@ def traffic(rates: list[Rate], pairs: list[Pair]) -> Markup:
         element("h2", "Traffic"),
         element(
             "p",
-            "By protocol. Rates are over active time, in which something was said: pauses of more than"
-            f" {duration(PAUSE_SECONDS * 1_000_000)} are left out.",
+            f"By protocol. Rates are over active time: pauses of more than {duration(PAUSE_SECONDS * 1_000_000)} are left out.",
         ),
         listing(
             {
@@ -36,7 +35,7 @@ def traffic(rates: list[Rate], pairs: list[Pair]) -> Markup:
             },
             [_rate(one) for one in rates],
         ),
-        element("p", "Who talks to whom, the busiest first."),
+        element("p", "Pairs of peers, the busiest first."),
         listing(
             {"client": "", "server": "", "sessions": "number", "messages": "number", "seen": "", "errors": "number"},
             [_pair(one) for one in pairs],
@@ -47,18 +46,18 @@ def traffic(rates: list[Rate], pairs: list[Pair]) -> Markup:
     )
 
 
-def unrecognised(known: list[Stranger]) -> Markup:
-    """Traffic that no protocol recognised, by server; nothing, if there is none."""
-    if not known:
+def unrecognised(servers: list[UnrecognisedServer]) -> Markup:
+    """List unrecognised traffic by server; nothing if there is none."""
+    if not servers:
         return Markup()
-    more = known[0].total - len(known)
+    more = servers[0].total - len(servers)
     return element(
         "section",
         element("h2", "Unrecognised traffic"),
-        element("p", "No protocol recognises what these servers and their clients say. Is one of them on a port of its own? ", _PORT),
+        element("p", "No protocol recognises the traffic of these servers. For a known protocol on another port: ", _PORT),
         listing(
             {"server": "", "reason": "", "clients": "number", "packets": "number", "bytes": "number", "seen": ""},
-            [_unrecognised(one) for one in known],
+            [_unrecognised(one) for one in servers],
         ),
         element("p", f"And {many(more, 'more')}: ", element("code", "wirelake query"), " on table unrecognised.", class_="more")
         if more > 0
@@ -69,7 +68,7 @@ def unrecognised(known: list[Stranger]) -> Markup:
 _PORT: Final = element("code", "wirelake ingest --port PROTOCOL=PORT")
 
 
-def _unrecognised(one: Stranger) -> list[Markup]:
+def _unrecognised(one: UnrecognisedServer) -> list[Markup]:
     return [
         cell("server", one.server or "others", class_="place"),
         cell("reason", one.reason),
@@ -80,8 +79,8 @@ def _unrecognised(one: Stranger) -> list[Markup]:
     ]
 
 
-def _small(said: str) -> Markup:
-    return element("span", said, class_="dim small")
+def _small(text: str) -> Markup:
+    return element("span", text, class_="dim small")
 
 
 def _rate(one: Rate) -> list[Markup]:

@@ -24,17 +24,17 @@ import pyarrow.parquet as pq
 
 from wirelake.errors import LakeError
 from wirelake.lake.session.start import activate, suited
-from wirelake.lake.sources.paths import lake_folder
 from wirelake.lake.store import delta, journal, snapshot
+from wirelake.lake.store.folder import lake_folder
+from wirelake.lake.store.snapshot import Snapshot
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.lake.tables.catalog import table as table_named
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as pads
     from pyspark.sql import DataFrame, SparkSession
 
-    from wirelake.lake.store.snapshot import Snapshot
-
-__all__ = ["decode_table", "open_lake", "read_messages", "read_packets", "read_table", "register", "table_names", "write_table"]
+__all__ = ["Lake", "decode_table", "open_lake", "read_messages", "read_packets", "read_table", "register", "table_names", "write_table"]
 
 Place = str | PathLike[str]
 
@@ -79,17 +79,36 @@ def decode_table(spark: SparkSession, name: str, *paths: Place, ports: Mapping[i
     return _load(spark, "wirelake.captured", paths, table=name, ports=ports)
 
 
-def open_lake(lake: Place) -> Snapshot:
-    """A lake as it is now: `.frame(spark, table)` and `.dataset(table)` give tables that belong together, whatever comes meanwhile."""
-    return snapshot.current(lake)
+class Lake:
+    """The tables of a lake as of one moment. Commits that come later do not change it."""
+
+    def __init__(self, seen: Snapshot) -> None:
+        self._snapshot = seen
+
+    def frame(self, spark: SparkSession, name: str) -> DataFrame:
+        """Read the table of this name as a Spark DataFrame. Raises LakeError if there is no such table."""
+        from wirelake.lake.sources.tables import snapshot_frame  # noqa: PLC0415 - imports Spark
+
+        return snapshot_frame(spark, self._snapshot, name)
+
+    def dataset(self, name: str) -> pads.Dataset:
+        """Open the table of this name as a pyarrow dataset. Raises LakeError if there is no such table."""
+        return self._snapshot.dataset(name)
+
+
+def open_lake(lake: Place) -> Lake:
+    """Open a lake as of its last whole batch: `.frame(spark, name)`, `.dataset(name)`. Raises LakeError if there is no lake."""
+    return Lake(snapshot.current(lake))
 
 
 def read_table(spark: SparkSession, lake: Place, name: str) -> DataFrame:
     """A table of a lake, as of its last whole batch, or one that `write_table` wrote. For several that belong together, see `open_lake`."""
+    from wirelake.lake.sources.tables import frame, snapshot_frame  # noqa: PLC0415 - imports Spark
+
     table, root = table_named(name), lake_folder(lake)
     if not journal.check(root) and delta.version(root, table) is not None:
-        return delta.frame(spark, root, table)
-    return snapshot.current(root).frame(spark, table)
+        return frame(spark, root, table)
+    return snapshot_frame(spark, snapshot.current(root), name)
 
 
 def write_table(rows: DataFrame, folder: Place, name: str) -> int:
@@ -97,12 +116,14 @@ def write_table(rows: DataFrame, folder: Place, name: str) -> int:
 
     They must fit the table's schema of record, whose comments the table gets. A lake is not written so: ingests keep it.
     """
+    from wirelake.lake.sources.tables import spark_schema  # noqa: PLC0415 - imports Spark
+
     table, root = table_named(name), lake_folder(folder)
     if journal.check(root):
         raise LakeError(f"{root} is a lake, which only ingests write: name another folder")
     at = delta.folder(root, table) / f"batch-{uuid.uuid4().hex}"
     with suited(rows.sparkSession):
-        rows.to(delta.spark_schema(table)).write.parquet(at.as_uri())
+        rows.to(spark_schema(table)).write.parquet(at.as_uri())
     found = [(path, pq.read_metadata(path).num_rows) for path in sorted(at.glob("*.parquet"))]
     files = [delta.File(f"{at.name}/{path.name}", path.stat().st_size, count) for path, count in found if count]
     delta.exchange(root, table, delta.entries(root, table), files, 0, 1 + delta.revision(root, table))

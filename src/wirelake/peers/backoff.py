@@ -1,4 +1,4 @@
-"""How long to wait before trying again: doubling with jitter, back to the start only after a connection that made progress."""
+"""Back-off of reconnecting clients: waiting times double with jitter, and restart after a useful connection."""
 
 from __future__ import annotations
 

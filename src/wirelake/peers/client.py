@@ -1,7 +1,4 @@
-"""A client of any protocol: one connection, or one after the other with patience between them.
-
-It refuses to know what is said on them: a peer does, and a client hands on what its user asks of the peer.
-"""
+"""A client of any protocol: one connection, or one after the other with a back-off between them."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ log = logging.getLogger("wirelake.client")
 
 
 class Runnable(Protocol):
-    """What a peer offers to whoever owns its connection."""
+    """The part of a peer that clients and servers use."""
 
     @property
     def is_open(self) -> bool:
-        """The handshake is done and nobody has parted."""
+        """The handshake is done and neither side has closed."""
 
     @property
     def has_progressed(self) -> bool:
@@ -42,7 +39,7 @@ class Runnable(Protocol):
 
     @property
     def trouble(self) -> str:
-        """What TLS said when it ended the connection; empty otherwise."""
+        """The error of TLS when it ended the connection; empty otherwise."""
 
     async def run(self) -> None:
         """Live until the connection is closed."""
@@ -51,10 +48,10 @@ class Runnable(Protocol):
         """Wait for the handshake."""
 
     async def over(self) -> WirelakeError:
-        """Wait for the end of the conversation, which comes before that of the connection; says why it ended."""
+        """Wait for the end of the session, which comes before that of the connection; returns why it ended."""
 
     def close(self, reason: str = "") -> None:
-        """Part."""
+        """Close the session."""
 
     def hurry(self, seconds: float) -> None:
         """Be closed in so many seconds, whether the peer reads or not."""
@@ -63,7 +60,7 @@ class Runnable(Protocol):
 P = TypeVar("P", bound=Runnable)
 
 Follow = Callable[[str, Target, int], Target]
-"""Where a redirect to a url leads a client that is at a target and was redirected so often already; raises WirelakeError if it must not."""
+"""(url, current target, redirects so far) -> next target. Raises WirelakeError if the redirect must not be followed."""
 Dial = Callable[[Target, ssl.SSLContext | None], Awaitable[Stream]]
 """Opens a connection; raises OSError."""
 _TLS_RECORDS: Final = (0x15, 0x16)
@@ -85,12 +82,16 @@ class Client(Generic[P]):
         tls: ssl.SSLContext | None = None,
         reconnect: Backoff | None = None,
         connect_timeout: float = 10.0,
-        patience: BackoffTimer | None = None,
+        backoff: BackoffTimer | None = None,
         follow: Follow | None = None,
         again: Callable[[], bool] = lambda: True,
         dial: Dial = reach.connect,
+        on_give_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """`again` says whether another connection is wanted when one has ended; `dial` opens it."""
+        """`again` says whether another connection is wanted when one has ended; `dial` opens it.
+
+        `on_give_up` is called when there will be no further connection.
+        """
         self.target = target
         """Where it is connected, or tries to be: not where it began, after a redirect."""
         self._home = target
@@ -101,10 +102,11 @@ class Client(Generic[P]):
         self._make = make
         self._tls = tls
         self._reconnect = reconnect
-        self._patience = patience or BackoffTimer(reconnect or Backoff(attempts=1))
+        self._backoff = backoff or BackoffTimer(reconnect or Backoff(attempts=1))
         self._connect_timeout = connect_timeout
         self._again = again
         self._dial = dial
+        self._on_give_up = on_give_up
         self._closing = False
         self._progressed = False
         self._peer: P | None = None
@@ -174,10 +176,11 @@ class Client(Generic[P]):
             delay = (
                 None
                 if self._reconnect is None or self._closing or not self._again()
-                else self._patience.next(opened, progressed=self._progressed)
+                else self._backoff.next(opened, progressed=self._progressed)
             )
             if delay is None:
                 self._no_more(reason)
+                self._on_give_up()
                 return
             log.info("connection to %s: %s; next attempt in %.2f s", self.target, reason, delay)
             await asyncio.sleep(delay)
@@ -233,7 +236,7 @@ def _hint(scheme: str, first: bytes, reason: WirelakeError) -> str:
 
 
 def _may_want_tls(first: bytes, reason: WirelakeError) -> bool:
-    """Whether a failed handshake looks like a server that wants TLS: it closes without a word, or answers with a record of TLS."""
+    """Whether a failed handshake looks like a server that wants TLS: it closes at once, or answers with a TLS record."""
     if not first:
         return isinstance(reason, ConnectionLost)
     return len(first) >= len(_TLS_VERSION) + 1 and first[0] in _TLS_RECORDS and first[1:].startswith(_TLS_VERSION)

@@ -1,7 +1,7 @@
-"""What a node that talks in datagrams records: one conversation for each remote address, one record for each datagram.
+"""Records the datagrams of a node: one flow for each remote address, one record for each datagram.
 
-Nodes are equals, but a recording knows clients and servers: the node that records is the server of all its conversations, so what it
-received went to the server, and what it sent came from there. It refuses to know packets.
+Nodes are equals, but a recording has clients and servers. The recording node is the server of all its flows: datagrams it received
+went to the server, and datagrams it sent came from there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["DatagramRecording"]
 
 
 class DatagramRecording:
-    """The recorded conversations of one endpoint, at most `most` at the same time: who floods from many addresses fills no memory."""
+    """The recorded flows of one endpoint, at most `most` at the same time, so that a flood from many addresses fills no memory."""
 
     def __init__(self, recorder: Recorder, protocol: str, transport: str, local: Address, most: int) -> None:
         self._recorder = recorder

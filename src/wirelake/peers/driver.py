@@ -1,6 +1,6 @@
-"""One loop drives any session over any stream: bytes and time in, bytes and events out, flush, timers, back-pressure and the end.
+"""Runs any session over any stream: bytes and time in, bytes and events out.
 
-It refuses to know protocols: a session says what to send, when to wake it, and when it is over.
+It flushes output, keeps the timers, applies back-pressure, and closes the stream in order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Drivable(Protocol):
     """What a session offers, whatever the protocol."""
 
     ended: Any
-    """None, or how it ended: `here` says that the last word was ours, `fault` which rule was broken."""
+    """None, or how it ended: `here` is true if this side ended it, `fault` is the broken rule."""
     sent_sizes: Sequence[int]
     """How long the frames of the last `output` are, if it was large."""
 
@@ -55,7 +55,7 @@ class Drivable(Protocol):
         """Whether the peer has sent a valid message."""
 
     def release(self) -> None:
-        """Give memory back: the conversation is over, and nothing will be received or said."""
+        """Free memory: the session is over, and nothing will be received or sent."""
 
     def start(self, now: float) -> None: ...
     def receive(self, data: bytes, now: float) -> None: ...
@@ -68,14 +68,14 @@ class Drivable(Protocol):
     def resume(self, now: float) -> None: ...
     @property
     def asked(self) -> int:
-        """A number that changes whenever the session said something that the peer must answer in time, such as a ping."""
+        """A number that changes with every message that the peer must answer in time, such as a ping."""
 
     def drained(self, count: int, now: float) -> None:
         """So many bytes have left that were given to the stream up to the last such question: its time may begin later."""
 
 
 class Driver:
-    """A session at work on a stream. Call `wake` after telling the session something."""
+    """Runs a session on a stream. Call `wake` after every call of the session."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Driver:
         self._readable.set()
         self._waits: set[asyncio.Timeout] = set()
         self.trouble = ""
-        """What TLS said when it ended the connection, for instance that it wants a certificate of ours."""
+        """The error of TLS when it ended the connection, for instance that it wants a certificate of ours."""
         self._hurry: float | None = None
         self.since = self.active_at = self._loop.time()
         """When it began, and when bytes came or were sent last."""
@@ -154,7 +154,7 @@ class Driver:
                 self._release()
 
     def wake(self, size: int = 0) -> None:
-        """The session was told something, of about this size: send what it has to say, once for all that happens in this turn."""
+        """Send the output of the session, of about this size, once for everything in this turn of the event loop."""
         self._planned += size
         if not self._flush_planned:
             self._flush_planned = True
@@ -336,7 +336,7 @@ class Driver:
         return self._given - self._stream.unsent - self._stream.unacknowledged
 
     async def _part(self) -> None:
-        """Send the last word so that it arrives: flush, finish, and discard what still comes for a moment."""
+        """Send the last message so that it arrives: flush, finish, and discard input for a moment."""
         ended = self._session.ended
         try:
             # After a bye of ours, what was sent before it is still owed; in all other cases the peer is not worth a long wait.
@@ -354,7 +354,7 @@ class Driver:
             self._stream.abort()
 
     async def _flush(self, patience: float) -> None:
-        """Wait until everything queued is on its way; give up when none of it moved for so long, or when somebody is in a hurry."""
+        """Wait until all output is sent; give up when none of it moved for this long, or after `hurry`."""
         before, since = self._stream.unsent, self.now
         while (unsent := self._stream.unsent) and self.now - since < patience and (self._hurry is None or self.now < self._hurry):
             if unsent < before:
@@ -362,7 +362,7 @@ class Driver:
             await asyncio.sleep(FLUSH_POLL)
 
     async def _close(self) -> None:
-        """Close in good time, or at once if somebody is in a hurry; nothing stays open."""
+        """Close in good time, or at once after `hurry`; nothing stays open."""
         try:
             async with asyncio.timeout(self._linger):
                 await self._stream.close()
@@ -375,4 +375,4 @@ class Driver:
 
 
 def _ignore(_: object) -> None:
-    """Nobody handles events after the end."""
+    """Ignore events after the end."""

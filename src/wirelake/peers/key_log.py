@@ -1,4 +1,4 @@
-"""A key log as a file that only its owner may read: see `protocols.wolpertinger.keyring`. It refuses to know what the keys open."""
+"""Key logs of wolpertinger sessions as files that only their owner may read; see `protocols.wolpertinger.trust.keyring`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What all live peers of a conversation have: a session at work on a stream, recorded, with handlers at work, from opening to end.
+"""The bases of live peers: a session on a stream with its recording, and the same with handlers at work.
 
-It refuses to know protocols: each has a peer of its own, which says what the events of its session mean.
+Each protocol has a subclass that handles the events of its session.
 """
 
 from __future__ import annotations
@@ -18,18 +18,12 @@ from wirelake.peers.workload import Workload
 from wirelake.protocols.faults import Faults
 from wirelake.transports.stream import Stream
 
-__all__ = ["LivePeer", "Manners"]
+__all__ = ["ConnectionOptions", "LivePeer", "PeerOptions", "StreamPeer"]
 
 
-class Manners(Protocol):
-    """What every peer may be told, whatever it speaks."""
+class ConnectionOptions(Protocol):
+    """Options that every connection has."""
 
-    @property
-    def max_in_flight(self) -> int: ...
-    @property
-    def max_inbox(self) -> int: ...
-    @property
-    def max_held(self) -> int: ...
     @property
     def max_unsent(self) -> int: ...
     @property
@@ -40,7 +34,18 @@ class Manners(Protocol):
     def recorder(self) -> Recorder | None: ...
 
 
-class Parting(Protocol):
+class PeerOptions(ConnectionOptions, Protocol):
+    """Options of peers that run handlers."""
+
+    @property
+    def max_in_flight(self) -> int: ...
+    @property
+    def max_inbox(self) -> int: ...
+    @property
+    def max_held(self) -> int: ...
+
+
+class SessionEnd(Protocol):
     """How a session ended."""
 
     @property
@@ -53,27 +58,27 @@ class Parting(Protocol):
 
 
 SessionT = TypeVar("SessionT", bound=Drivable)
-EndedT = TypeVar("EndedT", bound=Parting)
+EndedT = TypeVar("EndedT", bound=SessionEnd)
 OpenedT = TypeVar("OpenedT")
 FaultT = TypeVar("FaultT", bound=Faults)
 
 
-class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
-    """One end of a live conversation. Who inherits fills `_handlers` with what each event of its session leads to."""
+class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
+    """One side of a connection, with its recording. Subclasses fill `_handlers`: event type -> method."""
 
     def __init__(
         self,
         protocol: str,
         session: SessionT,
         stream: Stream,
-        manners: Manners,
+        options: ConnectionOptions,
         *,
         is_client: bool,
         messages: Callable[[], list[bytes]] | None = None,
         gather: bool = False,
         dialect: Dialect = lambda: (),
     ) -> None:
-        """`is_client` is who opened the connection; `messages` and `gather` are the driver's, `dialect` is the recorder's."""
+        """`messages` and `gather` go to the driver, `dialect` to the recorder."""
         self.stream = stream
         self.noticed: dict[FaultT, int] = {}
         """How often each tolerated rule was broken."""
@@ -81,8 +86,8 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         self._session = session
         self._is_client = is_client
         self._record = None
-        if manners.recorder is not None:
-            self._record = manners.recorder.connection(
+        if options.recorder is not None:
+            self._record = options.recorder.connection(
                 protocol=protocol,
                 role="client" if is_client else "server",
                 transport=stream.kind,
@@ -94,19 +99,12 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
             session,
             stream,
             self._handle,
-            linger=manners.linger,
-            stall_timeout=manners.stall_timeout,
-            max_unsent=manners.max_unsent,
+            linger=options.linger,
+            stall_timeout=options.stall_timeout,
+            max_unsent=options.max_unsent,
             record=self._record,
             messages=messages,
             gather=gather,
-        )
-        self._work = Workload(
-            self._driver.hold,
-            self._driver.go_on,
-            max_tasks=manners.max_in_flight,
-            max_waiting=manners.max_inbox,
-            max_bytes=manners.max_held,
         )
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[OpenedT] = self._loop.create_future()
@@ -117,28 +115,26 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
 
     @property
     def ended(self) -> EndedT | None:
-        """How the conversation ended, once it did."""
+        """How the session ended; None while it is open."""
         ended: EndedT | None = self._session.ended
         return ended
 
     @property
     def is_open(self) -> bool:
-        """What comes before the first message is done, and nobody has parted."""
+        """The handshake is done and neither side has closed."""
         return self._opened.done() and self._session.ended is None
 
     @property
     def has_progressed(self) -> bool:
-        """What comes before the first message is done; nothing is said again on the next connection that could end that one, too."""
+        """The handshake is done, so the next attempt need not wait longer than the first."""
         return self._opened.done()
 
     async def opened(self) -> OpenedT:
-        """Wait for what comes before the first message, such as a handshake; what it led to. Raises what ended the session instead."""
+        """Wait for the handshake and return its result; raises the error that ended the session instead."""
         return await asyncio.shield(self._opened)
 
     def close(self, reason: str = "") -> None:
-        """Part, and say why; `run` returns when that is flushed and the connection closed. Handlers that still run are cancelled."""
-        if self._session.ended is not None:
-            self._work.cancel_attending()
+        """Close the session with a reason; `run` returns when output is flushed and the connection closed."""
         self._session.bye(reason)
         self._driver.wake()
 
@@ -167,12 +163,12 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
     @property
     def held(self) -> int:
         """See Guest."""
-        return self._driver.held + self._work.held
+        return self._driver.held
 
     @property
     def is_busy(self) -> bool:
         """Whether a request of the peer is being worked on."""
-        return self._work.is_answering
+        return False
 
     def hurry(self, seconds: float) -> None:
         """See Runnable."""
@@ -185,27 +181,22 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
 
     @property
     def first_bytes(self) -> bytes:
-        """What the peer sent first, a few bytes of it."""
+        """The first few bytes the peer sent."""
         return self._driver.first_bytes
 
     async def over(self) -> WirelakeError:
-        """Wait for the end of the conversation; says why it ended."""
+        """Wait for the end of the session; returns why it ended."""
         await self._over.wait()
         return self._reason()
 
     async def run(self) -> None:
-        """Live until the connection is closed. If the peer parted, what it sent before is attended to; nothing is answered any more."""
-        async with self._work.group:
-            await self._drive()
-            await asyncio.sleep(0)  # what arrived with the last word is begun before it is cancelled
-            self._work.cancel_answering()
-            if self.ended is None or self.ended.here:
-                self._work.cancel_attending()
+        """Run until the connection is closed."""
+        await self._drive()
 
     # For the peers of each protocol.
 
     async def _drive(self) -> None:
-        """From the first byte to the last, and the end of the recording."""
+        """Run the driver, and close the recording at its end."""
         try:
             await self._driver.run()
         finally:
@@ -220,30 +211,81 @@ class LivePeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         return self.ended.reason() if self.ended is not None else SessionClosed("the session is going on")
 
     def _require_going(self) -> None:
-        """Say why the session ended, in the words and with the type of its end."""
+        """Raise the error that ended the session, if it ended."""
         if self._session.ended is not None:
             raise self._reason()
 
-    async def _room(self, timeout: float | None) -> None:
+    def _tolerate(self, fault: FaultT, detail: str = "", level: int = NOTICE) -> None:
+        """Count and log a broken rule that is tolerated."""
+        self.noticed[fault] = self.noticed.get(fault, 0) + 1
+        self._log.log(level, f"{fault.name} tolerated from %s: %s", self.stream.remote, detail or fault.text)  # a kind for each fault
+
+    def _end(self, ended: EndedT, waiting: Iterable[asyncio.Future[Any]] = ()) -> None:
+        """Log the end of the session, and fail everything that waits for it."""
+        # Calls of a client raise the reason; a server has no caller, so its log says it.
+        level = NOTICE if ended.fault is not None and ended.here and not self._is_client else logging.INFO
+        self._log.log(level, "session with %s ended: %s", self.stream.remote, ended.reason())
+        for future in (self._opened, *waiting):
+            if not future.done():
+                future.set_exception(ended.reason())  # one for each: they travel up different stacks
+                future.exception()  # retrieved once, so that asyncio does not warn if nothing awaits it
+        self._over.set()
+
+
+class LivePeer(StreamPeer[SessionT, OpenedT, EndedT, FaultT]):
+    """A peer that runs handlers: reading stops while too many of them, or too many messages, are waiting."""
+
+    def __init__(
+        self,
+        protocol: str,
+        session: SessionT,
+        stream: Stream,
+        options: PeerOptions,
+        *,
+        is_client: bool,
+        messages: Callable[[], list[bytes]] | None = None,
+        gather: bool = False,
+        dialect: Dialect = lambda: (),
+    ) -> None:
+        super().__init__(protocol, session, stream, options, is_client=is_client, messages=messages, gather=gather, dialect=dialect)
+        self._work = Workload(
+            self._driver.hold,
+            self._driver.go_on,
+            max_tasks=options.max_in_flight,
+            max_waiting=options.max_inbox,
+            max_bytes=options.max_held,
+        )
+
+    def close(self, reason: str = "") -> None:
+        """Close the session with a reason. `run` returns when output is flushed and the connection closed; handlers are cancelled."""
+        if self._session.ended is not None:
+            self._work.cancel_attending()
+        self._session.bye(reason)
+        self._driver.wake()
+
+    @property
+    def held(self) -> int:
+        """See Guest."""
+        return self._driver.held + self._work.held
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request of the peer is being worked on."""
+        return self._work.is_answering
+
+    async def run(self) -> None:
+        """Run until the connection is closed. If the peer closed, handlers finish what it sent before; answers are not sent any more."""
+        async with self._work.group:
+            await self._drive()
+            await asyncio.sleep(0)  # what arrived with the last word is begun before it is cancelled
+            self._work.cancel_answering()
+            if self.ended is None or self.ended.here:
+                self._work.cancel_attending()
+
+    async def _wait_for_capacity(self, timeout: float | None) -> None:
         """Wait until a request can be sent."""
         try:
             async with asyncio.timeout(timeout):
                 await self._driver.ready()
         except TimeoutError:
             raise RequestTimeout("the peer reads too slowly: the request could not be sent in time") from None
-
-    def _tolerate(self, fault: FaultT, detail: str = "", level: int = NOTICE) -> None:
-        """Write down a rule that was broken and is tolerated."""
-        self.noticed[fault] = self.noticed.get(fault, 0) + 1
-        self._log.log(level, f"{fault.name} tolerated from %s: %s", self.stream.remote, detail or fault.text)  # a kind for each fault
-
-    def _end(self, ended: EndedT, waiting: Iterable[asyncio.Future[Any]] = ()) -> None:
-        """The session is over: whoever waits learns why."""
-        # A client is told by what its calls raise; a server has nobody else to tell.
-        level = NOTICE if ended.fault is not None and ended.here and not self._is_client else logging.INFO
-        self._log.log(level, "session with %s ended: %s", self.stream.remote, ended.reason())
-        for one in (self._opened, *waiting):
-            if not one.done():
-                one.set_exception(ended.reason())  # one for each: they travel up different stacks
-                one.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
-        self._over.set()

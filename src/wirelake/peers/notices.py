@@ -1,6 +1,6 @@
-"""NOTICE: the log level of what a remote peer did wrong, such as a broken rule or a request for something unknown.
+"""NOTICE: the log level for mistakes of remote peers, such as a broken rule or an unknown name.
 
-It lies between INFO and WARNING. Programs that do not ask for it are not told; `wirelake serve` shows it on stderr.
+It lies between INFO and WARNING, so it is off by default; `wirelake serve` shows it on stderr.
 """
 
 from __future__ import annotations

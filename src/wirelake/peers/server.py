@@ -1,7 +1,4 @@
-"""A server of any protocol: accepts connections, gives each a peer, and closes all of them in order.
-
-It refuses to know what is said on them.
-"""
+"""A server of any protocol: accepts connections, gives each a peer, and closes all of them in order."""
 
 from __future__ import annotations
 
@@ -53,18 +50,18 @@ class Server(Generic[P]):
         make: Callable[[Stream], P],
         *,
         tls: ssl.SSLContext | None = None,
-        limits: ServerLimits = DEFAULT_SERVER_LIMITS,
+        limits: ServerLimits | None = None,
         listen: Listen = reach.listen,
     ) -> None:
         self.target = target
         self.peers: set[P] = set()
-        """Who is connected now."""
+        """The connected peers."""
         self.accepted = 0
         """Connections taken so far."""
         self._make = make
         self._tls = tls
-        self.limits = limits
-        self._max_connections = limits.connections
+        self.limits = limits or DEFAULT_SERVER_LIMITS
+        self._max_connections = self.limits.connections
         self._sweeper: asyncio.Task[None] | None = None
         self._listen = listen
         self._listener: reach.Listener | None = None
@@ -74,7 +71,7 @@ class Server(Generic[P]):
         self._leaving: set[P] = set()
         """Closed here, and not gone yet."""
         self._fresh: set[reach.Arrival] = set()
-        """Accepted, and nobody has looked at it yet."""
+        """Accepted connections whose task has not started yet."""
         self._arriving: set[asyncio.Task[None]] = set()
         """On their way to a peer, for instance in the handshake of TLS."""
 
@@ -117,7 +114,7 @@ class Server(Generic[P]):
             self._fresh.clear()
 
     def _accept(self, arrival: reach.Arrival) -> None:
-        if self._group is None or not self._make_room(arrival.host):
+        if self._group is None or not self._make_capacity(arrival.host):
             log.warning("refused a connection at %s from %s: the server is full", self.target, arrival.host)
             arrival.close()
             return
@@ -134,7 +131,7 @@ class Server(Generic[P]):
         if not self._hosts[host]:
             del self._hosts[host]
 
-    def _make_room(self, host: str) -> bool:
+    def _make_capacity(self, host: str) -> bool:
         """Whether there is space for one more connection of a host, perhaps because another one was closed for it."""
         limits, now = self.limits, asyncio.get_running_loop().time()
         count = len(self.peers) + len(self._arriving) - len(self._leaving)

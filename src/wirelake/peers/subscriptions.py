@@ -1,6 +1,6 @@
-"""Who wants to hear of what: subscriptions by pattern, each with a bounded inbox, urgent events first.
+"""Subscriptions by pattern, each with a bounded inbox; urgent events come first.
 
-A slow subscriber never holds up the wire: what finds its inbox full is dropped for it, and counted. It refuses to know nodes and packets.
+A slow subscriber never holds up the connection: events beyond its inbox are dropped for it, and counted.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Subscription(Generic[E]):
         self.close()
 
     def close(self) -> None:
-        """Hear no more; what is in the inbox can still be read. Closing twice does nothing."""
+        """End the subscription; its inbox can still be read. Closing twice does nothing."""
         if not self._closed:
             self._closed = True
             self._end(self)
             self._wake()
 
     def put(self, event: E) -> bool:
-        """An event arrived; false if there was no room for it."""
+        """Add an event; false if the inbox is full."""
         queue = self._urgent if event.urgent else self._inbox
         if len(queue) >= self._max_inbox:
             self.lost += 1
@@ -97,7 +97,7 @@ class Subscriptions(Generic[E]):
         self.lost = 0
         """Events that found an inbox full, each once for every such inbox."""
         self.unheard = 0
-        """Events that nobody wanted to hear of."""
+        """Events without a subscription."""
         self._max_inbox = max_inbox
         self._topics: Topics[Subscription[E]] = Topics()
         self._all: set[Subscription[E]] = set()

@@ -1,6 +1,6 @@
-"""A trust store, and a node's own credentials, as files: JSON that only its owner may read, replaced whole or not at all.
+"""Trust stores and credentials of nodes as JSON files that only their owner may read.
 
-It refuses to know packets and what trust means: `protocols.event_mesh.trust` does.
+A file is replaced atomically: written and synced beside the old one, then renamed.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ def load_credentials(path: str | Path) -> Credentials:
         return Credentials(
             bytes.fromhex(found.node_id), _octets(found.auth_key_id), _octets(found.secret), _octets(found.seed), found.with_public_key
         )
+    except UsageError:
+        raise
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as reason:
         raise UsageError(f"{path}: not the credentials of a node: {reason}") from None
 
@@ -81,16 +83,16 @@ def load(path: str | Path) -> TrustStore:
         if found.format != _FORMAT:
             raise UsageError(f"{path}: not a trust store of this version: {found.format[:40]!r}")
         return TrustStore(_key(one) for one in found.keys)
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as reason:
-        raise UsageError(f"{path}: not a trust store: {reason}") from None
     except UsageError:
         raise
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as reason:
+        raise UsageError(f"{path}: not a trust store: {reason}") from None
     except WirelakeError as reason:
         raise UsageError(f"{path}: {reason}") from None
 
 
 def save(path: str | Path, store: TrustStore) -> None:
-    """Write a store: whoever reads the path sees the old file or the new one, and nobody but its owner reads either."""
+    """Write a store atomically, readable by its owner only."""
     save_bytes(path, msgspec.json.format(msgspec.json.encode(_File(_FORMAT, [_entry(key) for key in store]))) + b"\n")
 
 

@@ -1,7 +1,4 @@
-"""What a peer has on its hands: handlers at work and messages that wait, and whether there is room for more.
-
-It refuses to know what the messages mean and who reads them from where.
-"""
+"""Counts the running handlers and waiting messages of a peer, and stops reading when there are too many."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ __all__ = ["Workload"]
 
 
 class Workload:
-    """Counts tasks, messages and bytes; says `hold` when there are enough of one of them, and `go_on` when there is room again."""
+    """Counts tasks, messages and bytes; calls `hold` above a limit, and `go_on` below it."""
 
     def __init__(self, hold: Callable[[], None], go_on: Callable[[], None], *, max_tasks: int, max_waiting: int, max_bytes: int) -> None:
         self.group = asyncio.TaskGroup()
@@ -34,15 +31,15 @@ class Workload:
 
     @property
     def is_answering(self) -> bool:
-        """Whether somebody waits for an outcome."""
+        """Whether a request is being worked on."""
         return bool(self._answering)
 
     def answer(self, work: Coroutine[Any, Any, None], size: int) -> None:
-        """Start to work on a message whose sender waits for the outcome."""
+        """Start a handler whose outcome the sender waits for."""
         self._start(work, self._answering, size)
 
     def attend(self, work: Coroutine[Any, Any, None], size: int) -> None:
-        """Start to work on a message whose sender does not wait."""
+        """Start a handler whose outcome the sender does not wait for."""
         self._start(work, self._attending, size)
 
     def put(self, size: int) -> None:
@@ -58,12 +55,12 @@ class Workload:
         self._balance()
 
     def cancel_answering(self) -> None:
-        """Nobody waits for an outcome any more."""
+        """Cancel handlers whose outcome the sender waits for."""
         for task in self._answering:
             task.cancel()
 
     def cancel_attending(self) -> None:
-        """Nobody is interested any more."""
+        """Cancel the other handlers."""
         for task in self._attending:
             task.cancel()
 

@@ -1,20 +1,23 @@
-"""Buffer: takes the bytes of a stream as they arrive, and gives whole frames.
+"""Buffer between a stream and a scanner: bytes in as they arrive, whole frames out.
 
-A frame is scanned only when all its announced bytes are there. So a large message that arrives in small pieces costs one copy, not one
-for each piece.
+The frames are the same wherever the stream was cut. The scanner sees a frame again only when all its announced bytes are there. So a
+large message that arrives in small chunks is copied once, not once for each chunk.
+
+The buffer chooses how to scan by the number of bytes that wait: plain Python below `COMPILED_BYTES`, compiled from there on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from wirelake.protocols.kernel import FAULT, LENGTH, START, active, array, table
+from wirelake.protocols import kernel
+from wirelake.protocols.kernel import FAULT, LENGTH, START, active
 
-__all__ = ["LARGE", "Buffer", "Framed", "Frames"]
+__all__ = ["LARGE", "Buffer", "Frames"]
 
 BATCH: Final = 256
-"""Frames scanned in one go."""
+"""Frames scanned in one call."""
 LARGE: Final = 128 * 1024
 """Bytes above which the sizes of the frames in them are kept, so that a recorder can split them again."""
 
@@ -26,16 +29,21 @@ class Buffer:
     """The unread end of a stream."""
 
     takes_datagrams = False
-    """Whether what it is fed must be whole messages, one at a time."""
+    """Whether `feed` takes datagrams, each one whole message."""
 
     def __init__(self, scan: Callable[..., Any], columns: int, part_columns: int, limits: tuple[int, ...], parts_per_frame: int) -> None:
-        self._scan = active(scan)
+        self._scan = scan
+        self._compiled_scan = active(scan)
+        self._has_compiled = self._compiled_scan is not scan
         self._columns = columns
         self._part_columns = part_columns
         self.limits = limits
-        """For the scanner. May change between two batches, where a handshake decides how to read on."""
-        self._rows = table(BATCH, columns)
-        self._parts = table(BATCH + parts_per_frame, part_columns)
+        """Limits for the scanner. They may change between two batches, where what was read decides how to read on."""
+        self._sizes_of_tables = (BATCH * columns, (BATCH + parts_per_frame) * part_columns)
+        self._lists: tuple[Any, Any] | None = None
+        """Rows and parts that plain scans write to; made when first needed."""
+        self._arrays: tuple[Any, Any] | None = None
+        """Rows and parts that compiled scans write to; made when first needed."""
         self._chunks: list[bytes] = []
         self._size = 0
         self._needed = 1
@@ -43,11 +51,11 @@ class Buffer:
         self._end = 0
         self._sizes: list[int] = []
         self.lost = False
-        """The scanner met a frame whose end cannot be known: nothing after it can be read."""
+        """True after a frame whose end cannot be known: nothing after it can be read."""
 
     @property
     def rest(self) -> bytes:
-        """Buffered bytes that are not yet a whole frame."""
+        """What is buffered and not yet a whole frame."""
         return self._last[self._end :] + b"".join(self._chunks)
 
     @property
@@ -56,14 +64,14 @@ class Buffer:
         return self._size
 
     def clear(self) -> None:
-        """Drop buffered bytes: nothing more will be read."""
+        """Drop what is buffered: nothing more will be read."""
         self._chunks, self._last, self._end, self._size = [], b"", 0, 0
-        self._rows = self._parts = None
+        self._lists = self._arrays = None
         self.lost = True
 
     @property
     def taken(self) -> bytes:
-        """The bytes of the whole frames of the last `feed`."""
+        """The bytes of the whole frames that the last `feed` gave."""
         return self._last[: self._end]
 
     def sizes(self) -> list[int]:
@@ -71,7 +79,7 @@ class Buffer:
         return self._sizes or [self._end]
 
     def feed(self, data: bytes) -> Iterator[Frames]:
-        """Take bytes that arrived; give whole frames, in batches. After `lost`, bytes are not kept."""
+        """Take what arrived; give whole frames, in batches. After `lost`, what arrives is not kept."""
         self._sizes = []
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
@@ -84,23 +92,38 @@ class Buffer:
         if self._size < self._needed:
             return
         whole = data if len(self._chunks) == 1 else b"".join(self._chunks)
-        view, at, stop = array(whole), 0, len(whole)
+        scan, view, row_table, part_table = self._choose(whole)
+        at, stop = 0, len(whole)
         while True:
-            count, used, end, need = self._scan(view, at, stop, self._rows, self._parts, self.limits)
+            count, used, end, need = scan(view, at, stop, row_table, part_table, self.limits)
             if count:
-                rows = self._table(self._rows, count)
+                rows = self._table(row_table, count)
                 self.lost = rows[-1][FAULT] != 0 and rows[-1][START] == end
                 self._keep(whole, end, need)
                 if stop > LARGE:
                     self._sizes += [row[LENGTH] for row in rows]
-                yield whole, rows, self._flat(self._parts, used * self._part_columns)
+                yield whole, rows, self._flat(part_table, used * self._part_columns)
             if self.lost or need >= 0:
                 self._keep(whole, end, need)
                 return
             at = end
 
+    def _choose(self, whole: bytes) -> tuple[Callable[..., Any], Any, Any, Any]:
+        """Choose how to scan so many bytes: the scanner, and bytes, rows and parts in the form it takes."""
+        if not self._has_compiled or len(whole) < kernel.compiled_from:
+            if self._lists is None:
+                rows, parts = self._sizes_of_tables
+                self._lists = [0] * rows, [0] * parts
+            return self._scan, whole, *self._lists
+        import numpy as np  # noqa: PLC0415 - only where scanners run compiled
+
+        if self._arrays is None:
+            rows, parts = self._sizes_of_tables
+            self._arrays = np.zeros(rows, np.int64), np.zeros(parts, np.int64)
+        return self._compiled_scan, np.frombuffer(whole, np.uint8), *self._arrays
+
     def _keep(self, whole: bytes, end: int, need: int) -> None:
-        """Keep the rest of `whole`; the next `feed` cuts it off, once for all batches."""
+        """Keep what was not taken in `whole`; the next `feed` cuts it off once, however many batches there were."""
         self._chunks = []
         self._size = len(whole) - end
         self._needed = max(need, self._size + 1)
@@ -116,41 +139,3 @@ class Buffer:
     def _flat(self, flat: Any, size: int) -> list[int]:
         values: list[int] = flat[:size] if isinstance(flat, list) else flat[:size].tolist()
         return values
-
-
-class Framed:
-    """Mixin for sessions over streams: the frames received last, and those sent last."""
-
-    _buffer: Buffer
-    sent_sizes: Sequence[int] = ()
-    """How long the frames of the last `output` are, if it was large."""
-
-    @property
-    def frames(self) -> bytes:
-        """The whole frames that the last `receive` took; `rest` is what it could not take."""
-        return self._buffer.taken
-
-    @property
-    def frame_sizes(self) -> Sequence[int]:
-        """How long each of `frames` is, if they are large together."""
-        return self._buffer.sizes()
-
-    @property
-    def rest(self) -> bytes:
-        """Bytes received that are no whole frame."""
-        return self._buffer.rest
-
-    @property
-    def held(self) -> int:
-        """How many bytes that is."""
-        return self._buffer.size
-
-    def release(self) -> None:
-        """Release memory: the session is over, and nothing will be received."""
-        self._buffer.clear()
-
-    def _join(self, frames: Sequence[bytes]) -> bytes:
-        """Frames as one piece to send."""
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
-        self.sent_sizes = [len(frame) for frame in frames] if len(data) > LARGE else ()
-        return data

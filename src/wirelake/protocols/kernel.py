@@ -1,8 +1,10 @@
-"""The `@kernel` decorator and what every scanner shares: byte readers and the first columns of a row.
+"""The `@kernel` decorator, and what all scanners share: byte readers and the first columns of a row.
 
-A kernel is a plain function over bytes that writes integers into the flat rows it was given. It runs as it stands, which costs nothing
-to start, or compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form this process
-chose; both give the same rows, and tests hold them to it.
+A kernel is a plain function over bytes that writes integers into flat tables. It runs as plain Python, which costs nothing to start.
+Or it runs compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form that this
+process uses. Both forms write the same rows, and tests compare them.
+
+Users choose nothing: processes that decode blocks or serve call `use_compiled`, and `buffer.py` still scans few bytes plain.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "COMPILED_BYTES",
     "FAULT",
     "FAULT_AT",
     "KIND",
@@ -59,7 +62,7 @@ ScanLimits: TypeAlias = tuple[int, ...]
 
 
 class Scan(Protocol):
-    """The kernel that reads the whole messages of one run of bytes."""
+    """The kernel that reads the whole messages of one segment of bytes."""
 
     def __call__(
         self, data: Octets, start: int, stop: int, rows: Numbers, parts: Numbers, limits: ScanLimits, /
@@ -75,7 +78,7 @@ class Find(Protocol):
 
 
 class Walk(Protocol):
-    """The kernel that reads many runs; see `walker`."""
+    """The kernel that reads many segments; see `walker`."""
 
     def __call__(
         self,
@@ -91,11 +94,11 @@ class Walk(Protocol):
         limits: ScanLimits,
         /,
     ) -> tuple[int, int, int, int]:
-        """Return (rows written, parts written, run, offset)."""
+        """Return (rows written, parts written, segment, offset)."""
 
 
 class Stride(Protocol):
-    """The kernel that reads many runs and stops in each where it makes no sense; see `strider`."""
+    """The kernel that reads many segments and stops in each where it makes no sense; see `strider`."""
 
     def __call__(
         self,
@@ -112,7 +115,7 @@ class Stride(Protocol):
         limits: ScanLimits,
         /,
     ) -> tuple[int, int, int, int]:
-        """Return (rows written, parts written, run, offset)."""
+        """Return (rows written, parts written, segment, offset)."""
 
 
 # The columns every scanner's row begins with, so that buffers, walkers and the ledger serve all protocols.
@@ -134,7 +137,17 @@ SHARED: Final = 7
 """How many columns are shared: a protocol's own columns start here."""
 
 NO_ROOM: Final = -1
-"""What a scanner returns as its need when rows or parts are full."""
+"""Returned by a scanner as the bytes it needs, when it stopped because its rows or parts are full."""
+
+COMPILED_BYTES: Final = 128
+"""Bytes that wait in a live session's buffer from which they are scanned compiled.
+
+A call of compiled code costs about 4 µs whatever the size; a plain scan costs 4 to 10 µs a message in a tight loop. In a live peer, the two
+cost the same for one small message, as far as a busy machine shows. An earlier measurement had a sequential EMP request at 171 µs compiled
+and 115 µs plain. So one small message is scanned plain, and anything more compiled; `benchmarks/buffer.py` measures the tight loop.
+"""
+compiled_from = COMPILED_BYTES
+"""The same, as this process uses it. Tests set it to 0, so that compiled scanners see small messages too."""
 
 _kernels: list[Callable[..., Any]] = []
 _dispatchers: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -142,41 +155,44 @@ _use_compiled = False
 
 
 def kernel(function: F) -> F:
-    """Mark a function as a kernel: it runs as it stands, and `compiled` finds it."""
+    """Mark a function as a kernel: it stays a plain function, and `compiled` finds it."""
     _kernels.append(function)
     return function
 
 
 def compiled(function: F) -> F:
-    """The same kernel through Numba; loading Numba happens here and nowhere else. Arrays in, see `array` and `table`."""
+    """Return the kernel compiled by Numba. It takes arrays; see `array` and `table`. Only this function and `use_compiled` import Numba."""
     if function not in _dispatchers:
         import numba  # noqa: PLC0415 - half a second that a short command must not pay
 
-        for one in _kernels:
-            if one not in _dispatchers:
-                _dispatchers[one] = numba.njit(cache=True)(one)
-                if _dispatchers[one] is one:
-                    _dispatchers[one] = _over_views(one)
+        for each in _kernels:
+            if each not in _dispatchers:
+                _dispatchers[each] = numba.njit(cache=True)(each)
+                if _dispatchers[each] is each:
+                    _dispatchers[each] = _over_views(each)
                 else:
                     # Lets one kernel call another: Numba asks an object whose type it does not know for it here.
-                    one._numba_type_ = numba.types.Dispatcher(_dispatchers[one])  # type: ignore[attr-defined]  # a function's dict
+                    each._numba_type_ = numba.types.Dispatcher(_dispatchers[each])  # type: ignore[attr-defined]  # a function's dict
     return _dispatchers[function]  # type: ignore[return-value]  # a dispatcher is called like its function
 
 
 def _over_views(function: F) -> F:
-    """A kernel when Numba is switched off: a byte of an array is a number of 8 bits that overflows, a byte of its view is Python's."""
+    """Wrap a kernel for when Numba is switched off.
+
+    A byte of an array is a number of 8 bits that overflows; a byte of its view is a Python number.
+    """
 
     @wraps(function)
-    def segment(*arguments: Any) -> Any:
-        return function(*(memoryview(one) if getattr(one, "dtype", None) == "uint8" else one for one in arguments))
+    def call(*arguments: Any) -> Any:
+        return function(*(memoryview(value) if getattr(value, "dtype", None) == "uint8" else value for value in arguments))
 
-    return segment  # type: ignore[return-value]  # it is called like its function
+    return call  # type: ignore[return-value]  # it is called like its function
 
 
 def use_compiled() -> bool:
-    """Let `active` choose compiled kernels from now on in this process, if Numba is installed; says whether it does.
+    """Let this process use compiled kernels from now on, if Numba is installed; returns whether it does.
 
-    Servers, benchmarks and the lake call this once; short commands do not.
+    Processes that decode blocks or serve call this once. Short commands do not, and save the half second.
     """
     global _use_compiled  # noqa: PLW0603 - one switch per process is the point
     try:
@@ -188,12 +204,12 @@ def use_compiled() -> bool:
 
 
 def active(function: F) -> F:
-    """The form of a kernel this process runs; what it is given comes from `array` and `table`."""
+    """Return the form of a kernel that this process uses; its arguments come from `array` and `table`."""
     return compiled(function) if _use_compiled else function
 
 
 def array(data: bytes) -> Any:
-    """Bytes as the active kernels read them."""
+    """Return bytes in the form that active kernels read."""
     if not _use_compiled:
         return data
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
@@ -202,7 +218,7 @@ def array(data: bytes) -> Any:
 
 
 def table(rows: int, columns: int) -> Any:
-    """Space for so many rows, flat, as the active kernels write them."""
+    """Return a flat table of so many rows, in the form that active kernels write."""
     if not _use_compiled:
         return [0] * (rows * columns)
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
@@ -211,7 +227,7 @@ def table(rows: int, columns: int) -> Any:
 
 
 def positions(places: list[int]) -> Any:
-    """Where runs begin or end, as the active kernels read them."""
+    """Return where segments begin or end, in the form that active kernels read."""
     if not _use_compiled:
         return places
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
@@ -266,20 +282,20 @@ def i64_le(data: Any, at: int) -> int:
 
 
 def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
-    """A kernel that runs `scan` over many runs, and over what comes after bytes it cannot read.
+    """Make a kernel that runs `scan` over many segments, and goes on after bytes it cannot read.
 
-    Where a run stops making sense, `find` looks for the next certain frame; what lies between is one row that carries the fault and
-    spans exactly those bytes. So of every run all bytes are in rows, but for an unfinished frame at its end.
+    Where `scan` cannot read on, `find` looks for the next certain frame. The bytes between are one row that carries the fault.
+    So all bytes of a segment are in rows, but for an unfinished frame at its end.
     """
 
     @kernel
     def walk(
         data: Any, starts: Any, stops: Any, segment: int, at: int, rows: Any, segment_of: Any, parts: Any, ends: Any, limits: Any
     ) -> tuple[int, int, int, int]:
-        """Walk runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
 
-        `segment_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins. Returns (rows written, parts
-        written, run, offset). The rows and parts it was given must hold at least one frame.
+        `segment_of[i]` is the segment of row i; `ends[s]` is where the unfinished frame of segment s begins. Returns (rows written,
+        parts written, segment, offset). `rows` and `parts` must hold at least one frame.
         """
         count, used = 0, 0
         while segment < len(starts):
@@ -311,7 +327,10 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
 
 
 def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
-    """A kernel that runs `scan` over many runs, and leaves a run where it stops making sense: for streams of which more may arrive."""
+    """Make a kernel that runs `scan` over many segments, and leaves a segment at the first byte it cannot read.
+
+    It is for streams of which more bytes may come.
+    """
 
     @kernel
     def stride(
@@ -327,10 +346,11 @@ def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
         faults: Any,
         limits: Any,
     ) -> tuple[int, int, int, int]:
-        """Go over runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
 
-        `segment_of[i]` is the run of row i; `ends[r]` is where the unfinished frame of run r begins, or what makes no sense: then `faults[r]`
-        says why. Returns (rows written, parts written, run, offset). The rows and parts it was given must hold at least one frame.
+        `segment_of[i]` is the segment of row i. `ends[s]` is where the unfinished frame of segment s begins, or its first unreadable
+        byte: then `faults[s]` says why. Returns (rows written, parts written, segment, offset). `rows` and `parts` must hold at least
+        one frame.
         """
         count, used = 0, 0
         while segment < len(starts):

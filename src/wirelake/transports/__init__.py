@@ -1,1 +1,1 @@
-"""How bytes move: two tiny interfaces, for streams and for datagrams, and what stands behind them. It refuses to know protocols."""
+"""Transports: one interface for streams, one for datagrams, and their implementations."""

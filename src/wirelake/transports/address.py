@@ -1,4 +1,4 @@
-"""Addresses as people write them: `tcp://host:port`, `tls://host`, `ws://[::1]:8080/path`, `unix:/path` where that is spoken.
+"""Addresses as people write them: `tcp://host:port`, `tls://host`, `ws://[::1]:8080/path`, `unix:///path`.
 
 `xmpp://user@domain/peer@domain` (RFC 5122) is an account and, behind it, whom to talk to.
 """
@@ -14,7 +14,7 @@ __all__ = ["ENCRYPTED", "UNIX", "XMPP", "Target", "parse"]
 
 
 UNIX: Final = "unix"
-"""The scheme whose host is a path and whose port says nothing."""
+"""The scheme whose host is a path; its port has no meaning."""
 
 XMPP: Final = "xmpp"
 """The scheme whose host is an account, and whose path is another."""
@@ -38,7 +38,7 @@ class Target(NamedTuple):
 
     def __str__(self) -> str:
         if self.scheme == UNIX:
-            return f"{UNIX}:{self.host}"
+            return f"{UNIX}://{self.host}"
         if self.scheme == XMPP:
             return f"{XMPP}://{self.host}{f':{self.port}' if self.port else ''}{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -71,12 +71,12 @@ def parse(text: str, default_port: int | None, schemes: tuple[str, ...] = ("tcp"
 
 
 def _parse_path(text: str) -> Target:
-    """`unix:/path`, `unix:path` or `unix:///path`."""
+    """`unix:///path`, `unix:/path` or `unix:path`."""
     path = text.removeprefix(f"{UNIX}:")
     if path.startswith("//"):
         path = path[2:]
     if not path or "\0" in path:
-        raise UsageError(f"{text!r} is no address: write {UNIX}:/path/to/socket")
+        raise UsageError(f"{text!r} is no address: write {UNIX}:///path/to/socket")
     return Target(UNIX, path, 0)
 
 

@@ -1,4 +1,4 @@
-"""The one interface under every peer that talks in datagrams. It refuses to know sockets: `udp.py`, `quic.py` and `memory.py` do."""
+"""The datagram interface under every node; `udp.py`, `quic.py` and `memory.py` implement it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ BATCH = 256
 """Datagrams handed out in one go at most."""
 
 Datagram = tuple[bytes, Address]
-"""What was said, and where it came from."""
+"""A datagram, and where it came from."""
 
 
 class Endpoint(Protocol):
-    """A place that datagrams come to and leave from, to and from anybody: unreliable, unordered, whole or not at all."""
+    """Sends and receives datagrams, to and from any address: unreliable, unordered, whole or not at all."""
 
     kind: str
     """`udp`, `quic` or `memory`."""
@@ -24,7 +24,7 @@ class Endpoint(Protocol):
 
     @property
     def lost(self) -> int:
-        """Datagrams that came here and found no room, as far as the transport knows."""
+        """Received datagrams that were dropped because a queue was full, as far as the transport knows."""
 
     @property
     def unsent(self) -> int:
@@ -34,10 +34,10 @@ class Endpoint(Protocol):
         """Whatever arrived, at least one and at most `BATCH`; nothing once it is closed. May be cancelled without losing any."""
 
     def send(self, data: bytes, to: Address) -> bool:
-        """Send, or say false: there is no room now, wait with `ready` and try again. What cannot be sent at all is counted and gone."""
+        """Send; false if the queue is full: wait with `ready`, then try again. A datagram that cannot be sent at all is counted."""
 
     async def ready(self) -> None:
-        """Wait until there may be room to send."""
+        """Wait until the queue may take more."""
 
     async def close(self) -> None:
-        """Close; whoever waits in `receive` gets nothing. Closing twice does nothing."""
+        """Close; `receive` returns nothing from then on. Closing twice does nothing."""

@@ -1,4 +1,4 @@
-"""Streams and datagrams inside one process: what one end sends the other receives. For tests and for embedding both ends."""
+"""Streams and datagrams inside one process, for tests and for programs that hold both sides."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def pair(cut: int | None = None) -> tuple[MemoryStream, MemoryStream]:
 
 
 class MemoryNetwork:
-    """Datagrams inside one process: endpoints by address. What is sent to nobody is gone, as anywhere else."""
+    """Datagrams inside one process: endpoints by address. A datagram to an unknown address is dropped, as anywhere else."""
 
     def __init__(self, max_queue: int = 8192) -> None:
         self.max_queue = max_queue
@@ -149,7 +149,7 @@ class MemoryEndpoint:
         return True
 
     async def ready(self) -> None:
-        """See Endpoint: there is always room to send."""
+        """See Endpoint: it never waits."""
 
     async def close(self) -> None:
         """See Endpoint."""

@@ -1,8 +1,8 @@
-"""Datagrams inside QUIC (RFC 9221): secret on the way, from and to whoever has a certificate that is trusted. Needs `wirelake[quic]`.
+"""Datagrams inside QUIC (RFC 9221), encrypted, between nodes with trusted certificates. Needs `wirelake[quic]`.
 
-One socket serves all: connections that others open and those that sending to somebody new opens, so that a place is the same in both
-directions. Clients prove their address before anything is remembered of them (RFC 9000, §8.1.2). A slow peer never holds up the others:
-what it does not take in time is dropped, and counted. The connections live as long as somebody waits in `receive`.
+One socket serves all connections, incoming and outgoing, so a peer has one address in both directions. Clients prove their address
+before any state is kept for them (RFC 9000, §8.1.2). A slow peer never holds up the others: datagrams it does not take in time are
+dropped and counted. Connections live while a task waits in `receive`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Quic(msgspec.Struct, frozen=True):
     """Our certificate, in PEM."""
     key: Path
     ca_file: Path | None = None
-    """Who must have signed the certificates of others; None: the authorities of the system."""
+    """Authorities of the certificates of others; None: those of the system."""
     verify: bool = True
     """Whether the certificates of those we connect to are checked at all."""
     server_name: str = ""
@@ -71,7 +71,7 @@ class Quic(msgspec.Struct, frozen=True):
     max_queue: int = 8192
     """Datagrams that wait here to be handed out."""
     retry_after: float = 1.0
-    """How long nobody is connected to again after that failed."""
+    """How long an address is not connected to again after a failure."""
 
 
 class _Link:

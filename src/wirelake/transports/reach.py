@@ -1,4 +1,4 @@
-"""Any address that streams are spoken at: which transport it means. It refuses to know anything else about them."""
+"""Chooses the transport of an address, for connecting and listening."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Listener(Protocol):
 
 
 class Arrival(Protocol):
-    """Somebody who connected, and with whom nobody has talked yet."""
+    """A new connection, before the handshake of its transport."""
 
     host: str
-    """Where they come from."""
+    """The remote host."""
 
     async def stream(self) -> Stream:
         """The stream, once the transport's own handshake is done; raises OSError if it fails."""
 
     def close(self) -> None:
-        """Turn them away."""
+        """Reject the connection."""
 
 
 class SocketArrival:
@@ -64,7 +64,7 @@ class SocketArrival:
 
 
 class DatagramArrival:
-    """An address that somebody spoke from."""
+    """A remote address that sent a first datagram."""
 
     def __init__(self, stream: udp_stream.DatagramStream) -> None:
         self.host = stream.remote[0]

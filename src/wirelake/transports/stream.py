@@ -1,4 +1,4 @@
-"""The one interface under every peer that talks over a stream. It refuses to know sockets: `tcp.py`, `unix.py` and `memory.py` do."""
+"""The stream interface under every connection; `tcp.py`, `unix.py` and `memory.py` implement it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Stream(Protocol):
 
     @property
     def unacknowledged(self) -> int:
-        """Bytes that the system still has to send or to see acknowledged; 0 where it does not tell."""
+        """Bytes that the system has not sent, or not seen acknowledged; 0 where that is unknown."""
 
     async def drain(self) -> None:
         """Wait until what is queued is below the mark. Raises OSError if the connection broke."""

@@ -97,7 +97,7 @@ class TcpStream:
 
 
 class Listener:
-    """Sockets that listen; whoever connects is handed on as a socket, without a task in between that could be lost."""
+    """Listening sockets; accepted ones are passed on without a task in between that could be lost."""
 
     def __init__(self, sockets: list[socket.socket], accepted: Callable[[socket.socket], None]) -> None:
         name = sockets[0].getsockname()

@@ -1,4 +1,4 @@
-"""TLS as EMP-42 and common sense want it: 1.2 or newer, the peer's certificate and name checked unless somebody says otherwise aloud."""
+"""TLS contexts (EMP-42): version 1.2 or newer, certificate and host name verified unless that is switched off."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import ssl
 from pathlib import Path
 
 from wirelake.errors import UsageError
+from wirelake.transports.address import ENCRYPTED, Target
 
-__all__ = ["client_context", "server_context"]
+__all__ = ["client_context", "for_client", "for_server", "server_context"]
 
 
 def client_context(
@@ -39,6 +40,20 @@ def server_context(cert: str | Path, key: str | Path | None = None, *, client_ca
         except OSError as reason:
             raise UsageError(f"cannot read certificate authorities from {client_ca_file}: {reason}") from None
     return context
+
+
+def for_client(target: Target, tls: ssl.SSLContext | None, schemes: tuple[str, ...] = ENCRYPTED) -> ssl.SSLContext | None:
+    """The context a client was given; raises UsageError if the scheme of its address has no use for one."""
+    if tls is not None and target.scheme not in schemes:
+        raise UsageError(f"{target}: a TLS context belongs to {' or '.join(f'{scheme}://' for scheme in schemes)}")
+    return tls
+
+
+def for_server(target: Target, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """The context a server was given; raises UsageError if its scheme needs one and there is none, or the other way round."""
+    if (target.scheme in ENCRYPTED) != (tls is not None):
+        raise UsageError(f"{target}: give a TLS context with tls:// and wss://, and with no other")
+    return tls
 
 
 def _load(context: ssl.SSLContext, cert: str | Path, key: str | Path | None) -> None:

@@ -1,7 +1,7 @@
-"""Datagrams over UDP, IPv4 or IPv6, to one or to a multicast group, on plain sockets that the event loop watches.
+"""Datagrams over UDP, IPv4 or IPv6, unicast or multicast, on plain sockets that the event loop watches.
 
-What arrives is read as soon as somebody asks, many in one go, into a queue of our own: the system's is small, and a burst would overflow
-it while the last one is being worked on. What the system itself had to drop is counted where it tells (Linux).
+Datagrams are read in batches into a queue of our own: the queue of the system is small, and a burst would overflow it. Datagrams that
+the system dropped are counted where it reports them (Linux).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SO_MEMINFO: Final = 55
 """Linux: what a socket's memory is used for, nine numbers of 32 bits; Python has no name for it."""
 _MEMINFO: Final = struct.Struct("=9I")
 _DROPS: Final = 8
-"""Which of them is the number of datagrams that found no room."""
+"""The index of the number of datagrams dropped because a buffer was full."""
 
 
 class Multicast(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Multicast(msgspec.Struct, frozen=True):
     ttl: int = 1
     """How many networks it may cross; 1 stays in its own."""
     loop: bool = True
-    """Whether nodes of this machine hear it, too."""
+    """Whether nodes of this machine receive it, too."""
 
 
 NO_GROUPS: Final = Multicast()
@@ -75,7 +75,7 @@ class UdpEndpoint:
 
     @property
     def lost(self) -> int:
-        """See Endpoint; 0 where the system does not tell."""
+        """See Endpoint; 0 where the system does not report it."""
         return self._lost + sum(map(_dropped, self._sockets))
 
     @property
@@ -148,7 +148,7 @@ class UdpEndpoint:
         self._sockets = []
 
     def _pull(self, sock: socket.socket) -> None:
-        """Read what the system holds, as much as there is room for."""
+        """Read waiting datagrams, as many as the queue takes."""
         queue, receive, room = self._queue, sock.recvfrom, range(self._max_queue - len(self._queue))
         try:
             if sock.family == socket.AF_INET:  # host and port are what the system gives
@@ -281,7 +281,7 @@ def _address(name: tuple[object, ...]) -> Address:
 
 
 def _dropped(sock: socket.socket) -> int:
-    """What the system had to drop at this socket, if it tells."""
+    """How many datagrams the system dropped at this socket, if it reports that."""
     if sys.platform != "linux":
         return 0
     try:

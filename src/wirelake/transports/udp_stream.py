@@ -1,7 +1,7 @@
-"""A conversation of two over datagrams, behind the interface of a stream: each message is a datagram, each receipt is one (YAMP-15).
+"""Messages between two addresses over UDP, behind the stream interface: one message per datagram (YAMP-15).
 
-Nothing is repeated, ordered or acknowledged here: who talks over it must take loss. A server has one endpoint, and a stream for each
-address that somebody spoke from.
+Nothing is repeated, ordered or acknowledged: protocols on top must accept loss. A server has one endpoint, and a stream for each
+remote address.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ GRACE: Final = 2.0
 
 
 MAX_PAST: Final = 4096
-"""Addresses remembered so at most: who floods from many fills no memory."""
+"""Addresses kept at most, so that a flood from many fills no memory."""
 MAX_UNPROVEN: Final = 4096
-"""Addresses at most that were answered and have not shown that they hear us; the oldest is forgotten first."""
+"""Addresses at most that were answered and are not verified; the oldest is forgotten first."""
 PROBE_DELAY: Final = 0.05
 """Seconds after the answer until a probe is sent to an address that has not spoken again."""
 
@@ -39,7 +39,7 @@ class Screened(NamedTuple):
 
     answers: tuple[bytes, ...]
     probe: bytes = b""
-    """Asks the address to show that it hears us; empty if it gets no stream."""
+    """Asks the address to prove that it receives us; empty if it gets no stream."""
     proof: bytes = b""
     """What a probe is answered with; it is not handed on."""
     farewell: bytes = b""
@@ -66,7 +66,7 @@ class DatagramStream:
         self.local = endpoint.local
         self.remote = remote
         self.lost = 0
-        """Datagrams that found no room, here or in the system."""
+        """Datagrams dropped because a queue was full, here or in the system."""
         self._endpoint = endpoint
         self._waiting: deque[bytes] = deque()
         self._changed = asyncio.Event()
@@ -101,7 +101,7 @@ class DatagramStream:
         """See Stream: there is nothing to wait for."""
 
     def finish(self) -> None:
-        """See Stream: nobody would hear of it, so nothing more is received either."""
+        """See Stream: the peer would not notice, so nothing more is received either."""
         self._finished = True
         self._changed.set()
 
@@ -120,7 +120,7 @@ class DatagramStream:
 
 
 class DialledStream(DatagramStream):
-    """A client's stream: it has a socket of its own, and hears only its server."""
+    """A client's stream: it has a socket of its own, and receives only from its server."""
 
     async def _arrival(self) -> None:
         for data, source in await self._endpoint.receive():
@@ -156,7 +156,7 @@ class AcceptedStream(DatagramStream):
 
 
 class DatagramListener:
-    """An endpoint whose datagrams are dealt to one stream for each remote address."""
+    """An endpoint whose datagrams are distributed to one stream per remote address."""
 
     def __init__(self, endpoint: udp.UdpEndpoint, accepted: Callable[[DatagramStream], None], screen: Screen | None = None) -> None:
         """With `screen`, an address gets a stream only when it speaks again after it was answered: it may be forged."""
@@ -178,7 +178,7 @@ class DatagramListener:
                     self._deal(data, source)
 
     def close(self) -> None:
-        """See Listener: take no new conversations; the socket is closed with the last stream."""
+        """See Listener: accept no new sessions; the socket is closed with the last stream."""
         if self._listening:
             for source, known in self._unproven.items():
                 self._endpoint.send(known.screened.farewell, source)
@@ -206,7 +206,7 @@ class DatagramListener:
         stream.put(data)
 
     def _screened(self, data: bytes, source: Address, screen: Screen) -> _Unproven | None:
-        """Answer an address that has no stream; gives its opening once it has shown that it hears us."""
+        """Answer an address without a stream; returns its opening once the address is verified."""
         known = self._unproven.get(source)
         if known is not None and data != known.opening:
             return self._unproven.pop(source)

@@ -1,6 +1,6 @@
-"""Streams over Unix sockets: the same as TCP, but the address is a path and nobody from elsewhere can come.
+"""Streams over Unix sockets: like TCP, but the address is a path on this machine.
 
-A path that a dead process left behind is taken over; one where somebody listens is not.
+A socket file left by a dead process is replaced; one with a listener is not.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def connect(path: str, tls: ssl.SSLContext | None = None) -> UnixStream:
 
 
 async def listen(path: str, accepted: Callable[[socket.socket], None]) -> UnixListener:
-    """Accept connections at a path until the listener is closed; raises OSError, also if somebody listens there already."""
+    """Accept connections at a path until the listener is closed; raises OSError, also if the path has a listener already."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -66,7 +66,7 @@ async def listen(path: str, accepted: Callable[[socket.socket], None]) -> UnixLi
 
 
 def _clear(path: Path) -> None:
-    """Remove a socket that nobody listens at; anything else stays, and is in the way."""
+    """Remove a socket file without a listener; any other file stays, and binding then fails."""
     if not path.exists() or not stat.S_ISSOCK(path.stat().st_mode):
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

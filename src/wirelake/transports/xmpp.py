@@ -1,7 +1,4 @@
-"""Addresses of XMPP, after RFC 5122: `xmpp://user@domain` logs in, `xmpp://user@domain/peer@domain` talks to somebody.
-
-It refuses to know stanzas: `xmpp_login.py` does.
-"""
+"""XMPP addresses (RFC 5122): `xmpp://user@domain` logs in, `xmpp://user@domain/peer@domain` also names a peer."""
 
 from __future__ import annotations
 
@@ -68,7 +65,7 @@ class XmppListener:
                     trouble, pause = str(reason), min(pause * 2, MOST_PAUSE)
 
     def close(self) -> None:
-        """See Listener: take no new conversations; the login ends with the last one."""
+        """See Listener: accept no new sessions; the login ends with the last one."""
         self._closing.set()
         if self._login is not None:
             self._login.close()
@@ -96,7 +93,7 @@ async def connect(target: Target, options: Xmpp = DEFAULT_XMPP, tls: ssl.SSLCont
 async def listen(
     target: Target, accepted: Callable[[XmppStream], None], options: Xmpp = DEFAULT_XMPP, tls: ssl.SSLContext | None = None
 ) -> XmppListener:
-    """Log in, and give whoever writes a stream until the listener is closed; raises OSError."""
+    """Log in, and make a stream for each address that writes, until the listener is closed; raises OSError."""
     listener = XmppListener(target, options, tls, accepted)
     await listener.start()
     return listener

@@ -1,8 +1,7 @@
-"""A login at an XMPP server (RFC 6120, 6121) through `slixmpp`, and behind it a stream for each address it talks with (WOLP-11).
+"""A login at an XMPP server (RFC 6120, 6121) through `slixmpp`, with a stream for each address (WOLP-11).
 
-What is sent on a stream is lines, and each line travels as the body of one chat message; what arrives is lines again. Addresses are bare
-JIDs, compared case-insensitively. A login is always inside TLS, and neither passwords nor bodies reach a log. It refuses to know what is
-said.
+A stream carries lines; each line is the body of one chat message. Addresses are bare JIDs, compared case-insensitively. A login is
+always inside TLS. Passwords and bodies are never logged.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["DEFAULT_XMPP", "Login", "Xmpp", "XmppStream", "bare"]
 WRITE_HIGH: Final = 1024 * 1024
 """Bytes queued for a server that does not read, above which writers wait."""
 MAX_WAITING: Final = 4 * 1024 * 1024
-"""Bytes of one address that wait to be received; what finds no room is dropped, and counted: its sender will repeat it (WOLP-10)."""
+"""Bytes of one address that wait to be received; further ones are dropped, and counted: their sender repeats them (WOLP-10)."""
 PARTING: Final = 2.0
 """Seconds to wait for the server's goodbye."""
 _LINE: Final = str.maketrans("\r\n", "  ")
@@ -47,7 +46,7 @@ class Xmpp(msgspec.Struct, frozen=True, kw_only=True):
     direct_tls: bool = False
     """TLS from the first byte (usually port 5223) instead of STARTTLS. There is no login without TLS."""
     resource: str = "wirelake"
-    """What tells this login from others of the same account; the server makes it unique."""
+    """Distinguishes this login from others of the same account; the server makes it unique."""
     login_timeout: float = 20.0
     """How long connecting and logging in may take."""
     max_streams: int = 10_000
@@ -78,7 +77,7 @@ class XmppStream:
         self.local: Address = (owner.account, 0)
         self.remote: Address = (remote, 0)
         self.lost = 0
-        """Messages that found no room."""
+        """Messages dropped because the queue was full."""
         self._owner = owner
         self._waiting: deque[bytes] = deque()
         self._size = 0
@@ -122,17 +121,17 @@ class XmppStream:
 
     @property
     def congested(self) -> bool:
-        """See Stream: of the login, whoever it talks with."""
+        """See Stream: of the login, for all its streams."""
         return self.unsent > WRITE_HIGH
 
     @property
     def unsent(self) -> int:
-        """See Stream: of the login, whoever it talks with."""
+        """See Stream: of the login, for all its streams."""
         return self._owner.unsent
 
     @property
     def unacknowledged(self) -> int:
-        """See Stream: the login does not tell."""
+        """See Stream: unknown for a login."""
         return 0
 
     async def drain(self) -> None:
@@ -140,7 +139,7 @@ class XmppStream:
         await self._owner.drain()
 
     def finish(self) -> None:
-        """See Stream: nobody would hear of it, so nothing more is received either."""
+        """See Stream: the peer would not notice, so nothing more is received either."""
         self.end()
 
     async def close(self) -> None:
@@ -155,13 +154,13 @@ class XmppStream:
 
 
 class Login:
-    """An account that is logged in until it is closed and nobody talks any more."""
+    """An account that is logged in until it is closed and its last stream ends."""
 
     def __init__(self, account: str, options: Xmpp) -> None:
         self.account = account
         """The bare JID of this side."""
         self.unheard = 0
-        """Messages of addresses that nobody talks with."""
+        """Messages of addresses without a stream."""
         self._options = options
         self._streams: dict[str, XmppStream] = {}
         self._arrived: Callable[[XmppStream], None] | None = None
@@ -170,7 +169,7 @@ class Login:
         self._started = asyncio.Event()
         self._room = asyncio.Event()
         self._over = asyncio.Event()
-        """Nobody needs it any more, or it was lost."""
+        """It is not needed any more, or it was lost."""
         self._trouble = ""
 
     # For whoever talks.
@@ -204,21 +203,21 @@ class Login:
             raise OSError(self._trouble)
 
     def stream(self, address: str) -> XmppStream:
-        """The stream to an address, which nobody may have yet; raises OSError if the login is over."""
+        """A new stream to an address; raises UsageError if there is one already, OSError if the login is over."""
         name = bare(address)
         if name in self._streams:
-            raise UsageError(f"there is a conversation with {name} already")
+            raise UsageError(f"there is a session with {name} already")
         if self._over.is_set():
             raise OSError(self._trouble or "the login was closed")
         self._streams[name] = found = XmppStream(self, name)
         return found
 
     def accept(self, arrived: Callable[[XmppStream], None]) -> None:
-        """From now on, who speaks first gets a stream, too."""
+        """From now on, an address that writes first gets a stream, too."""
         self._arrived = arrived
 
     def close(self) -> None:
-        """Take no new conversations, and log out with the last one."""
+        """Accept no new streams, and log out with the last one."""
         self._closing = True
         self._arrived = None
         if not self._streams:
@@ -231,7 +230,7 @@ class Login:
         return self._trouble
 
     async def left(self) -> None:
-        """Somebody stopped talking: log out if that was the last."""
+        """A stream ended: log out if it was the last."""
         if self._over.is_set():
             await self._log_out()
 
@@ -244,7 +243,7 @@ class Login:
             self._client.send_raw(str(message))  # not through the library's queue, which has no end
 
     def forget(self, stream: XmppStream) -> None:
-        """Nobody talks there any more."""
+        """The stream of an address ended."""
         if self._streams.get(stream.remote[0]) is stream:
             del self._streams[stream.remote[0]]
         if self._closing and not self._streams:
@@ -257,7 +256,7 @@ class Login:
         return 0 if transport is None else int(transport.get_write_buffer_size())
 
     async def drain(self) -> None:
-        """Wait until there is room; raises OSError if the connection broke."""
+        """Wait until output can be written; raises OSError if the connection broke."""
         await self._room.wait()
         if self._over.is_set():
             raise OSError(self._trouble or "the login was closed")
@@ -323,7 +322,7 @@ class Login:
         stream.put(message["body"])
 
     def _on_bounce(self, message: Any) -> None:
-        """RFC 6120, 8.3: what we said cannot be delivered."""
+        """RFC 6120, 8.3: a message of ours cannot be delivered."""
         stream = self._streams.get(bare(str(message["from"])))
         if stream is not None:
             stream.end(f"{stream.remote[0]} cannot be reached ({message['error']['condition']})")
@@ -339,7 +338,7 @@ def _told(reason: object) -> str:
 
 
 def _client(owner: Login, jid: str, password: str, tls: ssl.SSLContext) -> Any:
-    """A client of the library that tells its owner when there is room to write."""
+    """A client of the library that reports when its connection can be written to."""
     library = _library()
 
     class Client(library.ClientXMPP):  # type: ignore[misc,name-defined] # the library is there only where it is needed

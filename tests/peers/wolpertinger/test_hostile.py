@@ -11,18 +11,17 @@ from tests.peers.wolpertinger.world import ANY, CALL_ID, Raw, called, failed, li
 from tests.peers.world import log_of, run, until
 
 from wirelake.errors import ConnectionLost, RemoteProtocolError, RequestFailed, WirelakeError
-from wirelake.peers.wolpertinger import Live, connect, method, serve
+from wirelake.peers.wolpertinger import Options, connect, method, serve
 from wirelake.peers.wolpertinger.demo_component import Demo
 from wirelake.peers.wolpertinger.outgoing_calls import _ENDINGS
 from wirelake.protocols.wolpertinger.events import CallFailed, Failure
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.options import Limits, Options
 
 
 @contextlib.asynccontextmanager
-async def besieged(live=None):
+async def besieged(options=None):
     """A server, a friend that must go on talking, and a raw peer."""
-    async with serve(ANY, Demo, live=live or Live()) as server, connect(server.address) as friend:
+    async with serve(ANY, Demo, options=options or Options()) as server, connect(server.address) as friend:
         async with raw_client(server.address) as raw:
             yield server, raw
         assert await friend.Demo.Add(1, 2) == 3
@@ -108,8 +107,8 @@ def test_errors_and_results_are_never_answered():
 
 def test_a_line_without_an_end_ends_the_connection_and_not_the_memory():
     async def main():
-        live = Live(session=Options(limits=Limits(max_text_size=10_000)))
-        async with besieged(live) as (server, raw):
+        options = Options(max_text_size=10_000)
+        async with besieged(options) as (server, raw):
             with contextlib.suppress(OSError):
                 for _ in range(200):
                     await raw.say(b"x" * 1000)
@@ -122,9 +121,9 @@ def test_a_line_without_an_end_ends_the_connection_and_not_the_memory():
 
 def test_who_never_reads_is_read_no_more():
     async def main():
-        live = Live(max_unsent=200_000, stall_timeout=0.5, linger=0.1)
+        options = Options(max_unsent=200_000, stall_timeout=0.5, linger=0.1)
         with log_of("wirelake.driver"):
-            async with besieged(live) as (server, raw):
+            async with besieged(options) as (server, raw):
                 text = "x" * 20_000
                 for number in range(1, 4000):
                     raw.writer.write(line(number, called("Demo", "Echo", f'<object type="string">{text}</object>')))
@@ -149,8 +148,8 @@ def test_a_flood_of_calls_is_read_no_faster_than_it_is_worked_on():
                 await may.wait()
                 return True
 
-        live = Live(max_in_flight=10, session=Options(max_calls=1_000_000))
-        async with serve(ANY, Slow, live=live) as server, raw_client(server.address) as raw:
+        options = Options(max_outgoing_calls=1_000_000, max_in_flight=10)
+        async with serve(ANY, Slow, options=options) as server, raw_client(server.address) as raw:
             flood = b"".join(
                 line(number, called("Slow", "Wait", call_id=f"00000000-0000-0000-0000-{number:012}")) for number in range(1, 20_000)
             )

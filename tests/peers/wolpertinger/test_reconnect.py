@@ -10,15 +10,14 @@ from tests.peers.world import run
 
 from wirelake.errors import SessionClosed
 from wirelake.peers.backoff import Backoff
-from wirelake.peers.wolpertinger import Live, connect, serve
-from wirelake.protocols.wolpertinger.options import Options
+from wirelake.peers.wolpertinger import Options, connect, serve
 
 
 def test_each_connection_is_authenticated_before_it_is_given():
     async def main():
-        live = Live(session=Options(cluster_key=KEY), authenticate=3)
-        async with serve("tcp://127.0.0.1:0", Shop, live=Live(session=SERVER)) as server:
-            client = connect(server.address, live=live, reconnect=Backoff(first=0.01, most=0.05))
+        options = Options(cluster_key=KEY, authenticate=3)
+        async with serve("tcp://127.0.0.1:0", Shop, options=SERVER) as server:
+            client = connect(server.address, options=options, reconnect=Backoff(first=0.01, most=0.05))
             async with client as first:
                 assert await first.Shop.Level3() == 3
                 await first.Shop.Note.tell("gone with its connection")

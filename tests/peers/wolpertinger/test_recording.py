@@ -10,14 +10,14 @@ from wirelake.capture.blocks.block import SEGMENT_START, SEGMENT_STOP, SEGMENT_T
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
 from wirelake.capture.record.recorder import Recorder
-from wirelake.peers.wolpertinger import Live, connect, serve
+from wirelake.peers.wolpertinger import Options, connect, serve
 
 
 def lines_of(path):
     """The lines of a recording, by direction."""
     said = {True: [], False: []}
     for block in read(identify(path), ports=protocols.ports(), sniff=protocols.sniff):
-        for one in block.runs:
+        for one in block.segments:
             text = bytes(block.data[one[SEGMENT_START] : one[SEGMENT_STOP]])
             assert text.endswith(b"\n"), "a record holds whole lines"
             said[bool(one[SEGMENT_TO_SERVER])] += text.splitlines()
@@ -30,8 +30,8 @@ def test_both_sides_record_the_same_lines(way, tmp_path):
     async def main():
         with Recorder(paths[0], protocol="wolpertinger") as mine, Recorder(paths[1], protocol="wolpertinger") as theirs:
             async with (
-                serve(way.address, Shop, tls=way.server, live=Live(recorder=theirs)) as server,
-                connect(server.address, tls=way.client, live=Live(recorder=mine)) as peer,
+                serve(way.address, Shop, tls=way.server, options=Options(recorder=theirs)) as server,
+                connect(server.address, tls=way.client, options=Options(recorder=mine)) as peer,
             ):
                 assert await peer.Shop.testMethod1("x" * 50_000, False) == "x" * 50_000
                 await peer.Shop.Note.tell("y")

@@ -16,7 +16,7 @@ from tests.peers.world import log_of, run, until
 
 from wirelake.errors import ConnectFailed, LocalProtocolError, RequestFailed, SessionClosed, UsageError
 from wirelake.peers.backoff import Backoff
-from wirelake.peers.wolpertinger import Live, Offer, Xmpp, connect, method, serve
+from wirelake.peers.wolpertinger import Offer, Options, Xmpp, connect, method, serve
 from wirelake.peers.wolpertinger.demo_component import Demo
 from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int64, Permission, UInt64
 
@@ -72,7 +72,7 @@ def test_a_conversation_over_every_stream(way, factory):
 @pytest.mark.parametrize("cut", [1, 7, None])
 def test_a_conversation_in_memory_wherever_it_is_cut(cut):
     async def main():
-        async with two_peers(Live(components=(Demo,)), Live(components=(Shop,)), cut) as (peer, other):
+        async with two_peers(Options(offers=(Demo,)), Options(offers=(Shop,)), cut) as (peer, other):
             with log_of("wirelake.wolpertinger"):
                 await converse(Namesake(peer), other)
 
@@ -155,7 +155,7 @@ def test_many_at_the_same_time_and_no_more_than_may_be_on_their_way():
                 now -= 1
                 return number
 
-        async with serve(ANY, Busy) as server, connect(server.address, live=Live(max_calls=16)) as peer:
+        async with serve(ANY, Busy) as server, connect(server.address, options=Options(max_outgoing_calls=16)) as peer:
             assert await asyncio.gather(*(peer.Busy.Work(number) for number in range(300))) == list(range(300))
         assert 1 < most <= 16
 
@@ -164,7 +164,7 @@ def test_many_at_the_same_time_and_no_more_than_may_be_on_their_way():
 
 def test_a_confirmation_travels_with_what_is_said_next():
     async def main():
-        async with two_peers(Live(), Live(components=(Demo, Shop))) as ends:
+        async with two_peers(Options(), Options(offers=(Demo, Shop))) as ends:
             peer, writes = ends[0], [0, 0]
             for place, end in enumerate(ends):
 

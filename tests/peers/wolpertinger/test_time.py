@@ -9,8 +9,7 @@ from tests.peers.wolpertinger.world import ANY, NAMESPACE, Raw, Shop, called, fa
 from tests.peers.world import run
 
 from wirelake.errors import DeliveryFailed, RequestTimeout
-from wirelake.peers.wolpertinger import Live, connect, method, serve
-from wirelake.protocols.wolpertinger.options import Options
+from wirelake.peers.wolpertinger import Options, connect, method, serve
 
 
 def answered(heard):
@@ -47,8 +46,8 @@ def test_a_message_that_nobody_confirms_is_repeated_and_then_given_up():
             while (one := await raw.message(confirm=False)) is not None:
                 heard.append(one)
 
-        live = Live(session=Options(confirm_timeout=0.05, retries=2))
-        async with raw_server(deaf) as address, connect(address, live=live) as peer, peer.subscribe("unavailable") as events:
+        options = Options(confirm_timeout=0.05, retries=2)
+        async with raw_server(deaf) as address, connect(address, options=options) as peer, peer.subscribe("unavailable") as events:
             with pytest.raises(DeliveryFailed, match=r"Shop\.Note was not delivered"):
                 await peer.Shop.Note.tell("x")
             assert (await anext(events)).name == "unavailable"
@@ -102,8 +101,8 @@ def test_heartbeats_keep_a_call_alive_that_takes_longer_than_its_timeout():
                 await may.wait()
                 return True
 
-        beating = Live(session=Options(heartbeat_interval=0.05))
-        async with serve(ANY, Slow, live=beating) as server, connect(server.address) as peer:
+        beating = Options(heartbeat_interval=0.05)
+        async with serve(ANY, Slow, options=beating) as server, connect(server.address) as peer:
             waiting = asyncio.ensure_future(peer.Slow.Wait(timeout=2.0))
             await asyncio.sleep(2.5)
             assert not waiting.done(), "heartbeats restart its timer"
@@ -128,8 +127,8 @@ def test_heartbeats_are_sent_only_while_a_call_with_a_response_is_at_work():
                 began.set()
                 await may.wait()
 
-        beating = Live(session=Options(heartbeat_interval=0.05))
-        async with serve(ANY, Slow, live=beating) as server, raw_client(server.address) as raw:
+        beating = Options(heartbeat_interval=0.05)
+        async with serve(ANY, Slow, options=beating) as server, raw_client(server.address) as raw:
             await raw.say(line(1, called("Slow", "Begin")))
             await began.wait()
             assert (await raw.result()).metadata["message_id"] == "1"
@@ -172,8 +171,8 @@ def test_a_repeated_message_is_confirmed_again_and_carried_out_once():
 def test_errors_that_answer_no_call_are_told_both_ways():
     async def main():
         told = asyncio.Queue()
-        live = Live(on_event=lambda _, event: told.put_nowait(event))
-        async with serve(ANY, Shop, live=live) as server:
+        options = Options(on_event=lambda _, event: told.put_nowait(event))
+        async with serve(ANY, Shop, options=options) as server:
             async with raw_client(server.address) as raw:
                 await raw.say(line(1, failed("Shop", 1)), line(2, failed("Shop", 502, "0" * 8 + "-0000-0000-0000-" + "0" * 12)))
                 assert [(event.component, event.code, event.name) for event in [await told.get(), await told.get()]] == [

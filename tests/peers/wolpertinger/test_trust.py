@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.peers.wolpertinger.world import ANY, KEY, SERVER, USERS, Raw, Shop, called, failed, line, raw_client, raw_server, two_peers
 from tests.peers.world import log_of, run, until
 
 from wirelake.errors import ConnectFailed, RequestCancelled, RequestFailed, RequestTimeout
-from wirelake.peers.wolpertinger import Live, connect, method, serve
+from wirelake.peers.wolpertinger import Options, connect, method, serve
 from wirelake.protocols.rates import Buckets
 from wirelake.protocols.wolpertinger.events import ErrorReceived, TrustChanged, WasReset
-from wirelake.protocols.wolpertinger.options import Options
+from wirelake.protocols.wolpertinger.options import Options as SessionOptions
 
 ADA = {"user": "Ada", "password": USERS["ada"]}
-OURS = Live(session=Options(cluster_key=KEY), components=(Shop,))
-THEIRS = Live(session=SERVER, components=(Shop,))
-THEIRS_ALONE = Live(session=SERVER)
+OURS = Options(cluster_key=KEY, offers=(Shop,))
+THEIRS = msgspec.structs.replace(SERVER, offers=(Shop,))
+THEIRS_ALONE = SERVER
 
 
 async def levels(peer):
@@ -34,8 +35,8 @@ async def levels(peer):
 @pytest.mark.parametrize("level", range(5))
 def test_each_level_opens_its_methods_and_no_others(level):
     async def main():
-        live = Live(session=Options(cluster_key=KEY), authenticate=level, **ADA)
-        async with serve(ANY, Shop, live=Live(session=SERVER)) as server, connect(server.address, live=live) as peer:
+        options = Options(cluster_key=KEY, authenticate=level, **ADA)
+        async with serve(ANY, Shop, options=SERVER) as server, connect(server.address, options=options) as peer:
             assert await peer.opened() == level
             assert peer.trust_state.held == level
             assert peer.trust_state.encrypted == (level >= 2)
@@ -58,7 +59,7 @@ def test_the_cluster_is_proved_both_ways(cut):
 
 def test_the_side_that_was_called_may_authenticate_too():
     async def main():
-        async with two_peers(Live(session=SERVER, components=(Shop,)), OURS) as (one, two):
+        async with two_peers(msgspec.structs.replace(SERVER, offers=(Shop,)), OURS) as (one, two):
             assert await two.authenticate(3) == 3
             assert await levels(two) == [0, 1, 2, 3]
             assert await two.authenticate(4, **ADA) == 4
@@ -71,8 +72,8 @@ def test_the_side_that_was_called_may_authenticate_too():
 def test_trust_is_gained_step_by_step_and_everybody_hears_of_it():
     async def main():
         told = []
-        live = Live(session=SERVER, components=(Shop,), on_event=lambda _, event: told.append(event))
-        async with two_peers(OURS, live) as (one, _), one.subscribe("trust") as trust:
+        options = msgspec.structs.replace(SERVER, offers=(Shop,), on_event=lambda _, event: told.append(event))
+        async with two_peers(OURS, options) as (one, _), one.subscribe("trust") as trust:
             for level in (1, 2, 3):
                 assert await one.authenticate(level) == level
             assert await one.authenticate(2) >= 2
@@ -88,16 +89,16 @@ def test_trust_is_gained_step_by_step_and_everybody_hears_of_it():
 @pytest.mark.parametrize(
     ("client", "told"),
     [
-        (Live(session=Options(cluster_key=b"other key"), authenticate=3), "ClusterAuthVerify"),
-        (Live(authenticate=4, user="ada", password="byron"), "UserAuthVerify"),  # noqa: S106 - wrong on purpose
-        (Live(authenticate=4, user="nobody", password="lovelace"), "UserAuthVerify"),  # noqa: S106
+        (Options(cluster_key=b"other key", authenticate=3), "ClusterAuthVerify"),
+        (Options(authenticate=4, user="ada", password="byron"), "UserAuthVerify"),  # noqa: S106 - wrong on purpose
+        (Options(authenticate=4, user="nobody", password="lovelace"), "UserAuthVerify"),  # noqa: S106
     ],
 )
 def test_a_wrong_secret_is_a_failed_connection(client, told):
     async def main():
-        async with serve(ANY, Shop, live=Live(session=SERVER)) as server:
+        async with serve(ANY, Shop, options=SERVER) as server:
             with pytest.raises(ConnectFailed, match=told) as caught:
-                async with connect(server.address, live=client):
+                async with connect(server.address, options=client):
                     pass
             for secret in ("byron", "lovelace", KEY.hex(), "other key"):
                 assert secret not in str(caught.value)
@@ -108,10 +109,10 @@ def test_a_wrong_secret_is_a_failed_connection(client, told):
 def test_who_is_not_admitted_stays_at_level_0():
     async def main():
         asked = []
-        live = Live(admit=lambda address: asked.append(address) or False)
-        async with serve(ANY, Shop, live=live) as server:
+        options = Options(admits=lambda address: asked.append(address) or False)
+        async with serve(ANY, Shop, options=options) as server:
             with pytest.raises(ConnectFailed, match="EstablishConnection"):
-                async with connect(server.address, live=Live(authenticate=1)):
+                async with connect(server.address, options=Options(authenticate=1)):
                     pass
             async with connect(server.address) as peer:
                 with pytest.raises(RequestFailed, match="EstablishConnection"):
@@ -124,14 +125,14 @@ def test_who_is_not_admitted_stays_at_level_0():
 
 def test_guesses_are_counted_over_all_connections_of_an_address():
     async def main():
-        server_live = Live(session=SERVER, attempts=Buckets(0.0001, 3, 16))
-        async with serve(ANY, Shop, live=server_live) as server:
+        server_live = msgspec.structs.replace(SERVER, attempts=Buckets(0.0001, 3, 16))
+        async with serve(ANY, Shop, options=server_live) as server:
             for _ in range(3):
                 with pytest.raises(ConnectFailed, match="UserAuthVerify"):
-                    async with connect(server.address, live=Live(authenticate=4, user="ada", password="guess")):  # noqa: S106
+                    async with connect(server.address, options=Options(authenticate=4, user="ada", password="guess")):  # noqa: S106
                         pass
             with pytest.raises(ConnectFailed):  # even the right one comes too late
-                async with connect(server.address, live=Live(authenticate=4, **ADA)):
+                async with connect(server.address, options=Options(authenticate=4, **ADA)):
                     pass
 
     run(main)
@@ -139,10 +140,10 @@ def test_guesses_are_counted_over_all_connections_of_an_address():
 
 def test_a_server_counts_guesses_unless_it_is_told_how():
     async def main():
-        async with serve(ANY, Shop, live=THEIRS_ALONE) as server, connect(server.address) as one, connect(server.address) as two:
+        async with serve(ANY, Shop, options=THEIRS_ALONE) as server, connect(server.address) as one, connect(server.address) as two:
             for peer in (one, two):
                 assert await peer.Shop.testMethod1("x", False) == "x"
-            (attempts,) = {id(peer.live.attempts) for peer in server.peers}
+            (attempts,) = {id(peer.options.attempts) for peer in server.peers}
             assert attempts != id(None)
 
     run(main)
@@ -162,8 +163,8 @@ def test_a_reset_takes_all_trust_and_the_connection_lives_on():
                     stopped.set()
                 return True
 
-        live = Live(session=SERVER, components=(Shop, Slow))
-        async with two_peers(OURS, live) as (one, two), two.subscribe("reset") as resets:
+        options = msgspec.structs.replace(SERVER, offers=(Shop, Slow))
+        async with two_peers(OURS, options) as (one, two), two.subscribe("reset") as resets:
             await one.authenticate(3)
             waiting = asyncio.ensure_future(one.Slow.Wait())
             await begun.wait()
@@ -185,8 +186,8 @@ def test_a_reset_takes_all_trust_and_the_connection_lives_on():
 def test_plain_text_after_encryption_is_answered_with_202_and_a_reset():
     async def main():
         async with (
-            serve(ANY, Shop, live=Live(session=SERVER)) as server,
-            connect(server.address, live=Live(authenticate=2)) as peer,
+            serve(ANY, Shop, options=SERVER) as server,
+            connect(server.address, options=Options(authenticate=2)) as peer,
         ):
             (other,) = server.peers
             async with peer.subscribe("*") as happenings:
@@ -218,7 +219,7 @@ def test_authentication_that_hangs_is_given_up():
 
         async with raw_server(mute) as address:
             with pytest.raises(ConnectFailed) as caught:
-                async with connect(address, live=Live(authenticate=2, authentication_timeout=0.2)):
+                async with connect(address, options=Options(authenticate=2, authentication_timeout=0.2)):
                     pass
             assert isinstance(caught.value.__cause__, RequestTimeout)
 
@@ -235,7 +236,7 @@ def test_a_peer_that_refuses_with_an_error_is_told_with_its_code():
 
         async with raw_server(strict) as address:
             with pytest.raises(ConnectFailed) as caught:
-                async with connect(address, live=Live(authenticate=2)):
+                async with connect(address, options=Options(authenticate=2)):
                     pass
             assert caught.value.__cause__.body == 200
 
@@ -251,9 +252,9 @@ def test_hooks_that_fail_let_nobody_in_and_take_nothing_down():
             if name == "Shop.Notes":
                 raise RequestFailed(201)
 
-        live = Live(admit=broken, on_event=broken, on_call=strict)
+        options = Options(admits=broken, on_event=broken, on_call=strict)
         with log_of("wirelake.wolpertinger") as lines:
-            async with serve(ANY, Shop, live=live) as server, connect(server.address) as peer:
+            async with serve(ANY, Shop, options=options) as server, connect(server.address) as peer:
                 with pytest.raises(RequestFailed, match="EstablishConnection"):
                     await peer.authenticate(1)
                 with pytest.raises(RequestFailed) as caught:
@@ -261,7 +262,7 @@ def test_hooks_that_fail_let_nobody_in_and_take_nothing_down():
                 assert caught.value.body == 201
                 peer.send_error("Shop", 100)
                 assert await peer.Shop.testMethod1("x", False) == "x"
-        assert any("admit failed" in one for one in lines)
+        assert any("admits failed" in one for one in lines)
         assert any("on_event failed" in one for one in lines)
 
     run(main)
@@ -303,7 +304,8 @@ def test_one_authentication_waits_for_the_other():
 
 
 def test_secrets_are_not_shown():
-    live = Live(session=SERVER, **ADA)
-    assert "lovelace" not in repr(live)
-    assert KEY.hex() not in repr(live)
-    assert repr(KEY) not in repr(live.session)
+    options = msgspec.structs.replace(SERVER, **ADA)
+    assert "lovelace" not in repr(options)
+    assert KEY.hex() not in repr(options)
+    assert repr(KEY) not in repr(options)
+    assert repr(KEY) not in repr(SessionOptions(cluster_key=KEY))

@@ -9,9 +9,8 @@ from tests.peers.world import run, until
 from tests.transports.prosody import PASSWORD, needs_prosody, running
 
 from wirelake.errors import ConnectFailed, ConnectionLost, RequestFailed, SessionClosed, UsageError
-from wirelake.peers.wolpertinger import Live, Xmpp, connect, serve
+from wirelake.peers.wolpertinger import Options, Xmpp, connect, serve
 from wirelake.peers.wolpertinger.demo_component import Demo
-from wirelake.protocols.wolpertinger.options import Options
 from wirelake.transports.tls import client_context
 
 pytestmark = needs_prosody
@@ -32,11 +31,11 @@ def tls(xmpp):
 @pytest.mark.parametrize("factory", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_one_account_serves_many_each_with_its_own_trust(xmpp, tls, factory):
     async def main():
-        server = serve(xmpp.account("bob"), Shop, live=Live(session=SERVER), tls=tls, login=LOGIN)
-        trusted = Live(session=Options(cluster_key=KEY), authenticate=3)
+        server = serve(xmpp.account("bob"), Shop, options=SERVER, tls=tls, login=LOGIN)
+        trusted = Options(cluster_key=KEY, authenticate=3)
         async with (
             server,
-            connect(xmpp.account("alice", "bob"), Demo, live=trusted, tls=tls, login=LOGIN) as alice,
+            connect(xmpp.account("alice", "bob"), Demo, options=trusted, tls=tls, login=LOGIN) as alice,
             connect(xmpp.account("carol", "Bob"), tls=tls, login=LOGIN) as carol,
         ):
             assert await alice.Shop.Level3() == 3
@@ -56,10 +55,10 @@ def test_one_account_serves_many_each_with_its_own_trust(xmpp, tls, factory):
 
 def test_who_comes_back_without_having_said_goodbye_is_let_in_again(xmpp, tls):
     async def main():
-        trusted = Live(session=Options(cluster_key=KEY), authenticate=3)
-        async with serve(xmpp.account("bob"), Shop, live=Live(session=SERVER), tls=tls, login=LOGIN) as server:
+        trusted = Options(cluster_key=KEY, authenticate=3)
+        async with serve(xmpp.account("bob"), Shop, options=SERVER, tls=tls, login=LOGIN) as server:
             for _ in range(2):
-                async with connect(xmpp.account("alice", "bob"), live=trusted, tls=tls, login=LOGIN) as alice:
+                async with connect(xmpp.account("alice", "bob"), options=trusted, tls=tls, login=LOGIN) as alice:
                     assert await alice.Shop.Level3() == 3
                     alice.stream.abort()
                     assert isinstance(await alice.over(), ConnectionLost)
@@ -76,7 +75,7 @@ def test_a_server_may_speak_first_over_its_login(xmpp, tls):
         ):
             met = alice.meet("bob@localhost")
             assert await met.Demo.Add(2, 3) == 5
-            with pytest.raises(UsageError, match="conversation with bob@localhost already"):
+            with pytest.raises(UsageError, match="session with bob@localhost already"):
                 alice.meet("BOB@localhost")
             met.close()
             assert isinstance(await met.over(), SessionClosed)
@@ -104,9 +103,9 @@ def test_who_is_not_there_is_told(xmpp, tls):
 
 def test_a_conversation_in_which_nothing_is_said_is_closed(xmpp, tls):
     async def main():
-        live = Live(idle_timeout=0.3)
+        options = Options(idle_timeout=0.3)
         async with (
-            serve(xmpp.account("bob"), Demo, live=live, tls=tls, login=LOGIN) as server,
+            serve(xmpp.account("bob"), Demo, options=options, tls=tls, login=LOGIN) as server,
             connect(xmpp.account("alice", "bob"), tls=tls, login=LOGIN) as peer,
         ):
             assert await peer.Demo.Add(1, 2) == 3

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from tests.peers.raw import RawEnd, connecting, listening
 
 from wirelake.errors import RequestFailed
-from wirelake.peers.wolpertinger import Live, Peer, method
-from wirelake.protocols.wolpertinger.options import Options
+from wirelake.peers.wolpertinger import Options, Peer, method
 from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.transports.memory import pair
 
@@ -95,7 +94,7 @@ class Shop:
 
 
 @contextlib.asynccontextmanager
-async def two_peers(client: Live, server: Live, cut: int | None = None) -> AsyncIterator[tuple[Peer, Peer]]:
+async def two_peers(client: Options, server: Options, cut: int | None = None) -> AsyncIterator[tuple[Peer, Peer]]:
     """Both ends of a conversation in memory, opened; the client closes at the end."""
     one, two = pair(cut)
     ends = Peer(Speaker.CLIENT, one, client), Peer(Speaker.SERVER, two, server)

@@ -10,9 +10,8 @@ from tests.peers.world import log_of, run, until
 from tests.peers.yamp.world import ANY, two_peers
 
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
-from wirelake.peers.yamp import Group, Live, Service, connect, fan_out, serve
+from wirelake.peers.yamp import Group, Options, Service, connect, fan_out, serve
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.options import Options
 
 
 def listening(body):
@@ -21,7 +20,7 @@ def listening(body):
     def test():
         async def main():
             service, heard = Service(), []
-            async with two_peers(Live(), Live(service=service)) as (peer, other):
+            async with two_peers(Options(), Options(service=service)) as (peer, other):
                 await body(service, heard, peer, other)
 
         run(main)
@@ -33,8 +32,8 @@ def listening(body):
 @listening
 async def test_every_listener_hears_in_the_order_they_came(service, heard, peer, other):
     for name in ("first", "second", "third"):
-        service.on("a.b" if name != "second" else "a.*", lambda event, name=name: heard.append((name, event.uri, event.body)))
-    service.on("a.c", lambda event: heard.append("never"))
+        service.on("a.b" if name != "second" else "a.*", lambda _, event, name=name: heard.append((name, event.uri, event.body)))
+    service.on("a.c", lambda _, event: heard.append("never"))
     await peer.send("a.b", 1)
     await peer.ping()
     assert heard == [("first", "a.b", 1), ("second", "a.b", 1), ("third", "a.b", 1)]
@@ -43,7 +42,7 @@ async def test_every_listener_hears_in_the_order_they_came(service, heard, peer,
 @listening
 async def test_wildcards(service, heard, peer, other):
     for pattern in ("*", "a.*", "a.>", ">", "*.b", "a.b"):
-        service.on(pattern, lambda event, pattern=pattern: heard.append((event.uri, pattern)))
+        service.on(pattern, lambda _, event, pattern=pattern: heard.append((event.uri, pattern)))
     for uri in ("a", "a.b", "a.b.c", "x.b"):
         await peer.send(uri)
     await peer.ping()
@@ -58,8 +57,8 @@ async def test_wildcards(service, heard, peer, other):
 def test_levels_may_be_cut_by_something_else():
     async def main():
         service, heard = Service("/"), []
-        service.on("/news/*", lambda event: heard.append(event.uri))
-        async with two_peers(Live(), Live(service=service)) as (peer, _):
+        service.on("/news/*", lambda _, event: heard.append(event.uri))
+        async with two_peers(Options(), Options(service=service)) as (peer, _):
             for uri in ("/news/a.b", "/news/a/b", "/news/c"):
                 await peer.send(uri)
             await peer.ping()
@@ -71,11 +70,11 @@ def test_levels_may_be_cut_by_something_else():
 @listening
 async def test_order_is_kept_however_slow_a_listener_is(service, heard, peer, other):
     @service.on("slow")
-    async def slow(event):
+    async def slow(_, event):
         await asyncio.sleep(0.01 if event.body % 3 == 0 else 0)
         heard.append(event.body)
 
-    service.on(">", lambda event: heard.append(event.uri))
+    service.on(">", lambda _, event: heard.append(event.uri))
     for number in range(10):
         await peer.send("slow", number)
         await peer.send("quick")
@@ -86,15 +85,15 @@ async def test_order_is_kept_however_slow_a_listener_is(service, heard, peer, ot
 @listening
 async def test_a_listener_that_fails_costs_nobody_else_anything(service, heard, peer, other):
     @service.on("a")
-    def fails(event):
+    def fails(_, event):
         raise RuntimeError("mine alone")
 
     @service.on("a")
-    async def fails_slowly(event):
+    async def fails_slowly(_, event):
         await asyncio.sleep(0)
         raise RuntimeError("mine alone")
 
-    service.on("a", lambda event: heard.append(event.body))
+    service.on("a", lambda _, event: heard.append(event.body))
     with log_of("wirelake.yamp") as lines:
         await peer.send("a", 1)
         await peer.send("a", 2)
@@ -105,8 +104,8 @@ async def test_a_listener_that_fails_costs_nobody_else_anything(service, heard, 
 
 @listening
 async def test_a_type_drops_what_does_not_fit(service, heard, peer, other):
-    service.on("a", lambda event: heard.append(event.body), of=list[int])
-    service.on("a", lambda event: heard.append("any"))
+    service.on("a", lambda _, event: heard.append(event.body), of=list[int])
+    service.on("a", lambda _, event: heard.append("any"))
     with log_of("wirelake.yamp") as lines:
         await peer.send("a", [1, 2])
         await peer.send("a", ["x"])
@@ -118,7 +117,7 @@ async def test_a_type_drops_what_does_not_fit(service, heard, peer, other):
 
 @listening
 async def test_who_hears_no_more(service, heard, peer, other):
-    def listener(event):
+    def listener(_, event):
         heard.append(event.body)
 
     service.on("a", listener)
@@ -152,7 +151,7 @@ async def test_subscriptions_are_iterated(service, heard, peer, other):
 
 def test_who_reads_a_subscription_slowly_loses_events_and_learns_how_many():
     async def main():
-        async with two_peers(Live(), Live(max_inbox=5)) as (peer, other):
+        async with two_peers(Options(), Options(max_inbox=5)) as (peer, other):
             events = other.subscribe(">")
             for number in range(12):
                 await peer.send("a", number)
@@ -168,7 +167,7 @@ def test_slow_listeners_slow_the_sender():
         service, heard, may = Service(), [], asyncio.Event()
 
         @service.on("a")
-        async def slow(event):
+        async def slow(_, event):
             await may.wait()
             heard.append(event.body[0])
 
@@ -179,7 +178,7 @@ def test_slow_listeners_slow_the_sender():
                 await peer.send("a", f"{number % 10}" + "x" * 5000)
                 sent.append(number)
 
-        async with two_peers(Live(), Live(service=service, max_inbox=10)) as (peer, _), asyncio.TaskGroup() as group:
+        async with two_peers(Options(), Options(service=service, max_inbox=10)) as (peer, _), asyncio.TaskGroup() as group:
             group.create_task(send(peer))
             await until(lambda: len(sent) > 30)
             before = -1
@@ -209,11 +208,11 @@ def test_what_arrived_before_the_close_is_attended_to():
         service, heard = Service(), []
 
         @service.on("a")
-        async def slow(event):
+        async def slow(_, event):
             await asyncio.sleep(0.02)
             heard.append(event.body)
 
-        async with two_peers(Live(), Live(service=service)) as (peer, _):
+        async with two_peers(Options(), Options(service=service)) as (peer, _):
             for number in range(3):
                 await peer.send("a", number)
             peer.close()
@@ -233,7 +232,7 @@ class Ears:
         self.services = []
         for mine in self.heard:
             service = Service()
-            service.on(">", lambda event, mine=mine: mine.append((event.uri, event.body)))
+            service.on(">", lambda _, event, mine=mine: mine.append((event.uri, event.body)))
             self.services.append(service)
 
 
@@ -242,7 +241,7 @@ def test_an_event_to_everybody_or_to_some():
         ears = Ears(4)
         async with serve(ANY) as server:
             clients = [
-                connect(server.address, service, live=Live(session=Options(serializer="msgpack" if place % 2 else "json")))
+                connect(server.address, service, options=Options(serializer="msgpack" if place % 2 else "json"))
                 for place, service in enumerate(ears.services)
             ]
             peers = [await client.__aenter__() for client in clients]
@@ -274,7 +273,7 @@ def test_who_does_not_read_does_not_hold_up_the_others():
     async def main():
         ears = Ears(1)
         async with (
-            serve(ANY, live=Live(max_unsent=100_000, stall_timeout=0.5)) as server,
+            serve(ANY, options=Options(max_unsent=100_000, stall_timeout=0.5)) as server,
             connect(server.address, ears.services[0]) as peer,
         ):
             reader, writer = await asyncio.open_connection(*server.address.removeprefix("tcp://").split(":"), limit=1)
@@ -296,7 +295,7 @@ def test_who_does_not_read_does_not_hold_up_the_others():
 
 def test_fan_out_to_nobody_and_to_those_that_are_over():
     async def main():
-        async with two_peers(Live(), Live()) as (peer, other):
+        async with two_peers(Options(), Options()) as (peer, other):
             peer.close()
             assert fan_out([], "a") == fan_out([peer], "a") == 0
             await other.over()

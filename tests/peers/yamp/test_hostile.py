@@ -13,10 +13,9 @@ from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import OTHER, UID
 
 from wirelake.errors import ConnectFailed, RemoteProtocolError
-from wirelake.peers.yamp import Live, Service, connect, serve
+from wirelake.peers.yamp import Options, Service, connect, serve
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Close, Handshake, Response
-from wirelake.protocols.yamp.options import Limits, Options
 
 QUICK = Options(handshake_timeout=0.1)
 
@@ -49,10 +48,10 @@ def test_what_must_not_be_said_is_answered_with_a_close(said, reason):
         service = demo()
 
         @service.request("wait")
-        async def wait(call):
+        async def wait(_, call):
             await asyncio.Event().wait()
 
-        async with serve(ANY, service, live=Live(session=QUICK)) as server, connect(server.address) as friend:
+        async with serve(ANY, service, options=QUICK) as server, connect(server.address) as friend:
             async with raw_client(server.address) as raw:
                 await raw.say(said)
                 heard = await raw.hear_rest()
@@ -157,7 +156,7 @@ async def _echo(raw):
 
 def test_a_large_body_that_never_comes_takes_no_memory():
     async def main():
-        async with serve(ANY, demo(), live=Live(session=Options(limits=Limits(max_body_size=1 << 30)))) as server:
+        async with serve(ANY, demo(), options=Options(max_body_size=1 << 30)) as server:
             async with raw_client(server.address) as raw:
                 await raw.greet()
                 await raw.say(speech.event(body=b"x" * 1000, size=1 << 30))
@@ -176,11 +175,11 @@ def test_a_flood_of_requests_is_read_no_faster_than_it_is_answered():
         may = asyncio.Event()
 
         @service.request("work")
-        async def work(call):
+        async def work(_, call):
             working.append(call.uid)
             await may.wait()
 
-        async with serve(ANY, service, live=Live(max_in_flight=10)) as server, raw_client(server.address) as raw:
+        async with serve(ANY, service, options=Options(max_in_flight=10)) as server, raw_client(server.address) as raw:
             await raw.greet()
             flood = b"".join(speech.request(b"work", b"1", uid=number.to_bytes(16)) for number in range(50_000))
             task = asyncio.ensure_future(raw.say(flood))
@@ -265,7 +264,7 @@ def test_datagrams_from_nowhere():
                 if data[0] != 1:  # a probe, if we are silent for a moment
                     heard.put_nowait(data)
 
-        async with serve("udp://127.0.0.1:0", demo(), live=Live(session=QUICK)) as server, connect(server.address) as friend:
+        async with serve("udp://127.0.0.1:0", demo(), options=QUICK) as server, connect(server.address) as friend:
             host, _, port = server.address.removeprefix("udp://").rpartition(":")
             transport, _ = await loop.create_datagram_endpoint(Ear, remote_addr=(host, int(port)))
             transport.sendto(speech.event())

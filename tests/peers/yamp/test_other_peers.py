@@ -18,10 +18,9 @@ from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import UID
 
 from wirelake.errors import ConnectFailed, RequestFailed, RequestTimeout
-from wirelake.peers.yamp import Live, Service, connect, serve
+from wirelake.peers.yamp import Options, Service, connect, serve
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Close, Handshake, Request, Response
-from wirelake.protocols.yamp.options import Limits, Options
 from wirelake.protocols.yamp.wire import buffer, encode, message
 
 
@@ -62,8 +61,8 @@ def test_a_go_client_names_no_serializer_and_is_served():
 
 def test_a_go_client_that_must_name_one():
     async def main():
-        live = Live(session=Options(accept_empty_serializer=False))
-        async with serve(ANY, live=live) as server, raw_client(server.address) as go:
+        options = Options(accept_empty_serializer=False)
+        async with serve(ANY, options=options) as server, raw_client(server.address) as go:
             await go.say(speech.handshake(1, b""))
             assert await go.hear_rest() == [Close("Serializer  not supported. Use json, msgpack")]
 
@@ -87,8 +86,8 @@ def test_a_go_server_echoes_what_it_was_sent_and_answers_no_ping():
                 with pytest.raises(RequestTimeout, match=r"no pong in 0\.01 s"):
                     await peer.ping(timeout=0.01)
                 assert (await peer.request("any", [2]), peer._session.deadline) == ([2], None)
-            eager = Live(session=Options(ping_interval=0.02, ping_timeout=0.02))
-            async with connect(address, live=eager) as peer:
+            eager = Options(ping_interval=0.02, ping_timeout=0.02)
+            async with connect(address, options=eager) as peer:
                 assert str(await peer.over()).startswith("YAMP-18: no pong in time")
 
     run(main)
@@ -120,7 +119,7 @@ def test_a_node_client_sends_field_by_field_and_gets_whole_messages():
     async def main():
         service = demo()
         heard = []
-        service.on("foo", lambda event: heard.append(event.body))
+        service.on("foo", lambda _, event: heard.append(event.body))
         async with (
             serve("ws://127.0.0.1:0", service) as server,
             websockets.asyncio.client.connect(server.address, compression=None, ping_interval=None) as socket,
@@ -167,7 +166,7 @@ def test_a_node_server_gets_one_message_for_each_of_ours():
 
         async with websockets.asyncio.server.serve(serve_node, "127.0.0.1", 0, compression=None, ping_interval=None) as listening:
             address = f"ws://127.0.0.1:{listening.sockets[0].getsockname()[1]}/hello/world?msg=goodmorning"
-            async with connect(address, live=Live(session=Options(serializer="msgpack"))) as peer:
+            async with connect(address, options=Options(serializer="msgpack")) as peer:
                 for number in range(5):
                     await peer.send("event", number)
                 answers = await asyncio.gather(*(peer.request("any", number) for number in range(5)))
@@ -185,10 +184,10 @@ def test_a_node_server_that_redirects_with_one_byte_of_size():
             await raw.hear()
             await raw.say(speech.redirect(b"tcp://127.0.0.1:1", short=True))
 
-        live = Live(session=Options(limits=Limits(one_byte_redirect_size=True)))
+        options = Options(one_byte_redirect_size=True)
         async with raw_server(node) as address:
             with pytest.raises(ConnectFailed, match=r"redirected to tcp://127\.0\.0\.1:1"):
-                async with connect(address, live=live):
+                async with connect(address, options=options):
                     pass
 
     run(main)

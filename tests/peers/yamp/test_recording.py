@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from tests.peers.world import run
 from tests.peers.yamp.world import demo
 
@@ -10,8 +11,7 @@ from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
 from wirelake.capture.record.recorder import Recorder
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.peers.yamp import Live, connect, serve
-from wirelake.protocols.yamp.options import Options
+from wirelake.peers.yamp import Options, connect, serve
 
 
 def rows_of(path):
@@ -31,8 +31,8 @@ def test_both_sides_record_the_same(way, tmp_path):
         with Recorder(paths[0], protocol="yamp") as mine, Recorder(paths[1], protocol="yamp") as theirs:
             options = Options(serializer="msgpack")
             async with (
-                serve(way.address, demo(), tls=way.server, live=Live(recorder=theirs)) as server,
-                connect(server.address, tls=way.client, live=Live(recorder=mine, session=options)) as peer,
+                serve(way.address, demo(), tls=way.server, options=Options(recorder=theirs)) as server,
+                connect(server.address, tls=way.client, options=msgspec.structs.replace(options, recorder=mine)) as peer,
             ):
                 assert await peer.request("echo", {"a": "x" * 3000}) == {"a": "x" * 3000}
                 ask = await peer.ask("sum", [1, 2])

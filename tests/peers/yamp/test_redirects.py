@@ -10,20 +10,19 @@ from tests.peers.yamp.world import ANY, HANDSHAKE, demo, raw_server
 
 from wirelake.errors import ConnectFailed, ConnectionLost, Redirected, RemoteProtocolError, SessionClosed
 from wirelake.peers.backoff import Backoff
-from wirelake.peers.yamp import Live, connect, serve
+from wirelake.peers.yamp import Options, connect, serve
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import CloseRedirect
-from wirelake.protocols.yamp.options import Options
 
 
 def redirecting(url):
     """What a server does that sends every client somewhere else."""
-    return Live(session=Options(redirect_to=url))
+    return Options(redirect_to=url)
 
 
 def test_a_redirect_is_surfaced_unless_it_shall_be_followed():
     async def main():
-        async with serve(ANY, demo()) as there, serve(ANY, live=redirecting(there.address)) as here:
+        async with serve(ANY, demo()) as there, serve(ANY, options=redirecting(there.address)) as here:
             with pytest.raises(ConnectFailed) as caught:
                 async with connect(here.address):
                     pass
@@ -46,7 +45,7 @@ def test_a_redirect_may_lead_to_another_transport(scheme, contexts):
         path = "/some/where?x=1" if scheme.startswith("w") else ""
         async with (
             serve(f"{scheme}://127.0.0.1:0{path}", demo(), tls=tls) as there,
-            serve(ANY, live=redirecting(there.address)) as here,
+            serve(ANY, options=redirecting(there.address)) as here,
             connect(here.address, follow_redirects=True, tls=client) as peer,
         ):
             assert peer.stream.kind == scheme
@@ -60,7 +59,7 @@ def test_five_redirects_are_followed_and_a_sixth_is_not():
         async with contextlib.AsyncExitStack() as stack:
             places = [await stack.enter_async_context(serve(ANY, demo()))]
             for _ in range(6):
-                places.append(await stack.enter_async_context(serve(ANY, live=redirecting(places[-1].address))))
+                places.append(await stack.enter_async_context(serve(ANY, options=redirecting(places[-1].address))))
             async with connect(places[5].address, follow_redirects=True) as peer:
                 assert await peer.request("echo", 1) == 1
             with pytest.raises(RemoteProtocolError, match="5 redirects in a row") as caught:
@@ -98,7 +97,7 @@ def test_a_loop_of_redirects_ends_also_if_each_of_them_is_a_session():
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "tcp://127.0.0.1", "unix:///tmp/x", "tcp://u@127.0.0.1:1", "nonsense"])
 def test_a_redirect_that_must_not_be_followed_is_an_error(url):
     async def main():
-        async with serve(ANY, live=redirecting(url)) as here:
+        async with serve(ANY, options=redirecting(url)) as here:
             with pytest.raises(RemoteProtocolError) as caught:
                 async with connect(here.address, follow_redirects=True):
                     pass
@@ -110,7 +109,7 @@ def test_a_redirect_that_must_not_be_followed_is_an_error(url):
 def test_no_redirect_leads_from_encrypted_to_plain(contexts):
     async def main():
         server, client = contexts
-        async with serve(ANY, demo()) as plain, serve("tls://127.0.0.1:0", live=redirecting(plain.address), tls=server) as here:
+        async with serve(ANY, demo()) as plain, serve("tls://127.0.0.1:0", options=redirecting(plain.address), tls=server) as here:
             with pytest.raises(RemoteProtocolError, match="not encrypted"):
                 async with connect(here.address, tls=client, follow_redirects=True):
                     pass
@@ -185,9 +184,9 @@ def test_a_client_that_was_redirected_comes_back_to_where_it_began():
 
 def test_a_refused_handshake_is_a_connect_error_with_the_server_s_words():
     async def main():
-        async with serve(ANY, live=Live(session=Options(serializers={"json": Options().serializers["json"]}))) as server:
+        async with serve(ANY, options=Options(serializers={"json": Options().serializers["json"]})) as server:
             with pytest.raises(ConnectFailed) as caught:
-                async with connect(server.address, live=Live(session=Options(serializer="msgpack"))):
+                async with connect(server.address, options=Options(serializer="msgpack")):
                     pass
             assert str(caught.value).endswith("the peer closed the session: Serializer msgpack not supported. Use json")
         assert HANDSHAKE == b"\x00\x00\x01\x04json"
@@ -197,7 +196,7 @@ def test_a_refused_handshake_is_a_connect_error_with_the_server_s_words():
 
 def test_an_application_may_refuse_where_a_redirect_leads():
     async def main():
-        async with serve(ANY, demo()) as there, serve(ANY, live=redirecting(there.address)) as here:
+        async with serve(ANY, demo()) as there, serve(ANY, options=redirecting(there.address)) as here:
             asked = []
 
             def may_follow(target):

@@ -19,9 +19,8 @@ from wirelake.errors import (
     SessionClosed,
     UsageError,
 )
-from wirelake.peers.yamp import Live, Service
+from wirelake.peers.yamp import Options, Service
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.options import Limits, Options
 
 
 class Point(msgspec.Struct):
@@ -29,8 +28,8 @@ class Point(msgspec.Struct):
     y: int
 
 
-def serving(service, **live):
-    return Live(service=service, **live)
+def serving(service, **options):
+    return Options(service=service, **options)
 
 
 def with_service(body):
@@ -39,7 +38,7 @@ def with_service(body):
     def test():
         async def main():
             service = Service()
-            async with two_peers(Live(), serving(service)) as (peer, other):
+            async with two_peers(Options(), serving(service)) as (peer, other):
                 await body(service, peer, other)
 
         run(main)
@@ -53,10 +52,10 @@ def with_service(body):
 
 @with_service
 async def test_what_a_handler_returns_is_the_answer(service, peer, other):
-    service.request("plain", lambda call: [call.uri, call.body, call.progressive])
+    service.request("plain", lambda _, call: [call.uri, call.body, call.progressive])
 
     @service.request("slow")
-    async def slow(call):
+    async def slow(_, call):
         await asyncio.sleep(0)
         return call.peer is other
 
@@ -67,15 +66,15 @@ async def test_what_a_handler_returns_is_the_answer(service, peer, other):
 @with_service
 async def test_what_a_handler_raises_is_the_error(service, peer, other):
     @service.request("plain")
-    def plain(call):
+    def plain(_, call):
         raise RequestFailed({"code": 4})
 
     @service.request("slow")
-    async def slow(call):
+    async def slow(_, call):
         raise RequestFailed("no")
 
     @service.request("given-up")
-    async def given_up(call):
+    async def given_up(_, call):
         raise RequestCancelled("I would rather not")
 
     with pytest.raises(RequestFailed) as caught:
@@ -93,16 +92,16 @@ async def test_what_a_handler_raises_is_the_error(service, peer, other):
 @with_service
 async def test_a_bug_in_a_handler_is_told_without_its_secrets(service, peer, other):
     @service.request("plain")
-    def plain(call):
+    def plain(_, call):
         raise ZeroDivisionError("secret")
 
     @service.request("slow")
-    async def slow(call):
+    async def slow(_, call):
         await asyncio.sleep(0)
         raise ZeroDivisionError("secret")
 
     @service.request("object")
-    def no_body(call):
+    def no_body(_, call):
         return object()
 
     with log_of("wirelake.yamp") as lines:
@@ -117,16 +116,16 @@ async def test_a_bug_in_a_handler_is_told_without_its_secrets(service, peer, oth
 def test_an_application_makes_its_own_errors():
     async def main():
         service = Service()
-        service.request("a", lambda call: 1 / 0)
-        service.request("b", lambda call: 1 / 0)
+        service.request("a", lambda _, call: 1 / 0)
+        service.request("b", lambda _, call: 1 / 0)
 
-        def explain(call, reason):
+        def explain(_peer, call, reason):
             if call.uri == "b":
                 raise RuntimeError("a bug in here, too")
             return {"kind": type(reason).__name__}
 
         with log_of("wirelake.yamp"):
-            async with two_peers(Live(), serving(service, on_failure=explain)) as (peer, _):
+            async with two_peers(Options(), serving(service, on_failure=explain)) as (peer, _):
                 for uri, body in (("a", {"kind": "ZeroDivisionError"}), ("b", "the request failed")):
                     with pytest.raises(RequestFailed) as caught:
                         await peer.request(uri)
@@ -138,9 +137,8 @@ def test_an_application_makes_its_own_errors():
 def test_an_answer_over_the_limit_is_a_failure_that_can_be_sent_and_a_request_over_it_closes():
     async def main():
         service = demo()
-        service.request("large", lambda call: "x" * 200)
-        small = Options(limits=Limits(max_body_size=100))
-        async with two_peers(Live(), serving(service, session=small)) as (peer, other):
+        service.request("large", lambda _, call: "x" * 200)
+        async with two_peers(Options(), serving(service, max_body_size=100)) as (peer, other):
             with log_of("wirelake.yamp"), pytest.raises(RequestFailed, match="the answer cannot be sent"):
                 await peer.request("large")
             with pytest.raises(SessionClosed, match="message too large"):
@@ -152,8 +150,8 @@ def test_an_answer_over_the_limit_is_a_failure_that_can_be_sent_and_a_request_ov
 
 @with_service
 async def test_types_are_checked_on_both_sides(service, peer, other):
-    service.request("point", lambda call: call.body, of=Point)
-    service.request("wrong", lambda call: {"x": "one"})
+    service.request("point", lambda _, call: call.body, of=Point)
+    service.request("wrong", lambda _, call: {"x": "one"})
     assert await peer.request("point", {"x": 1, "y": 2}, of=Point) == Point(1, 2)
     with log_of("wirelake.yamp"), pytest.raises(RequestFailed, match=r"the body does not fit: .*\$\.y"):
         await peer.request("point", {"x": 1, "y": "2"})
@@ -166,17 +164,17 @@ async def test_types_are_checked_on_both_sides(service, peer, other):
 
 @with_service
 async def test_a_handler_for_everything_else(service, peer, other):
-    service.request("known", lambda call: "known")
-    service.otherwise(lambda call: [call.uri, call.body])
+    service.request("known", lambda _, call: "known")
+    service.otherwise(lambda _, call: [call.uri, call.body])
     assert [await peer.request(uri, 1) for uri in ("known", "other")] == ["known", ["other", 1]]
     with pytest.raises(UsageError, match="have a handler already"):
-        service.otherwise(lambda call: 1)
+        service.otherwise(lambda _, call: 1)
 
 
 def test_a_uri_has_one_handler():
     service = demo()
     with pytest.raises(UsageError, match="have a handler already"):
-        service.request("echo", lambda call: 1)
+        service.request("echo", lambda _, call: 1)
 
 
 # Progress.
@@ -187,7 +185,7 @@ async def test_steps_come_one_by_one_and_the_answer_after_them(service, peer, ot
     go_on = asyncio.Event()
 
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         for step in range(3):
             assert await call.progress({"step": step})
         await go_on.wait()
@@ -206,7 +204,7 @@ async def test_steps_nobody_asked_for_are_not_sent(service, peer, other):
     told = []
 
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         told.append(await call.progress(1))
         return "done"
 
@@ -218,7 +216,7 @@ async def test_steps_nobody_asked_for_are_not_sent(service, peer, other):
 @with_service
 async def test_who_wants_only_the_answer_need_not_read_the_steps(service, peer, other):
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         for step in range(5000):
             await call.progress(step)
         return "done"
@@ -232,13 +230,13 @@ def test_who_reads_steps_slowly_slows_their_maker():
         service, sent = Service(), []
 
         @service.request("work")
-        async def work(call):
+        async def work(_, call):
             for step in range(3000):
                 await call.progress("x" * 1000)
                 sent.append(step)
             return "done"
 
-        async with two_peers(Live(max_inbox=10), serving(service)) as (peer, _):
+        async with two_peers(Options(max_inbox=10), serving(service)) as (peer, _):
             ask = await peer.ask("work")
             await until(lambda: len(sent) > 20)
             before = -1
@@ -255,7 +253,7 @@ def test_who_reads_steps_slowly_slows_their_maker():
 @with_service
 async def test_a_failure_ends_the_steps_with_its_error(service, peer, other):
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         await call.progress(1)
         raise RequestFailed("half way")
 
@@ -275,7 +273,7 @@ async def test_a_handler_learns_of_a_graceful_cancel_and_may_clean_up(service, p
     story = []
 
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         try:
             await call.progress("begun")
             await asyncio.Event().wait()
@@ -294,7 +292,7 @@ async def test_a_handler_learns_of_a_graceful_cancel_and_may_clean_up(service, p
 @with_service
 async def test_a_handler_may_answer_all_the_same(service, peer, other):
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         await call.progress("begun")
         try:
             await asyncio.Event().wait()
@@ -312,7 +310,7 @@ async def test_a_killed_request_ends_at_once_and_its_handler_is_interrupted_with
     ended = asyncio.Event()
 
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         try:
             await call.progress("begun")
             await asyncio.Event().wait()
@@ -333,7 +331,7 @@ async def test_a_killed_request_ends_at_once_and_its_handler_is_interrupted_with
 @with_service
 async def test_a_request_that_is_cancelled_before_its_handler_began(service, peer, other):
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         raise AssertionError("never")
 
     asks = [await peer.ask("work") for _ in range(2)]
@@ -350,7 +348,7 @@ async def test_a_task_that_waits_for_an_answer_and_is_cancelled_kills_the_reques
     begun, ended = asyncio.Event(), asyncio.Event()
 
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -372,7 +370,7 @@ async def test_leaving_the_block_kills_the_request(service, peer, other):
     ended = asyncio.Event()
 
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         try:
             await call.progress(1)
             await call.progress(2)
@@ -389,7 +387,7 @@ async def test_leaving_the_block_kills_the_request(service, peer, other):
 @with_service
 async def test_a_handler_that_cancels_itself_still_answers(service, peer, other):
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         raise asyncio.CancelledError
 
     with log_of("wirelake.yamp"), pytest.raises(RequestFailed, match="the request failed"):
@@ -402,7 +400,7 @@ async def test_a_handler_that_cancels_itself_still_answers(service, peer, other)
 @with_service
 async def test_a_request_nobody_answers_expires_and_the_connection_lives(service, peer, other):
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         await asyncio.sleep(0.1)
         return "late"
 
@@ -415,7 +413,7 @@ async def test_a_request_nobody_answers_expires_and_the_connection_lives(service
 @with_service
 async def test_steps_keep_a_request_alive(service, peer, other):
     @service.request("work")
-    async def work(call):
+    async def work(_, call):
         for _ in range(5):
             await asyncio.sleep(0.05)
             await call.progress(None)
@@ -431,10 +429,10 @@ def test_all_that_is_pending_fails_when_the_session_ends(by_peer):
         service = Service()
 
         @service.request("work")
-        async def work(call):
+        async def work(_, call):
             await asyncio.Event().wait()
 
-        async with two_peers(Live(), serving(service)) as (peer, other):
+        async with two_peers(Options(), serving(service)) as (peer, other):
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(_reason(peer.request("work"))) for _ in range(5)]
                 ask = await peer.ask("work")

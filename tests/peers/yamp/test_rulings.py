@@ -15,9 +15,8 @@ from tests.protocols.yamp import speech
 from tests.protocols.yamp import test_rulings as without_sockets
 
 from wirelake.errors import ConnectFailed, RequestFailed, SessionClosed, UsageError
-from wirelake.peers.yamp import Live, Service, connect, serve
+from wirelake.peers.yamp import Options, Service, connect, serve
 from wirelake.protocols.yamp.messages import Close, Handshake
-from wirelake.protocols.yamp.options import Options
 
 RULINGS = range(1, 54)
 
@@ -70,8 +69,8 @@ def test_yamp_14_one_message_for_each_of_ours_any_pieces_from_them():
 
 def test_yamp_18_keep_alive_is_off_unless_it_is_wanted():
     async def main():
-        quick = Live(session=Options(ping_interval=0.01, ping_timeout=5.0))
-        async with serve(ANY, demo()) as server, connect(server.address, live=quick) as peer:
+        quick = Options(ping_interval=0.01, ping_timeout=5.0)
+        async with serve(ANY, demo()) as server, connect(server.address, options=quick) as peer:
             await until(lambda: peer._session._ping_payload is not None)
             await until(lambda: peer._session._ping_payload is None)
             (other,) = server.peers
@@ -120,7 +119,7 @@ def test_yamp_39_an_event_of_an_unknown_uri_is_ignored_unless_somebody_catches_a
             await peer.ping()
             (other,) = server.peers
             assert other.unheard == 1
-            service.on(">", lambda event: heard.append(event.uri))
+            service.on(">", lambda _, event: heard.append(event.uri))
             await peer.send("nowhere")
             await peer.ping()
             assert (heard, other.unheard, other.noticed) == (["nowhere"], 1, {})
@@ -143,11 +142,11 @@ def test_yamp_46_an_event_goes_to_one_peer_and_fan_out_is_local():
 
 def test_yamp_47_events_have_many_listeners_and_requests_one_handler():
     service = Service()
-    service.request("a", lambda call: 1)
+    service.request("a", lambda _, call: 1)
     with pytest.raises(UsageError, match="have a handler already"):
-        service.request("a", lambda call: 2)
-    service.on("a", lambda event: None)
-    service.on("a", lambda event: None)
+        service.request("a", lambda _, call: 2)
+    service.on("a", lambda _, event: None)
+    service.on("a", lambda _, event: None)
     assert len(service.listeners("a")) == 2
 
 
@@ -156,7 +155,7 @@ def test_yamp_48_handlers_are_called_in_order_and_answer_in_any():
         service, called = Service(), []
 
         @service.request("work")
-        async def work(call):
+        async def work(_, call):
             called.append(call.body)
             await asyncio.sleep(0.05 if call.body == 0 else 0)
             return call.body

@@ -12,9 +12,8 @@ from tests.peers.world import run, until
 from tests.peers.yamp.world import demo, two_peers
 
 from wirelake.errors import ConnectFailed, LocalProtocolError, RequestCancelled, RequestFailed, SessionClosed, UsageError
-from wirelake.peers.yamp import Live, Service, connect, serve
+from wirelake.peers.yamp import Options, Service, connect, serve
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.options import Options
 
 
 async def converse(server_service, heard, peer, other):
@@ -44,15 +43,15 @@ async def converse(server_service, heard, peer, other):
 def services():
     heard = []
     service = demo()
-    service.on("news.*", lambda event: heard.append(event.body))
+    service.on("news.*", lambda _, event: heard.append(event.body))
 
     @service.request("wait")
-    async def wait(call):
+    async def wait(_, call):
         await call.progress("begun")
         await asyncio.Event().wait()
 
     mine = Service()
-    mine.request("client.name", lambda _: "me")
+    mine.request("client.name", lambda *_: "me")
     return service, mine, heard
 
 
@@ -61,10 +60,10 @@ def services():
 def test_a_session_over_every_transport(way, factory, serializer):
     async def main():
         service, mine, heard = services()
-        live = Live(session=Options(serializer=serializer))
+        options = Options(serializer=serializer)
         async with (
             serve(way.address, service, tls=way.server) as server,
-            connect(server.address, mine, live=live, tls=way.client) as peer,
+            connect(server.address, mine, options=options, tls=way.client) as peer,
         ):
             await until(lambda: server.peers)
             (other,) = server.peers
@@ -83,7 +82,7 @@ def test_a_session_over_every_transport(way, factory, serializer):
 def test_a_session_in_memory():
     async def main():
         service, mine, heard = services()
-        async with two_peers(Live(service=mine), Live(service=service), cut=7) as (peer, other):
+        async with two_peers(Options(service=mine), Options(service=service), cut=7) as (peer, other):
             await converse(service, heard, peer, other)
 
     run(main)
@@ -131,9 +130,9 @@ def test_nobody_there(way):
     async def main():
         async with serve(way.address, tls=way.server) as server:
             address = server.address
-        live = Live(session=Options(handshake_timeout=0.3))
+        options = Options(handshake_timeout=0.3)
         with pytest.raises(ConnectFailed) as caught:
-            async with connect(address, tls=way.client, live=live):
+            async with connect(address, tls=way.client, options=options):
                 pass
         assert address in str(caught.value)
 
@@ -146,7 +145,7 @@ def test_nobody_there(way):
         ("tcp://127.0.0.1", "names no port"),
         ("ws://localhost/path", "names no port"),
         ("http://localhost:1", "not one of tcp, tls, ws, wss, unix, udp"),
-        ("unix:", "unix:/path"),
+        ("unix:", "unix:///path"),
         ("tcp://localhost:1/path", "host:port"),
     ],
 )
@@ -174,7 +173,7 @@ from wirelake.peers.yamp import Service, connect, serve
 
 async def main():
     service = Service()
-    service.request("echo", lambda call: call.body)
+    service.request("echo", lambda peer, call: call.body)
     async with serve("tcp://127.0.0.1:0", service) as server, connect(server.address) as peer:
         assert await peer.request("echo", 1) == 1
 

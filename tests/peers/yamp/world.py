@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tests.peers.raw import RawEnd, connecting, listening
 
-from wirelake.peers.yamp import Live, Peer, Service
+from wirelake.peers.yamp import Options, Peer, Service
 from wirelake.protocols.yamp.messages import Handshake, Message
 from wirelake.protocols.yamp.state_machine import Speaker
 from wirelake.protocols.yamp.wire import buffer, encode, message
@@ -45,10 +45,10 @@ def ways(folder: Path, server: ssl.SSLContext, client: ssl.SSLContext) -> dict[s
 def demo() -> Service:
     """A service with a bit of everything."""
     service = Service()
-    service.request("echo", lambda call: call.body)
+    service.request("echo", lambda _, call: call.body)
 
     @service.request("sum", of=list[int])
-    async def add(call: Any) -> int:
+    async def add(_, call: Any) -> int:
         total = 0
         for number in call.body:
             total += number
@@ -59,7 +59,7 @@ def demo() -> Service:
 
 
 @contextlib.asynccontextmanager
-async def two_peers(client: Live, server: Live, cut: int | None = None) -> AsyncIterator[tuple[Peer, Peer]]:
+async def two_peers(client: Options, server: Options, cut: int | None = None) -> AsyncIterator[tuple[Peer, Peer]]:
     """Both ends of a conversation in memory, opened; the client closes at the end."""
     one, two = pair(cut)
     ends = Peer(Speaker.CLIENT, one, client), Peer(Speaker.SERVER, two, server)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 from tests.protocols.emp import speech
 
-from wirelake.protocols.emp.events import DataReceived, Ended, Event, Noticed, Opened, RequestReceived, ResponseReceived
+from wirelake.protocols.emp.events import DataReceived, Ended, Noticed, Opened, RequestReceived, ResponseReceived, SessionEvent
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Error, Message
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS, Options, Refused
@@ -50,7 +50,7 @@ class Side:
         self.session = Session(speaker, options)
         self.cut = cut
         self.now = 0.0
-        self.heard: list[Event] = []
+        self.heard: list[SessionEvent] = []
         self.said = b""
         self.unsent = b""
         self.paused = False
@@ -146,7 +146,7 @@ class Side:
         return found
 
     @property
-    def delivered(self) -> list[Event]:
+    def delivered(self) -> list[SessionEvent]:
         """What was handed to the application."""
         return [event for event in self.heard if isinstance(event, DataReceived | RequestReceived | ResponseReceived)]
 
@@ -217,7 +217,7 @@ class Answer(NamedTuple):
 
     error: Error | None
     ended: Ended | None
-    delivered: list[Event]
+    delivered: list[SessionEvent]
     noticed: list[Fault]
 
 

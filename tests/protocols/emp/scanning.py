@@ -9,10 +9,10 @@ import numpy as np
 from tests.protocols.emp import twin
 
 from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.emp.scanner import (
     BODY,
     BODY_LENGTH,
-    DEFAULT_LIMITS,
     ODD_BITS,
     ODD_BODY,
     ODDITIES,
@@ -21,7 +21,6 @@ from wirelake.protocols.emp.scanner import (
     REQUEST_ID,
     ROW_COLUMNS,
     SCHEME,
-    Limits,
     find,
     scan,
     walk,

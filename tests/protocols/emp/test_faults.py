@@ -133,7 +133,7 @@ def too_soon():
 
 def exhausted():
     session = established().session
-    session._asked.ask((1 << 64) - 1, None)
+    session._requests.ask((1 << 64) - 1, None)
     session.request(b"", 0.0)
 
 

@@ -128,7 +128,7 @@ def test_emp_6_extension_fields_of_an_error_count_only_with_code_4():
     ],
 )
 def test_emp_7_extension_error_codes(said, expected):
-    assert codes(answer(said, options(limits=Limits(max_body_size=1000)))) == expected
+    assert codes(answer(said, options(max_body_size=1000))) == expected
 
 
 def test_emp_7_any_extension_error_code_is_accepted():
@@ -185,7 +185,7 @@ def test_emp_13_identifiers_are_per_connection_and_direction():
     assert [side.session.ended for side in pair.sides] == [None, None]
     assert established().session.request(b"", 0.0) == 1, "a new connection counts anew"
     side = established()
-    side.session._asked._last_id = LAST_ID
+    side.session._requests._last_id = LAST_ID
     with pytest.raises(LocalProtocolError) as caught:
         side.session.request(b"", 0.0)
     assert caught.value.fault is Fault.IDENTIFIERS_EXHAUSTED
@@ -251,7 +251,7 @@ def test_emp_18_an_identifier_in_flight_is_refused_and_later_reuse_is_not():
     assert side.messages[-1].error_code == 3
 
 
-def test_emp_19_a_request_nobody_answers_is_not_passed_over_in_silence():
+def test_emp_19_a_request_without_a_handler_is_answered_with_an_error():
     assert codes(answer(speech.request(1), options(answers_requests=False))) == (0, 0, 0)
     side = established()
     side.receive(speech.request(1))
@@ -315,7 +315,7 @@ def test_emp_24_reserved_types_are_refused(kind):
     assert codes(answer(speech.envelope(kind), EXTENDED)) == (3, 0, 0)
 
 
-def test_emp_24_application_types_need_somebody_who_handles_them():
+def test_emp_24_application_types_need_a_handler():
     assert codes(answer(speech.envelope(200))) == (3, 0, 0)
     assert answer(speech.envelope(200, b"x"), EXTENDED).delivered == [DataReceived(b"x", 200)]
 
@@ -440,7 +440,7 @@ def test_emp_37_what_is_not_gzip_is_refused(body):
 def test_emp_37_members_are_joined_and_the_output_has_a_limit():
     assert answer(speech.data(pack(b"a") + pack(b"b"), speech.gz(1))).delivered == [DataReceived(b"ab")]
     assert answer(speech.data(b"as it is", speech.gz(0))).delivered == [DataReceived(b"as it is")]
-    small = options(limits=Limits(max_body_size=10))
+    small = options(max_body_size=10)
     assert answer(speech.data(pack(bytes(10)), speech.gz(1)), small).ended is None
     assert codes(answer(speech.data(pack(bytes(11)), speech.gz(1)), small)) == (4, 1, 4)
     assert DEFAULT_OPTIONS.limits.max_body_size == DEFAULT_OPTIONS.limits.max_message_size

@@ -14,17 +14,8 @@ from tests.protocols.emp.scanning import agrees_with_twin, fault_of, only, scann
 from tests.protocols.emp.speech import SPOKEN, STREAMS, mutated
 
 from wirelake.protocols.emp.faults import Fault
-from wirelake.protocols.emp.scanner import (
-    BODY,
-    BODY_LENGTH,
-    ODD_BITS,
-    ODD_BODY,
-    ODDITIES,
-    REQUEST,
-    REQUEST_ID,
-    SCHEME,
-    Limits,
-)
+from wirelake.protocols.emp.limits import Limits
+from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ODD_BITS, ODD_BODY, ODDITIES, REQUEST, REQUEST_ID, SCHEME
 from wirelake.protocols.emp.wire import encode
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, START
 
@@ -351,7 +342,7 @@ print([int(one) for one in said], rows[: said[0] * ROW_COLUMNS].tolist(), ends.t
 
 
 def test_arrays_are_read_the_same_with_numba_switched_off():
-    """Bytes of an array are small unsigned numbers that overflow unless somebody takes care: 300 bytes are more than 255."""
+    """Bytes of an array are small unsigned numbers that overflow unless they are widened: 300 bytes are more than 255."""
     data = b"".join(SPOKEN.values()) + speech.data(bytes(300)) + b"\x00" + speech.ping
     outputs = [
         subprocess.run(

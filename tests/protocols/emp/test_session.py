@@ -18,7 +18,6 @@ from wirelake.protocols.emp.events import (
 )
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Bye, Compression, Data, Error, Hello, Pong, RequestResponse
-from wirelake.protocols.emp.options import Limits
 from wirelake.protocols.emp.session import Session
 from wirelake.protocols.emp.state_machine import State
 from wirelake.protocols.emp.wire import pack
@@ -141,7 +140,7 @@ def test_compiled_sessions_hear_the_same(cut, monkeypatch):
 
 
 def test_a_message_over_the_limit_is_not_sent_and_nothing_changes():
-    pair = Pair(client=quiet(limits=Limits(max_message_size=100))).start()
+    pair = Pair(client=quiet(max_message_size=100)).start()
     for attempt in (lambda: pair.client.session.send(bytes(93)), lambda: pair.client.session.request(bytes(73), 0.0)):
         with pytest.raises(LocalProtocolError) as caught:
             attempt()
@@ -155,7 +154,7 @@ def test_a_message_over_the_limit_is_not_sent_and_nothing_changes():
 @pytest.mark.parametrize("size", [*range(14, 33), 64])
 def test_however_small_the_limit_a_fault_does_not_raise(size):
     """The error message has to fit under our own limit too: its text is cut, and receive never raises for what the peer did."""
-    side = established(quiet(limits=Limits(max_message_size=size)))
+    side = established(quiet(max_message_size=size))
     side.receive(b"\xff\xff\xff\xff")
     assert side.ended.fault is Fault.SIZE_OVER_LIMIT
     (error,) = side.messages
@@ -170,7 +169,7 @@ def test_announced_gigabytes_end_the_session_on_four_bytes(cut):
 
 
 def test_peers_whose_sizes_exclude_themselves(cut):
-    exclusive = options(limits=Limits(sizes_exclude_themselves=True))
+    exclusive = options(sizes_exclude_themselves=True)
     pair = Pair(cut, exclusive, exclusive).start()
     pair.client.session.send(b"x", compress=True)
     request_id = pair.server.session.request(b"?", 0.0)
@@ -243,7 +242,7 @@ def test_an_error_of_the_peer_ends_the_session_unanswered(cut):
     pair.settle()
     error = Error(0, 0, 0, "EMP-19: the request could not be answered: no luck")
     assert pair.server.messages[-1] == error
-    assert pair.client.ended == Ended(Ending.ERROR, SERVER, False, None, error)
+    assert pair.client.ended == Ended(Ending.ERROR, SERVER, False, error=error)
     assert pair.client.messages[-1] == Data(b"?", (RequestResponse(True, 1),))
     reason = pair.client.ended.reason()
     assert isinstance(reason, PeerError)

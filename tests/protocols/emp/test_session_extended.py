@@ -30,7 +30,7 @@ def test_a_registered_type_is_delivered(cut):
 
 
 @pytest.mark.parametrize("type_id", [129, 255])
-def test_a_type_nobody_registered_ends_the_session(type_id, cut):
+def test_an_unregistered_application_type_ends_the_session(type_id, cut):
     result = answer(speech.envelope(type_id, b"own"), EXTENDED, cut=cut)
     assert (result.error.error_code, result.ended.fault, result.delivered) == (3, Fault.TYPE_UNREGISTERED, [])
 
@@ -69,7 +69,7 @@ def test_a_refused_block_is_answered_with_its_code(cut):
 
 @pytest.mark.parametrize("extension", [2, 127, 128, 254])
 @pytest.mark.parametrize("kind", [speech.BYE, speech.PING, speech.PONG, speech.DATA, 200])
-def test_an_extension_nobody_registered_ends_the_session_whatever_carries_it(kind, extension, cut):
+def test_an_unregistered_extension_ends_the_session_on_every_message_type(kind, extension, cut):
     result = answer(speech.envelope(kind, b"", speech.block(extension, b"x")), EXTENDED, cut=cut)
     assert result.ended is not None, "accepted"
     assert result.ended.fault is Fault.EXTENSION_UNKNOWN
@@ -93,7 +93,7 @@ def test_an_application_message_may_carry_everything():
     assert side.messages == [Application(128, pack(b"back"), (RequestResponse(False, 9), Compression(1)))]
 
 
-def test_nobody_answers_requests(cut):
+def test_a_request_without_a_handler_ends_the_session(cut):
     side = established(options(answers_requests=False), cut=cut)
     side.receive(speech.data(b"data is fine") + speech.request(1))
     assert side.ended.fault is Fault.REQUEST_UNHANDLED
@@ -146,7 +146,7 @@ def test_answered_requests_leave_nothing_behind():
         session.request(b"", 0.0, timeout=100.0)
         session.receive(encode(Data(b"", (RequestResponse(False, number),))), 0.0)
     session.events()
-    assert len(session._asked._expiries) < 3000
+    assert len(session._requests._expiries) < 3000
 
 
 def test_after_a_lost_boundary_nothing_more_is_kept():

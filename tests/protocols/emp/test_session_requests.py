@@ -50,7 +50,7 @@ def test_in_order_answers_are_held_until_their_turn(cut):
     assert [event.request_id for event in pair.client.delivered] == [1, 2, 3]
 
 
-def test_an_answer_nobody_asked_for_is_a_bug_of_the_caller():
+def test_a_response_without_a_request_is_a_bug_of_the_caller():
     pair = Pair().start()
     pair.client.session.request(b"", 0.0)
     pair.settle()
@@ -148,7 +148,7 @@ def test_a_held_answer_keeps_its_identifier_in_flight():
 
 def test_identifiers_run_out(cut):
     side = established(cut=cut)
-    side.session._asked._last_id = LAST_ID - 1
+    side.session._requests._last_id = LAST_ID - 1
     assert side.session.request(b"last", 0.0) == LAST_ID
     with pytest.raises(LocalProtocolError) as caught:
         side.session.request(b"none left", 0.0)

@@ -67,7 +67,7 @@ def test_every_ping_is_answered(cut):
     assert side.messages == [Pong()] * 300
 
 
-def test_a_pong_nobody_asked_for_is_ignored_and_noticed(cut):
+def test_an_unsolicited_pong_is_ignored_and_noticed(cut):
     side = established(cut=cut)
     side.wait(3)
     side.receive(speech.pong)

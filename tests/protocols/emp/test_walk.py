@@ -9,10 +9,8 @@ from tests.protocols.emp import speech, twin
 from tests.protocols.emp.scanning import found, walk_by_hand, walked
 from tests.protocols.emp.speech import SPOKEN, STREAMS, mutated
 
-from wirelake.protocols.emp.scanner import (
-    Limits,
-    sniff,
-)
+from wirelake.protocols.emp.limits import Limits
+from wirelake.protocols.emp.scanner import sniff
 from wirelake.protocols.kernel import KIND, LENGTH, START
 
 SMALL = Limits(max_message_size=64, max_extension_blocks=3, max_nested_compression=2)

@@ -14,8 +14,8 @@ from tests.protocols.emp.scanning import scanned
 from tests.protocols.emp.speech import PRIMITIVES, mutated
 
 from wirelake.errors import DecodeError, LocalProtocolError
-from wirelake.protocols.emp import wire
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
+from wirelake.protocols.emp.limits import Limits
 from wirelake.protocols.emp.messages import (
     TYPES,
     Application,
@@ -30,7 +30,7 @@ from wirelake.protocols.emp.messages import (
     RequestResponse,
     name_of,
 )
-from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ODDITIES, Limits
+from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ODDITIES
 from wirelake.protocols.emp.wire import decode, encode, message, pack, plain, unpack
 from wirelake.protocols.kernel import FAULT, LENGTH, START
 
@@ -335,7 +335,7 @@ class Meter:
 def test_many_tiny_members_take_linear_time(monkeypatch):
     """A member of nothing takes 20 bytes, so a small message can unpack to a million of them; each must not copy all that follow."""
     meter = Meter()
-    monkeypatch.setattr(wire, "zlib", meter)
+    monkeypatch.setattr("wirelake.protocols.gzip.zlib", meter)
     body = member(b"") * 20_000
     assert unpack(1, body, 1000) == b""
     assert meter.bytes < 150 * len(body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wirelake.protocols.emp.faults import Fault
-from wirelake.protocols.emp.scanner import Limits
+from wirelake.protocols.emp.limits import Limits
 
 
 class Wrong(Exception):

@@ -8,7 +8,8 @@ import numpy as np
 from tests.protocols.event_mesh import twin
 
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, ODD_ORDER, ODDITIES, PART_COLUMNS, ROW_COLUMNS, Limits, scan, walk
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
+from wirelake.protocols.event_mesh.scanner import ODD_ORDER, ODDITIES, PART_COLUMNS, ROW_COLUMNS, scan, walk
 from wirelake.protocols.event_mesh.security.canonical import canonical
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, PART, PARTS, START, compiled
 

@@ -10,11 +10,11 @@ from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, PUBLIC, SECRET, 
 
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import Limits
 from wirelake.protocols.event_mesh.messages import Event, Field, FieldType, Other
 from wirelake.protocols.event_mesh.packet import values
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build, left, ordered, public_key_of
 from wirelake.protocols.event_mesh.packet.values import binary, floating, integer, joined, json, parse_json, split, text, typed
-from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode
 from wirelake.protocols.kernel import FAULT
 

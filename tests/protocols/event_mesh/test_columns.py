@@ -11,10 +11,11 @@ from tests.protocols.event_mesh.speech import MADE, NODE, SPOKEN, name, packet, 
 
 from wirelake.errors import UsageError
 from wirelake.protocols.event_mesh.columns import SCHEMA, columns, readable
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS
 from wirelake.protocols.event_mesh.messages import FieldType, name_of
 from wirelake.protocols.event_mesh.notation import describe, parse
 from wirelake.protocols.event_mesh.packet import values
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, walk
+from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, walk
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode
 from wirelake.protocols.kernel import PARTS, compiled
 

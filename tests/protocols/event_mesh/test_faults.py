@@ -9,7 +9,7 @@ from tests.protocols.event_mesh import scanning
 from tests.protocols.event_mesh.speech import NODE, NONCE, auth, name, node, packet, subs, tlv
 
 from wirelake.protocols.event_mesh.faults import BREACHES, RULES, TOLERATED, UNREADABLE, Fault
-from wirelake.protocols.event_mesh.scanner import Limits
+from wirelake.protocols.event_mesh.limits import Limits
 
 hmac, signature = tlv(0x10, bytes(32)), tlv(0x12, bytes(64))
 PROFILE = Limits(minimum_profile=True)

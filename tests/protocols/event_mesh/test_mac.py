@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from wirelake.protocols.event_mesh.security.hmac import mac
+from wirelake.protocols.event_mesh.security.canonical import mac
 
 
 @pytest.mark.parametrize("size", [0, 1, 16, 32, 63, 64, 65, 200])

@@ -33,10 +33,11 @@ from tests.protocols.event_mesh.speech import (
 
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import Limits
 from wirelake.protocols.event_mesh.messages import Field, Other
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build
 from wirelake.protocols.event_mesh.packet.values import binary, event_name, joined, parse_json, text, typed
-from wirelake.protocols.event_mesh.scanner import ODD_KEY, ODD_OPEN, ODD_ORDER, ODDITIES, Limits
+from wirelake.protocols.event_mesh.scanner import ODD_KEY, ODD_OPEN, ODD_ORDER, ODDITIES
 from wirelake.protocols.event_mesh.security.canonical import canonical
 from wirelake.protocols.event_mesh.security.encryption import Sealer, compress, unseal
 from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache

@@ -16,6 +16,7 @@ from tests.protocols.event_mesh.scanning import fault_of, scanned, walked
 from tests.protocols.event_mesh.speech import SPOKEN, mutations, name, node, packet, tlv
 
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import Limits
 from wirelake.protocols.event_mesh.scanner import (
     CANONICAL,
     FLAGS,
@@ -29,7 +30,6 @@ from wirelake.protocols.event_mesh.scanner import (
     PART_COLUMNS,
     ROW_COLUMNS,
     TIMESTAMP,
-    Limits,
     find,
     scan,
     sniff,

@@ -11,10 +11,10 @@ from tests.protocols.event_mesh.speech import NODE, NONCE, OTHER_NODE, node, pac
 
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import Limits
 from wirelake.protocols.event_mesh.messages import Algorithm, Field, FieldType
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build
 from wirelake.protocols.event_mesh.packet.values import binary, integer, joined, text
-from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.security.encryption import Sealer, compress, inner_fields, unseal
 from wirelake.protocols.event_mesh.wire import decode
 

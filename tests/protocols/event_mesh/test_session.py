@@ -63,7 +63,7 @@ def test_timers_can_be_switched_off():
     assert session.deadline is None
 
 
-def test_whoever_proves_nothing_is_heard_but_not_sent_to():
+def test_an_unproven_node_is_listed_but_not_sent_to():
     session = alone()
     session.receive(packet(tlv(4, b"caps") + node, 1), THERE, HERE)
     (peer,) = session.peers
@@ -79,7 +79,7 @@ def test_unless_that_is_wanted():
     assert [to for _, to in session.output()] == [THERE]
 
 
-def test_nobody_is_learned_if_that_is_not_wanted():
+def test_no_peer_is_learned_if_learning_is_off():
     mesh = Mesh({"a": "b", "b": ""}, Options(learns=False))
     mesh.start()
     assert mesh.nodes["b"].places == ()

@@ -129,7 +129,7 @@ def test_setting_the_clock_back_lets_nothing_in_again():
     assert set(here.metrics.reasons()) == {"replay", "stale", "future"}
 
 
-def test_a_hello_of_anybody_makes_nobody_send_to_a_third():
+def test_an_unproven_hello_causes_no_traffic_to_its_claimed_address():
     """EMM-30: no amplification: what proves nothing is not answered, whoever it claims to be."""
     here = session()
     for number in range(100):

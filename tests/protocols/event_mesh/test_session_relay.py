@@ -59,7 +59,7 @@ def test_what_is_rejected_goes_nowhere():
     assert session.metrics.relayed == 0
 
 
-def test_what_nobody_could_know_again_goes_nowhere():
+def test_a_packet_without_a_node_id_is_not_relayed():
     assert passed(relay(), packet(name)) == []
     assert passed(relay(), packet(name + node)) == [TWO, THREE]
 
@@ -98,7 +98,7 @@ def test_hellos_and_heartbeats_go_on_if_a_rule_says_so():
     assert passed(relay(), beat) == []
 
 
-def test_a_sealed_event_goes_on_by_the_rule_for_everything_though_nobody_here_opens_it():
+def test_a_sealed_event_is_relayed_without_being_opened():
     key = bytes(32)
     sender = Session(credentials("a"), draw=bytes, peers=[ONE])
     sender.publish("secret", now=HERE, sealer=Sealer(key))

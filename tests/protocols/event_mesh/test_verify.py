@@ -30,9 +30,9 @@ from tests.protocols.event_mesh.speech import (
 
 from wirelake.errors import UsageError
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import Limits
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build, public_key_of
 from wirelake.protocols.event_mesh.packet.values import text
-from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.security.replay import ReplayCache
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected, Verified

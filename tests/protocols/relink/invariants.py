@@ -1,15 +1,15 @@
-"""What must hold of a link after every step, whatever happened to it."""
+"""Invariants of a link, checked after every step."""
 
 from __future__ import annotations
 
 import itertools
 
-from wirelake.protocols.relink.link.incoming_channel import Incoming
-from wirelake.protocols.relink.link.link import Link
-from wirelake.protocols.relink.link.outgoing_channel import Outgoing
+from wirelake.protocols.relink.link.core import LinkCore
+from wirelake.protocols.relink.link.incoming_channel import IncomingChannel
+from wirelake.protocols.relink.link.outgoing_channel import OutgoingChannel
 
 
-def check(link: Link) -> None:
+def check(link: LinkCore) -> None:
     """Hold a link to all of it."""
     for channel, outgoing in link.outbox.channels.items():
         assert channel == outgoing.channel
@@ -25,27 +25,27 @@ def check(link: Link) -> None:
     assert link.inbox._undecided_bytes == sum(len(part) for parts in held for part in parts) <= link.options.max_undecided_bytes
     assert not set(link.inbox.tombstones) & set(link.inbox.channels), "closed and open at once"
     assert len(link.inbox.channels) <= link.options.max_channels
-    line = link.line
-    assert line.is_connected == (link.owner is not None)
-    assert line.is_talking <= line.is_connected, "messages without a connection"
-    assert not (line.is_talking and link.outbox.is_resuming), "RELINK-21: messages before resume"
-    assert line.is_connected or not line.output, "something to say and nobody to say it to"
-    assert 0 <= line.strikes < link.options.max_strikes
+    state = link.state
+    assert state.is_connected == (link.owner is not None)
+    assert state.may_send <= state.is_connected, "messages without a connection"
+    assert not (state.may_send and link.outbox.is_resuming), "RELINK-21: messages before resume"
+    assert state.is_connected or not state.output, "something to say and nobody to say it to"
+    assert 0 <= state.strikes < link.options.max_strikes
     if link.has_said_shutdown:
         assert link.outbox.is_drained, "RELINK-23: shutdown was said too early"
 
 
-def check_outgoing(one: Outgoing, window: int) -> None:
+def check_outgoing(one: OutgoingChannel, window: int) -> None:
     assert one.first - 1 <= one.consumed <= one.received <= one.sent <= one.last
     assert one.outstanding <= window
     assert len(one.payloads) == one.last - one.received
-    assert one.close_told <= one.closing
-    assert not one.close_told or one.sent == one.last, "close was said before all messages"
+    assert one.close_sent <= one.closing
+    assert not one.close_sent or one.sent == one.last, "close was said before all messages"
     if not one.transactional:
         assert not one.decisions
         return
     assert one.result <= one.consumed <= one.decided <= one.last
-    assert one.told <= one.decided
+    assert one.announced_decision <= one.decided
     at = one.consumed
     kinds = []
     for last, commit in one.decisions:
@@ -57,10 +57,10 @@ def check_outgoing(one: Outgoing, window: int) -> None:
     assert not one.closing or one.decided == one.last, "RELINK-29: closing with undecided messages"
 
 
-def check_incoming(one: Incoming, most_runs: int) -> None:
+def check_incoming(one: IncomingChannel, most_runs: int) -> None:
     assert one.consumed <= one.received
-    assert one.told_consumed <= one.consumed
-    assert one.told_received <= one.received
+    assert one.announced_consumed <= one.consumed
+    assert one.announced_received <= one.received
     assert not one.is_done, "closed was due"
     assert all(one.consumed + 1 < number <= one.received for number in one._consumed_early)
     if not one.transactional:

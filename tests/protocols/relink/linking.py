@@ -1,4 +1,4 @@
-"""What tests of links share: two channels, an endpoint with transactions, and things said by hand."""
+"""Channels, an endpoint with transactions and hand-made packets that tests of links share."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TX = Endpoint("demo", 1, 1, connector_transactions=True)
 SIX = Endpoint("demo", 6, 6)
 
 
-def say(pair: Pair, to, *said: AnyMessage) -> Fault | None:
+def say(pair: Pair, to, *message: AnyMessage) -> Fault | None:
     """Said to one side by hand; the fault it ends the connection with."""
-    pair.give(to, b"".join(map(encode, said)))
+    pair.give(to, b"".join(map(encode, message)))
     ended = pair.ends[to].ended
     return ended.fault if ended is not None else None
 

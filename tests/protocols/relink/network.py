@@ -1,4 +1,4 @@
-"""A network that is not there: connections in simulated time whose bytes are late, come in pieces, and stop at any byte."""
+"""A simulated network: connections whose bytes are delayed, arrive in pieces, and stop at any byte."""
 
 from __future__ import annotations
 

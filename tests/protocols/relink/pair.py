@@ -1,4 +1,4 @@
-"""Two sides of a link by hand: bytes go across when a test says so, connections end where it says."""
+"""Two sides of a link; a test decides when bytes are transferred and where connections end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.protocols.relink import invariants
 
-from wirelake.protocols.relink.events import Event, MessageReceived, MessagesResolved, Outcome
+from wirelake.protocols.relink.events import MessageReceived, MessagesResolved, Outcome, SessionEvent
 from wirelake.protocols.relink.handshake import HandshakeReader
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import AnyMessage
 from wirelake.protocols.relink.options import Endpoint, Options
@@ -32,8 +32,8 @@ class Pair:
         self.now = 0.0
         self.ids = iter(range(first_id, 1 << 30))
         self.registry = Registry([self.endpoint], EPOCH, lambda: next(self.ids), options)
-        self.connector = Link(C, self.endpoint, options)
-        self.heard: dict[Speaker, list[Event]] = {C: [], L: []}
+        self.connector = LinkCore(C, self.endpoint, options)
+        self.heard: dict[Speaker, list[SessionEvent]] = {C: [], L: []}
         self.bytes: dict[Speaker, bytes] = {C: b"", L: b""}
         """Everything each side said on the current connection."""
         self.ends: dict[Speaker, Session] = {}
@@ -41,7 +41,7 @@ class Pair:
             self.connect()
             self.run()
 
-    def link(self, speaker: Speaker) -> Link:
+    def link(self, speaker: Speaker) -> LinkCore:
         if speaker is C:
             return self.connector
         session = self.ends[L]
@@ -123,7 +123,7 @@ class Pair:
 
     # What was told.
 
-    def of(self, speaker: Speaker, kind: type[Event]) -> list[Any]:
+    def of(self, speaker: Speaker, kind: type[SessionEvent]) -> list[Any]:
         return [one for one in self.heard[speaker] if isinstance(one, kind)]
 
     def delivered(self, speaker: Speaker) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""The scanner, run in both its forms at once: whatever is scanned here is also a proof that compiled and plain agree."""
+"""Run the scanner compiled and plain at once, and assert that both agree."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from wirelake.protocols.relink.events import (
     Ponged,
 )
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.protocols.relink.session import Session
@@ -57,7 +57,7 @@ class Sent(msgspec.Struct):
 class Side:
     """One application: sends, decides, closes; consumes what arrives, sooner or later."""
 
-    def __init__(self, world: World, speaker: Speaker, link: Link) -> None:
+    def __init__(self, world: World, speaker: Speaker, link: LinkCore) -> None:
         self.world, self.speaker, self.link = world, speaker, link
         self.life = (speaker, next(world.lives))
         self.sent: dict[tuple[bytes, int], Sent] = {}
@@ -78,11 +78,11 @@ class Side:
                 one = self.sent.pop((event.channel, number))
                 one.outcome = event.outcome
         elif isinstance(event, LinkLost):
-            told = {(one.channel, one.sequence): one for one in event.unresolved}
-            assert set(told) == set(self.sent), "RELINK-32: every unresolved message is told, and no other"
+            parsed = {(one.channel, one.sequence): one for one in event.unresolved}
+            assert set(parsed) == set(self.sent), "RELINK-32: every unresolved message is told, and no other"
             for key, one in self.sent.items():
-                one.outcome = told[key].outcome
-                assert told[key].parts in (None, (one.token.to_bytes(4, "big"),))
+                one.outcome = parsed[key].outcome
+                assert parsed[key].parts in (None, (one.token.to_bytes(4, "big"),))
             self.renew()
         elif isinstance(event, LinkShutdown):
             assert not self.sent, f"shut down with {len(self.sent)} unresolved"
@@ -185,8 +185,8 @@ class World:
         self.endpoint = Endpoint("demo", draw.choice((0, 1, 2, 7)), draw.choice((0, 1, 4)), draw.random() < 0.5, draw.random() < 0.5)
         self.epoch = 1_700_000_000_000_000
         self.connections: list[Connection] = []
-        self.sides: dict[Link, Side] = {}
-        self.connector = Link(C, self.endpoint, self.options)
+        self.sides: dict[LinkCore, Side] = {}
+        self.connector = LinkCore(C, self.endpoint, self.options)
         self.sides[self.connector] = Side(self, C, self.connector)
         self.is_healed = False
         self.reconnect_planned = False
@@ -240,7 +240,7 @@ class World:
         if link is not None:
             invariants.check(link)
 
-    def side_of(self, link: Link | None) -> Side | None:
+    def side_of(self, link: LinkCore | None) -> Side | None:
         if link is None:
             return None
         if link not in self.sides and link in self.registry.links.values():

@@ -1,4 +1,4 @@
-"""Acknowledgements of a link: ranges, cursors, wrapping numbers; and what a peer must not say."""
+"""Acknowledgements of a link: ranges, cursors, wrapping numbers; and packets that are refused."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from wirelake.protocols.relink.events import (
     Outcome,
 )
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.incoming_channel import Incoming
-from wirelake.protocols.relink.link.outgoing_channel import Outgoing
+from wirelake.protocols.relink.link.incoming_channel import IncomingChannel
+from wirelake.protocols.relink.link.outgoing_channel import OutgoingChannel
 from wirelake.protocols.relink.messages import (
     LAST_SEQUENCE,
     Close,
@@ -167,8 +167,8 @@ def test_numbers_wrap_on_the_wire_and_count_on_inside():
     """RELINK-14, RELINK-15: from 2^32-1 to 0, on both sides, over a reconnection."""
     first = LAST_SEQUENCE - 1
     pair = Pair(TX)
-    pair.connector.outbox.channels[A] = Outgoing(A, transactional=True, first=first)
-    pair.link(L).inbox.channels[A] = Incoming(A, 99, transactional=True, first=first)
+    pair.connector.outbox.channels[A] = OutgoingChannel(A, transactional=True, first=first)
+    pair.link(L).inbox.channels[A] = IncomingChannel(A, 99, transactional=True, first=first)
     post(pair, 5)
     pair.run()
     pair.connector.commit(A, first + 1)
@@ -199,7 +199,7 @@ def test_acknowledgements_for_unknown_channels_are_ignored():
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         ((Commit((A,)),), Fault.TRANSACTIONS_OFF),
         ((Rollback((A,), 0),), Fault.TRANSACTIONS_OFF),
@@ -210,10 +210,10 @@ def test_acknowledgements_for_unknown_channels_are_ignored():
         ((Shutdown(), Message((B,), (b"x",))), Fault.CHANNEL_AFTER_SHUTDOWN),
     ],
 )
-def test_what_ends_a_connection(said, expected):
+def test_packets_that_end_a_connection(message, expected):
     """RELINK-13, RELINK-23."""
     pair = Pair()
-    assert say(pair, L, *said) is expected
+    assert say(pair, L, *message) is expected
     assert pair.ends[L].ended.how is Ending.ERROR
     assert pair.ends[L].output() == b""
 
@@ -226,20 +226,20 @@ def test_closed_without_close():
     assert say(pair, C, Closed((A,))) is Fault.CLOSED_UNASKED
 
 
-@pytest.mark.parametrize("said", [Commit((A,), 1), Commit((B,)), Rollback((A,), 5), Commit((A, A), None, True)])
-def test_decisions_beyond_the_last_message(said):
+@pytest.mark.parametrize("message", [Commit((A,), 1), Commit((B,)), Rollback((A,), 5), Commit((A, A), None, True)])
+def test_decisions_beyond_the_last_message(message):
     """RELINK-26."""
     pair = Pair(TX)
-    assert say(pair, L, Message((A,), (b"x",)), said) is Fault.DECIDED_TOO_MUCH
+    assert say(pair, L, Message((A,), (b"x",)), message) is Fault.DECIDED_TOO_MUCH
 
 
-@pytest.mark.parametrize("said", [Committed((A,)), Uncommitted((A,), 1), Committed((A,), 1)])
-def test_results_of_what_was_not_committed(said):
+@pytest.mark.parametrize("message", [Committed((A,)), Uncommitted((A,), 1), Committed((A,), 1)])
+def test_results_of_what_was_not_committed(message):
     """RELINK-15, RELINK-27: no result before its decision."""
     pair = Pair(TX)
     post(pair, 2)
     pair.run()
-    assert say(pair, C, said) is Fault.ACKNOWLEDGED_TOO_MUCH
+    assert say(pair, C, message) is Fault.ACKNOWLEDGED_TOO_MUCH
 
 
 def test_an_error_at_one_id_comes_after_the_ids_before_it():
@@ -261,7 +261,7 @@ def test_channels_and_unconsumed_messages_are_limited():
     assert pair.registry.links[7].inbox.channels[b""].received == 4
 
 
-def test_multicast_to_nobody_and_nops_are_ignored():
+def test_multicast_without_channels_and_nops_are_ignored():
     """RELINK-19, RELINK-25."""
     pair = Pair()
     assert say(pair, L, Nop(), Message((), (b"x",), True), Nop(), Close((), True)) is None
@@ -269,7 +269,7 @@ def test_multicast_to_nobody_and_nops_are_ignored():
     assert pair.of(L, Noticed) == [Noticed(Fault.MULTICAST_EMPTY)] * 2
 
 
-def test_what_is_tolerated_is_told():
+def test_tolerated_faults_are_reported():
     """RELINK-12, RELINK-20, RELINK-25, RELINK-30."""
     pair = Pair()
     pair.give(L, bytes.fromhex("0000000000000001") + encode(Message((A,), (b"x",), long=True)) + encode(Pong()) + encode(Resume()))

@@ -1,4 +1,4 @@
-"""Channels that are closed, remembered and opened anew; links that are shut down or lost."""
+"""Channels that are closed, remembered and opened again; links that are shut down or lost."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ SIX_BYTES = b"sixsix"
     ],
 )
 @pytest.mark.parametrize("is_close_first", [False, True])
-def test_consumed_is_said_before_closed(endpoint, channel, count, expected, is_close_first):
+def test_consumed_is_sent_before_closed(endpoint, channel, count, expected, is_close_first):
     """§3.1, RELINK-22, RELINK-30: in its minimal form, whichever of close and the last consumption comes first."""
     pair = Pair(endpoint, Options(ping_interval=None))
     post(pair, count, channel=channel)
@@ -83,7 +83,7 @@ def test_consumed_is_said_before_closed(endpoint, channel, count, expected, is_c
     assert pair.packets(L) == [expected, Closed((channel,))]
 
 
-def test_consumed_is_not_said_twice_before_closed():
+def test_consumed_is_not_sent_twice_before_closed():
     """RELINK-22: closed alone, if the peer knows what was consumed."""
     pair = Pair()
     post(pair, 2)
@@ -118,7 +118,7 @@ def test_results_then_consumed_then_closed():
     assert pair.packets(L) == [Committed((A,), 1), Closed((A,))]
 
 
-def test_a_channel_that_resumes_says_consumed_before_closed():
+def test_a_channel_that_resumes_sends_consumed_before_closed():
     """RELINK-20, RELINK-22: what was consumed after the resume was stated is said, what was stated is not said again."""
     pair = Pair(options=Options(ping_interval=None))
     post(pair, 2)
@@ -231,7 +231,7 @@ def buried(limit: int | None = 2) -> Pair:
 TOLD = [Received((A,), 0), Consumed((A,), 0), Closed((A,)), Resume()]
 
 
-def test_a_tombstone_told_twice_without_progress_is_forgotten():
+def test_a_tombstone_restated_twice_without_progress_is_forgotten():
     """RELINK-22: a peer that ends connections for it has forgotten the channel; the owner hears of it once."""
     pair = buried()
     for expected in (TOLD, TOLD, [Resume()], [Resume()]):
@@ -251,10 +251,10 @@ def test_what_a_peer_repeats_in_a_resume_is_no_progress():
         pair.reconnect()
         assert pair.packets(L) == expected
         assert Consumed((A,), 0) in pair.packets(C)
-        assert pair.link(L).line.has_progressed is False
+        assert pair.link(L).state.has_progressed is False
 
 
-def test_progress_lets_a_tombstone_be_told_again():
+def test_progress_lets_a_tombstone_be_restated_again():
     """RELINK-22: a message, an acknowledgement or a pong shows that the peer bears it."""
 
     def message(pair: Pair) -> None:
@@ -272,11 +272,11 @@ def test_progress_lets_a_tombstone_be_told_again():
             assert [one for one in pair.packets(L) if A in getattr(one, "ids", ())] == TOLD[:3]
             progress(pair)
             pair.run()
-            assert pair.link(L).line.has_progressed
+            assert pair.link(L).state.has_progressed
     pair.ends[L].ping(pair.now)
     pair.run()
     assert pair.link(L).inbox.tombstones == {}
-    assert pair.link(L).line.has_progressed
+    assert pair.link(L).state.has_progressed
 
 
 def test_tombstones_may_be_kept_whatever_happens():
@@ -358,7 +358,7 @@ def test_shutdown_when_everything_is_closed_or_drained(size):
     assert pair.registry.links == {}
 
 
-def test_shutdown_is_said_again_on_every_connection():
+def test_shutdown_is_sent_again_on_every_connection():
     """RELINK-23: and traffic on channels that are open goes on after it."""
     pair = Pair()
     post(pair, 1, L)
@@ -441,8 +441,8 @@ def test_too_many_results_in_a_resume():
     pair.give(C, pair.out(L))
     pair.give(L, pair.out(C))
     pair.give(C, pair.out(L)[:16])
-    said = [(Committed if number % 2 else Uncommitted)((A,), number) for number in range(3)]
-    assert say(pair, C, *said) is Fault.RESULTS_OVER_LIMIT
+    packet = [(Committed if number % 2 else Uncommitted)((A,), number) for number in range(3)]
+    assert say(pair, C, *packet) is Fault.RESULTS_OVER_LIMIT
 
 
 def test_acknowledgements_after_closed_in_a_resume():

@@ -8,7 +8,7 @@ from tests.protocols.relink.pair import EPOCH, QUIET, C, L, Pair
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.relink.events import Ended, Ending, LinkLost, LinkShutdown, Opened
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import HandshakeFlag, Message, Ping, Reply, Request, Version
 from wirelake.protocols.relink.options import Endpoint, Options
@@ -25,7 +25,7 @@ def listener(options: Options = QUIET, *endpoints: Endpoint) -> Session:
 
 
 def connector(options: Options = QUIET, epoch: int = 0, link_id: int = 0) -> Session:
-    link = Link(C, DEMO, options)
+    link = LinkCore(C, DEMO, options)
     link.epoch, link.id = epoch, link_id
     session = Session(C, options, link=link)
     session.start(0.0)
@@ -221,7 +221,7 @@ def test_the_handshake_takes_ten_seconds_at_most(side):
     assert session.deadline is None
 
 
-def test_said_before_its_turn():
+def test_a_handshake_part_before_its_turn_is_refused():
     """RELINK-4: a listener's reply is 16 bytes after its version; a second reply is a packet, or nothing."""
     session = connector()
     session.receive(encode(Version()) + encode(Reply(EPOCH, 5)) + encode(Ping()), 0.0)
@@ -230,7 +230,7 @@ def test_said_before_its_turn():
 
 
 def test_a_session_needs_what_it_is_for():
-    for speaker, given in ((C, {}), (L, {}), (C, {"registry": Registry([DEMO], 1, lambda: 1)}), (L, {"link": Link(C, DEMO)})):
+    for speaker, given in ((C, {}), (L, {}), (C, {"registry": Registry([DEMO], 1, lambda: 1)}), (L, {"link": LinkCore(C, DEMO)})):
         with pytest.raises(LocalProtocolError) as wrong:
             Session(speaker, **given)
         assert wrong.value.fault is Fault.NOT_OPEN

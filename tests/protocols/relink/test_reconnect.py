@@ -35,8 +35,8 @@ def send(pair: Pair, speaker, bodies: list[bytes], channel: bytes = A) -> None:
         pair.link(speaker).send(channel, (body,))
 
 
-@pytest.mark.parametrize("told", [(), (C,), (L,)])
-def test_drop_right_after_the_handshake(told):
+@pytest.mark.parametrize("parsed", [(), (C,), (L,)])
+def test_drop_right_after_the_handshake(parsed):
     """The listener opened a link the connector may never have heard of; nothing queued is lost, nothing arrives twice."""
     pair = Pair(connect=False)
     send(pair, C, numbered(3))
@@ -45,13 +45,13 @@ def test_drop_right_after_the_handshake(told):
     pair.give(C, pair.out(L))
     pair.give(L, pair.out(C))
     reply = pair.out(L)  # the link id is on its way
-    if C in told:
+    if C in parsed:
         pair.give(C, reply)
     pair.lose()
     pair.connect(run=True)
     assert pair.delivered(L) == numbered(3)
     assert pair.of(C, LinkLost) == []
-    assert pair.of(C, Opened)[-1].resumed == (C in told)
+    assert pair.of(C, Opened)[-1].resumed == (C in parsed)
 
 
 def test_frames_in_flight_both_ways():
@@ -168,7 +168,7 @@ def test_resume_before_bind():
     assert pair.link(L) is victim
 
 
-def test_resume_is_said_before_anything_is_sent():
+def test_resume_is_sent_before_messages():
     """RELINK-21: nothing is sent on any channel before the peer's resume, however long that takes."""
     pair = Pair()
     send(pair, C, numbered(2))

@@ -38,34 +38,34 @@ def test_every_first_byte(first):
 @pytest.mark.parametrize("size", SIZES)
 def test_every_form_at_every_id_size(size):
     """RELINK-1, RELINK-6, RELINK-30: alignment counts from the first byte of the packet; every form is accepted."""
-    said = []
+    sent = []
     for multicast, count in ((False, 1), (True, 0), (True, 1), (True, 2), (True, 3)):
         whom = ids(count, size)
         for form, kinds in ((0, 3), (1, 5), (2, 2), (3, 4)):
             for kind in range(kinds):
-                said.append(speech.control(form, kind, whom, 0xFFFFFFFE if form & 2 else None, multicast=multicast))
+                sent.append(speech.control(form, kind, whom, 0xFFFFFFFE if form & 2 else None, multicast=multicast))
         for long in (False, True):
             for large in (False, True):
                 for parts in ((), (b"",), (b"abc", b"", b"hello"), (b"12345678",), (b"123456789", b"x")):
-                    said.append(speech.message(whom, parts, multicast=multicast, long=long, large=large))
-    stream = b"".join(said)
+                    sent.append(speech.message(whom, parts, multicast=multicast, long=long, large=large))
+    stream = b"".join(sent)
     scan = agrees_with_twin(stream, (size, size))
-    assert len(scan.rows) == len(said)
+    assert len(scan.rows) == len(sent)
     assert not any(row[FAULT] for row in scan.rows)
     assert not any(row[ODDITIES] & ODD_BITS for row in scan.rows)
-    assert [row[LENGTH] for row in scan.rows] == [len(one) for one in said]
+    assert [row[LENGTH] for row in scan.rows] == [len(one) for one in sent]
 
 
 def test_the_two_id_sizes_are_not_the_same():
     """RELINK-7: acknowledgements have the receiver's size, everything else the sender's."""
-    said = speech.message((b"abcdefgh",)) + speech.control(1, 1, (b"z",)) + speech.control(2, 0, (b"abcdefgh",), 9)
-    said += speech.control(3, 0, (b"z",), 7) + speech.control(0, 2, (b"abcdefgh",))
-    rows = agrees_with_twin(said, (8, 1)).rows
+    sent = speech.message((b"abcdefgh",)) + speech.control(1, 1, (b"z",)) + speech.control(2, 0, (b"abcdefgh",), 9)
+    sent += speech.control(3, 0, (b"z",), 7) + speech.control(0, 2, (b"abcdefgh",))
+    rows = agrees_with_twin(sent, (8, 1)).rows
     assert [row[LENGTH] for row in rows] == [16, 8, 16, 8, 16]
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 8])
-def test_unused_bits_and_padding_are_told_and_ignored(size):
+def test_unused_bits_and_padding_are_reported_and_ignored(size):
     """RELINK-12: set all of them, and each padding byte alone."""
     clean = [speech.control(form, 0, ids(2, size), 5 if form & 2 else None, multicast=True) for form in range(4)]
     dirty = [speech.control(form, 0, ids(2, size), 5 if form & 2 else None, multicast=True, fill=255) for form in range(4)]
@@ -84,7 +84,7 @@ def test_unused_bits_and_padding_are_told_and_ignored(size):
         assert row[ODDITIES] == ODD_BITS
 
 
-def test_forms_that_are_not_minimal_are_told():
+def test_forms_that_are_not_minimal_are_reported():
     """RELINK-30: at 255 and 256 parts, at 65535 and 65536 bytes."""
     for count, odd in ((255, True), (256, False)):
         (row,) = agrees_with_twin(speech.message(parts=(b"",) * count, long=True)).rows
@@ -96,7 +96,7 @@ def test_forms_that_are_not_minimal_are_told():
 
 @pytest.mark.parametrize("multicast", [False, True])
 @pytest.mark.parametrize("size", [0, 1, 3, 8])
-def test_cut_at_every_byte_it_says_what_is_needed_and_never_too_much(size, multicast):
+def test_cut_at_every_byte_scan_returns_the_bytes_it_needs_and_never_too_many(size, multicast):
     """RELINK-14: a packet exists only once it is whole; `need` grows to its size and is never more."""
     whom = ids(2, size) if multicast else ids(1, size)
     packets = [
@@ -154,7 +154,8 @@ def test_ids_without_bytes_have_a_limit_of_their_own(first):
 def test_announced_sizes_are_never_believed(announced):
     """RELINK-24: 64 bits of size, 32 bits of parts and channels; nothing is allocated for them."""
     generous = Limits(max_multicast=2**32 - 1, max_parts=2**32 - 1, max_part_size=2**47, max_message_size=2**47)
-    assert generous.for_scan() == Limits(2**32 - 1, 2**32 - 1, 2**64, 2**64).for_scan()
+    larger = Limits(max_multicast=2**32 - 1, max_parts=2**32 - 1, max_part_size=2**64, max_message_size=2**64)
+    assert generous.for_scan() == larger.for_scan()
     tracemalloc.start()
     try:
         for limits in (Limits(), generous):
@@ -183,12 +184,12 @@ def agreed(data: bytes, limits: Limits, sizes: tuple[int, ...] = (0, 255)) -> No
 @pytest.mark.parametrize("stage", [Stage.VERSION, Stage.REQUEST, Stage.REPLY])
 def test_the_handshake_at_every_stage(stage):
     """RELINK-1, RELINK-3, RELINK-8, RELINK-9: every length of name, every flag, link ids at the edge."""
-    said = [bytes(8), b"\x03" + bytes(7), b"\xff" * 8]
+    sent = [bytes(8), b"\x03" + bytes(7), b"\xff" * 8]
     for link in (0, 1, 2**63 - 1, 2**63, 2**64 - 1):
         for epoch in (0, 1, 2**64 - 1):
-            said.append(speech.reply(epoch, link))
-            said += [speech.request(b"n" * size, (size, 255 - size), 7, epoch, link) for size in (*range(12), 254, 255)]
-    for data in said:
+            sent.append(speech.reply(epoch, link))
+            sent += [speech.request(b"n" * size, (size, 255 - size), 7, epoch, link) for size in (*range(12), 254, 255)]
+    for data in sent:
         for stop in range(len(data) + 1):
             scan = scanned(data[:stop], stage=stage)
             expected = twin.handshake(data[:stop], 0, stage)

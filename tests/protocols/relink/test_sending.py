@@ -88,7 +88,7 @@ def test_half_a_packet_for_too_long():
     assert pair.ends[L].ended.fault is Fault.PACKET_TIMEOUT
 
 
-def test_who_does_not_read_does_not_blame_the_peer():
+def test_a_paused_reader_does_not_time_the_peer_out():
     """RELINK-17: while the owner has stopped reading, no pong is missed."""
     pair = Pair(options=Options())
     end = pair.ends[C]
@@ -120,7 +120,7 @@ def test_windows_are_per_channel():
     """RELINK-17."""
     pair = Pair(options=Options(ping_interval=None, window=2))
     post(pair, 2)
-    assert pair.connector.outbox.room(A) == 0
+    assert pair.connector.outbox.free_window(A) == 0
     with pytest.raises(LocalProtocolError) as full:
         post(pair, 1)
     assert full.value.fault is Fault.WINDOW_FULL

@@ -1,4 +1,4 @@
-"""Whatever a peer says, a session does not raise, keeps its invariants, and reads the same wherever the stream was cut."""
+"""Any input: a session does not raise, keeps its invariants, and reads the same wherever the stream was cut."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from tests.protocols.relink.pair import EPOCH, C, L
 from wirelake.protocols import kernel
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.events import Ended, MessageReceived, Opened
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
-from wirelake.protocols.relink.options import Endpoint, Limits, Options
+from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.protocols.relink.session import Session
 from wirelake.protocols.relink.wire import encode
 
 LITTLE = Options(
-    limits=Limits(max_multicast=5, max_parts=4, max_part_size=64, max_message_size=100),
+    max_multicast=5,
+    max_parts=4,
+    max_part_size=64,
+    max_message_size=100,
     ping_interval=None,
     window=4,
     max_unconsumed=6,
@@ -44,18 +47,18 @@ def facing(speaker, *, transactional: bool, resumed: bool) -> Session:
     endpoint = Endpoint("demo", 1, 1, transactional, transactional)
     request = m.Request("demo", 1, 1, endpoint.flags)
     if speaker is C:
-        link = Link(C, endpoint, LITTLE)
+        link = LinkCore(C, endpoint, LITTLE)
         if resumed:
             link.epoch, link.id = EPOCH, 7
         session = Session(C, LITTLE, link=link)
-        said = [m.Version(), m.Reply(EPOCH, 7)]
+        message = [m.Version(), m.Reply(EPOCH, 7)]
     else:
         registry = Registry([endpoint], EPOCH, lambda: 7, LITTLE)
         if resumed:
             link, _ = registry.admit(request)
             request = m.Request("demo", 1, 1, endpoint.flags, EPOCH, 7)
         session = Session(L, LITTLE, registry=registry)
-        said = [m.Version(), request]
+        message = [m.Version(), request]
     session.start(0.0)
     if resumed:
         for channel in (b"a", b"b"):
@@ -63,7 +66,7 @@ def facing(speaker, *, transactional: bool, resumed: bool) -> Session:
         link.outbox.channels[b"a"].sent = 0
         link.outbox.channels[b"a"].take_received(0)
         link.close(b"b")
-    for one in said:
+    for one in message:
         session.receive(encode(one), 0.0)
     assert session.ended is None
     return session
@@ -76,7 +79,7 @@ def react(session: Session, draw: random.Random) -> list[object]:
     for event in events:
         if isinstance(event, MessageReceived) and draw.random() < 0.6:
             link.settle(event, 0.0, success=draw.random() < 0.5)
-    if session.ended is None and draw.random() < 0.5 and link.outbox.room(b"a") > 0 and not link.outbox.is_shutting:
+    if session.ended is None and draw.random() < 0.5 and link.outbox.free_window(b"a") > 0 and not link.outbox.is_shutting:
         outgoing = link.outbox.channels.get(b"a")
         if outgoing is None or not outgoing.closing:
             link.send(b"a", (b"y",))
@@ -90,12 +93,12 @@ def react(session: Session, draw: random.Random) -> list[object]:
 @pytest.mark.parametrize("speaker", [C, L])
 @pytest.mark.parametrize("transactional", [False, True])
 @pytest.mark.parametrize("resumed", [False, True])
-@given(said=st.lists(packets, max_size=25), seed=st.integers(0, 99))
+@given(message=st.lists(packets, max_size=25), seed=st.integers(0, 99))
 @settings(max_examples=150)
-def test_any_packets_in_any_order(speaker, transactional, resumed, said, seed):
+def test_any_packets_in_any_order(speaker, transactional, resumed, message, seed):
     session, draw = facing(speaker, transactional=transactional, resumed=resumed), random.Random(seed)
     link = session.link
-    for one in said:
+    for one in message:
         session.receive(encode(one), 0.0)
         react(session, draw)
         invariants.check(link)
@@ -115,7 +118,7 @@ def test_any_bytes_at_any_stage(data, stage):
         if stage < 2:
             endpoint = session.link.endpoint
             session = (
-                Session(C, LITTLE, link=Link(C, endpoint, LITTLE))
+                Session(C, LITTLE, link=LinkCore(C, endpoint, LITTLE))
                 if speaker is C
                 else Session(L, LITTLE, registry=Registry([endpoint], EPOCH, lambda: 7, LITTLE))
             )
@@ -136,7 +139,7 @@ def test_any_bytes_at_any_stage(data, stage):
 def test_the_same_events_wherever_the_stream_is_cut(parts, cuts, fast):
     stream = encode(m.Version()) + encode(m.Request("demo", 1, 0))
     stream += b"".join(encode(m.Message((b"a",), tuple(one))) for one in parts) + encode(m.Close((b"a",)))
-    told = []
+    parsed = []
     switch = kernel._use_compiled
     kernel._use_compiled = fast
     try:
@@ -149,9 +152,9 @@ def test_the_same_events_wherever_the_stream_is_cut(parts, cuts, fast):
                 at += sizes[turn % len(sizes)]
                 turn += 1
                 events += session.events()
-            told.append(events)
+            parsed.append(events)
     finally:
         kernel._use_compiled = switch
-    assert told[0] == told[1]
-    assert isinstance(told[0][0], Opened)
-    assert not any(isinstance(one, Ended) for one in told[0])
+    assert parsed[0] == parsed[1]
+    assert isinstance(parsed[0][0], Opened)
+    assert not any(isinstance(one, Ended) for one in parsed[0])

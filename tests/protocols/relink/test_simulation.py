@@ -40,12 +40,12 @@ def test_a_failing_seed_prints_its_story(monkeypatch):
 
 def test_the_stories_are_eventful():
     """Over some seeds everything happens that the simulation is for."""
-    told = ""
+    parsed = ""
     for seed in range(40):
         world = simulation.World(seed, keep_trace=True)
         world.run()
-        told += "\n".join(world.trace)
+        parsed += "\n".join(world.trace)
     for word in ("Resumed(", "LinkLost(", "restarts", "ChannelClosed", "UNCOMMITTED", "ROLLED_BACK", "COMMITTED", "LinkShutdown", "cut"):
-        assert word in told, word
+        assert word in parsed, word
     for word in ("replaced=True", "PONG_TIMEOUT", "CLOSED_INSIDE_MESSAGE", "took the link over", "resumed=True"):
-        assert word in told, word
+        assert word in parsed, word

@@ -76,7 +76,7 @@ def test_rollbacks_at_the_end_are_acknowledged_as_consumed():
     assert pair.link(L).inbox.unconsumed == 0
 
 
-def test_received_is_said_promptly_with_transactions():
+def test_received_is_sent_promptly_with_transactions():
     """RELINK-16."""
     pair = Pair(TX)
     post(pair, 3)

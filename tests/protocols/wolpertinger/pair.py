@@ -1,4 +1,4 @@
-"""Two sessions that talk over lines, and what tests say and ask of them. Time stands still unless a test moves it."""
+"""Two sessions connected by lines, and messages for them. Time stands still unless a test moves it."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def text_of(payload: bytes, message_id: int = 1, keys: Keys | None = None, *, co
 
 
 def say(
-    one: Session, said: Call | Response | Error | bytes, message_id: int = 1, keys: Keys | None = None, now: float = 0.0
+    one: Session, message: Call | Response | Error | bytes, message_id: int = 1, keys: Keys | None = None, now: float = 0.0
 ) -> list[bytes]:
     """What a session sends back when it hears this message, or this document."""
-    document = said if isinstance(said, bytes) else documents.encode(said)
+    document = message if isinstance(message, bytes) else documents.encode(message)
     one.receive_text(text_of(document, message_id, keys), now)
     return one.messages()
 

@@ -136,9 +136,9 @@ class World:
         """Nobody owes anybody anything."""
         assert set(self.outcomes) == set(self.expected)
         for one in self.sides:
-            assert (one.pending, one.serving, one.deadline, one._held) == (0, 0, None, [])
-            assert one._link.unconfirmed == 0
-            assert one._link._assembly.weight == 0
+            assert (one.pending, one.serving, one.deadline, one._waiting) == (0, 0, None, [])
+            assert one._layer1.unconfirmed == 0
+            assert one._layer1._assembly.weight == 0
 
 
 def calls(seed: int, trust_state: TrustState) -> World:

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.protocols.wolpertinger.papers import VECTORS
+from tests.protocols.wolpertinger.xml_documents import VECTORS
 
 from wirelake.errors import RemoteProtocolError
 from wirelake.protocols.wolpertinger.faults import Fault

@@ -1,4 +1,4 @@
-"""Texts as table rows: every column against the message that the wire reads, and the vocabulary all protocols share."""
+"""Texts as table rows: every column against the message of the wire, and the columns all protocols share."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def table(*texts: bytes, **given) -> list[dict]:
     return [{name: values[row] for name, values in lists.items()} for row in range(len(kept))]
 
 
-def document(said, number: int = 1, keys=None) -> bytes:
-    return text_of(documents.encode(said), number, keys)
+def document(message, number: int = 1, keys=None) -> bytes:
+    return text_of(documents.encode(message), number, keys)
 
 
 def test_a_call_in_clear_has_every_field():
-    said = Call("Core", "testMethod1", CALL_ID, ("text", True, Int64(2**40), 1.5, DateTime(0)))
-    (row,) = table(document(said, 7))
+    message = Call("Core", "testMethod1", CALL_ID, ("text", True, Int64(2**40), 1.5, DateTime(0)))
+    (row,) = table(document(message, 7))
     assert (row["type"], row["text_id"], row["root"], row["component"], row["method"], row["call_id"]) == (
         *("message", 7, "RemoteMethodCall", "Core", "testMethod1", CALL_ID),
     )
@@ -61,13 +61,13 @@ def test_a_call_in_clear_has_every_field():
     assert (row["KIND"], row["NAME"], row["SUBJECT"], row["CORRELATION_ID"], row["STATUS"]) == (
         *("request", "RemoteMethodCall", "Core.testMethod1", CALL_ID, "ok"),
     )
-    assert row["BODY"] == documents.encode(said)
+    assert row["BODY"] == documents.encode(message)
     assert msgspec.json.decode(row["BODY_JSON"])["parameters"][2] == {"type": "int64", "value": 2**40}
-    assert row["size"] == len(document(said, 7)) + 1
+    assert row["size"] == len(document(message, 7)) + 1
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "name", "status"),
+    ("message", "kind", "name", "status"),
     [
         (Call("core", "Heartbeat", CALL_ID), "keepalive", "RemoteMethodCall", "ok"),
         (Call("Core", "SendResetNotice", CALL_ID), "control", "SendResetNotice", "ok"),
@@ -79,11 +79,11 @@ def test_a_call_in_clear_has_every_field():
         (Error("Authentication", 202), "error", "RemoteError.202", "error"),
     ],
 )
-def test_what_a_message_is_to_all_protocols(said, kind, name, status):
-    (row,) = table(document(said))
+def test_what_a_message_is_to_all_protocols(message, kind, name, status):
+    (row,) = table(document(message))
     assert (row["KIND"], row["NAME"], row["STATUS"]) == (kind, name, status)
-    assert row["CORRELATION_ID"] == said.call_id
-    assert row["SUBJECT"] == (f"{said.component}.{said.method}" if isinstance(said, Call) else None)
+    assert row["CORRELATION_ID"] == message.call_id
+    assert row["SUBJECT"] == (f"{message.component}.{message.method}" if isinstance(message, Call) else None)
 
 
 def test_errors_and_values_have_their_columns():
@@ -134,14 +134,14 @@ def test_a_fragment_that_is_all_of_its_message_is_read():
 
 
 def test_what_the_lake_opened_itself_is_read():
-    said = Call("Sample", "Secret", CALL_ID)
+    message = Call("Sample", "Secret", CALL_ID)
     piece, sealed, notice = table(
         b"fragment_index:1;fragment_count:2;message_id:9;bG8=",
-        document(said, 3, KEYS),
+        document(message, 3, KEYS),
         document(Call("Core", "SendResetNotice", CALL_ID), 3, KEYS),
         heard={
-            0: Passive(documents.encode(said)),
-            1: Passive(documents.encode(said)),
+            0: Passive(documents.encode(message)),
+            1: Passive(documents.encode(message)),
             2: Passive(documents.encode(Call("Core", "SendResetNotice", CALL_ID))),
         },
     )
@@ -172,7 +172,7 @@ def test_what_is_wrong_is_named():
     assert rows[2]["BODY"] == b"<RemoteMethodCall"
 
 
-def test_bodies_are_not_looked_at_twice_if_nobody_asks():
+def test_json_bodies_are_not_built_unless_asked_for():
     (row,) = table(document(Call("Core", "Heartbeat", CALL_ID)), json_bodies=False)
     assert row["BODY_JSON"] is None
     assert row["method"] == "Heartbeat"

@@ -1,4 +1,4 @@
-"""The expression that reads most texts says what the scanner says, or leaves them to it."""
+"""The expression that reads common texts agrees with the scanner, or leaves them to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WOLP-13 to WOLP-20: documents and the messages they are, both ways, and what is answered to those that are none."""
+"""WOLP-13 to WOLP-20: documents to messages and back, and the answers to rejected ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protocols.wolpertinger.papers import (
+from tests.protocols.wolpertinger.xml_documents import (
     CALL_ID,
     CODE,
     COMPONENT,
@@ -74,24 +74,24 @@ def plain(value):
 
 
 @pytest.mark.parametrize("vector", LAYER_2, ids=lambda vector: vector["name"])
-def test_a_vector_is_the_message_it_says_or_answered_as_it_says(vector):
-    told = decode(vector["xml"].encode())
-    if isinstance(told, Rejected):
+def test_a_vector_gives_its_message_or_its_answer(vector):
+    parsed = decode(vector["xml"].encode())
+    if isinstance(parsed, Rejected):
         assert vector["expect"] == "reject"
-        answer = told.answer
+        answer = parsed.answer
         assert (answer and answer.code) == vector["error_code"]
         return
     assert vector["expect"] == "ok" or vector["error_code"] in OF_THE_REGISTRY or "Echo" in vector["xml"]
     fields = dict(vector["fields"])
     if "type" in fields:
-        assert type(told).__struct_config__.tag == fields.pop("type")
+        assert type(parsed).__struct_config__.tag == fields.pop("type")
     if "name" in fields:
-        assert error_name(told.code) == fields.pop("name")
+        assert error_name(parsed.code) == fields.pop("name")
     if "parameters" in fields:
-        assert [plain(value) for value in told.parameters] == [parameter["value"] for parameter in fields.pop("parameters")]
+        assert [plain(value) for value in parsed.parameters] == [parameter["value"] for parameter in fields.pop("parameters")]
     for name, value in fields.items():
-        assert plain(getattr(told, name)) == value
-    assert decode(encode(told)) == told
+        assert plain(getattr(parsed, name)) == value
+    assert decode(encode(parsed)) == parsed
 
 
 def test_wolp_13_the_namespace_any_prefix_or_none():
@@ -104,9 +104,9 @@ def test_wolp_13_the_namespace_any_prefix_or_none():
 
 
 def test_wolp_13_we_send_the_namespace_on_the_root():
-    for told in (Call("C", "m", LOWER), Response("C", LOWER), Error("C", 100)):
-        sent = encode(told).decode()
-        assert sent.startswith(f'<{type(told).__struct_config__.tag} xmlns="{NAMESPACE}">')
+    for parsed in (Call("C", "m", LOWER), Response("C", LOWER), Error("C", 100)):
+        sent = encode(parsed).decode()
+        assert sent.startswith(f'<{type(parsed).__struct_config__.tag} xmlns="{NAMESPACE}">')
         assert sent.count("xmlns") == 1
 
 
@@ -134,9 +134,9 @@ def test_wolp_13_mixed_and_foreign_namespaces_are_301(document):
 @pytest.mark.parametrize("root", ["remotemethodcall", "RemoteMethodcall", "Call", "RemoteMethodCalls", "object"])
 @pytest.mark.parametrize("xmlns", [XMLNS, ""])
 def test_wolp_13_an_unknown_root_is_302(root, xmlns):
-    told = rejected(call(xmlns=xmlns).replace("RemoteMethodCall", root))
-    assert told.fault is Fault.ROOT_UNKNOWN
-    assert told.answer == Error("Core", 302, LOWER)
+    parsed = rejected(call(xmlns=xmlns).replace("RemoteMethodCall", root))
+    assert parsed.fault is Fault.ROOT_UNKNOWN
+    assert parsed.answer == Error("Core", 302, LOWER)
 
 
 CALLS_OF_ANOTHER_SHAPE = [
@@ -181,14 +181,14 @@ def test_wolp_14_what_the_schema_does_not_allow_is_301(document):
 )
 def test_wolp_14_a_call_id_is_a_guid(text):
     for document in (call(), response()):
-        told = rejected(document.replace(ID, text))
-        assert told.fault is Fault.CALL_ID_INVALID
-        assert told.call_id is None
-        assert told.answer == Error("Core", 301)
+        parsed = rejected(document.replace(ID, text))
+        assert parsed.fault is Fault.CALL_ID_INVALID
+        assert parsed.call_id is None
+        assert parsed.answer == Error("Core", 301)
     assert answered(error().replace(ID, text)) is None
 
 
-def test_wolp_14_call_ids_are_sent_and_told_in_lower_case():
+def test_wolp_14_call_ids_are_sent_and_reported_in_lower_case():
     assert decode(call().encode()).call_id == LOWER
     assert f"<CallId>{LOWER}</CallId>".encode() in encode(Call("C", "m", ID))
     with pytest.raises(LocalProtocolError) as refused:
@@ -204,16 +204,16 @@ def test_wolp_14_blanks_between_elements_mean_nothing_and_in_texts_everything():
 
 @pytest.mark.parametrize("code", [*ErrorCode, 0, 1, -1, 999, 2**31 - 1, -(2**31)])
 def test_wolp_15_any_code_is_received(code):
-    told = decode(error().replace("303", str(code)).encode())
-    assert told == Error("Core", code, LOWER)
-    assert (error_name(told.code) is None) == (code not in set(ErrorCode))
+    parsed = decode(error().replace("303", str(code)).encode())
+    assert parsed == Error("Core", code, LOWER)
+    assert (error_name(parsed.code) is None) == (code not in set(ErrorCode))
 
 
 @pytest.mark.parametrize("text", ["", "x", "2147483648", "-2147483649", "1.0", "0x1", "9" * 5000])
 def test_wolp_15_what_is_no_int32_is_no_code_and_never_answered(text):
-    told = rejected(error().replace("303", text))
-    assert told.fault is Fault.ERROR_CODE_INVALID
-    assert told.answer is None
+    parsed = rejected(error().replace("303", text))
+    assert parsed.fault is Fault.ERROR_CODE_INVALID
+    assert parsed.answer is None
 
 
 def test_wolp_15_only_the_17_codes_are_sent():
@@ -303,7 +303,7 @@ def test_wolp_18_an_unknown_data_type_is_301(data_type):
         assert answered(document) == 301
 
 
-def test_wolp_18_what_the_schema_forbids_is_said_before_what_a_value_lacks():
+def test_wolp_18_a_fault_of_the_schema_comes_before_one_of_a_value():
     assert answered(call(held("int32", "x") + held("foo", "x"))) == 301
     assert answered(call(held("int32", "x") + held("directoryObjectDiff", ""))) == 305
 
@@ -365,14 +365,14 @@ def test_wolp_18_complex_values_are_read():
 
 @pytest.mark.parametrize("value", EVERY_COMPLEX, ids=lambda value: type(value).__name__)
 def test_every_complex_type_survives(value):
-    for told in (Call("C", "m", LOWER, (value, (value,))), Response("C", LOWER, value)):
-        assert decode(encode(told)) == told
+    for parsed in (Call("C", "m", LOWER, (value, (value,))), Response("C", LOWER, value)):
+        assert decode(encode(parsed)) == parsed
 
 
 def test_wolp_18_a_string_is_verbatim():
     for text in ("", " ", "\n\t x ", "a\rb", "\r\n", "<&>\"'", "]]>", "&amp;", "ünï \U0001f98c", "\ufeff", "\x7f\x85\u2028", "x" * 20_000):
-        told = Call(text, text, LOWER, (text, (text,), MountInfo(text, text)))
-        assert decode(encode(told)) == told
+        parsed = Call(text, text, LOWER, (text, (text,), MountInfo(text, text)))
+        assert decode(encode(parsed)) == parsed
     (text,) = parameters(held("string", "a<!-- no -->b<![CDATA[<c>&amp;]]>&#100;&lt;<?no no?>"))
     assert text == "ab<c>&amp;d<"
 
@@ -380,9 +380,9 @@ def test_wolp_18_a_string_is_verbatim():
 @pytest.mark.parametrize("character", [0x00, 0x08, 0x0B, 0x1F, 0xD800, 0xDFFF, 0xFFFE, 0xFFFF])
 def test_wolp_18_a_character_that_xml_has_not_is_not_sent(character):
     character = chr(character)
-    for told in (Call("C", "m", LOWER, (character,)), Call(character, "m", LOWER), Response("C", LOWER, MountInfo(character, ""))):
+    for parsed in (Call("C", "m", LOWER, (character,)), Call(character, "m", LOWER), Response("C", LOWER, MountInfo(character, ""))):
         with pytest.raises(LocalProtocolError) as refused:
-            encode(told)
+            encode(parsed)
         assert refused.value.fault is Fault.VALUE_UNSENDABLE
 
 
@@ -432,14 +432,14 @@ MESSAGE = (
 
 
 @given(MESSAGE)
-def test_every_message_survives_and_both_readers_agree(told):
-    data = encode(told)
-    assert decode(data) == by_the_parser(data) == told
+def test_every_message_survives_and_both_readers_agree(parsed):
+    data = encode(parsed)
+    assert decode(data) == by_the_parser(data) == parsed
 
 
 @given(MESSAGE, st.data())
-def test_a_document_with_a_byte_changed_is_read_alike_by_both_readers_or_refused(told, data):
-    document = bytearray(encode(told))
+def test_a_document_with_a_byte_changed_is_read_alike_by_both_readers_or_refused(parsed, data):
+    document = bytearray(encode(parsed))
     at = data.draw(st.integers(0, len(document) - 1))
     document[at : at + data.draw(st.integers(0, 2))] = data.draw(
         st.sampled_from([b"", b"<", b">", b"&", b"/", b" ", b"\r", b"\x00", b"\xff", b"x", b'"', b"]]>"])

@@ -1,4 +1,4 @@
-"""WOLP-17: documents that want to do harm are refused at once, whatever they are made of."""
+"""WOLP-17: hostile documents are refused at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protocols.wolpertinger.papers import COMPONENT, ID, LOWER, call, held, rejected, response
+from tests.protocols.wolpertinger.xml_documents import COMPONENT, ID, LOWER, call, held, rejected, response
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.wolpertinger.faults import Fault
@@ -35,13 +35,13 @@ WITH_DOCTYPE = {
 
 @pytest.mark.parametrize("document", WITH_DOCTYPE.values(), ids=WITH_DOCTYPE.keys())
 def test_wolp_17_any_doctype_is_refused(document):
-    told = rejected(document)
-    assert told.fault is Fault.DOCTYPE_REFUSED
-    assert told.answer is not None
-    assert told.answer.code == 301
+    parsed = rejected(document)
+    assert parsed.fault is Fault.DOCTYPE_REFUSED
+    assert parsed.answer is not None
+    assert parsed.answer.code == 301
 
 
-def test_a_doctype_that_is_only_told_of_is_no_doctype():
+def test_a_doctype_that_is_only_mentioned_is_no_doctype():
     for text in ("<![CDATA[<!DOCTYPE html>]]>", "&lt;!DOCTYPE html>", "<!-- <!DOCTYPE x> --> "):
         assert isinstance(decode(call(held("string", text)).encode()), Call)
     assert isinstance(decode(b"<!-- <!DOCTYPE x> -->" + call().encode()), Call)
@@ -93,7 +93,7 @@ def test_wolp_17_only_utf_8_and_only_xml(data, fault):
 @pytest.mark.parametrize(
     "start", ["\ufeff", '<?xml version="1.0" encoding="UTF-8"?>', '<?xml version="1.0" encoding="utf-8" standalone="yes"?>\n']
 )
-def test_utf_8_may_be_said(start):
+def test_utf_8_may_be_declared(start):
     assert decode((start + call()).encode()) == Call("Core", "m", LOWER)
 
 
@@ -122,9 +122,9 @@ def test_a_limit_of_depth_beyond_what_python_allows_ends_in_a_refusal_and_not_in
 
 
 def test_wolp_17_elements_are_limited_and_the_limit_itself_is_allowed():
-    for told in (held("string", ""), held("string", "") + "<!-- -->"):
-        assert isinstance(decode(call(told).encode(), DocumentLimits(max_elements=6)), Call)
-        assert rejected(call(told), limits=DocumentLimits(max_elements=5)).fault is Fault.DOCUMENT_OVER_LIMIT
+    for parsed in (held("string", ""), held("string", "") + "<!-- -->"):
+        assert isinstance(decode(call(parsed).encode(), DocumentLimits(max_elements=6)), Call)
+        assert rejected(call(parsed), limits=DocumentLimits(max_elements=5)).fault is Fault.DOCUMENT_OVER_LIMIT
     assert rejected(call("<o/>" * 200_000)).fault is Fault.DOCUMENT_OVER_LIMIT
     many = "<![CDATA[" + "<" * 200_000 + "]]>"
     assert isinstance(decode(call(held("string", many)).encode()), Call)
@@ -135,9 +135,9 @@ def test_wolp_17_size_is_limited_and_the_limit_itself_is_allowed():
         filled = document.replace(b">x<", b">" + b"x" * (MEBIBYTE - len(document) + 1) + b"<")
         assert len(filled) == MEBIBYTE
         assert isinstance(decode(filled), Call)
-        told = rejected(filled.replace(b">xx", b">xxx"))
-        assert told.fault is Fault.DOCUMENT_OVER_LIMIT
-        assert told.answer == Error("Core", 301, LOWER)
+        parsed = rejected(filled.replace(b">xx", b">xxx"))
+        assert parsed.fault is Fault.DOCUMENT_OVER_LIMIT
+        assert parsed.answer == Error("Core", 301, LOWER)
 
 
 HUGE = {
@@ -168,12 +168,12 @@ HUGE = {
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("document", HUGE.values(), ids=HUGE.keys())
-def test_a_mebibyte_of_anything_is_refused_in_no_time_and_told_in_few_words(document):
-    told = rejected(document)
-    assert len(told.detail) < 400
-    assert len(told.component) <= 256
-    if told.answer is not None:
-        assert len(encode(told.answer)) < 2000
+def test_a_mebibyte_of_anything_is_refused_fast_with_a_short_detail(document):
+    parsed = rejected(document)
+    assert len(parsed.detail) < 400
+    assert len(parsed.component) <= 256
+    if parsed.answer is not None:
+        assert len(encode(parsed.answer)) < 2000
 
 
 INVENTED = """
@@ -193,8 +193,8 @@ print(peak(range(2, 12)) / first)
 
 
 def test_names_that_strangers_invent_are_not_remembered():
-    told = subprocess.run([sys.executable, "-c", INVENTED], capture_output=True, text=True, check=True)
-    assert float(told.stdout) < 1.1
+    parsed = subprocess.run([sys.executable, "-c", INVENTED], capture_output=True, text=True, check=True)
+    assert float(parsed.stdout) < 1.1
 
 
 @given(
@@ -206,8 +206,8 @@ def test_names_that_strangers_invent_are_not_remembered():
     .map(str.encode)
 )
 def test_no_bytes_raise(data):
-    told = decode(data)
-    assert isinstance(told, Rejected)
+    parsed = decode(data)
+    assert isinstance(parsed, Rejected)
 
 
 @given(st.integers(0, 400), st.sampled_from([call(held("string", "x")), response(held("list", held("int32", "1")))]))

@@ -1,4 +1,4 @@
-"""Message Splitting: pieces in any order, pieces that lie, pieces that never come, and what they may cost (WOLP-9)."""
+"""Message Splitting: fragments in any order, contradicting, missing, and their limits (WOLP-9)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_empty_pieces_are_pieces_and_one_piece_is_a_message():
         Envelope(9, b"cd", None, Encryption.AES, 1, 4),
     ],
 )
-def test_a_contradiction_is_told_once_and_the_rest_is_ignored(liar):
+def test_a_contradiction_is_reported_once_and_the_rest_is_ignored(liar):
     held, (first, _, third, fourth) = assembly(), pieces()
     assert held.add(first, 0.0) is None
     assert held.add(liar, 0.0) is Fault.FRAGMENT_CONFLICT
@@ -71,7 +71,7 @@ def test_a_contradiction_is_told_once_and_the_rest_is_ignored(liar):
     assert (held.weight, len(held)) == (0, 0)
 
 
-def test_a_refused_message_that_is_sent_anew_is_heard():
+def test_a_refused_message_that_is_sent_again_is_delivered():
     held, all_of_them = assembly(), pieces()
     held.add(all_of_them[0], 0.0)
     held.add(Envelope(9, b"!", fragment_index=0, fragment_count=4), 0.0)
@@ -98,10 +98,10 @@ def test_a_refusal_is_forgotten_in_time_too():
 
 def test_pieces_that_wait_cost_no_more_than_the_limit():
     held = assembly(max_weight=1000, max_sets=1000)
-    told = [held.add(Envelope(number, b"x" * 100, fragment_index=0, fragment_count=2), 0.0) for number in range(50)]
-    assert told.count(None) == 1000 // (100 + OVERHEAD)
+    parsed = [held.add(Envelope(number, b"x" * 100, fragment_index=0, fragment_count=2), 0.0) for number in range(50)]
+    assert parsed.count(None) == 1000 // (100 + OVERHEAD)
     assert held.weight <= 1000
-    assert set(told) == {None, Fault.FRAGMENTS_OVER_LIMIT}
+    assert set(parsed) == {None, Fault.FRAGMENTS_OVER_LIMIT}
     empty = assembly(max_weight=1000, max_sets=1000)
     for number in range(4096):
         empty.add(Envelope(1, b"", fragment_index=number, fragment_count=4096), 0.0)
@@ -116,7 +116,7 @@ def test_there_are_never_more_incomplete_messages_than_the_limit():
     assert len(held._sets) == 3
 
 
-def test_the_lake_joins_what_it_has_or_says_why_not():
+def test_join_gives_the_message_or_a_fault():
     all_of_them = dict(enumerate(pieces()))
     assert join(all_of_them) == Envelope(9, b"abcdefgh")
     for wrong, fault in (

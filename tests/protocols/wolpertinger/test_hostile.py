@@ -38,7 +38,7 @@ def bomb(size: int) -> tuple[bytes, int]:
 
 @pytest.mark.parametrize("keys", [None, KEYS])
 def test_a_gzip_bomb_stops_at_the_limit(keys):
-    one = session(trust_state=TRUSTED, limits=Limits(max_inflated_size=10_000))
+    one = session(trust_state=TRUSTED, max_inflated_size=10_000)
     packed, length = bomb(1 << 24)
     what = sealed(packed, keys)
     one.receive_text(encode(Envelope(1, what.text, length, what.encryption)), 0.0)
@@ -56,13 +56,13 @@ def test_many_tiny_gzip_members_are_no_quadratic_work():
 
 
 def test_a_flood_of_first_fragments_is_bounded():
-    one = session(limits=Limits(max_reassembled_size=100_000))
+    one = session(max_reassembled_size=100_000)
     for number in range(2000):
         one.receive_text(b"fragment_index:0;fragment_count:4096;message_id:%d;" % number + b"A" * 1000, 0.0)
-    assert one._link._assembly.weight <= 133_340
+    assert one._layer1._assembly.weight <= 133_340
     assert set(one.messages()) <= {b"result:3;message_id:%d;" % number for number in range(2000)}
     one.tick(1e6)
-    assert one._link._assembly.weight == 0
+    assert one._layer1._assembly.weight == 0
     assert one.deadline is None
 
 
@@ -70,13 +70,13 @@ def test_a_peer_that_never_confirms_is_not_listened_to_for_ever():
     one = session(max_unconfirmed=10)
     for number in range(1, 30):
         say(one, Call("Nope", "x", CALL_ID), number)
-    assert one._link.unconfirmed == 10
+    assert one._layer1.unconfirmed == 10
     assert faults(one).count(Fault.TOO_BUSY) == 19
     one.receive_text("result:0;message_id:1;", 0.0)
     assert codes(say(one, Call("Nope", "x", CALL_ID), 30)) == [304]
 
 
-def test_results_for_nobody_are_ignored():
+def test_results_of_unknown_messages_are_ignored():
     one = session()
     for text in ("result:0;message_id:1;", "result:4;message_id:4294967295;", "result:0;message_id:0;"):
         one.receive_text(text, 0.0)
@@ -92,7 +92,7 @@ def test_a_result_settles_a_message_once():
     assert one.events() == [CallFailed(call_id, Failure.REFUSED, 3), Noticed(Fault.RESULT_UNMATCHED, "message 1")]
 
 
-def test_responses_nobody_waits_for_are_ignored():
+def test_responses_without_a_call_are_ignored():
     one = session()
     void = one.call("Sample", "Void", (), 0.0, returns=False)
     cancelled = one.call("Sample", "Echo", ("hi",), 0.0)
@@ -130,11 +130,11 @@ def test_a_void_call_may_fail():
     assert read(one.messages()) == [Error("Sample", 502, CALL_ID)]
 
 
-def test_void_calls_that_nobody_finishes_are_forgotten():
+def test_void_calls_that_are_never_finished_are_forgotten():
     one = session(max_calls=5)
     for number in range(100):
         say(one, Call("Sample", "Void", f"{number:08}-5839-4666-b8d3-8c108b241720"), number)
-    assert len(one._served._void) == 5
+    assert len(one._peer_requests._void) == 5
 
 
 def test_keys_and_passwords_are_in_no_representation():
@@ -169,7 +169,7 @@ def test_the_end_of_a_session_is_the_end():
 def test_a_goodbye_is_a_reset_notice_in_clear_if_we_were_no_strangers():
     one = session(trust_state=TRUSTED)
     one.bye("done")
-    assert [said.method for said in read(one.messages())] == ["SendResetNotice"]
+    assert [message.method for message in read(one.messages())] == ["SendResetNotice"]
     other = session()
     other.bye()
     assert other.messages() == []
@@ -179,8 +179,8 @@ LINES = st.one_of(
     st.binary(max_size=60),
     st.sampled_from(
         [
-            text_of(documents.encode(said), number, keys)
-            for number, said in enumerate(
+            text_of(documents.encode(message), number, keys)
+            for number, message in enumerate(
                 [
                     ECHO,
                     Response("Sample", CALL_ID, True),
@@ -209,12 +209,12 @@ LINES = st.one_of(
 
 @given(st.lists(LINES, max_size=25), st.sampled_from([STRANGER, TRUSTED]), st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
-def test_nothing_a_peer_says_makes_a_session_raise(lines, trust_state, seed):
+def test_no_input_of_a_peer_makes_a_session_raise(lines, trust_state, seed):
     one, dice, now = session(Speaker.CLIENT, trust_state, cluster_key=bytes(16)), random.Random(seed), 0.0
     for line in lines:
         if dice.random() < 0.3 and one.ended is None:
             one.reset(now) if dice.random() < 0.5 else one.call("Sample", "Echo", ("hi",), now)
-        if dice.random() < 0.2 and one.ended is None and one._trust.step is None:
+        if dice.random() < 0.2 and one.ended is None and one._authentication.step is None:
             one.authenticate(dice.choice([1, 2, 3]), now)
         one.receive(line.replace(b"\n", b" ") + b"\n", now)
         now += dice.choice([0.0, 1.0, 30.0])

@@ -24,7 +24,6 @@ from wirelake.protocols.wolpertinger.layer2 import documents
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.messages import Encryption
 from wirelake.protocols.wolpertinger.options import Method
-from wirelake.protocols.wolpertinger.scanner import Limits
 from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 from wirelake.protocols.wolpertinger.wire import decode, opened
@@ -91,7 +90,7 @@ def test_wolp_18_an_option_sends_infinities_as_csharp_peers_read_them(dotnet, sp
 
 
 @pytest.mark.parametrize("dotnet", [False, True])
-def test_wolp_18_an_answer_is_spelled_as_its_sender_was_told(dotnet):
+def test_wolp_18_an_answer_is_spelled_as_the_options_of_its_sender_say(dotnet):
     one = session(components={"Sample": {"Get": Method((), trust=0)}}, dotnet=dotnet)
     say(one, Call("Sample", "Get", CALL_ID))
     one.respond(CALL_ID, -math.inf, 0.0)
@@ -184,7 +183,7 @@ def test_wolp_21_a_sign_of_life_gives_all_calls_their_time_again(sign):
     assert [event for event in one.events() if isinstance(event, CallFailed)] == [CallFailed(one_id, Failure.TIMEOUT) for one_id in calls]
 
 
-def test_wolp_21_who_is_at_work_sends_heartbeats_and_the_caller_waits():
+def test_wolp_21_a_side_that_handles_a_call_sends_heartbeats_and_the_caller_waits():
     pair = Pair()
     call_id = pair.client.call("Sample", "Echo", ("hi",), 0.0)
     pair.talk().wait(140.0)
@@ -218,7 +217,7 @@ def test_wolp_29_limits_are_options_and_hold_on_both_sides():
 
 
 def test_wolp_29_a_line_over_the_limit_ends_the_session_before_it_ends():
-    one = session(limits=Limits(max_text_size=100))
+    one = session(max_text_size=100)
     one.receive(b"message_id:1;" + b"A" * 87, 0.0)
     assert one.ended is None
     one.receive(b"A", 0.0)
@@ -228,7 +227,7 @@ def test_wolp_29_a_line_over_the_limit_ends_the_session_before_it_ends():
     assert one.messages() == [b"result:5;message_id:1;"]
 
 
-def test_who_does_not_read_for_a_while_blames_nobody():
+def test_a_paused_reader_does_not_time_the_peer_out():
     one = session(CLIENT)
     confirmed, unconfirmed = (one.call("Sample", "Echo", ("hi",), 0.0) for _ in range(2))
     one.receive_text("result:0;message_id:1;", 0.0)
@@ -259,16 +258,16 @@ def test_wolp_16_a_call_whose_answer_cannot_be_read_fails_at_once(answer):
     assert one.pending == 0
 
 
-def test_wolp_29_the_sender_of_a_text_over_the_limit_is_told_if_its_id_comes_in_time():
-    for text, told in (
+def test_wolp_29_a_text_over_the_limit_is_answered_if_its_id_comes_in_time():
+    for text, parsed in (
         (b"message_id:7;" + b"A" * 100, [b"result:5;message_id:7;"]),
         (b"foo:" + b"A" * 100 + b";message_id:7;", []),
         (b"result:0;message_id:7;" + b"A" * 100, []),
     ):
-        one = session(limits=Limits(max_text_size=100))
+        one = session(max_text_size=100)
         one.receive_text(text, 0.0)
-        assert one.messages() == told
+        assert one.messages() == parsed
         assert one.ended is None
         one.receive(text, 0.0)
-        assert one.messages() == told
+        assert one.messages() == parsed
         assert one.ended is not None

@@ -61,7 +61,7 @@ def test_wolp_3_ids_are_accepted_to_2_32_and_sent_to_2_31():
     for bad in ("4294967296", "-1", "99999999999999999999999999"):
         assert reply_to(f"message_id:{bad};") == []
     one = session()
-    one._link._unconfirmed._last_id = 2147483646
+    one._layer1._unconfirmed._last_id = 2147483646
     for _ in range(2):
         one.call("Sample", "Void", (), 0.0, returns=False)
     assert [decode(text).message_id for text in one.messages()] == [2147483647, 1]
@@ -70,7 +70,7 @@ def test_wolp_3_ids_are_accepted_to_2_32_and_sent_to_2_31():
 def test_wolp_3_an_id_that_is_still_unconfirmed_is_not_used_again():
     one = session()
     one.call("Sample", "Void", (), 0.0, returns=False)
-    one._link._unconfirmed._last_id = 2147483647
+    one._layer1._unconfirmed._last_id = 2147483647
     one.call("Sample", "Void", (), 0.0, returns=False)
     assert [decode(text).message_id for text in one.messages()] == [1, 2]
 
@@ -93,7 +93,7 @@ def test_wolp_4_a_result_has_two_keys_in_either_order_and_is_never_answered():
         assert faults(one) != []
 
 
-def test_wolp_4_a_code_nobody_knows_counts_as_2():
+def test_wolp_4_an_unknown_code_counts_as_2():
     one = session()
     call_id = one.call("Sample", "Echo", ("hi",), 0.0)
     one.receive_text("result:99;message_id:1;", 0.0)
@@ -145,7 +145,7 @@ def test_wolp_6_no_payload_is_an_empty_message_that_layer_2_refuses():
     assert codes(replies[1:]) == [301]
 
 
-def test_wolp_7_gzip_has_exactly_the_length_that_was_said():
+def test_wolp_7_gzip_has_exactly_the_announced_length():
     what = sealed(b"hello", None, compress=True)
     assert opened(what.text, what.gzip, what.encryption, None) == b"hello"
     for wrong in (0, what.gzip - 1, what.gzip + 1, 1 << 50):

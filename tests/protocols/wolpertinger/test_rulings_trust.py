@@ -45,7 +45,7 @@ def test_wolp_22_encrypted_before_keys_is_refused_by_layer_1():
     assert say(session(), ECHO, 3, KEYS) == [b"result:4;message_id:3;"]
 
 
-def test_wolp_22_who_hears_202_in_clear_has_been_reset():
+def test_wolp_22_an_unencrypted_202_means_that_the_peer_has_reset():
     pair = Pair(trust_state=TRUSTED)
     call_id = pair.client.call("Sample", "Secret", (), 0.0)
     pair.talk()
@@ -127,7 +127,7 @@ def test_wolp_24_the_answer_is_on_the_callers_curve(curve):
     assert key_agreement.session_key(own, theirs) == one.trust_state.keys.key
 
 
-def test_wolp_24_two_offers_that_cross_are_both_refused_and_nobody_waits_for_ever():
+def test_wolp_24_two_offers_that_cross_are_both_refused_and_neither_side_waits_for_ever():
     pair = Pair(trust_state=TrustState(1, 1))
     pair.client.authenticate(2, 0.0)
     pair.server.authenticate(2, 0.0)
@@ -137,11 +137,11 @@ def test_wolp_24_two_offers_that_cross_are_both_refused_and_nobody_waits_for_eve
         assert (failed.step, failed.code) == (Step.KEYS, 300)
 
 
-def test_wolp_24_what_is_said_while_keys_are_exchanged_is_said_encrypted():
+def test_wolp_24_messages_during_a_key_exchange_are_sent_encrypted_after_it():
     pair = Pair(trust_state=TrustState(1, 1))
     pair.client.authenticate(2, 0.0)
     call_id = pair.client.call("Sample", "Echo", ("hi",), 0.0)
-    assert len(pair.client._held) == 1
+    assert len(pair.client._waiting) == 1
     pair.talk()
     assert [event.call_id for event in pair.events(SERVER, CallReceived)] == [call_id]
     assert pair.server.trust_state.encrypted
@@ -166,7 +166,7 @@ def test_wolp_25_a_cluster_is_proved_both_ways():
     assert TrustChanged(3, 3) in pair.events(SERVER, TrustChanged)
 
 
-def test_wolp_25_a_wrong_cluster_key_is_told_no_before_the_reset():
+def test_wolp_25_a_wrong_cluster_key_is_answered_false_before_the_reset():
     pair = cluster(cluster_key=bytes(16))
     (failed,) = pair.events(CLIENT, AuthenticationFailed)
     assert (failed.step, failed.fault) == (Step.CLUSTER, Fault.PROOF_WRONG)
@@ -224,15 +224,15 @@ def test_wolp_25_guesses_are_limited_over_sessions():
     assert answers == [True] * 3 + [False] * 2
 
 
-def test_wolp_25_nobody_gets_a_proof_for_a_token_of_ours_reflected():
+def test_wolp_25_a_reflected_token_of_ours_gets_no_proof():
     one = session(trust_state=TrustState(2, 2, KEYS), cluster_key=CLUSTER)
     token = key_agreement.to_text(token_of(one, 0.0, 1))
     reflected = Call("Authentication", "ClusterAuthRequestVerification", CALL_ID, (token,))
     assert codes(say(one, reflected, 2, KEYS), KEYS) == [201]
     member = session(trust_state=TrustState(3, 3, KEYS), cluster_key=CLUSTER)
     token = key_agreement.to_text(token_of(member, 0.0, 1))
-    said = read(say(member, Call("Authentication", "ClusterAuthRequestVerification", CALL_ID, (token,)), 2, KEYS), KEYS)
-    assert [one.method for one in said] == ["SendResetNotice"]
+    message = read(say(member, Call("Authentication", "ClusterAuthRequestVerification", CALL_ID, (token,)), 2, KEYS), KEYS)
+    assert [one.method for one in message] == ["SendResetNotice"]
 
 
 @pytest.mark.parametrize("name", ["ClusterAuthRequestVerification", "ClusterAuthInitiate"])

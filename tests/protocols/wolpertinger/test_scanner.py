@@ -1,4 +1,4 @@
-"""The scanner says of every text what its slow twin says, plain and compiled, whole and in lines, wherever a stream is cut."""
+"""The scanner agrees with its slow twin for every text, plain and compiled, whole and in lines, wherever a stream is cut."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def fast(text: bytes, limits: Limits = DEFAULT_LIMITS) -> list[int]:
 
 def lines_of(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[list[list[int]], tuple[int, ...]]:
     rows = np.zeros(1000 * ROW_COLUMNS, np.int64)
-    said = compiled(scan)(np.frombuffer(data, np.uint8), 0, len(data), rows, np.zeros(1, np.int64), limits.for_scan())
+    message = compiled(scan)(np.frombuffer(data, np.uint8), 0, len(data), rows, np.zeros(1, np.int64), limits.for_scan())
     flat = [0] * (1000 * ROW_COLUMNS)
-    assert scan(data, 0, len(data), flat, [], limits.for_scan()) == said
+    assert scan(data, 0, len(data), flat, [], limits.for_scan()) == message
     assert rows.tolist() == flat
-    return rows.reshape(-1, ROW_COLUMNS)[: said[0]].tolist(), said
+    return rows.reshape(-1, ROW_COLUMNS)[: message[0]].tolist(), message
 
 
 def check(text: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -77,8 +77,8 @@ def check(text: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
     assert 0 <= row[FAULT_AT] <= len(text)
     assert (row[START], row[LENGTH]) == (0, len(text))
     if b"\n" not in text and len(text) <= limits.max_text_size:
-        (between, _), said = lines_of(text + b"\n" + b"message_id:1;\n", limits)
-        assert said == (2, 0, len(text) + 15, 0)
+        (between, _), message = lines_of(text + b"\n" + b"message_id:1;\n", limits)
+        assert message == (2, 0, len(text) + 15, 0)
         assert between == [*row[:LENGTH], row[LENGTH] + 1, *row[LENGTH + 1 :]]
 
 
@@ -97,12 +97,12 @@ def test_a_text_at_its_limit(size):
     check(b"message_id:1;".rjust(size, b"a"), SMALL)
     check(b"gzip:" + b"1" * (size - 19) + b";message_id:1;", SMALL)
     data = b"message_id:1;".ljust(size, b"a") + b"\nmessage_id:2;\n"
-    rows, said = lines_of(data, SMALL)
+    rows, message = lines_of(data, SMALL)
     if size <= 40:
         assert [row[FAULT] for row in rows] == [0, 0]
     else:
         assert [row[FAULT] for row in rows] == [Fault.TEXT_OVER_LIMIT]
-        assert said[2] == 0
+        assert message[2] == 0
         assert find(data, 1, len(data), SMALL.for_scan()) == size + 1
 
 
@@ -151,10 +151,10 @@ def test_the_stream_may_be_cut_anywhere():
         assert texts(through(pieces)[0]) == texts(whole[0])
 
 
-def test_lines_say_what_the_scanner_says():
-    rows, said = lines_of(STREAM)
+def test_lines_agree_with_the_scanner():
+    rows, message = lines_of(STREAM)
     assert through([STREAM])[0] == rows
-    assert said[2] == len(STREAM)
+    assert message[2] == len(STREAM)
 
 
 def test_a_line_that_never_ends_is_refused_as_soon_as_it_is_over_the_limit():

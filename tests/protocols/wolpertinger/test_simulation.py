@@ -1,4 +1,4 @@
-"""Whatever the network does, calls are delivered at most once and have one outcome, and trust can be gained again when it is well."""
+"""Over any simulated network, calls are delivered at most once and have one outcome, and trust can be gained again."""
 
 from __future__ import annotations
 

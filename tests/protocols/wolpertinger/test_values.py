@@ -103,9 +103,9 @@ BAD = [
 
 @pytest.mark.parametrize(("data_type", "text", "value"), GOOD)
 def test_a_text_is_a_value(data_type, text, value):
-    told = parse(data_type, text)
-    assert told == value
-    assert type_of(told) == data_type
+    parsed = parse(data_type, text)
+    assert parsed == value
+    assert type_of(parsed) == data_type
 
 
 @pytest.mark.parametrize(("data_type", "text"), BAD)
@@ -154,9 +154,9 @@ def test_a_value_is_a_text(value, data_type, text):
     [(math.inf, "Infinity"), (-math.inf, "-Infinity"), (math.nan, "NaN"), (1e300, "1e+300"), (True, "true"), (7, "7"), ("INF", "INF")],
 )
 def test_wolp_18_only_infinities_are_spelled_otherwise_for_dotnet(value, text):
-    data_type, told = written(value, dotnet=True)
-    assert told == text
-    assert repr(parse(data_type, told)).endswith(repr(value)) or parse(data_type, told) == value
+    data_type, parsed = written(value, dotnet=True)
+    assert parsed == text
+    assert repr(parse(data_type, parsed)).endswith(repr(value)) or parse(data_type, parsed) == value
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from tests.protocols.yamp import twin
 
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, PART, PARTS, START, compiled
 from wirelake.protocols.yamp.faults import Fault
+from wirelake.protocols.yamp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.yamp.scanner import (
     BODY,
     BODY_LENGTH,
     CODE,
-    DEFAULT_LIMITS,
     ODD_BOOL,
     ODD_REASON,
     ODD_SERIALIZER,
@@ -23,7 +23,6 @@ from wirelake.protocols.yamp.scanner import (
     ROW_COLUMNS,
     URI,
     URI_LENGTH,
-    Limits,
     find,
     scan,
     walk,

@@ -13,8 +13,9 @@ from tests.protocols.yamp import speech
 
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.yamp import columns
-from wirelake.protocols.yamp.scanner import ODD_BODY, ROW_COLUMNS, Limits, scan
-from wirelake.protocols.yamp.serializers.bodies import Undecodable, unpack
+from wirelake.protocols.yamp.limits import Limits
+from wirelake.protocols.yamp.scanner import ODD_BODY, ROW_COLUMNS, scan
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, unpack
 from wirelake.protocols.yamp.serializers.bounds import Bounds, count_bson, count_cbor, count_msgpack
 from wirelake.protocols.yamp.serializers.formats import Bson, Cbor, Xml, installed
 from wirelake.protocols.yamp.serializers.registry import Json, Msgpack
@@ -62,7 +63,7 @@ def test_a_bomb_is_refused_and_takes_little_memory(name):
     serializer, body = BOMBS[name]
     tracemalloc.start()
     try:
-        with pytest.raises(Undecodable):
+        with pytest.raises(BodyRejected):
             unpack(serializer, body)
         assert tracemalloc.get_traced_memory()[1] < 16_000_000
     finally:
@@ -92,7 +93,7 @@ def test_at_the_bounds_a_body_is_read_and_beyond_them_it_is_not(make, fits, over
     serializer = make(bounds=LITTLE)
     serializer.parse(fits)
     make().parse(over)
-    with pytest.raises(Undecodable):
+    with pytest.raises(BodyRejected):
         unpack(serializer, over)
 
 
@@ -150,6 +151,6 @@ def test_a_bomb_in_the_lake_is_kept_as_bytes_without_json():
 
 def test_what_an_installed_format_may_cost_is_an_option():
     assert installed(LITTLE)["cbor"].parse(b"\x81\x01") == [1]
-    with pytest.raises(Undecodable, match="max_items"):
+    with pytest.raises(BodyRejected, match="max_items"):
         unpack(installed(LITTLE)["msgpack"], b"\x9b" + b"\x90" * 11)
     assert Limits(max_items=10, max_depth=5).bounds == Bounds(max_items=10, max_elements=10, max_depth=5)

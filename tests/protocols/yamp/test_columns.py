@@ -15,8 +15,9 @@ from tests.protocols.yamp.test_wire import MEANT
 
 from wirelake.protocols.kernel import FAULT, KIND
 from wirelake.protocols.yamp.columns import SCHEMA, columns, negotiated, readable
+from wirelake.protocols.yamp.limits import DEFAULT_LIMITS
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Event, Handshake, Ping, Pong, Request, Response, name_of
-from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, ROW_COLUMNS
+from wirelake.protocols.yamp.scanner import ROW_COLUMNS
 from wirelake.protocols.yamp.serializers.formats import installed
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Json
 from wirelake.protocols.yamp.wire import encode
@@ -176,7 +177,7 @@ def test_a_body_that_the_serializer_refuses_is_odd():
     assert [row["oddities"] for row in own([encode(Handshake(1, "unheard")) + speech.event(body=b"{")])] == [0, 0]
 
 
-def test_a_serializer_nobody_knows_and_one_of_ones_own():
+def test_an_unknown_serializer_and_one_of_the_application():
     class Upper:
         def serialize(self, body):
             return body.upper().encode()

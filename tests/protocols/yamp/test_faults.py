@@ -10,7 +10,7 @@ from tests.protocols.yamp.pair import CLIENT, SERVER, Side, answer, established,
 from tests.protocols.yamp.speech import OTHER, UID
 
 from wirelake.errors import LocalProtocolError, ProtocolError
-from wirelake.protocols.yamp.events import ResponseSpoilt
+from wirelake.protocols.yamp.events import ResponseUnreadable
 from wirelake.protocols.yamp.faults import BREACHES, RULES, TOLERATED, UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import Event, Handshake
 from wirelake.protocols.yamp.redirect import follow
@@ -185,10 +185,10 @@ def test_every_fault_has_its_rule(fault):
     assert 0 < fault < 128
 
 
-def test_an_answer_nobody_can_read_is_no_fault_of_the_session():
+def test_an_unreadable_response_does_not_end_the_session():
     side = established(speaker=CLIENT)
     uid = side.session.request("a", 1, 0.0)
     side.receive(speech.response(uid, body=b"{"))
-    assert isinstance(side.delivered[0], ResponseSpoilt)
+    assert isinstance(side.delivered[0], ResponseUnreadable)
     assert side.noticed == []
     assert uid != OTHER

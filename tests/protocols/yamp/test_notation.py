@@ -70,7 +70,7 @@ EVENT = {"type": "event", "uid": UID.hex(), "uri": "foo"}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "complaint"),
     [
         ({"fault": "X"}, "fault"),
         ({}, "type"),
@@ -92,6 +92,6 @@ EVENT = {"type": "event", "uid": UID.hex(), "uri": "foo"}
         ({**EVENT, "type": "response", "request_uid": OTHER.hex(), "response_type": 256}, "response_type"),
     ],
 )
-def test_what_is_no_message_is_said_so(given, told):
-    with pytest.raises(UsageError, match=told):
+def test_an_object_that_is_no_message_is_refused(given, complaint):
+    with pytest.raises(UsageError, match=complaint):
         parse(given)

@@ -21,7 +21,7 @@ from wirelake.protocols.yamp.events import (
     RequestExpired,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import (
@@ -54,7 +54,7 @@ def test_yamp_1_a_close_redirect_has_two_bytes_of_size_unless_a_switch_says_one(
     assert encode(said) == b"\x04\x00\x09tcp://a:1"
     assert encode(said, short) == b"\x04\x09tcp://a:1"
     assert decode(b"\x04\x09tcp://a:1", short) == said
-    side = established(options(limits=short), speaker=CLIENT)
+    side = established(options(one_byte_redirect_size=True), speaker=CLIENT)
     side.receive(b"\x04\x09tcp://a:1")
     assert side.ended.detail == "tcp://a:1"
 
@@ -277,7 +277,7 @@ def test_yamp_21_only_a_server_redirects():
 
 
 @pytest.mark.parametrize(
-    ("url", "scheme", "told"),
+    ("url", "scheme", "complaint"),
     [
         ("http://a:1", "tcp", "not one of"),
         ("file:///etc/passwd", "tcp", "not one of"),
@@ -301,8 +301,8 @@ def test_yamp_21_only_a_server_redirects():
         ("a:1", "tcp", "not one of"),
     ],
 )
-def test_yamp_22_a_redirect_that_must_not_be_followed(url, scheme, told):
-    with pytest.raises(RemoteProtocolError, match=told) as caught:
+def test_yamp_22_a_redirect_that_must_not_be_followed(url, scheme, complaint):
+    with pytest.raises(RemoteProtocolError, match=complaint) as caught:
         follow(url, scheme)
     assert caught.value.fault is Fault.REDIRECT_REFUSED
 
@@ -391,7 +391,7 @@ def test_yamp_28_any_number_but_zero_is_true(value, truth):
     assert encode(Request(UID, "a", True))[19] == 1
 
 
-def test_yamp_29_progress_nobody_asked_for_is_not_sent_and_not_heard():
+def test_yamp_29_progress_of_a_request_that_is_not_progressive_is_neither_sent_nor_delivered():
     side = established()
     side.receive(speech.request())
     assert side.session.report(UID, 1) is False
@@ -489,7 +489,7 @@ def test_yamp_40_an_error_carries_any_body(body):
     assert pair.client.delivered == [ResponseReceived(uid, 1, body)]
 
 
-def test_yamp_41_a_request_waits_30_seconds_or_as_long_as_somebody_says():
+def test_yamp_41_a_request_times_out_after_30_seconds_or_its_own_timeout():
     side = established(speaker=CLIENT)
     side.session.request("a", 1, 0.0)
     assert side.session.deadline == 30.0
@@ -514,7 +514,7 @@ def test_yamp_42_an_unknown_type_closes(kind):
 def test_yamp_43_a_body_over_the_limit_closes_before_it_is_there():
     assert answer(speech.event(body=b"", size=2**24 + 1)).reason == "message too large"
     assert answer(speech.event(body=b"", size=2**24)).ended is None
-    small = options(limits=Limits(max_body_size=4))
+    small = options(max_body_size=4)
     assert answer(speech.request(body=b"", size=5), small).reason == "message too large"
     assert answer(speech.event(body=b"1234"), small).ended is None
     with pytest.raises(LocalProtocolError) as caught:
@@ -528,7 +528,7 @@ def test_yamp_44_a_body_that_cannot_be_read_costs_no_connection():
     side.receive(speech.request(body=b"{") + speech.event(body=b"{") + speech.response(uid, body=b"{"))
     assert side.messages[-1].response_type == 1
     assert side.noticed == [Fault.BODY_UNDECODABLE] * 2
-    assert [type(event) for event in side.delivered] == [ResponseSpoilt]
+    assert [type(event) for event in side.delivered] == [ResponseUnreadable]
     assert side.session.ended is None
 
 

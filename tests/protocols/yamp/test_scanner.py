@@ -15,7 +15,8 @@ from tests.protocols.yamp.speech import SPOKEN, STREAMS, mutated
 
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, START
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.scanner import BODY, BODY_LENGTH, CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, Limits, sniff
+from wirelake.protocols.yamp.limits import Limits
+from wirelake.protocols.yamp.scanner import BODY, BODY_LENGTH, CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, sniff
 from wirelake.protocols.yamp.wire import encode
 
 SMALL = Limits(max_body_size=8)
@@ -264,7 +265,7 @@ print([int(one) for one in said], rows[: said[0] * ROW_COLUMNS].tolist(), ends.t
 
 
 def test_arrays_are_read_the_same_with_numba_switched_off():
-    """Bytes of an array are small unsigned numbers that overflow unless somebody takes care: 300 bytes are more than 255."""
+    """Bytes of an array are small unsigned numbers that overflow unless they are widened: 300 bytes are more than 255."""
     data = b"".join(SPOKEN.values()) + speech.event("é".encode() * 100, bytes(300)) + b"\x63 ?" + speech.event()
     outputs = [
         subprocess.run(

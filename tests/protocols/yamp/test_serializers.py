@@ -12,7 +12,7 @@ from wirelake.errors import LocalProtocolError, MissingExtra, UsageError
 from wirelake.protocols.yamp.events import EventReceived, ResponseReceived
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.serializers import formats
-from wirelake.protocols.yamp.serializers.bodies import Undecodable, pack, pack_text, unpack
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, pack, pack_text, unpack
 from wirelake.protocols.yamp.serializers.formats import Bson, Cbor, Protobuf, Xml, installed
 from wirelake.protocols.yamp.serializers.registry import OPAQUE, STANDARD, Json, Msgpack, Registry
 
@@ -55,7 +55,7 @@ REFUSED = {
 def test_what_cannot_be_read_is_refused_whatever_the_library_raises(name):
     serializer, _ = ANY[name]
     for data in REFUSED[name]:
-        with pytest.raises(Undecodable):
+        with pytest.raises(BodyRejected):
             unpack(serializer, data)
 
 
@@ -92,7 +92,7 @@ def test_none_is_written_as_the_serializer_writes_it_or_not_at_all():
 def test_a_type_is_what_bodies_are(make):
     serializer = make(Point)
     assert serializer.parse(make().serialize({"x": 1, "y": 2})) == Point(1, 2)
-    with pytest.raises(Undecodable, match=r"\$\.y"):
+    with pytest.raises(BodyRejected, match=r"\$\.y"):
         unpack(serializer, make().serialize({"x": 1, "y": "2"}))
     assert serializer.serialize(Point(1, 2)) == make().serialize({"x": 1, "y": 2})
 
@@ -114,7 +114,7 @@ SCHEMA = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
 def test_a_schema_is_what_xml_bodies_fit():
     serializer = Xml(SCHEMA)
     assert serializer.parse(serializer.serialize({"point": {"@x": "4"}})) == {"point": {"@x": "4"}}
-    with pytest.raises(Undecodable, match="point"):
+    with pytest.raises(BodyRejected, match="point"):
         unpack(serializer, b'<point x="four"/>')
     with pytest.raises(LocalProtocolError):
         pack(serializer, {"point": {"@x": "four"}})
@@ -126,7 +126,7 @@ def test_no_document_reads_a_file(tmp_path):
     secret.write_text("secret")
     document = f'<!DOCTYPE a [<!ENTITY x SYSTEM "file://{secret}">]><a>&x;</a>'.encode()
     for serializer in (Xml(), Xml(SCHEMA)):
-        with pytest.raises(Undecodable):
+        with pytest.raises(BodyRejected):
             unpack(serializer, document)
 
 

@@ -1,4 +1,4 @@
-"""Sessions in conversation: handshake, events, requests, progress, bodies that are refused, and the end, over links that cut anywhere."""
+"""Pairs of sessions: handshake, events, requests, progress, bodies that are refused, and the end, over links that cut anywhere."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from wirelake.protocols.yamp.events import (
     ProgressReceived,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Handshake, Request, Response
 from wirelake.protocols.yamp.serializers.registry import OPAQUE, STANDARD
-from wirelake.protocols.yamp.wire import Limits
 
 
 def asked(pair, uri="sum", body=(1, 2), **how):
@@ -132,7 +131,7 @@ def test_an_answered_request_is_not_answered_again():
 
 
 def test_an_answer_that_cannot_be_sent_leaves_the_request_in_flight():
-    pair = Pair(server=options(limits=Limits(max_body_size=10))).start()
+    pair = Pair(server=options(max_body_size=10)).start()
     uid = asked(pair)
     for body, fault in ((object(), Fault.BODY_UNSERIALIZABLE), ("x" * 20, Fault.BODY_OVER_LIMIT)):
         with pytest.raises(LocalProtocolError) as caught:
@@ -329,9 +328,9 @@ def test_an_answer_that_cannot_be_read_fails_the_request_alone():
     uid = side.session.request("a", 1, 0.0, progressive=True)
     side.receive(speech.response(uid, speech.PROGRESS, b"{") + speech.response(uid, speech.DONE, b"\xff") + speech.event())
     assert side.noticed == [Fault.BODY_UNDECODABLE]
-    spoilt, event = side.delivered
-    assert isinstance(spoilt, ResponseSpoilt)
-    assert (spoilt.request_uid, spoilt.response_type, spoilt.raw) == (uid, 0, b"\xff")
+    unreadable, event = side.delivered
+    assert isinstance(unreadable, ResponseUnreadable)
+    assert (unreadable.request_uid, unreadable.response_type, unreadable.raw) == (uid, 0, b"\xff")
     assert isinstance(event, EventReceived)
     assert side.session.pending == 0
 

@@ -87,7 +87,7 @@ def test_keep_alive_pings_as_long_as_pongs_come():
     assert pair.server.ended.detail == "ping timeout"
 
 
-def test_no_ping_unless_somebody_wants_it():
+def test_no_ping_without_a_ping_interval():
     pair = Pair().start()
     pair.wait(1e5)
     assert [len(side.said) for side in pair.sides] == [1, 1]
@@ -104,7 +104,7 @@ def test_a_ping_by_hand_and_one_at_a_time():
     assert pair.client.session.deadline is None, "only keep-alive may end a session"
 
 
-def test_a_ping_by_hand_that_nobody_answers_ends_nothing():
+def test_an_unanswered_ping_of_the_owner_does_not_end_the_session():
     side = established(options(ping_timeout=5.0))
     side.session.ping(side.now)
     side.wait(1e5)
@@ -173,7 +173,7 @@ def test_an_echo_that_was_lost_is_said_again():
     assert len(pair.client.said) == 2, "two that echo echoes would never end"
 
 
-def test_a_handshake_nobody_echoes_times_out():
+def test_a_handshake_without_an_echo_times_out():
     pair = datagrams()
     pair.drop = lambda said: True
     pair.start().wait(6)

@@ -13,8 +13,8 @@ from tests.protocols.yamp.speech import OTHER, SPOKEN, STREAMS, UID, mutated
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.kernel import FAULT, LENGTH
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.limits import Limits
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Event, Handshake, Ping, Pong, Request, Response
-from wirelake.protocols.yamp.scanner import Limits
 from wirelake.protocols.yamp.wire import buffer, decode, encode, message
 
 SHORT = Limits(one_byte_redirect_size=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.scanner import Limits
+from wirelake.protocols.yamp.limits import Limits
 
 
 class Short(Exception):

@@ -1,1 +1,1 @@
-"""Blocks: the few large rows that carry bytes and their origin from captures to the decoder."""
+"""Turn captures into blocks: bytes of many connections with their source offsets."""

@@ -1,8 +1,6 @@
-"""The tally: where bytes went that are in no run, gathered until the next block carries it away.
+"""Accounting: counts bytes that are in no segment, by reason, until the next block takes them.
 
-It is what keeps the promise that runs and accounts of a source add up to its size: whoever decides about bytes tells the tally.
-
-It refuses to know why.
+It guarantees that segments and accounts of a source add up to its size: every stage reports here the bytes it does not pass on.
 """
 
 from __future__ import annotations
@@ -21,17 +19,17 @@ HEADERS: Final = "headers"
 OTHER: Final = "other"
 QUARANTINE: Final = "quarantine"
 GAP: Final = "gap"
-"""What the capture does not have: it takes no bytes, and its items are counted."""
+"""Bytes that the capture does not have: they take no bytes, and are counted as items."""
 
 MAX_UNREADABLE: Final = 1 << 20
-"""Bytes in one stretch; longer ones are cut into several, so that no row grows without bound."""
+"""Bytes in one unreadable range; longer ones are split, so that no row grows without bound."""
 MAX_UNRECOGNISED: Final = 10_000
-"""Strangers that are told apart between two blocks; what further ones say is summed as that of `REST`."""
+"""Unrecognised peers listed between two blocks; bytes of further ones are summed as `REST`."""
 REST: Final = Unrecognised("", "", "", 0, "more than are listed")
 
 
 class Accounting:
-    """Accounts and stretches since they were last taken, by span: `starts` says where spans begin, in order, and may grow."""
+    """Accounts and unreadable ranges since the last `take`, by span: `starts` has the offsets of spans in order, and may grow."""
 
     def __init__(self, starts: Sequence[int] = (0,)) -> None:
         self._starts = starts
@@ -49,9 +47,9 @@ class Accounting:
         first: int = NO_TIME,
         last: int = NO_TIME,
     ) -> None:
-        """Account for bytes that are in no run; `at` is where they stand, or anywhere in the same span.
+        """Account for bytes that are in no segment; `at` is their offset, or any offset in the same span.
 
-        Of bytes that nobody recognised, `unrecognised` says whose they are; they were seen at `first`, or from then to `last`.
+        `unrecognised` names the peers of unrecognised bytes, seen at time `first`, or from `first` to `last`.
         """
         if size or items:
             starts, sums = self._starts, self._sums
@@ -69,14 +67,14 @@ class Accounting:
                 sums[key] = (before[0] + size, before[1] + items, earlier, max(before[3], last))
 
     def quarantine(self, offset: int, raw: bytes | memoryview, layer: str, reason: str) -> None:
-        """Account for bytes that could not be read, and keep them."""
+        """Account for bytes that cannot be read, and keep them for quarantine."""
         for start in range(0, len(raw), MAX_UNREADABLE):
             part = bytes(raw[start : start + MAX_UNREADABLE])
             self._unreadable.append(Unreadable(offset + start, len(part), layer, reason, part))
             self.add(QUARANTINE, reason, len(part), 1, offset)
 
     def take(self) -> tuple[list[Account], list[Unreadable]]:
-        """What was gathered, leaving the tally empty."""
+        """Return accounts and unreadable ranges, and start again with none."""
         accounts = [
             Account(category, reason, size, items, at, unrecognised, first, last)
             for (at, category, reason, unrecognised), (size, items, first, last) in self._sums.items()

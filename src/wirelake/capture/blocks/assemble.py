@@ -1,6 +1,6 @@
-"""Assembly: parcels of one bucket opened in order, connections put together across files, blocks out.
+"""Assembly: packet batches of one bucket in order, connections across files, blocks out.
 
-It refuses to know where parcels come from, and what is done with blocks.
+A task that has a bucket has every packet of its connections. `lake/jobs` and `lake/sources` feed the batches and decode the blocks.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from wirelake.capture.blocks.accounting import Accounting
 from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_COLUMNS, SEGMENT_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
-from wirelake.capture.blocks.builder import Gathering
-from wirelake.capture.blocks.from_packets import Traffic
+from wirelake.capture.blocks.builder import BlockBuilder
+from wirelake.capture.blocks.from_packets import FlowAssembler
 from wirelake.capture.blocks.packet_batch import PAYLOAD_AT, RECORD_AT, TS_AT, PacketBatch
 from wirelake.capture.packets.dissect import PACKET_COLUMNS
 from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
@@ -23,13 +23,13 @@ from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
 __all__ = ["BLOCK_BYTES", "MAX_SOURCES", "Assembly"]
 
 BLOCK_BYTES: Final = 4 << 20
-"""Bytes gathered before they become a block."""
+"""Bytes collected before they become a block."""
 MAX_SOURCES: Final = 1 << 14
-"""Sources whose connections are followed from one to the next; after so many, all begin anew. Offsets have room for twice as many."""
+"""Sources whose connections are followed from one to the next; after so many, all state is dropped. Offsets have bits for twice as many."""
 
 
 class Assembly:
-    """Everything that one task knows of the connections of its bucket."""
+    """The state of all connections of one task's bucket."""
 
     def __init__(self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect = one_dialect) -> None:
         self._ports = ports
@@ -42,11 +42,11 @@ class Assembly:
         self._spans: list[Span] = []
         self._starts: list[int] = []
         self._accounting = Accounting(self._starts)
-        self._gathering = Gathering()
-        self._traffic = Traffic(self._ports, self._sniff, self._gathering, self._accounting, dialect=self._dialect)
+        self._builder = BlockBuilder()
+        self._flow_assembler = FlowAssembler(self._ports, self._sniff, self._builder, self._accounting, dialect=self._dialect)
 
     def take(self) -> bytes:
-        """The state of all connections as bytes, to go on from later. Blocks must have been asked for before."""
+        """Return the state of all connections as bytes, to continue from later. Call `rest` before."""
         from wirelake.capture.blocks import assembly_state  # noqa: PLC0415 - it imports this module
 
         self._narrow()
@@ -54,7 +54,7 @@ class Assembly:
 
     @staticmethod
     def put(taken: bytes, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], dialect: Dialect = one_dialect) -> Assembly:
-        """An assembly that goes on from a state; raises StateError for one that cannot be."""
+        """Return an assembly that continues from a state; raises StateError if the state is invalid."""
         from wirelake.capture.blocks import assembly_state  # noqa: PLC0415 - it imports this module
 
         assembly = Assembly(ports, sniff, dialect)
@@ -62,8 +62,8 @@ class Assembly:
         return assembly
 
     def _narrow(self) -> None:
-        """Forget sources and spans of which nothing is held."""
-        used = sorted(set(self._traffic.places()))
+        """Drop sources and spans of which nothing is held, and renumber the others."""
+        used = sorted(set(self._flow_assembler.places()))
         kept = sorted({place >> SOURCE_SHIFT for place in used})
         numbers = {old: new for new, old in enumerate(kept)}
         spans = [self._spans[number] for number in sorted({bisect_right(self._starts, place) - 1 for place in used})]
@@ -71,13 +71,13 @@ class Assembly:
         def moved(at: int) -> int:
             return place(numbers[at >> SOURCE_SHIFT], at & OFFSET_MASK)
 
-        self._traffic.move(moved)
+        self._flow_assembler.move(moved)
         self._sources[:] = [self._sources[number] for number in kept]
         self._spans[:] = [msgspec.structs.replace(span, at=moved(span.at)) for span in spans]
         self._starts[:] = [span.at for span in self._spans]
 
     def feed(self, batch: PacketBatch) -> Iterator[Block]:
-        """Open the next parcel; the blocks that are full."""
+        """Add the next packet batch; yields full blocks."""
         if not self._sources or self._sources[-1].id != batch.source.id:
             if len(self._sources) >= MAX_SOURCES:
                 yield from self.finish()
@@ -91,17 +91,19 @@ class Assembly:
                 self._spans.insert(at, msgspec.structs.replace(span, at=base + span.at))
         table = batch.packets
         data = bytes(batch.data)
-        self._traffic.packets(data, table[:, :PACKET_COLUMNS], table[:, TS_AT], base + table[:, RECORD_AT], base + table[:, PAYLOAD_AT])
-        if self._gathering.size >= BLOCK_BYTES:
+        self._flow_assembler.packets(
+            data, table[:, :PACKET_COLUMNS], table[:, TS_AT], base + table[:, RECORD_AT], base + table[:, PAYLOAD_AT]
+        )
+        if self._builder.size >= BLOCK_BYTES:
             yield from self._blocks()
 
     def rest(self) -> Iterator[Block]:
-        """What was gathered so far; connections go on."""
+        """Yield what was collected so far; connections continue."""
         yield from self._blocks()
 
     def finish(self) -> Iterator[Block]:
-        """Nothing more comes; the last block is marked."""
-        self._traffic.finish()
+        """End all connections and yield the last block, marked as the last."""
+        self._flow_assembler.finish()
         for block in self._blocks(always=True):
             block.last = True
             yield block
@@ -110,7 +112,7 @@ class Assembly:
         if not self._sources:
             return
         accounts, unreadable = self._accounting.take()
-        block = self._gathering.take(self._sources[0])
+        block = self._builder.take(self._sources[0])
         if block is None:
             if not accounts and not always:
                 return

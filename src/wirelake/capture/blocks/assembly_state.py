@@ -1,9 +1,9 @@
-"""The state of an assembly as bytes, and back.
+"""Encode and restore the state of an assembly, between two micro-batches.
 
-Every connection is stored once, and tables refer to it by its number. What follows from other parts is not stored: sums, budgets, keys
-and addresses as text. The options of an assembly (ports, recognisers) are not stored either: the caller brings them.
+Every connection is stored once, and tables refer to it by number. Derived values are not stored: sums, budgets, keys, addresses as text.
+The options of an assembly (ports, recognisers) are not stored either: the caller passes them.
 
-Blocks are asked for before, and fragments are joined before they are dealt: so gatherings, tallies and fragments are empty here.
+Blocks are taken before, and IP fragments are joined before packets are partitioned. So builders, accounting and fragments are empty here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from wirelake.capture.blocks.block import Endpoint, Source, Span
 from wirelake.capture.blocks.stored_state import Count, End, FilePosition, Number, Record, check, check_places, check_spans, decode, encode
 from wirelake.capture.packets.tcp_flows import SESSION_ID_SIZE, UNDECIDED_BYTES, Held, Tracked
-from wirelake.capture.packets.tcp_stream import MAX_GAPS, Bit, Budget, Half
+from wirelake.capture.packets.tcp_stream import MAX_GAPS, Budget, Half, SegmentPart
 from wirelake.capture.packets.udp_flows import Pair
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["encoded", "restore"]
 
 Position = Annotated[int, msgspec.Meta(ge=-1, le=1 << 60)]
-"""A sequence number that does not wrap; -1: none is known."""
+"""A sequence number that does not wrap; -1: unknown."""
 Ref = tuple[Count, bool]
 """The number of a connection, and whether the direction is to the server."""
 Name = tuple[str, Literal["port", "bytes"], tuple[str, ...]]
@@ -95,15 +95,15 @@ class AssemblyState(Record):
     flows: list[Ref]
     """The table of flows in its order."""
     waiting: list[Ref]
-    """Directions in which something is missing, longest first."""
+    """Directions that wait for a gap, longest first."""
     pairs: list[PairState]
     met: list[Ref]
     """The table of pairs in its order."""
 
 
 def encoded(assembly: Assembly) -> bytes:
-    """The state of an assembly."""
-    tracker, datagrams = assembly._traffic._tracker, assembly._traffic._datagrams
+    """Return the state of an assembly as bytes."""
+    tracker, datagrams = assembly._flow_assembler._tracker, assembly._flow_assembler._datagrams
     known = {id(one): one for table in (tracker._flows, tracker._waiting) for one, _ in table.values()}
     numbers = {key: number for number, key in enumerate(known)}
     ends: dict[int, tuple[End, End]] = {}
@@ -128,7 +128,7 @@ def encoded(assembly: Assembly) -> bytes:
 
 
 def restore(assembly: Assembly, content: bytes) -> None:
-    """Give a new assembly the state that was stored; raises StateError for one that cannot be."""
+    """Restore a stored state in a new assembly; raises StateError if the state is invalid."""
     state = decode(content, AssemblyState)
     check_spans(state.sources, state.spans)
     halves = [half for one in state.tracked for half in one.halves]
@@ -137,9 +137,9 @@ def restore(assembly: Assembly, content: bytes) -> None:
     sizes = [*(len(chunk) for half in halves for *_, chunk in half.ahead), *(len(item.chunk) for item in held)]
     check_places(state.sources, state.spans, np.array(places, np.int64), np.array(sizes, np.int64))
     assembly._sources[:], assembly._spans[:] = state.sources, state.spans
-    assembly._starts[:] = [span.at for span in state.spans]  # in place: the tally has the same list
-    _restore_flows(assembly._traffic._tracker, state)
-    _restore_pairs(assembly._traffic._datagrams, state)
+    assembly._starts[:] = [span.at for span in state.spans]  # in place: the accounting shares the list
+    _restore_flows(assembly._flow_assembler._tracker, state)
+    _restore_pairs(assembly._flow_assembler._datagrams, state)
 
 
 def _end(end: Endpoint) -> End:
@@ -201,7 +201,7 @@ def _tracked(state: TrackedState, budget: Budget) -> Tracked:
     check(not state.held or (state.name is None and not state.given_up), "bytes are held of a flow that is decided")
     for item in state.held:
         check(bool(item.event) != bool(item.what), "what is held is neither bytes nor an event")
-        one.held.append(Held(item.to_server, Bit(item.what, item.missing, item.ts, item.offset, item.chunk), item.event))
+        one.held.append(Held(item.to_server, SegmentPart(item.what, item.missing, item.ts, item.offset, item.chunk), item.event))
         one.held_bytes[item.to_server] += len(item.chunk)
     one.given_up, one.closed = state.given_up, state.closed
     for half, stored in zip(one.halves, state.halves, strict=True):

@@ -1,14 +1,14 @@
-"""Blocks: what a capture becomes on its way to the lake, a few large rows that carry bytes and where they came from.
+"""Block: payload of many connections as one large row, with the source offset of each byte.
 
-A block holds stretches (*runs*) of one or more flows. Each run is contiguous in `data` and belongs to one direction of one flow; runs of
-the same flow and direction follow each other in the order of the stream. *Pieces* lead back to the file: byte `start` of `data` came
-from byte `offset` of the source, at time `ts`, and so did the bytes after it up to the next piece. What of the source is not in a run is
-in `accounts`, so that runs and accounts of all blocks of a source add up to its size exactly.
+A block holds *segments* of one or more flows. A segment is contiguous in `data` and belongs to one direction of one flow. Segments of the
+same flow and direction follow each other in stream order. *Origins* lead back to the file: byte `start` of `data` came from byte `offset`
+of the source, at time `ts`, and so did the bytes after it up to the next origin. Bytes of the source that are in no segment are in
+`accounts`. So segments and accounts of all blocks of a source add up to its size exactly.
 
-A connection may go on from one source to the next. So an offset carries the number of its source in its upper bits (`place`), and a source
-is accounted for in spans that touch each other. With one source and one span, offsets are what they seem.
+A connection may continue from one source to the next. So an offset carries the number of its source in its upper bits (`place`), and a
+source is accounted for in adjacent spans. With one source and one span, offsets are plain.
 
-It refuses to know protocols, files and Spark: a block is a value, and its Arrow form is `SCHEMA`.
+A block is a value; its Arrow form is `SCHEMA`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
     "ORIGIN_OFFSET",
     "ORIGIN_START",
     "ORIGIN_TS",
+    "SCHEMA",
     "SEGMENT_COLUMNS",
     "SEGMENT_FLOW",
     "SEGMENT_MISSING",
     "SEGMENT_START",
     "SEGMENT_STOP",
     "SEGMENT_TO_SERVER",
-    "SCHEMA",
     "SOURCE_SHIFT",
     "Account",
     "Block",
@@ -55,9 +55,9 @@ SEGMENT_STOP: Final = 1
 SEGMENT_FLOW: Final = 2
 """Index into the block's flows."""
 SEGMENT_TO_SERVER: Final = 3
-"""1 when the client speaks, 0 when the server does."""
+"""1 if the client sent it, 0 if the server did."""
 SEGMENT_MISSING: Final = 4
-"""Bytes of this direction that are missing before the run; -1 when the run begins a stream whose beginning was not seen."""
+"""Bytes of this direction that are missing before the segment; -1 if it begins a stream whose beginning was not captured."""
 SEGMENT_COLUMNS: Final = 5
 
 ORIGIN_START: Final = 0
@@ -68,7 +68,7 @@ ORIGIN_COLUMNS: Final = 3
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One input file: where it is, which content it had, and how long it was when it was planned."""
+    """One input file: its path, its id by content, and its size when it was planned."""
 
     path: str
     id: bytes
@@ -81,23 +81,23 @@ OFFSET_MASK: Final = (1 << SOURCE_SHIFT) - 1
 
 
 def place(source: int, offset: int) -> int:
-    """An offset in the source of this number."""
+    """Return an offset that carries the number of its source."""
     return (source << SOURCE_SHIFT) | offset
 
 
 def source_of(offset: int) -> tuple[int, int]:
-    """(number of the source, offset in it)."""
+    """Return (number of the source, offset in it)."""
     return offset >> SOURCE_SHIFT, offset & OFFSET_MASK
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A stretch of a source that is accounted for by itself: the part that one task read."""
+    """A byte range of a source that is accounted for separately: the part that one task read."""
 
     at: int
-    """Where it begins; see `place`."""
+    """Its offset; see `place`."""
     length: int
     mark: bytes = b""
-    """The hash of its bytes, once they were read; see `identity.py`."""
+    """The hash of its bytes, once they are read; see `identity.py`."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -118,13 +118,13 @@ class Flow(msgspec.Struct, frozen=True):
     known_by: str
     """How the protocol was recognised: `tag`, `port` or `bytes`."""
     observed_by: str
-    """Who saw the traffic: `client`, `server` (a recording peer) or `wire` (a packet capture)."""
+    """Where it was captured: `client`, `server` (a recording peer) or `wire` (a packet capture)."""
     dialect: tuple[str, ...] = ()
-    """The flags of the protocol's limits that its bytes are read with, beyond what the text says."""
+    """The flags of the protocol's limits that its bytes are read with, beyond the specification."""
 
 
 class FlowEvent(msgspec.Struct, frozen=True):
-    """Something that happened to a connection rather than in it."""
+    """An event of a connection: opened, finished, closed or reset."""
 
     flow: int
     ts: int
@@ -132,14 +132,14 @@ class FlowEvent(msgspec.Struct, frozen=True):
     what: str
     """`opened`, `finished` (one side sent its last byte), `closed` or `reset`."""
     by: str
-    """`client`, `server`, or empty when that is not known."""
+    """`client`, `server`, or empty if unknown."""
     detail: str = ""
     after: int = 0
-    """How far the block's data was when it happened."""
+    """Size of the block's data when it happened."""
 
 
 class Unrecognised(msgspec.Struct, frozen=True):
-    """Who said what no protocol recognises."""
+    """The peers of bytes that no protocol recognises."""
 
     transport: str
     client: str
@@ -151,20 +151,20 @@ class Unrecognised(msgspec.Struct, frozen=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Bytes of the source that are in no run, and why."""
+    """Bytes of the source that are in no segment, and why."""
 
     category: str
-    """`container`, `headers`, `other`, `quarantine`, or `gap` for what the capture does not have."""
+    """`container`, `headers`, `other`, `quarantine`, or `gap` for bytes that the capture does not have."""
     reason: str
     bytes: int
-    """Never negative, except for what compression spared: so the accounts add up to the size of the file as it lies there."""
+    """Negative only for what compression saved, so that accounts add up to the size of the stored file."""
     items: int
     at: int = 0
-    """Which span it is of: where that begins."""
+    """The offset of its span."""
     unrecognised: Unrecognised | None = None
-    """Whose bytes they are, where nobody recognised them."""
+    """The peers, of unrecognised bytes."""
     first: int = NO_TIME
-    """When the first of them was seen; only with a stranger."""
+    """When the first of them was seen; only of unrecognised bytes."""
     last: int = NO_TIME
 
 
@@ -190,14 +190,14 @@ class Notes(msgspec.Struct, frozen=True):
 
 
 class Block(msgspec.Struct):
-    """Bytes of a source with the runs, pieces, flows and accounts that explain them."""
+    """Bytes of a source with their segments, origins, flows and accounts."""
 
     source: Source
     data: bytes | memoryview
     segments: np.ndarray[Any, Any]
-    """int64, one row (start, stop, flow, to_server, missing) per run."""
+    """int64, one row (start, stop, flow, to_server, missing) per segment."""
     origins: np.ndarray[Any, Any]
-    """int64, one row (start, offset, ts) per piece, ascending by start."""
+    """int64, one row (start, offset, ts) per origin, ascending by start."""
     flows: list[Flow] = []
     events: list[FlowEvent] = []
     accounts: list[Account] = []
@@ -230,14 +230,14 @@ SCHEMA: Final = pa.schema(
         pa.field("notes", pa.binary(), nullable=False),
     ]
 )
-"""A block as one Arrow row. Runs, pieces and notes are packed: they cross Spark as three values, not as thousands."""
+"""A block as one Arrow row. Segments, origins and notes are packed: they cross Spark as three values, not as thousands."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Notes)
 
 
 def to_batch(block: Block) -> pa.RecordBatch:
-    """One block as a record batch of one row."""
+    """Return a block as a record batch of one row."""
     notes = Notes(block.flows, block.events, block.accounts, block.unreadable, block.sources, block.spans)
     values = [
         block.source.path,
@@ -253,7 +253,7 @@ def to_batch(block: Block) -> pa.RecordBatch:
 
 
 def from_batch(batch: pa.RecordBatch) -> list[Block]:
-    """The blocks of a record batch; `data` stays where it is."""
+    """Return the blocks of a record batch; `data` is not copied."""
     blocks = []
     for row in range(batch.num_rows):
         source, source_id, size, last, data, segments, origins, notes = (column[row] for column in batch.columns)

@@ -1,7 +1,4 @@
-"""Gathering: segments of many flows laid end to end, in the order of the file, until they make a block.
-
-It refuses to know why a segment belongs to a flow (`flows.py`), and where bytes went that are in no run (`accounting.py`).
-"""
+"""BlockBuilder: append payload of many flows, in the order of the file, to make a block."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ import numpy as np
 
 from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, SEGMENT_STOP, Block, Flow, FlowEvent, Source
 
-__all__ = ["Gathering"]
+__all__ = ["BlockBuilder"]
 
 
-class Gathering:
-    """What the next block of a packet capture will hold."""
+class BlockBuilder:
+    """Collects the segments, origins, flows and events of the next block."""
 
     def __init__(self) -> None:
         self._clear()
@@ -24,7 +21,7 @@ class Gathering:
     def _clear(self) -> None:
         self._chunks: list[bytes | memoryview] = []
         self._size = 0
-        # Flat, as they will be in the block: a container per segment would keep Python's garbage collector busy.
+        # Flat, as they will be in the block: a container per TCP segment would keep Python's garbage collector busy.
         self._segments = array("q")
         self._origins = array("q")
         self._flows: dict[Flow, int] = {}
@@ -34,11 +31,11 @@ class Gathering:
 
     @property
     def size(self) -> int:
-        """Bytes gathered."""
+        """Bytes collected."""
         return self._size
 
     def append(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview, missing: int = 0) -> None:
-        """Append bytes of one direction of a flow; they continue its last run when nothing came between and nothing is missing."""
+        """Append bytes of one direction of a flow; they extend the last segment if it is of the same direction and nothing is missing."""
         start = self._size
         self._size = stop = start + len(chunk)
         self._chunks.append(chunk)
@@ -50,17 +47,17 @@ class Gathering:
             self._segments.extend((start, stop, self._flows.setdefault(flow, len(self._flows)), to_server, missing))
 
     def datagram(self, flow: Flow, to_server: bool, ts: int, parts: Iterable[tuple[int, bytes]]) -> None:
-        """Append a datagram, in parts (offset, bytes): a run of its own, whatever came before and whatever comes after."""
+        """Append a datagram, in parts (offset, bytes), as a segment of its own."""
         self._speaker = None
         for offset, chunk in parts:
             self.append(flow, to_server, ts, offset, chunk)
 
     def event(self, flow: Flow, ts: int, offset: int, what: str, by: str) -> None:
-        """Note something that happened to a flow."""
+        """Append an event of a flow."""
         self._events.append(FlowEvent(self._flows.setdefault(flow, len(self._flows)), ts, offset, what, by, after=self._size))
 
     def take(self, source: Source) -> Block | None:
-        """What was gathered as a block, leaving nothing; None when there was nothing."""
+        """Return what was collected as a block, and start again with none; None if there is nothing."""
         if not self._flows:
             return None
         segments = np.array(self._segments, np.int64).reshape(-1, SEGMENT_COLUMNS)

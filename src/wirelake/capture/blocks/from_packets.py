@@ -1,6 +1,6 @@
-"""Traffic: the packets of a capture on their way to those who know connections, and an account of every other one.
+"""Packets to blocks: route each packet to its TCP or UDP flow, and account for the others.
 
-It refuses to know containers and files, and what belongs together: `flows.py`, `datagrams.py` and `fragments.py` do.
+`tcp_flows.py`, `udp_flows.py` and `ip_fragments.py` know which packets belong together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from wirelake.capture.blocks.accounting import HEADERS, OTHER, Accounting
-from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.containers.records import SIZE, START, TS
 from wirelake.capture.packets.dissect import (
     ACKNOWLEDGED,
@@ -37,13 +37,13 @@ from wirelake.capture.packets.dissect import (
     dissect,
     transport,
 )
-from wirelake.capture.packets.filter import EVERYTHING, Interest
+from wirelake.capture.packets.filter import EVERYTHING, PacketFilter
 from wirelake.capture.packets.ip_fragments import Fragments, Part
 from wirelake.capture.packets.tcp_flows import Dialect, Tracker, one_dialect
 from wirelake.capture.packets.udp_flows import Datagrams
 from wirelake.protocols.kernel import active, array
 
-__all__ = ["Traffic", "account", "dissected", "opened"]
+__all__ = ["FlowAssembler", "account", "dissected", "opened"]
 
 Array = np.ndarray[Any, Any]
 _PLACES = (SOURCE, DESTINATION, WIDTH, PAYLOAD, PAYLOAD_SIZE)
@@ -51,14 +51,14 @@ _VALUES = (REASON, TRANSPORT, SOURCE_PORT, DESTINATION_PORT, SEQUENCE, ACKNOWLED
 
 
 def dissected(data: bytes, records: Array) -> Array:
-    """One row of `packets.py` for each record of a window."""
+    """Return one row of `dissect.py` for each record of a window."""
     packets = np.zeros((len(records), PACKET_COLUMNS), np.int64)
     active(dissect)(array(data), records, packets)
     return packets
 
 
 def account(records: Array, packets: Array, accounting: Accounting, at: int = 0) -> Array:
-    """Account for headers, and for packets that lead nowhere; says which of them lead somewhere. `at` is a place in their span."""
+    """Account for headers and for packets without TCP or UDP; returns which packets have it. `at` is an offset in their span."""
     kinds = packets[:, REASON]
     for reason in np.unique(kinds).tolist():
         sizes = records[kinds == reason, SIZE]
@@ -75,35 +75,35 @@ def account(records: Array, packets: Array, accounting: Accounting, at: int = 0)
     return leads
 
 
-class Traffic:
-    """All connections of a capture, or of the part of it that one task has."""
+class FlowAssembler:
+    """All flows of a capture, or of the part of it that one task has."""
 
     def __init__(
         self,
         ports: Mapping[int, str],
         sniff: Callable[[bytes], str | None],
-        gathering: Gathering,
+        builder: BlockBuilder,
         accounting: Accounting,
-        interest: Interest = EVERYTHING,
+        packet_filter: PacketFilter = EVERYTHING,
         dialect: Dialect = one_dialect,
     ) -> None:
         self._accounting = accounting
-        self._interest = interest
-        self._tracker = Tracker(ports, sniff, gathering, accounting, dialect)
-        self._datagrams = Datagrams(ports, sniff, gathering, accounting)
+        self._packet_filter = packet_filter
+        self._tracker = Tracker(ports, sniff, builder, accounting, dialect)
+        self._datagrams = Datagrams(ports, sniff, builder, accounting)
         self._fragments = Fragments(accounting)
 
     def window(self, base: int, data: bytes, records: Array) -> None:
-        """The packets of a window, byte `base` of its source on."""
+        """Add the packets of a window, from byte `base` of its source on."""
         packets = dissected(data, records)
         leads = account(records, packets, self._accounting)
-        if self._interest is not EVERYTHING:  # what came before the time may begin what is wanted
-            leads &= self._interest.on_ports(packets) & Interest(until=self._interest.until).in_time(records[:, TS])
+        if self._packet_filter is not EVERYTHING:  # earlier packets may begin a wanted connection
+            leads &= self._packet_filter.on_ports(packets) & PacketFilter(until=self._packet_filter.until).in_time(records[:, TS])
         records, packets = records[leads], packets[leads]
         self.packets(data, packets, records[:, TS], base + records[:, START], base + packets[:, PAYLOAD])
 
     def packets(self, data: bytes, packets: Array, times: Array, records: Array, payloads: Array) -> None:
-        """Packets whose offsets lead into `data`; `records` and `payloads` are their places in the source."""
+        """Add packets with offsets into `data`; `records` and `payloads` are their offsets in the source."""
         parts_before: list[tuple[int, bytes]] = []
         # Column by column: a list per packet would keep Python's garbage collector busy.
         places = (packets[:, column].tolist() for column in _PLACES)
@@ -145,20 +145,20 @@ class Traffic:
         self._tracker.settle()
 
     def finish(self) -> None:
-        """Nothing more comes."""
+        """End all flows: the capture is over."""
         self._fragments.finish()
         self._tracker.finish()
 
     def places(self) -> list[int]:
-        """Where everything stands that is held of connections; fragments are put together before."""
+        """Return the source offsets of everything held of connections; fragments are joined before."""
         return self._tracker.places()
 
     def move(self, moved: Callable[[int], int]) -> None:
-        """What is held stands elsewhere now."""
+        """Renumber the source offsets of everything held."""
         self._tracker.move(moved)
 
     def _whole(self, here: bytes, there: bytes, carried: int, parts: list[Part], ts: int, record: int) -> None:
-        """A datagram that was put together."""
+        """Add a reassembled IP datagram."""
         port, other, segments = opened(carried, parts, self._accounting)
         if carried == TCP:
             for sequence, acknowledged, flags, at, chunk in segments:
@@ -168,13 +168,13 @@ class Traffic:
 
 
 Segments = list[tuple[int, int, int, int, bytes]]
-"""(sequence, acknowledged, flags, place in the source, bytes) each."""
+"""(sequence, acknowledged, flags, source offset, bytes) each."""
 
 
 def opened(carried: int, parts: list[Part], accounting: Accounting) -> tuple[int, int, Segments]:
-    """A datagram that was put together: its ports, and what it carries, as if each part had come in a packet of its own.
+    """Return the ports of a reassembled IP datagram, and its payload as if each part were a packet of its own.
 
-    Of TCP the first part opens and the last closes; of UDP, the flags say how many parts follow.
+    Of TCP, the first part keeps SYN and the last keeps FIN; of UDP, the flags count the parts that follow.
     """
     body = b"".join(part.chunk for part in parts)
     row = [0] * PACKET_COLUMNS
@@ -200,7 +200,7 @@ def opened(carried: int, parts: list[Part], accounting: Accounting) -> tuple[int
         return *ports, [(0, 0, len(chunks) - 1 - number, at, chunk) for number, (at, chunk) in enumerate(chunks)]
     sequence, segments = row[SEQUENCE], []
     for number, (at, chunk) in enumerate(chunks or [(parts[0].offset, b"")]):
-        said = row[FLAGS] & ~(0 if number == 0 else SYN) & ~(0 if number >= len(chunks) - 1 else FIN)
-        segments.append((sequence, row[ACKNOWLEDGED], said, at, chunk))
-        sequence = (sequence + len(chunk) + bool(said & SYN)) & 0xFFFFFFFF
+        flags = row[FLAGS] & ~(0 if number == 0 else SYN) & ~(0 if number >= len(chunks) - 1 else FIN)
+        segments.append((sequence, row[ACKNOWLEDGED], flags, at, chunk))
+        sequence = (sequence + len(chunk) + bool(flags & SYN)) & 0xFFFFFFFF
     return *ports, segments

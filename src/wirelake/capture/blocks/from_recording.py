@@ -1,10 +1,8 @@
-"""Recorded: exported PDUs of a window as one block that points into the window itself.
+"""Recordings to blocks: exported PDUs of a window become one block over the window's bytes.
 
-Records with the same tags belong to the same direction of the same flow, so distinct tags are found by a kernel that compares bytes, and
-each is understood once; after that no Python runs per record. A flow is known entirely by its tags: nothing is carried from window to
-window, and a recording in several files needs nothing of the file before.
-
-It refuses to know containers, and how tags are laid out (`exported.py`).
+Records with the same tags belong to the same direction of the same flow. So a kernel finds the distinct tags by comparing bytes, and each
+is parsed once; no Python runs per record. Tags identify a flow completely: a window needs nothing of the window before, and a file of a
+rotated recording nothing of the file before.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ from wirelake.capture.packets.tcp_flows import UNRECOGNISED, by_port, is_client,
 from wirelake.capture.record.exported_pdu import RECEIVED, Tags, info_words, parse, recorded_session_id
 from wirelake.protocols.kernel import active, array, kernel, u16, u32
 
-__all__ = ["MAX_MEANINGS", "Meaning", "Recorded", "intern"]
+__all__ = ["MAX_MEANINGS", "Meaning", "RecordingReader", "intern"]
 
 MAX_PORT: Final = 0xFFFF
-"""Of a tag that has four bytes for a port."""
+"""The highest port; a tag has four bytes for one."""
 MAX_MEANINGS: Final = 65_536
-"""Distinct tags whose meaning is remembered; beyond this, all are forgotten and understood anew."""
+"""Distinct tags whose meaning is cached; beyond this, the cache is cleared."""
 
 _TRANSPORTS: Final = {2: "tcp", 3: "udp"}
 _EVENTS: Final = frozenset(["opened", "finished", "closed", "reset"])
@@ -100,21 +98,21 @@ def intern(data: Any, records: Any, table: Any, numbers: Any, places: Any) -> in
 
 
 class Meaning(msgspec.Struct, frozen=True):
-    """What tags say about the record behind them."""
+    """The meaning of tags for the records behind them."""
 
     flow: Flow | None
-    """None when nobody here knows the protocol."""
+    """None if the protocol is not known."""
     to_server: bool
     event: str = ""
     by: str = ""
     detail: str = ""
     unrecognised: Unrecognised | None = None
-    """Who it is when nobody here knows the protocol."""
+    """The peers, if the protocol is not known."""
     fault: str = ""
     """Why records with these tags cannot be read; empty if they can."""
 
 
-class Recorded:
+class RecordingReader:
     """Turns windows of exported PDUs into blocks."""
 
     def __init__(self, ports: Mapping[int, str], protocols: Collection[str] | None, accounting: Accounting) -> None:
@@ -124,7 +122,7 @@ class Recorded:
         self._meanings: dict[bytes, Meaning] = {}
 
     def block(self, source: Source, base: int, window: bytes, used: int, records: np.ndarray[Any, Any]) -> Block | None:
-        """The block of the first `used` bytes of a window, byte `base` of its source on; None when nothing in it can be read."""
+        """Return the block of the first `used` bytes of a window, from byte `base` of its source on; None if it has no known flow."""
         numbers = np.empty(len(records), np.int64)
         places = np.empty((len(records), 2), np.int64)
         table = np.full(1 << (2 * len(records)).bit_length(), -1, np.int64)
@@ -167,12 +165,12 @@ class Recorded:
         happened = np.array([bool(m.event) and m.flow is not None for m in meanings], np.bool_)[numbers]
         for record, number in zip(records[happened].tolist(), numbers[happened].tolist(), strict=True):
             meaning = meanings[number]
-            told = (meaning.event, meaning.by, meaning.detail, record[START])
-            events.append(FlowEvent(int(flow_of[number]), record[TS], base + record[START], *told))
+            event = (meaning.event, meaning.by, meaning.detail, record[START])
+            events.append(FlowEvent(int(flow_of[number]), record[TS], base + record[START], *event))
         return Block(source, memoryview(window)[:used], segments, origins, list(flows), events)
 
     def _leave(self, meanings: list[Meaning], numbers: Array, sizes: Array, times: Array, base: int) -> None:
-        """Account for payloads that nobody recognised, by their meanings."""
+        """Account for unrecognised payloads, by their meanings."""
         order = np.lexsort((times, numbers))
         firsts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
         lasts = np.append(firsts[1:], len(order)) - 1

@@ -1,10 +1,8 @@
-"""Parcels: the packets of a window that must go to the same task, packed into one row each.
+"""Packet batches: the packets of a window for one task, packed into one row.
 
-Connections are dealt into buckets by their ends, whichever of them speaks; a task that has a bucket has every packet of its connections,
-from all files. So what is moved between tasks is a few large rows, not packets. Datagrams that came in fragments are put together here,
-before anybody knows their ports.
-
-It refuses to know what connections are: it deals by ends, and whoever opens the parcels (`assembly.py`) finds them.
+Connections are partitioned into buckets by a hash of their endpoints, the same for both directions. The task of a bucket gets every
+packet of its connections, from all files. So the shuffle moves a few large rows, not packets. IP fragments are joined here, because only
+the first has ports. `assemble.py` reads the batches.
 """
 
 from __future__ import annotations
@@ -44,11 +42,11 @@ Array = np.ndarray[Any, Any]
 
 TS_AT: Final = PACKET_COLUMNS
 RECORD_AT: Final = PACKET_COLUMNS + 1
-"""Where the record stands in the source."""
+"""Offset of the record in the source."""
 PAYLOAD_AT: Final = PACKET_COLUMNS + 2
-"""Where the payload stands in the source."""
+"""Offset of the payload in the source."""
 PACKET_BATCH_COLUMNS: Final = PACKET_COLUMNS + 3
-"""A row of `packets.py` with its time and places."""
+"""A row of `dissect.py` with its time and offsets."""
 
 
 class PacketBatch(msgspec.Struct):
@@ -58,18 +56,18 @@ class PacketBatch(msgspec.Struct):
     rank: int
     """The order of sources in time."""
     place: int
-    """Where in the source it was packed: parcels of one bucket are opened in the order of rank and place."""
+    """Its offset in the source: batches of one bucket are read in the order of rank and place."""
     bucket: int
     data: bytes | memoryview
-    """Addresses and payloads, to which the offsets of packets lead."""
+    """Addresses and payloads; offsets of `packets` lead into it."""
     packets: Array
     spans: list[Span]
-    """The span it was packed in, last, and those before it that parts of its datagrams may be of."""
+    """Its span, last, and those before it that may hold IP fragments of its datagrams."""
 
 
 @kernel
 def _end(data: Any, at: int, width: int, port: int) -> int:
-    """A number for one end of a connection."""
+    """Hash one endpoint of a connection."""
     mixed = port + width
     for index in range(width):
         mixed = ((mixed ^ (0 + data[at + index])) * 0x01000193) & 0xFFFFFFFF
@@ -79,7 +77,7 @@ def _end(data: Any, at: int, width: int, port: int) -> int:
 
 @kernel
 def route(data: Any, packets: Any, buckets: int, numbers: Any) -> None:
-    """The bucket of each packet: the same for both directions of a connection."""
+    """Write the bucket of each packet: the same for both directions of a connection."""
     for index in range(len(packets)):
         width = int(packets[index, WIDTH])
         mixed = _end(data, int(packets[index, SOURCE]), width, int(packets[index, SOURCE_PORT]))
@@ -90,7 +88,7 @@ def route(data: Any, packets: Any, buckets: int, numbers: Any) -> None:
 
 @kernel
 def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any) -> int:
-    """Copy addresses and payloads of the chosen packets, and let their rows lead to the copies; returns the bytes copied."""
+    """Copy addresses and payloads of the chosen packets, and point their rows to the copies; returns the bytes copied."""
     at = 0
     for row in range(len(chosen)):
         index = int(chosen[row])
@@ -107,7 +105,7 @@ def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any) -> int:
 
 
 class Packer:
-    """Packs the packets of one split of a source: of the last of these spans."""
+    """Packs the packets of one split of a source, which is the last of `spans`."""
 
     def __init__(self, source: Source, rank: int, buckets: int, spans: list[Span], accounting: Accounting) -> None:
         self._source = source
@@ -118,9 +116,8 @@ class Packer:
         self._fragments = Fragments(accounting)
 
     def warm(self, steps: Iterator[tuple[int, bytes, Array]]) -> None:
-        """Take the fragments of windows before the split (base, data, records): datagrams that it finishes may have begun there."""
-        nobody = Accounting()
-        self._fragments.account_to(nobody)
+        """Add the IP fragments of windows before the split (base, data, records): datagrams that end in it may begin there."""
+        self._fragments.account_to(Accounting())  # another task accounts for them
         for base, data, records in steps:
             packets = dissected(data, records)
             for index in np.flatnonzero(packets[:, REASON] == IS_FRAGMENT):
@@ -129,7 +126,7 @@ class Packer:
         self._fragments.account_to(self._accounting)
 
     def window(self, base: int, data: bytes, records: Array) -> list[PacketBatch]:
-        """The parcels of a window, byte `base` of the source on."""
+        """Return the packet batches of a window, from byte `base` of the source on."""
         packets = dissected(data, records)
         account(records, packets, self._accounting, base)
         whole = packets[:, REASON] < IS_FRAGMENT
@@ -150,7 +147,7 @@ class Packer:
         return list(packet_batches.values())
 
     def finish(self, end: int, *, is_last: bool) -> None:
-        """The split ends here: whoever reads on inherits the datagrams that are not whole, unless nobody does."""
+        """End the split: incomplete datagrams are left to the next split, or dropped if it is the last."""
         if is_last:
             self._fragments.finish()
         else:
@@ -163,7 +160,7 @@ class Packer:
         return self._fragments.part(here, there, packet[TRANSPORT], packet[SEQUENCE], packet[ACKNOWLEDGED], is_last, ts, at, chunk)
 
     def _fragment(self, base: int, data: bytes, packet: list[int], record: list[int], packet_batches: dict[int, PacketBatch]) -> None:
-        """Add a datagram to its parcel if this part makes it whole."""
+        """Add a datagram to its packet batch if this fragment completes it."""
         parts = self._part(base, data, packet, record[TS])
         if parts is None:
             return

@@ -1,10 +1,10 @@
-"""The reader: a capture file in, blocks out, window by window, with memory that does not grow with the file.
+"""Read one capture file into blocks, window by window, with bounded memory.
 
-Recordings (exported PDUs) become blocks that point into the file's own bytes; packets become blocks of TCP and UDP payload. Whatever
-a file contains, reading it does not raise: what cannot be read becomes stretches, and runs and accounts of all blocks add up to the size
-of the file. Only a file that cannot be read at all, or is shorter than when it was identified, is an error.
+Recordings (exported PDUs) become blocks over the file's own bytes; packets become blocks of TCP and UDP payload. No content of a file
+raises: what cannot be read becomes unreadable ranges, and segments and accounts of all blocks add up to the size of the file. Only a file
+that cannot be opened, or is shorter than when it was identified, raises CaptureError.
 
-It refuses to know containers, packets, tags and protocols.
+`read_split.py` is the same for many tasks that read one file.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import numpy as np
 
 from wirelake.capture.blocks.accounting import CONTAINER, Accounting
 from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, Block, Source, Span
-from wirelake.capture.blocks.builder import Gathering
-from wirelake.capture.blocks.from_packets import Traffic
-from wirelake.capture.blocks.from_recording import Recorded
+from wirelake.capture.blocks.builder import BlockBuilder
+from wirelake.capture.blocks.from_packets import FlowAssembler
+from wirelake.capture.blocks.from_recording import RecordingReader
 from wirelake.capture.containers.detect import HEAD_SIZE, Container, recognise, restore
 from wirelake.capture.containers.records import KIND, LENGTH, LINK, RECORD_BAD_DATA, RECORD_KINDS, RECORD_PACKET, SIZE, START
 from wirelake.capture.containers.walk import WINDOW, Damaged, Walk, Window
 from wirelake.capture.files import identity
-from wirelake.capture.files.source_file import Bytes, Packed, open_source, read_range
+from wirelake.capture.files.source_file import Bytes, Compressed, open_source, read_range
 from wirelake.capture.files.split import Split
-from wirelake.capture.packets.filter import EVERYTHING, Interest
+from wirelake.capture.packets.filter import EVERYTHING, PacketFilter
 from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
 
-__all__ = ["WINDOW", "account_packing", "account_records", "open_container", "read", "walk_split", "walked_mark"]
+__all__ = ["WINDOW", "account_compression", "account_records", "open_container", "read", "walk_split", "walked_mark"]
 
 
 def open_container(source: Source) -> Container:
-    """The container a file is; CaptureError when it is no capture. `read` makes that a stretch over the whole file instead."""
+    """Return the container of a file; raises CaptureError if it is no capture. `read` makes such a file unreadable instead."""
     return recognise(source.path, read_range(source, 0, HEAD_SIZE))
 
 
@@ -46,37 +46,36 @@ def read(
     protocols: Collection[str] | None = None,
     window: int = WINDOW,
     split: Split | None = None,
-    interest: Interest = EVERYTHING,
+    packet_filter: PacketFilter = EVERYTHING,
     dialect: Dialect = one_dialect,
 ) -> Iterator[Block]:
-    """Read a capture of any content, or one split of it; the last block is marked, and of a split has the hash of its bytes.
+    """Read a capture, or one split of it; the last block is marked, and of a split has the hash of its bytes.
 
     A flow's protocol is known by the tag of a recording (any, or only those in `protocols`), by `ports` at either end, or by what `sniff`
-    says of the first bytes of a direction or datagram (None: not known, or not yet). `dialect` says how a
-    protocol's stream is read that begins so. With an interest, packets on other ports or after
-    its time are neither followed nor accounted for.
+    returns for the first bytes of a direction or datagram (None: not known, or not yet). `dialect` returns the dialect of a stream by its
+    first bytes. Packets that `packet_filter` excludes are neither followed nor accounted for.
     """
     with open_source(source) as file:
         walk = walk_split(source, file, split, window, hashed=True)
-        yield from _Reading(source, file, ports, sniff, protocols, walk, interest, dialect, marked=split is not None).blocks()
+        yield from _Reading(source, file, ports, sniff, protocols, walk, packet_filter, dialect, marked=split is not None).blocks()
 
 
 def walk_split(source: Source, file: Bytes, split: Split | None, window: int = WINDOW, *, hashed: bool = False) -> Walk:
-    """A walk over a split, or over everything."""
+    """Return a walk over a split, or over everything."""
     if split is None:
         return Walk(source.path, file, window=window)
     container = restore(split.known) if split.known else None
-    more = {"growing": split.growing, "hashed": hashed and not isinstance(file, Packed)}
+    more = {"growing": split.growing, "hashed": hashed and not isinstance(file, Compressed)}
     return Walk(source.path, file, at=split.begin, stop=split.end, container=container, window=window, **more)
 
 
 def walked_mark(source: Source, walk: Walk, span: Span) -> bytes:
-    """The hash of a span that was walked over to its end. Of a packed source, of its bytes as they lie there."""
+    """Return the hash of a span that was walked to its end; of a compressed source, of its stored bytes."""
     return walk.digest.digest() if walk.digest else identity.content(source, span.at, span.length)
 
 
 def account_records(step: Window, accounting: Accounting) -> np.ndarray[Any, Any]:
-    """Account for everything in a window that is not inside a packet, and give the packets."""
+    """Account for everything in a window that is not inside a packet; returns the packets."""
     rows = step.rows
     is_packet = rows[:, KIND] == RECORD_PACKET
     packets: np.ndarray[Any, Any] = rows[is_packet]
@@ -91,12 +90,12 @@ def account_records(step: Window, accounting: Accounting) -> np.ndarray[Any, Any
     return packets
 
 
-def account_packing(file: Bytes, accounting: Accounting) -> None:
-    """Account for what packing spared, and for packed bytes that cannot be unpacked."""
-    if not isinstance(file, Packed):
+def account_compression(file: Bytes, accounting: Accounting) -> None:
+    """Account for what compression saved, and for compressed bytes that cannot be decompressed."""
+    if not isinstance(file, Compressed):
         return
-    accounting.add(CONTAINER, "spared by compression", file.packed_at - file.unpacked, 1)
-    at = file.unpacked
+    accounting.add(CONTAINER, "spared by compression", file.compressed_at - file.decompressed, 1)
+    at = file.decompressed
     while file.broken and (raw := file.left()):
         accounting.quarantine(at, raw, "file", file.broken)
         at += len(raw)
@@ -113,7 +112,7 @@ class _Reading:
         sniff: Callable[[bytes], str | None],
         protocols: Collection[str] | None,
         walk: Walk,
-        interest: Interest,
+        packet_filter: PacketFilter,
         dialect: Dialect,
         *,
         marked: bool,
@@ -124,20 +123,20 @@ class _Reading:
         self._walk = walk
         self._span = Span(walk.at, min(walk.stop, source.size) - walk.at)
         self._accounting = Accounting((walk.at,))
-        self._gathering = Gathering()
-        self._traffic = Traffic(ports, sniff, self._gathering, self._accounting, interest, dialect)
-        self._recorded = Recorded(ports, protocols, self._accounting)
+        self._builder = BlockBuilder()
+        self._flow_assembler = FlowAssembler(ports, sniff, self._builder, self._accounting, packet_filter, dialect)
+        self._recording_reader = RecordingReader(ports, protocols, self._accounting)
 
     def blocks(self) -> Iterator[Block]:
-        """All blocks. Each waits for the next step, so that the last is known to be the last."""
+        """Yield all blocks. Each waits for the next step, so that the last can be marked."""
         waiting: list[Block] = []
         for step in self._walk.steps():
             blocks = self._step(step)
             if blocks:
                 yield from waiting
                 waiting = blocks
-        self._traffic.finish()
-        account_packing(self._file, self._accounting)
+        self._flow_assembler.finish()
+        account_compression(self._file, self._accounting)
         blocks = self._complete([])
         if blocks:
             yield from waiting
@@ -158,14 +157,14 @@ class _Reading:
         exported = packets[:, LINK] == LINK_EXPORTED
         blocks = []
         if exported.any():
-            blocks.append(self._recorded.block(self._source, step.base, step.data, step.used, packets[exported]))
+            blocks.append(self._recording_reader.block(self._source, step.base, step.data, step.used, packets[exported]))
         if not exported.all():
-            self._traffic.window(step.base, step.data, packets[~exported])
+            self._flow_assembler.window(step.base, step.data, packets[~exported])
         return self._complete(blocks)
 
     def _complete(self, blocks: list[Block | None]) -> list[Block]:
-        """Blocks with what was gathered and with the tally; none when there was nothing."""
-        ready = [block for block in (*blocks, self._gathering.take(self._source)) if block is not None]
+        """Return blocks with what was collected and accounted for; none if there is nothing."""
+        ready = [block for block in (*blocks, self._builder.take(self._source)) if block is not None]
         accounts, unreadable = self._accounting.take()
         if not ready:
             if not accounts:

@@ -1,9 +1,7 @@
-"""Shipping: one split of a capture in; out go parcels of packets for those who assemble connections, and blocks of all the rest.
+"""Read one split of a capture: packet batches for the tasks that assemble, blocks of the rest.
 
-It is what the reader is where several tasks read together: recorded payloads become blocks as they do there, accounts travel with blocks
-that may be empty, and packets are dealt into buckets. So are recorded payloads of protocols that are read by what was said before.
-
-It refuses to know Spark, and what is in packets.
+It is `read_file.py` for many tasks: recorded payloads become blocks in the same way, and accounts travel with blocks that may be empty.
+Packets are partitioned into buckets by connection. So are recorded payloads of stateful protocols, whose later messages need earlier ones.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ from wirelake.capture.blocks.block import (
     Source,
     Span,
 )
-from wirelake.capture.blocks.from_recording import Recorded
+from wirelake.capture.blocks.from_recording import RecordingReader
 from wirelake.capture.blocks.packet_batch import Packer, PacketBatch
-from wirelake.capture.blocks.read_file import account_packing, account_records, walk_split, walked_mark
+from wirelake.capture.blocks.read_file import account_compression, account_records, walk_split, walked_mark
 from wirelake.capture.containers.detect import restore
 from wirelake.capture.containers.records import KIND, LINK, RECORD_PACKET
 from wirelake.capture.containers.walk import EVERYTHING, WINDOW, Damaged, Walk
@@ -41,21 +39,21 @@ from wirelake.capture.packets.ip_fragments import REACH
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
 from wirelake.errors import CaptureError
 
-__all__ = ["Partitioned", "ReadTask", "deal", "read_split", "read_tasks", "spoil", "whole"]
+__all__ = ["Partitioned", "ReadTask", "partition", "quarantine", "quarantine_rest", "read_split", "read_tasks"]
 
 
 class ReadTask(msgspec.Struct, frozen=True):
-    """One split of a source, with what a task needs to know of the others."""
+    """One split of a source, with the spans of earlier splits it needs."""
 
     source: Source
     split: Split
     spans: list[Span]
-    """The span of this split, last, and those before it that parts of its datagrams may be of."""
+    """The span of this split, last, and those before it that may hold IP fragments of its datagrams."""
     is_last: bool = True
     rank: int = 0
     """The order of sources in time."""
     spoilt: str = ""
-    """Why it is not to be read, but to go to quarantine; empty if it is to be read."""
+    """Why its bytes go to quarantine unread; empty if it is to be read."""
 
     @property
     def size(self) -> int:
@@ -64,7 +62,7 @@ class ReadTask(msgspec.Struct, frozen=True):
 
 
 class Partitioned(msgspec.Struct):
-    """Recorded payloads of some connections, to be decoded by whoever has their bucket; see `PacketBatch`."""
+    """Recorded payloads of some connections, for the task of their bucket; see `PacketBatch`."""
 
     block: Block
     rank: int
@@ -73,40 +71,40 @@ class Partitioned(msgspec.Struct):
 
 
 def read_tasks(source: Source, splits: list[Split], rank: int = 0) -> list[ReadTask]:
-    """What there is to do for a source; without splits it is read whole. A packed source accounts for itself as long as it lies there."""
+    """Return the read tasks of a source; without splits, one for all of it. Spans of a compressed source count stored bytes."""
     splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
     spans = [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]
-    made = []
+    tasks = []
     for number, split in enumerate(splits):
         near = number
         while near and spans[near].at > split.begin - REACH:
             near -= 1
-        made.append(ReadTask(source, split, spans[near : number + 1], number == len(splits) - 1, rank))
-    return made
+        tasks.append(ReadTask(source, split, spans[near : number + 1], number == len(splits) - 1, rank))
+    return tasks
 
 
-def whole(source: Source, begin: int, reason: str) -> ReadTask:
-    """A source whose bytes go to quarantine from a place on, because they cannot be decoded."""
+def quarantine_rest(source: Source, begin: int, reason: str) -> ReadTask:
+    """Return a task that puts a source into quarantine from an offset on, because it cannot be decoded."""
     return ReadTask(source, Split(begin, EVERYTHING, None), [Span(begin, source.size - begin)], spoilt=reason)
 
 
-def spoil(work: ReadTask) -> Iterator[Block]:
-    """The bytes of a work, as they lie in its source, all of them for quarantine."""
-    span, accounting = work.spans[-1], Accounting([work.spans[-1].at])
+def quarantine(task: ReadTask) -> Iterator[Block]:
+    """Yield the stored bytes of a task, all of them for quarantine."""
+    span, accounting = task.spans[-1], Accounting([task.spans[-1].at])
     at, stop = span.at, span.at + span.length
-    with open_plain(work.source) as plain:
+    with open_plain(task.source) as plain:
         while at < stop:
             raw = plain.window(at, min(WINDOW, stop - at))
-            accounting.quarantine(at, raw, "decoder", work.spoilt)
+            accounting.quarantine(at, raw, "decoder", task.spoilt)
             at += len(raw)
-            yield from _complete(work, None, accounting)
-    marked = msgspec.structs.replace(span, mark=content(work.source, span.at, span.length))
-    yield from _complete(msgspec.structs.replace(work, spans=[marked]), None, accounting, always=True)
+            yield from _complete(task, None, accounting)
+    marked = msgspec.structs.replace(span, mark=content(task.source, span.at, span.length))
+    yield from _complete(msgspec.structs.replace(task, spans=[marked]), None, accounting, always=True)
 
 
 def read_split(
-    work: ReadTask,
+    task: ReadTask,
     *,
     buckets: int = 1,
     ports: Mapping[int, str],
@@ -114,15 +112,15 @@ def read_split(
     partitioned: Collection[str] = (),
     window: int = WINDOW,
 ) -> Iterator[PacketBatch | Partitioned | Block]:
-    """Read one split; connections are dealt into so many buckets, recorded ones of the protocols in `partitioned` only."""
-    source, split = work.source, work.split
-    accounting = Accounting([span.at for span in work.spans])
-    packer = Packer(source, work.rank, buckets, work.spans, accounting)
-    recorded = Recorded(ports, protocols, accounting)
+    """Read one split; connections are partitioned into buckets, recorded ones only of the protocols in `partitioned`."""
+    source, split = task.source, task.split
+    accounting = Accounting([span.at for span in task.spans])
+    packer = Packer(source, task.rank, buckets, task.spans, accounting)
+    recording_reader = RecordingReader(ports, protocols, accounting)
     with open_source(source) as file:
         if split.begin:
             packer.warm(_before(source, file, split, window))
-        walk = walk_split(source, file, split, window, hashed=not work.spans[-1].mark)
+        walk = walk_split(source, file, split, window, hashed=not task.spans[-1].mark)
         for step in walk.steps():
             block = None
             if isinstance(step, Damaged):
@@ -131,25 +129,25 @@ def read_split(
                 packets = account_records(step, accounting)
                 exported = packets[:, LINK] == LINK_EXPORTED
                 if exported.any():
-                    block = recorded.block(source, step.base, step.data, step.used, packets[exported])
+                    block = recording_reader.block(source, step.base, step.data, step.used, packets[exported])
                 if block is not None:
-                    block.spans = work.spans
-                    block, sent = deal(block, partitioned, buckets)
-                    yield from (Partitioned(one, work.rank, step.base, bucket) for bucket, one in sent.items())
+                    block.spans = task.spans
+                    block, sent = partition(block, partitioned, buckets)
+                    yield from (Partitioned(one, task.rank, step.base, bucket) for bucket, one in sent.items())
                 if not exported.all():
                     yield from packer.window(step.base, step.data, packets[~exported])
-            yield from _complete(work, block, accounting)
+            yield from _complete(task, block, accounting)
         if walk.at != split.end and split.growing:
             raise CaptureError(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
-        packer.finish(walk.at, is_last=work.is_last)
-        account_packing(file, accounting)
-        span = work.spans[-1]
+        packer.finish(walk.at, is_last=task.is_last)
+        account_compression(file, accounting)
+        span = task.spans[-1]
         span = span if span.mark else msgspec.structs.replace(span, mark=walked_mark(source, walk, span))
-        yield from _complete(msgspec.structs.replace(work, spans=[*work.spans[:-1], span]), None, accounting, always=True)
+        yield from _complete(msgspec.structs.replace(task, spans=[*task.spans[:-1], span]), None, accounting, always=True)
 
 
-def deal(block: Block, partitioned: Collection[str], buckets: int) -> tuple[Block, dict[int, Block]]:
-    """What stays of a block of recorded payloads, and by bucket what is taken out of it: connections of these protocols."""
+def partition(block: Block, partitioned: Collection[str], buckets: int) -> tuple[Block, dict[int, Block]]:
+    """Split a block of recorded payloads: what stays, and by bucket the connections of these protocols."""
     targets = np.array(
         [int.from_bytes(one.session_id[:8]) % buckets if one.protocol in partitioned else -1 for one in block.flows], np.int64
     )
@@ -167,7 +165,7 @@ def deal(block: Block, partitioned: Collection[str], buckets: int) -> tuple[Bloc
         segments[:, SEGMENT_STOP] = np.cumsum(old[:, SEGMENT_STOP] - old[:, SEGMENT_START])
         segments[:, SEGMENT_START] = segments[:, SEGMENT_STOP] - (old[:, SEGMENT_STOP] - old[:, SEGMENT_START])
         segments[:, SEGMENT_FLOW] = numbers[old[:, SEGMENT_FLOW]]
-        mine = block.origins[of_segments == bucket]  # one record is one run and one piece
+        mine = block.origins[of_segments == bucket]  # one record is one segment and one origin
         origins[:, ORIGIN_START], origins[:, ORIGIN_OFFSET], origins[:, ORIGIN_TS] = (
             segments[:, SEGMENT_START],
             mine[:, ORIGIN_OFFSET],
@@ -193,7 +191,7 @@ def deal(block: Block, partitioned: Collection[str], buckets: int) -> tuple[Bloc
 
 
 def _before(source: Source, file: Bytes, split: Split, window: int) -> Iterator[tuple[int, bytes, np.ndarray[Any, Any]]]:
-    """The packets of windows before a split, as far back as matters."""
+    """Yield the packets of windows before a split, from `split.warm` on."""
     at, known = split.warm
     walk = Walk(source.path, file, at=at, stop=split.begin, container=restore(known) if known else None, window=window)
     for step in walk.steps():
@@ -202,12 +200,12 @@ def _before(source: Source, file: Bytes, split: Split, window: int) -> Iterator[
             yield step.base, step.data, packets[packets[:, LINK] != LINK_EXPORTED]
 
 
-def _complete(work: ReadTask, block: Block | None, accounting: Accounting, *, always: bool = False) -> Iterator[Block]:
-    """A block with what was accounted for; none when there is neither."""
+def _complete(task: ReadTask, block: Block | None, accounting: Accounting, *, always: bool = False) -> Iterator[Block]:
+    """Yield a block with the accounts; none if there is neither."""
     accounts, unreadable = accounting.take()
     if block is None and not accounts and not always:
         return
     if block is None:
-        block = Block(work.source, b"", np.empty((0, SEGMENT_COLUMNS), np.int64), np.empty((0, ORIGIN_COLUMNS), np.int64))
-    block.accounts, block.unreadable, block.spans = accounts, unreadable, work.spans
+        block = Block(task.source, b"", np.empty((0, SEGMENT_COLUMNS), np.int64), np.empty((0, ORIGIN_COLUMNS), np.int64))
+    block.accounts, block.unreadable, block.spans = accounts, unreadable, task.spans
     yield block

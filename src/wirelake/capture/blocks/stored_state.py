@@ -1,7 +1,7 @@
-"""Stored state: what a task knows between two micro-batches, as msgpack with a declared type. Nothing in it is code.
+"""Stored state: base types and checks for state kept between two micro-batches, as msgpack.
 
-State comes from a folder that others may write. So every number is held to its range when it is read, and a state that is damaged or
-forged raises StateError. A state that passes can be wrong, but leads nowhere outside its arrays.
+State is read from a folder that others may write to, and holds no code. So every number is checked against its range when it is read,
+and a damaged or forged state raises StateError. A state that passes may be wrong, but never leads outside its arrays.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ LAST: Final = (1 << 63) - 1
 """The highest number of 64 bits."""
 
 Number = Annotated[int, msgspec.Meta(ge=-LAST - 1, le=LAST)]
-"""What an array of 64 bits holds."""
+"""A value of an int64 array."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 """Sums of a few of these stay in 64 bits."""
 FilePosition = Annotated[int, msgspec.Meta(ge=0, le=LAST)]
-"""An offset with the number of its source; see `blocks.place`."""
+"""An offset with the number of its source; see `block.place`."""
 Port = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
 Address = Annotated[bytes, msgspec.Meta(min_length=4, max_length=16)]
 End = tuple[Address, Port]
 
 
 class Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The base of everything that is stored: fields in order, and no others."""
+    """Base of stored structs: an array of exactly these fields, in order."""
 
 
 _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(state: Record) -> bytes:
-    """A state as bytes."""
+    """Encode a state."""
     return _encoder.encode(state)
 
 
 def decode(content: bytes, kind: type[_Kind]) -> _Kind:
-    """A state of this type; raises StateError if the bytes are none."""
+    """Decode a state of this type; raises StateError if the bytes are none."""
     try:
         return msgspec.msgpack.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeError, OverflowError, RecursionError) as error:
@@ -72,13 +72,13 @@ def decode(content: bytes, kind: type[_Kind]) -> _Kind:
 
 
 def check(is_valid: bool, reason: str) -> None:
-    """Refuse a state that is not valid."""
+    """Raise StateError with a reason unless the state is valid."""
     if not is_valid:
         raise StateError(reason)
 
 
 def check_spans(sources: Sequence[Source], spans: Sequence[Span]) -> None:
-    """Hold spans to their sources: in order, each in a source that there is."""
+    """Check that spans are in order, and each is in a source that exists."""
     check(len(sources) <= MAX_SOURCES, f"{len(sources)} sources are too many")
     check(all(0 <= source.size <= OFFSET_MASK for source in sources), "a source has a size that no file has")
     before = -1
@@ -89,7 +89,7 @@ def check_spans(sources: Sequence[Source], spans: Sequence[Span]) -> None:
 
 
 def check_places(sources: Sequence[Source], spans: Sequence[Span], places: Array, sizes: Array) -> None:
-    """Hold places, each of so many bytes, to the spans they lie in."""
+    """Check that offsets, each of so many bytes, lie in a span."""
     if not len(places):
         return
     check(bool((places >= 0).all() and (sizes >= 0).all()), "a place is negative")

@@ -1,7 +1,4 @@
-"""Shipments: blocks and parcels as rows of one schema, to be moved between tasks.
-
-It refuses to know who moves them.
-"""
+"""Transfer: blocks and packet batches as Arrow rows of one schema, for Spark's shuffle."""
 
 from __future__ import annotations
 
@@ -24,18 +21,18 @@ SCHEMA: Final = pa.schema(
         pa.field("bucket", pa.int32(), nullable=False),
         pa.field("rank", pa.int32(), nullable=False),
         pa.field("place", pa.int64(), nullable=False),
-        pa.field("is_parcel", pa.bool_(), nullable=False),
+        pa.field("is_packet_batch", pa.bool_(), nullable=False),
         *block.SCHEMA,
     ]
 )
-"""Which task it is for, in which order that opens it, what it is; and then a block, or a parcel in the same columns."""
+"""The bucket, its order there (rank, place), its kind; then a block, or a packet batch in the same columns."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Span])
 
 
 def to_batches(items: Iterable[PacketBatch | Partitioned | Block], buckets: int = 1) -> Iterator[pa.RecordBatch]:
-    """One record batch of one row for each; blocks that were not dealt may go to any bucket."""
+    """Yield one record batch of one row for each item; blocks that are not partitioned may go to any bucket."""
     for number, item in enumerate(items):
         if isinstance(item, PacketBatch):
             values: list[Any] = [item.source.path, item.source.id, item.source.size, False, item.data]
@@ -59,12 +56,12 @@ def _batch(leading: list[Any], columns: list[pa.Array]) -> pa.RecordBatch:
 
 
 def from_batch(batch: pa.RecordBatch) -> Iterator[PacketBatch | Block]:
-    """The blocks and parcels of a record batch, in its order; their data stays where it is."""
+    """Yield the blocks and packet batches of a record batch, in order; their data is not copied."""
     names = block.SCHEMA.names
     for row in range(batch.num_rows):
         one = batch.slice(row, 1)
         inner = pa.RecordBatch.from_arrays([one.column(name) for name in names], names=names)
-        if not one.column("is_parcel")[0].as_py():
+        if not one.column("is_packet_batch")[0].as_py():
             yield from block.from_batch(inner)
             continue
         source = Source(*(inner.column(name)[0].as_py() for name in names[:3]))

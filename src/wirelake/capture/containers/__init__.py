@@ -1,1 +1,1 @@
-"""Read the records of pcap and pcapng files."""
+"""Find the records of pcap and pcapng files."""

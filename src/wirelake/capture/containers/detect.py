@@ -1,7 +1,4 @@
-"""Containers: which scanner reads a file, and what it carries from window to window.
-
-It refuses to know files: it is shown the first bytes, then windows.
-"""
+"""Detect the container of a file, and keep its state from window to window."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ __all__ = ["HEAD_SIZE", "Container", "ContainerState", "recognise", "restore"]
 
 
 class ContainerState(msgspec.Struct, frozen=True):
-    """What a container knows at a place of its file: enough to read on from there in another process."""
+    """The state of a container at an offset of its file: enough to continue there in another process."""
 
     layer: str
     state: tuple[int, ...]
     interfaces: bytes = b""
-    """The interfaces of the section, as they stand in memory."""
+    """The interface rows of the section, as bytes."""
 
 
 class Container(Protocol):
@@ -32,7 +29,7 @@ class Container(Protocol):
 
     @property
     def layer(self) -> str:
-        """What stretches call it."""
+        """Its name in quarantine: `pcap` or `pcapng`."""
         ...
 
     def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
@@ -43,16 +40,16 @@ class Container(Protocol):
         ...
 
     def find(self, data: Any, start: int, is_end: bool) -> tuple[int, int]:
-        """The first place in a window from `start` on where records certainly begin: (place, 0), or (-1, first place not decided)."""
+        """Find the first certain record in a window from `start` on: (offset, 0), or (-1, first undecided offset)."""
         ...
 
     def known(self) -> ContainerState:
-        """What it knows now."""
+        """Return its state now."""
         ...
 
 
 class Pcap:
-    """A pcap file: what its last header said."""
+    """A pcap file; its state is its last file header."""
 
     layer: Final = "pcap"
 
@@ -75,17 +72,17 @@ class Pcap:
 
 
 class Pcapng:
-    """A pcapng file: the byte order and the interfaces of its current section."""
+    """A pcapng file; its state is the byte order and the interfaces of its current section."""
 
     layer: Final = "pcapng"
 
     def __init__(self, known: ContainerState | None = None) -> None:
-        # An older wirelake remembered more of a file that is followed.
+        # Older versions stored more state of a followed file.
         self._state = np.array(known.state[: pcapng.STATE_SIZE] if known else (0,) * pcapng.STATE_SIZE, np.int64)
         self._interfaces = np.zeros((pcapng.MAX_INTERFACES, pcapng.INTERFACE_COLUMNS), np.int64)
         if known:
-            told = np.frombuffer(known.interfaces, np.int64).reshape(-1, pcapng.INTERFACE_COLUMNS)
-            self._interfaces[: len(told)] = told
+            stored = np.frombuffer(known.interfaces, np.int64).reshape(-1, pcapng.INTERFACE_COLUMNS)
+            self._interfaces[: len(stored)] = stored
 
     def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
         """See `Container.scan`."""
@@ -104,7 +101,7 @@ class Pcapng:
 
 
 def recognise(path: str, head: bytes, at: int = 0) -> Container:
-    """The container whose first bytes these are; CaptureError when they are no capture's."""
+    """Return a container by the first bytes of a file; raises CaptureError if it is no capture."""
     kind = capture_kind(head)
     if not kind:
         raise CaptureError(path, at, "not a capture")
@@ -112,5 +109,5 @@ def recognise(path: str, head: bytes, at: int = 0) -> Container:
 
 
 def restore(known: ContainerState) -> Container:
-    """A container that goes on where another stopped."""
+    """Return a container that continues from a state."""
     return Pcap(known) if known.layer == Pcap.layer else Pcapng(known)

@@ -1,10 +1,10 @@
-"""pcap: the classic capture file, one header and then packets; finds and measures them.
+"""pcap: scan the records of a classic capture file, one header and then packets.
 
-Both byte orders, times in microseconds or nanoseconds, and the variant with 24 bytes before each packet that some kernels wrote. Another
-file header where a packet should begin starts another file: captures are joined with `cat`. A pcap record carries nothing to check it
-by except its length, so a length no capture of this file could have is where reading stops; `find` looks for where it can go on.
+Supports both byte orders (endianness), times in microseconds or nanoseconds, and the variant with 24 bytes before each packet that some
+kernels wrote. A file header where a packet should begin starts another file: captures are joined with `cat`.
 
-It refuses to know files and windows (`walking.py`), and what is inside a packet (`packets.py`).
+A pcap record has no checksum and no magic number of its own. So a length beyond the snap length is where reading stops, and `find`
+searches for the next record.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ MICROSECONDS: Final = 0xA1B2C3D4
 NANOSECONDS: Final = 0xA1B23C4D
 LONG_HEADERS: Final = 0xA1B2CD34
 MAGICS: Final = frozenset(number.to_bytes(4, order) for number in (0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34) for order in ("big", "little"))
-"""What a file may begin with."""
+"""Magic numbers a file may begin with."""
 
-# What a scan remembers of the file header, one integer each.
+# The state of a scan, from the file header: one integer each.
 READY: Final = 0
 """0 until a file header was read."""
 BIG: Final = 1
 FRACTION: Final = 2
-"""What the fraction of a second counts to: 10**6 or 10**9."""
+"""Units in a second: 10**6 or 10**9."""
 LINK_TYPE: Final = 3
 SNAP_LENGTH: Final = 4
 HEAD: Final = 5
@@ -66,11 +66,11 @@ SWAPPED: Final = 6
 STATE_SIZE: Final = 7
 
 SNAP_FLOOR: Final = 262_144
-"""Packets up to this are believed even where the header announces a smaller snap length, as libpcap does."""
+"""Packets up to this are accepted even where the header announces a smaller snap length, as in libpcap."""
 LONGEST_WIRE: Final = 1 << 24
-"""The largest original length that a search believes in."""
+"""The largest original length that a search accepts."""
 APART: Final = 30 * 86_400
-"""Seconds between two neighbours that a search believes in."""
+"""The most seconds between two neighbours that a search accepts."""
 
 SECTION: Final = 0x0A0D0D0A
 BYTE_ORDER_MAGIC: Final = 0x1A2B3C4D
@@ -78,7 +78,7 @@ BYTE_ORDER_MAGIC: Final = 0x1A2B3C4D
 
 @kernel
 def header_at(data: Any, at: int) -> int:
-    """The byte order of the file header at a place with four bytes: 1 is big, 0 little, -1 when there is none."""
+    """Return the byte order of the file header at an offset with four bytes: 1 big-endian, 0 little-endian, -1 none."""
     for big in range(2):
         magic = ordered32(data, at, big)
         if magic in (MICROSECONDS, NANOSECONDS, LONG_HEADERS):
@@ -88,7 +88,7 @@ def header_at(data: Any, at: int) -> int:
 
 @kernel
 def _open(data: Any, at: int, big: int, state: Any) -> int:
-    """Remember the file header at a place; returns a fault or 0. Packets may be found even after a header of an unknown version."""
+    """Store the file header at an offset in the state; returns a fault or 0. Packets may follow even a header of an unknown version."""
     major = ordered16(data, at + 4, big)
     minor = ordered16(data, at + 6, big)
     magic = ordered32(data, at, big)
@@ -96,7 +96,7 @@ def _open(data: Any, at: int, big: int, state: Any) -> int:
     state[BIG] = big
     state[FRACTION] = 1_000_000_000 if magic == NANOSECONDS else 1_000_000
     state[SNAP_LENGTH] = ordered32(data, at + 16, big)
-    state[LINK_TYPE] = ordered32(data, at + 20, big) & 0xFFFF  # the upper bits tell of checksums, not of the link
+    state[LINK_TYPE] = ordered32(data, at + 20, big) & 0xFFFF  # the upper bits say whether frames have a checksum (FCS)
     state[HEAD] = LONG_HEADER if magic == LONG_HEADERS else RECORD_HEADER
     state[SWAPPED] = 2 if minor < 3 else 1 if minor == 3 else 0
     return 0 if major == 2 else FAULT_VERSION
@@ -164,9 +164,9 @@ def scan(data: Any, start: int, stop: int, limit: int, state: Any, rows: Any) ->
 
 @kernel
 def find(data: Any, start: int, stop: int, is_end: int, state: Any) -> tuple[int, int]:
-    """The first place in data[start:stop] where a chain of plausible records begins: (place, 0), or (-1, first place not decided).
+    """Find the first offset in data[start:stop] where a chain of plausible records begins: (offset, 0), or (-1, first undecided offset).
 
-    With `is_end` the file ends at `stop`: every place is decided, and a chain may end there. The same bytes give the same place,
+    With `is_end` the file ends at `stop`: every offset is decided, and a chain may end there. The same bytes give the same offset,
     wherever windows begin and end.
     """
     if state[READY] == 0:

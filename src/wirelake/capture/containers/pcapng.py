@@ -1,10 +1,8 @@
-"""pcapng: blocks in sections; finds and measures them, and builds the three kinds a recording needs.
+"""pcapng: scan the blocks of a capture file, and build the three kinds a recording needs.
 
-Read: section headers (which set the byte order), interface descriptions (link type, snap length, time resolution and offset), enhanced,
-simple and old packet blocks. Every other block is skipped and counted by its kind. Times are brought to microseconds here, so that nobody
-after this file needs to know what an interface is. Every block says its length twice: `find` looks for blocks that agree with themselves.
-
-It refuses to know files and windows (`walking.py`), and what is inside a packet.
+Reads section headers (which set the byte order), interface descriptions (link type, snap length, time resolution and offset), enhanced,
+simple and old packet blocks. Every other block is skipped and counted by its kind. Times are converted to microseconds here, so that
+later stages need no interfaces. Every block has its length at both ends: `find` searches for blocks where the two agree.
 """
 
 from __future__ import annotations
@@ -83,9 +81,9 @@ PACKET_OVERHEAD: Final = 32
 """Bytes of an enhanced packet block around its data, padding apart."""
 
 MAX_INTERFACES: Final = 4096
-"""Interfaces remembered of one section; packets of further ones go to quarantine."""
+"""Interfaces kept of one section; packets of further ones go to quarantine."""
 
-# What a scan remembers from window to window.
+# The state of a scan, kept from window to window.
 BIG: Final = 0
 INTERFACES: Final = 1
 STATE_SIZE: Final = 2
@@ -94,7 +92,7 @@ STATE_SIZE: Final = 2
 IF_LINK: Final = 0
 IF_SNAP: Final = 1
 IF_SCALE: Final = 2
-"""`MULTIPLY`, `DIVIDE` or `SHIFT`: how to bring a time to microseconds."""
+"""`MULTIPLY`, `DIVIDE` or `SHIFT`: how to convert a time to microseconds."""
 IF_UNIT: Final = 3
 IF_SECONDS: Final = 4
 """Seconds to add to every time."""
@@ -150,7 +148,7 @@ def _describe(data: Any, at: int, stop: int, big: int, row: Any) -> None:
 
 @kernel
 def _time(high: int, low: int, row: Any) -> int:
-    """A packet's two time words in microseconds, by its interface's resolution and offset."""
+    """Convert a packet's two time words to microseconds, by its interface's resolution and offset."""
     if high >= 0x80000000:
         return LAST_MOMENT
     ticks = (high << 32) | low
@@ -179,7 +177,7 @@ def _time(high: int, low: int, row: Any) -> int:
 
 @kernel
 def _other(kind: int) -> int:
-    """What a block is counted as that is neither a packet nor describes where packets come from."""
+    """Return the record kind of a block that is neither packet, section nor interface."""
     if kind == NAMES:
         return RECORD_NAMES
     if kind == STATISTICS:
@@ -210,11 +208,11 @@ def scan(data: Any, start: int, stop: int, limit: int, state: Any, interfaces: A
         length = ordered32(data, at + 4, big)
         if length < SMALLEST or length > MAX_RECORD or header_at(data, at) >= 0:
             return count, at, OTHER_CONTAINER if header_at(data, at) >= 0 else FAULT_LENGTH
-        told = length
+        announced = length
         length = (length + 3) & ~3  # some writers forget to count the padding
         if stop - at < length:
             return count, at, length
-        if ordered32(data, at + length - 4, big) != told:
+        if ordered32(data, at + length - 4, big) != announced:
             return count, at, FAULT_TRAILER
         rows[count, START] = at
         rows[count, LENGTH] = length
@@ -275,7 +273,7 @@ def scan(data: Any, start: int, stop: int, limit: int, state: Any, interfaces: A
 
 @kernel
 def _block_at(data: Any, at: int, stop: int, big: int) -> int:
-    """The length of a block that agrees with itself: -1 when there is none at this place, 0 when that lies beyond `stop`."""
+    """Return the length of the block at an offset if both its lengths agree; -1 if they do not, 0 if it ends beyond `stop`."""
     length = ordered32(data, at + 4, big)
     if length < SMALLEST or length % 4 or length > LONGEST_LINK:
         return -1
@@ -288,9 +286,9 @@ def _block_at(data: Any, at: int, stop: int, big: int) -> int:
 
 @kernel
 def find(data: Any, start: int, stop: int, is_end: int, state: Any) -> tuple[int, int]:
-    """The first place in data[start:stop] where a chain of blocks begins: (place, 0), or (-1, first place not decided).
+    """Find the first offset in data[start:stop] where a chain of blocks begins: (offset, 0), or (-1, first undecided offset).
 
-    With `is_end` the file ends at `stop`: every place is decided, and a chain may end there. The same bytes give the same place,
+    With `is_end` the file ends at `stop`: every offset is decided, and a chain may end there. The same bytes give the same offset,
     wherever windows begin and end.
     """
     at = start
@@ -339,13 +337,13 @@ def _block(kind: int, body: bytes) -> bytes:
 
 
 def build_section(application: str) -> bytes:
-    """A section header block, little-endian, of unknown length, naming the application that writes."""
+    """Build a section header block: little-endian, of unknown length, with the name of the application."""
     named = _option(4, application.encode("utf-8", "replace")[:1024])
     return _block(SECTION, struct.pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, -1) + named + _option(OPTION_END, b""))
 
 
 def build_interface(link_type: int) -> bytes:
-    """An interface description block without a snap length, times in microseconds."""
+    """Build an interface description block without a snap length, times in microseconds."""
     return _block(INTERFACE, struct.pack("<HHI", link_type, 0, 0) + _option(OPTION_TS_RESOLUTION, b"\x06") + _option(OPTION_END, b""))
 
 
@@ -354,10 +352,10 @@ _PACKET_TAIL: Final = tuple(struct.Struct(f"<{pad}xI") for pad in range(4))
 
 
 def packet_head(ts: int, size: int) -> bytes:
-    """What stands before the `size` bytes of an enhanced packet block of interface 0 at `ts` microseconds."""
+    """Build the head of an enhanced packet block with `size` bytes, of interface 0 at `ts` microseconds."""
     return _PACKET_HEAD.pack(PACKET, PACKET_OVERHEAD + size + (-size & 3), 0, ts >> 32, ts & 0xFFFFFFFF, size, size)
 
 
 def packet_tail(size: int) -> bytes:
-    """What stands after them: padding, and the block's length again."""
+    """Build its tail: padding, and the block's length again."""
     return _PACKET_TAIL[-size & 3].pack(PACKET_OVERHEAD + size + (-size & 3))

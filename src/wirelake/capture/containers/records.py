@@ -1,9 +1,7 @@
-"""Records: the row of integers every container scanner writes, and the byte readers and limits they share.
+"""Records: the row that both container scanners write, and the byte readers they share.
 
-A record is what a container is made of: a pcapng block, a pcap packet with its header, or the header of a file. A scanner writes one row
-per record and says how it ended: with 0, the bytes it needs to go on (positive), or the fault that stopped it (negative).
-
-It refuses to know any container, and what is inside a packet.
+A record is a pcapng block, a pcap packet with its header, or a pcap file header. A scanner writes one row per record. It returns how it
+ended: 0, the bytes it needs to go on (positive), or the fault that stopped it (negative).
 """
 
 from __future__ import annotations
@@ -95,7 +93,7 @@ RECORD_KINDS: Final = (
     "packet does not fit its block",
     "packet of an unknown interface",
 )
-"""What each kind is called in accounts and stretches."""
+"""The name of each kind in accounts and quarantine."""
 
 FAULT_LENGTH: Final = -1
 FAULT_TRAILER: Final = -2
@@ -103,7 +101,7 @@ FAULT_MAGIC: Final = -3
 FAULT_VERSION: Final = -4
 FAULT_ZEROS: Final = -5
 OTHER_CONTAINER: Final = -6
-"""No fault: from here on the file is a container of another kind, as files are that were joined to one."""
+"""No fault: from here on the file is a container of the other kind, because files were joined with `cat`."""
 FAULTS: Final = {
     FAULT_LENGTH: "impossible record length",
     FAULT_TRAILER: "block lengths disagree",
@@ -113,19 +111,19 @@ FAULTS: Final = {
 }
 
 MAX_RECORD: Final = 128 << 20
-"""The longest record that is believed: what one record may cost in memory. Wireshark draws the same line."""
+"""The longest record that is accepted, which bounds memory. Wireshark has the same limit."""
 NO_TIME: Final = -1
-"""In place of a time: the capture does not say it. No time is before 1970, see `microseconds`."""
+"""In place of a time: the capture has none. No time is before 1970, see `microseconds`."""
 LAST_MOMENT: Final = 253_402_300_799_999_999
-"""The last microsecond of the year 9999: what a later or overflowing time is read as."""
+"""The last microsecond of the year 9999; later or overflowing times become this."""
 
-# Finding a record where nothing says that one begins.
+# Searching for a record at an unknown offset.
 CHAIN: Final = 4
-"""Records that must follow each other before the first of them is believed; fewer when the file ends with one of them."""
+"""Records that must follow each other before a search accepts the first; fewer at the end of the file."""
 LONGEST_LINK: Final = 1 << 20
-"""The longest record that a search believes in: what is longer is passed over, and found by whoever reads up to it."""
+"""The longest record that a search accepts. A longer one is skipped by a search, and read by a walk that reaches it."""
 LOOK_AHEAD: Final = CHAIN * LONGEST_LINK + (1 << 12)
-"""Bytes after which every place at the start of a window is decided."""
+"""Bytes after which every offset at the start of a window is decided."""
 
 
 @kernel
@@ -150,7 +148,7 @@ def ordered32(data: Any, at: int, big: int) -> int:
 
 @kernel
 def microseconds(whole: int, part: int) -> int:
-    """Seconds and the microseconds after them as one time; before 1970 is 1970, and after 9999 is `LAST_MOMENT`."""
+    """Join seconds and microseconds to one time; before 1970 is 1970, and after 9999 is `LAST_MOMENT`."""
     if whole < 0:
         return 0
     if whole > 253_402_300_799:

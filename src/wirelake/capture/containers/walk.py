@@ -1,10 +1,8 @@
-"""Walking: the records of a source from one place to another, window by window, over whatever cannot be read in between.
+"""Walk the records of a source, window by window, and skip what cannot be read.
 
-Where records stop making sense, it looks for the next place where they certainly begin (`Container.find`), and gives what lies between as
-spoilt. A walk ends before the first record that begins at or after its end: the next walk begins there. The same source gives the same
-records whatever the size of windows. A source that is still growing is walked as far as nothing that may come can change what is found.
-
-It refuses to know containers, packets, and what becomes of records.
+Where records stop making sense, the walk searches for the next certain record (`Container.find`), and yields the bytes between as
+`Damaged`. A walk ends before the first record that begins at or after its end; the next walk begins there. The same source gives the
+same records whatever the window size. A growing source is walked only as far as later bytes cannot change the result.
 """
 
 from __future__ import annotations
@@ -24,19 +22,19 @@ from wirelake.protocols.kernel import array
 __all__ = ["CUT_SHORT", "EVERYTHING", "HASH_SIZE", "NOT_A_CAPTURE", "ROWS", "WINDOW", "Damaged", "Walk", "Window", "begin", "new_digest"]
 
 WINDOW: Final = 8 << 20
-"""Bytes of a file looked at together; a longer record is read whole."""
+"""Bytes of a file read at a time; a longer record is read whole."""
 ROWS: Final = 1 << 17
-"""Records looked at together."""
+"""Records scanned at a time."""
 EVERYTHING: Final = 1 << 62
 """An end beyond the end of every source."""
 HASH_SIZE: Final = 16
-"""Bytes of the hash of what was walked over."""
+"""Bytes of a content hash."""
 CUT_SHORT: Final = "cut short"
 NOT_A_CAPTURE: Final = "not a capture"
 
 
 class Window(NamedTuple):
-    """Whole records: the first `used` bytes of `data`, byte `base` of the source on."""
+    """Whole records: the first `used` bytes of `data`, from byte `base` of the source on."""
 
     base: int
     data: bytes
@@ -55,12 +53,12 @@ class Damaged(NamedTuple):
 
 
 def new_digest() -> blake2b:
-    """What hashes the bytes of a source."""
+    """Return a new hash for the bytes of a source."""
     return blake2b(digest_size=HASH_SIZE)
 
 
 class Walk:
-    """One walk over one source; `at` is where it is, `container` what it reads, `digest` of what it went over, if it is asked for."""
+    """One walk over one source: its offset `at`, its `container`, and with `hashed` the `digest` of what it walked over."""
 
     def __init__(
         self,
@@ -84,12 +82,12 @@ class Walk:
         self._growing = growing
 
     def on(self, stop: int) -> Walk:
-        """Go on to another end."""
+        """Set another end, and return the same walk."""
         self.stop = stop
         return self
 
     def steps(self) -> Iterator[Window | Damaged]:
-        """Everything from `at` to the end, in order and without holes."""
+        """Yield everything from `at` to the end, in order and without holes."""
         for step in self._steps():
             if self.digest is not None:
                 self.digest.update(step.raw if isinstance(step, Damaged) else memoryview(step.data)[: step.used])
@@ -114,7 +112,7 @@ class Walk:
             elif end > 0 and end > len(data) and not self._file.is_end(self.at + len(data)):
                 want = end  # one record longer than a window
             elif self._growing and (end > 0 or not self._is_decidable()):
-                return  # the rest of it may come yet
+                return  # the rest of the record may still be written
             else:
                 yield from self._skip(self.container, FAULTS.get(end, CUT_SHORT))
 
@@ -127,13 +125,13 @@ class Walk:
         return True
 
     def _rest(self) -> Iterator[Damaged]:
-        """A source that is no capture, whole."""
+        """Yield a source that is no capture, whole."""
         while raw := self._file.window(self.at, self._window):
             base, self.at = self.at, self.at + len(raw)
             yield Damaged(base, raw, "capture", NOT_A_CAPTURE)
 
     def _skip(self, container: Container, reason: str) -> Iterator[Damaged]:
-        """What lies before the next place where records certainly begin; the place itself is passed over."""
+        """Yield the bytes before the next certain record."""
         first = 1
         while True:
             data = self._file.window(self.at, 2 * LOOK_AHEAD)
@@ -148,12 +146,12 @@ class Walk:
             first = 0
 
     def _is_decidable(self) -> bool:
-        """Whether there is as much to look at as is looked at together."""
+        """Whether the file has enough bytes ahead for a search to be certain."""
         return not self._file.is_end(self.at + 2 * LOOK_AHEAD - 1)
 
 
 def begin(file: Bytes, at: int, container: Container) -> int | None:
-    """The first place from `at` on where records certainly begin; None when there is none in the rest of the source."""
+    """Return the first offset from `at` on where records certainly begin; None if there is none."""
     while True:
         data = file.window(at, 2 * LOOK_AHEAD)
         is_end = file.is_end(at + len(data))

@@ -1,4 +1,7 @@
-"""First bytes: which files are captures, and which are packed. It needs no arrays, so that a short command can ask."""
+"""Recognise a file by its magic number: pcap, pcapng, gzip or zstd.
+
+Does not import numpy, so that short commands can use it.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,21 @@ from typing import Final
 
 from wirelake.capture.containers import pcap, pcapng
 
-__all__ = ["HEAD_SIZE", "PACKED", "capture_kind", "is_packed"]
+__all__ = ["COMPRESSIONS", "HEAD_SIZE", "capture_kind", "compression_of"]
 
 HEAD_SIZE: Final = 24
-"""First bytes of a file that tell which container it is."""
-PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-"""First bytes -> how a file is packed."""
+"""Bytes at the start of a file that show which container it is."""
+COMPRESSIONS: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+"""Magic number -> compression."""
 
 
-def is_packed(head: bytes) -> str:
-    """How a file that begins like this is packed; empty if it is not."""
-    return next((how for magic, how in PACKED.items() if head.startswith(magic)), "")
+def compression_of(head: bytes) -> str:
+    """Return the compression of a file that begins like this; empty if it is not compressed."""
+    return next((how for magic, how in COMPRESSIONS.items() if head.startswith(magic)), "")
 
 
 def capture_kind(head: bytes) -> str:
-    """`pcap` or `pcapng` if these are the first bytes of one; otherwise empty."""
+    """Return `pcap` or `pcapng` by the first bytes of a file; empty if it is neither."""
     if head[:4] in pcap.MAGICS:
         return "pcap"
     orders = (int.from_bytes(head[8:12], "little"), int.from_bytes(head[8:12], "big"))

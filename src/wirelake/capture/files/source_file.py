@@ -1,9 +1,8 @@
-"""Files: bytes of a source by place, wherever it lies and however it is packed.
+"""Open a source for reading by offset: local or remote, plain or compressed.
 
-A local path is read as it is; a path with a scheme (`s3://…`, `hdfs://…`) through fsspec, which must be installed with the library for
-that scheme. A file that begins like gzip or zstd is unpacked as it is read, front to back: its places count unpacked bytes.
-
-It refuses to know captures.
+A local path is read as it is. A path with a scheme (`s3://…`, `hdfs://…`) is read through fsspec, which must be installed with the library
+for that scheme. A file with the magic number of gzip or zstd is decompressed as it is read, front to back: its offsets count decompressed
+bytes.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from wirelake.capture.blocks.block import Source
-from wirelake.capture.files.magic import PACKED, is_packed
+from wirelake.capture.files.magic import COMPRESSIONS, compression_of
 from wirelake.errors import CaptureError
 
 __all__ = [
-    "PACKED",
+    "COMPRESSIONS",
     "Bytes",
-    "Packed",
+    "Compressed",
+    "compression_of",
     "find_elsewhere",
     "is_elsewhere",
-    "is_packed",
     "local_path",
     "measure",
     "open_plain",
@@ -33,21 +32,21 @@ __all__ = [
     "read_range",
 ]
 
-_UNPACKED_AT_ONCE: Final = 256 << 10
+_DECOMPRESSED_AT_ONCE: Final = 256 << 10
 _FINE: Final = 16
-"""Packed bytes read at once near the place where unpacking failed, so that the place is known."""
+"""Compressed bytes read at once near the offset where decompression failed, so that the offset is known."""
 _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 class Bytes(Protocol):
-    """A source that is open."""
+    """An open source."""
 
     def window(self, at: int, size: int) -> bytes:
-        """Bytes from `at`, as many as asked for; fewer only where the source ends."""
+        """Return `size` bytes from offset `at`; fewer only where the source ends."""
         ...
 
     def is_end(self, at: int) -> bool:
-        """Whether the source ends at or before a place."""
+        """Whether the source ends at or before an offset."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -61,12 +60,12 @@ def _scheme(path: str) -> str:
 
 
 def local_path(path: str) -> str:
-    """A local path without the scheme Spark writes before it."""
+    """Return a local path without the `file:` scheme that Spark puts before it."""
     return re.sub(r"^file:/+", "/", path)
 
 
 class _Local:
-    """A local file as it was identified: what it was longer then is missed, what it is longer now is ignored."""
+    """A local file at the size it was identified with: shorter is an error, longer is ignored."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -103,7 +102,7 @@ class _Local:
 
 
 class _Remote:
-    """A file that fsspec reaches: one request for each window."""
+    """A remote file, through fsspec: one request for each window."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -134,9 +133,9 @@ class _Remote:
 
 
 def _reach(path: str) -> tuple[Any, str]:
-    """The file system of a path with a scheme, and what it calls the path."""
+    """Return the file system of a path with a scheme, and its own name for the path."""
     try:
-        import fsspec  # noqa: PLC0415 - only who reads from elsewhere needs it
+        import fsspec  # noqa: PLC0415 - only remote paths need it
 
         system, place = fsspec.core.url_to_fs(path)
     except (ImportError, ValueError, OSError) as error:
@@ -149,7 +148,7 @@ def _unreadable(path: str, at: int, error: Exception) -> CaptureError:
 
 
 class _Raw(io.RawIOBase):
-    """The packed bytes of a source as Arrow wants to read them; `at` is how far it got, in small steps from `fine` on."""
+    """Compressed bytes of a source as a file for Arrow; `at` is how far it was read, in small steps from `fine` on."""
 
     def __init__(self, inner: Bytes, fine: int) -> None:
         super().__init__()
@@ -161,27 +160,27 @@ class _Raw(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        most = _FINE if self.at >= self._fine else max(_FINE, min(_UNPACKED_AT_ONCE, self._fine - self.at))
+        most = _FINE if self.at >= self._fine else max(_FINE, min(_DECOMPRESSED_AT_ONCE, self._fine - self.at))
         part = self._inner.window(self.at, most if size < 0 else min(size, most))
         self.at += len(part)
         return part
 
 
-class Packed:
-    """A compressed file, unpacked front to back: a window that begins before the one asked for last raises CaptureError."""
+class Compressed:
+    """A compressed file, decompressed front to back: a window before the last one raises CaptureError."""
 
     def __init__(self, inner: Bytes, how: str, path: str = "") -> None:
         self._inner = inner
         self._path = path
         self._how = how
         self.broken = ""
-        """Why it cannot be unpacked to its end; empty while all is well."""
-        self.packed_at = 0
-        """Packed bytes that gave all that was unpacked."""
+        """Why it cannot be decompressed to its end; empty if it can."""
+        self.compressed_at = 0
+        """Compressed bytes read so far."""
 
     def __enter__(self) -> Self:
         self._inner.__enter__()
-        self._raw, self._stream = self._unpack(1 << 62)
+        self._raw, self._stream = self._decompress(1 << 62)
         self._start = 0
         self._buffer = bytearray()
         self._is_over = False
@@ -191,109 +190,111 @@ class Packed:
         self._inner.__exit__()
 
     @property
-    def unpacked(self) -> int:
-        """Bytes unpacked so far."""
+    def decompressed(self) -> int:
+        """Bytes decompressed so far."""
         return self._start + len(self._buffer)
 
     def is_end(self, at: int) -> bool:
         """See `Bytes.is_end`."""
         self._fill(at + 1)
-        return at >= self.unpacked
+        return at >= self.decompressed
 
     def window(self, at: int, size: int) -> bytes:
         """See `Bytes.window`."""
         if at < self._start:
-            raise CaptureError(self._path, at, f"internal error: asked for again after byte {self._start} of what {self._how} unpacks")
+            raise CaptureError(
+                self._path, at, f"internal error: bytes before {self._start} of a {self._how} file are gone: it is read front to back"
+            )
         del self._buffer[: at - self._start]
         self._start = at
         self._fill(at + size)
         return bytes(self._buffer[:size])
 
     def left(self) -> bytes:
-        """Packed bytes that cannot be unpacked, up to a window's worth; call until there are none."""
-        part = self._inner.window(self.packed_at, _UNPACKED_AT_ONCE)
-        self.packed_at += len(part)
+        """Return compressed bytes that cannot be decompressed, up to one window; call until it returns none."""
+        part = self._inner.window(self.compressed_at, _DECOMPRESSED_AT_ONCE)
+        self.compressed_at += len(part)
         return part
 
-    def _unpack(self, fine: int) -> tuple[_Raw, Any]:
-        import pyarrow as pa  # noqa: PLC0415 - only packed files need it here
+    def _decompress(self, fine: int) -> tuple[_Raw, Any]:
+        import pyarrow as pa  # noqa: PLC0415 - only compressed files need it here
 
         raw = _Raw(self._inner, fine)
         return raw, pa.CompressedInputStream(pa.PythonFile(raw, "r"), self._how)
 
     def _fill(self, until: int) -> None:
-        while not self._is_over and self.unpacked < until:
+        while not self._is_over and self.decompressed < until:
             try:
-                part = self._stream.read(_UNPACKED_AT_ONCE)
+                part = self._stream.read(_DECOMPRESSED_AT_ONCE)
             except OSError:
                 self._fill_to_the_failure()
                 return
-            self.packed_at = self._raw.at
+            self.compressed_at = self._raw.at
             self._buffer += part
             self._is_over = not part
 
     def _fill_to_the_failure(self) -> None:
-        """Unpack once more, now byte by byte where it failed: a failed read keeps what it had unpacked to itself."""
-        raw, stream = self._unpack(max(0, self.packed_at - 2 * _UNPACKED_AT_ONCE))
+        """Decompress again, byte by byte where it failed: a failed read returns nothing of what it had decompressed."""
+        raw, stream = self._decompress(max(0, self.compressed_at - 2 * _DECOMPRESSED_AT_ONCE))
         self.broken = f"broken {self._how} stream"
         self._is_over = True
-        known = self.unpacked
+        known = self.decompressed
         try:
             while known:
-                known -= len(stream.read(min(known, _UNPACKED_AT_ONCE)))
+                known -= len(stream.read(min(known, _DECOMPRESSED_AT_ONCE)))
             while part := stream.read(1):
-                self.packed_at = raw.at
+                self.compressed_at = raw.at
                 self._buffer += part
         except OSError:
-            self.packed_at = min(self.packed_at, raw.at)
+            self.compressed_at = min(self.compressed_at, raw.at)
 
 
 def is_elsewhere(path: str) -> bool:
-    """Whether a path has a scheme, and is read through fsspec."""
+    """Whether a path is remote: it has a scheme, and is read through fsspec."""
     return bool(_scheme(path))
 
 
 def find_elsewhere(path: str) -> tuple[list[str], bool]:
-    """The files that a path with a scheme, or a pattern, stands for; and whether it is a folder."""
+    """Return the files that a remote path or pattern names, and whether it is a folder."""
     system, there = _reach(path)
     try:
         is_folder = bool(system.isdir(there))
-        found = sorted(system.find(there) if is_folder else [there] if system.isfile(there) else system.glob(there))
+        files = sorted(system.find(there) if is_folder else [there] if system.isfile(there) else system.glob(there))
     except OSError as error:
         raise _unreadable(path, 0, error) from error
-    return [system.unstrip_protocol(one) for one in found], is_folder
+    return [system.unstrip_protocol(file) for file in files], is_folder
 
 
 def open_source(source: Source) -> Bytes:
-    """A source for reading; a context manager."""
+    """Open a source, decompressed if it is compressed; a context manager."""
     plain = open_plain(source)
     with plain:
-        how = is_packed(plain.window(0, 4))
-    return Packed(plain, how, source.path) if how else plain
+        how = compression_of(plain.window(0, 4))
+    return Compressed(plain, how, source.path) if how else plain
 
 
 def read_range(source: Source, at: int, size: int) -> bytes:
-    """A few bytes of a source."""
+    """Read a few bytes of a source."""
     with open_source(source) as opened:
         return opened.window(at, size)
 
 
 def open_plain(source: Source) -> Bytes:
-    """A source for reading as it lies there, packed or not; a context manager."""
+    """Open a source as stored, compressed or not; a context manager."""
     return _Remote(source) if _scheme(source.path) else _Local(source)
 
 
 def measure(path: str | os.PathLike[str]) -> tuple[str, int]:
-    """The full name of a file, and its size now; one that cannot be read raises CaptureError."""
+    """Return the absolute path of a file and its size now; raises CaptureError if it cannot be read."""
     place = os.fspath(path)
     place = place if _scheme(place) else str(Path(local_path(place)).absolute())
     try:
         if _scheme(place):
             system, there = _reach(place)
             return place, int(system.size(there))
-        found = Path(place).stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise CaptureError(place, 0, "not a regular file: a source is read by place")
-        return place, found.st_size
+        status = Path(place).stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise CaptureError(place, 0, "not a regular file: a source is read by offset; copy it to a file first")
+        return place, status.st_size
     except OSError as error:
         raise _unreadable(place, 0, error) from error

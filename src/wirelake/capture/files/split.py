@@ -1,10 +1,10 @@
-"""Splits: one file cut anywhere, so that many tasks read it, and read together exactly what one would have read.
+"""Splits: divide one file anywhere, so that many tasks read together exactly what one would.
 
-Whoever is given a stretch guesses where in it the first record begins, and what a reader would know there, and walks its records: a
-claim. Then claims are compared in order: where one ended the next must have begun, with the same knowledge. One that guessed wrong is
-walked again from the right place. What remains are splits that touch each other.
+A task that gets a byte range guesses where the first record in it begins, and the state of the container there. It walks the records of its
+range. Then the guesses are reconciled in order: each must begin where the one before ended, with the same state. A range that was guessed
+wrongly is walked again from the right offset. The result is a list of splits without gaps.
 
-It refuses to know what is in records; a compressed file has no places in the middle, and is one split.
+A compressed file cannot be read from its middle, and is one split.
 """
 
 from __future__ import annotations
@@ -19,62 +19,61 @@ from wirelake.capture.blocks.block import Source
 from wirelake.capture.containers.detect import ContainerState, restore
 from wirelake.capture.containers.records import KIND, RECORD_PACKET
 from wirelake.capture.containers.walk import EVERYTHING, WINDOW, Damaged, Walk, begin
-from wirelake.capture.files.source_file import Bytes, Packed, open_source
+from wirelake.capture.files.source_file import Bytes, Compressed, open_source
 from wirelake.capture.packets.ip_fragments import REACH
 
 __all__ = ["OPENING", "WARM", "ByteRange", "Guess", "Split", "divide", "guess", "reconcile"]
 
 OPENING: Final = 1 << 20
-"""Bytes at the start of a file in which the knowledge is looked for that a guess begins with."""
-
+"""Bytes at the start of a file that are read for the container state that a guess begins with."""
 
 WARM: Final = 4 * REACH
-"""How far before a split parts of datagrams are looked for that it may finish: further than they reach, because which part is the first
+"""Bytes before a split that are read for IP fragments of datagrams that end in it. More than `REACH`, because which fragment is the first
 of a datagram may depend on earlier ones of the same number."""
 
 
 class Split(msgspec.Struct, frozen=True):
-    """Records of a source from one place to another, and what a reader knows at the first."""
+    """Records of a source from one offset to another, and the container state at the first."""
 
     begin: int
     end: int
     known: ContainerState | None
     """None at the start of the source."""
     warm: tuple[int, ContainerState | None] = (0, None)
-    """A place some way before the beginning, and what is known there: where to look for what is not finished at the beginning."""
+    """An offset before the beginning, and the state there: from it, unfinished IP datagrams are read."""
     growing: bool = False
-    """Whether more of the source may come: then it ends exactly where it was found to."""
+    """Whether the source may still grow: then the split ends exactly at `end`."""
 
 
 class ByteRange(msgspec.Struct, frozen=True):
-    """A part of a source as it was cut, wherever records begin."""
+    """A part of a source, wherever records begin."""
 
     start: int
     stop: int
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """What walking a stretch found: whether it is right depends on where it began."""
+    """The result of walking a byte range; it is right if it began where a record begins."""
 
     byte_range: ByteRange
     begin: int
     end: int
     before: ContainerState | None
-    """What was assumed at the beginning."""
+    """The state assumed at the beginning."""
     after: ContainerState | None
     warm: tuple[int, ContainerState | None] = (0, None)
-    """A place `WARM` bytes or more before the end, and what is known there; the beginning, if there is none."""
+    """An offset `WARM` bytes or more before the end, and the state there; else the beginning."""
 
 
 def divide(source: Source, size: int) -> list[ByteRange]:
-    """Stretches of about this size; a source that is not much larger is one."""
+    """Divide a source into byte ranges of about this size."""
     count = max(1, source.size // size)
     places = [source.size * number // count for number in range(count + 1)]
     return [ByteRange(start, stop) for start, stop in pairwise(places)]
 
 
 def _opening(source: Source, file: Bytes, window: int) -> ContainerState | None:
-    """What is known where the first packet begins; None when the source is no capture."""
+    """Return the state where the first packet begins; None if the source is no capture."""
     walk = Walk(source.path, file, stop=OPENING, window=min(window, OPENING))
     for step in walk.steps():
         if isinstance(step, Damaged) or (step.rows[:, KIND] == RECORD_PACKET).any():
@@ -85,9 +84,9 @@ def _opening(source: Source, file: Bytes, window: int) -> ContainerState | None:
 def guess(
     source: Source, byte_range: ByteRange, *, window: int = WINDOW, at: int | None = None, known: ContainerState | None = None
 ) -> Guess:
-    """Walk a stretch: from its start if that is the source's, from `at` with what is `known` there, or from the first place it guesses."""
+    """Walk a byte range: from offset `at` with the state `known`, or from the first offset where a record seems to begin."""
     with open_source(source) as file:
-        if isinstance(file, Packed):
+        if isinstance(file, Compressed):
             return Guess(byte_range, 0, EVERYTHING, None, None)
         if at is None:
             at = byte_range.start
@@ -109,17 +108,17 @@ def guess(
 def reconcile(
     source: Source, guesses: Iterable[Guess], again: Callable[[ByteRange, int, ContainerState | None], Guess] | None = None
 ) -> list[Split]:
-    """The splits of a source, from claims in order; `again` walks a stretch from a place, here unless somebody else is asked to."""
+    """Return the splits of a source from guesses in order; `again` walks a range from an offset, in this process by default."""
     walk_again = again or (lambda byte_range, at, known: guess(source, byte_range, at=at, known=known))
     splits: list[Split] = []
     place, known = 0, None
     warm: list[tuple[int, ContainerState | None]] = [(0, None)]
-    for told in guesses:
-        if place >= told.byte_range.stop and place > 0:
+    for attempt in guesses:
+        if place >= attempt.byte_range.stop and place > 0:
             continue  # the record that began before it ends after it
-        is_right = told.begin == place and (known is None or known == told.before)
-        one = told if is_right else walk_again(told.byte_range, place, known)
-        splits.append(Split(place, one.end, known, next(point for point in reversed(warm) if point[0] <= max(0, place - WARM))))
-        warm.append(one.warm)
-        place, known = one.end, one.after
+        is_right = attempt.begin == place and (known is None or known == attempt.before)
+        walked = attempt if is_right else walk_again(attempt.byte_range, place, known)
+        splits.append(Split(place, walked.end, known, next(point for point in reversed(warm) if point[0] <= max(0, place - WARM))))
+        warm.append(walked.warm)
+        place, known = walked.end, walked.after
     return splits

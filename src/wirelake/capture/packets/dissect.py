@@ -1,9 +1,9 @@
-"""Packets: from the link layer (`links.py`) down to TCP and UDP, as offsets.
+"""Dissect packets from the link layer (`links.py`) to TCP and UDP, as offsets.
 
-IPv4 with options, IPv6 with extension headers, both with authentication headers, one inside the other; TCP, UDP. Fragments are told
-apart for `fragments.py`. A packet that leads to neither gets a reason instead.
+IPv4 with options, IPv6 with extension headers, both with authentication headers, one inside the other; TCP, UDP. Fragments are marked
+for `ip_fragments.py`. Any other packet gets a reason instead.
 
-It refuses to know flows, sequence and time: one packet at a time, and checksums are not its business (offloading leaves them wrong).
+One packet at a time: `tcp_flows.py` knows connections. Checksums are not verified, because offloading leaves them wrong in captures.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ REASON: Final = 0
 PAYLOAD: Final = 1
 PAYLOAD_SIZE: Final = 2
 SEQUENCE: Final = 3
-"""Of a TCP segment, as the two columns after it; 0 in a datagram. Of a fragment: the number its datagram is known by."""
+"""Of a TCP segment: its sequence number; 0 in a datagram. Of a fragment: the identification of its datagram."""
 ACKNOWLEDGED: Final = 4
-"""Of a fragment: where in its datagram it begins."""
+"""Of a TCP segment: its acknowledgement number. Of a fragment: its offset in its datagram."""
 FLAGS: Final = 5
 """Of a fragment: 1 when more follow."""
 SOURCE: Final = 6
@@ -60,7 +60,7 @@ WIDTH: Final = 8
 SOURCE_PORT: Final = 9
 DESTINATION_PORT: Final = 10
 TRANSPORT: Final = 11
-"""`TCP` or `UDP`; of a fragment, whatever it says."""
+"""`TCP` or `UDP`; of a fragment, any protocol number."""
 MISSING: Final = 12
 """Bytes of a TCP segment after its payload that the snap length cut off; 0 where IP claims more than a whole frame has."""
 PACKET_COLUMNS: Final = 13
@@ -86,14 +86,14 @@ REASONS: Final = (
     "cut by the snap length",
     "malformed packet",
 )
-"""What each reason is called in accounts."""
+"""The name of each reason in accounts."""
 
 TCP: Final = 6
 UDP: Final = 17
 INNER_IPV4: Final = 4
 INNER_IPV6: Final = 41
 NESTED: Final = 8
-"""IP headers inside each other that are looked through."""
+"""The most IP headers inside each other."""
 AUTHENTICATION: Final = 51
 IPV6_HOP_BY_HOP: Final = 0
 IPV6_ROUTING: Final = 43
@@ -144,7 +144,7 @@ def _segment(data: Any, at: int, end: int, stop: int, row: Any) -> int:
 
 @kernel
 def transport(data: Any, at: int, end: int, stop: int, row: Any) -> int:
-    """Fill a row from what IP carries at `at`, by the row's `TRANSPORT`; returns the reason. It ends at `end`, the data at `stop`."""
+    """Fill a row from the payload of IP at `at`, by the row's `TRANSPORT`; returns the reason. IP ends at `end`, the data at `stop`."""
     if row[TRANSPORT] == TCP:
         return _segment(data, at, end, stop, row)
     if row[TRANSPORT] == UDP:
@@ -227,7 +227,7 @@ def _ipv6(data: Any, at: int, stop: int, row: Any) -> int:
 
 @kernel
 def _packet(data: Any, start: int, stop: int, link: int, row: Any) -> int:
-    """Fill a row from the packet data[start:stop]; returns the reason. What runs past `stop` is malformed, or marked as missing."""
+    """Fill a row from the packet data[start:stop]; returns the reason. Bytes beyond `stop` make it malformed, or count as missing."""
     kind, at, stop = carried(data, start, stop, link)
     if at == CUT:
         return MALFORMED
@@ -255,13 +255,13 @@ def _packet(data: Any, start: int, stop: int, link: int, row: Any) -> int:
 
 @kernel
 def dissect(data: Any, records: Any, packets: Any) -> None:
-    """One row of `packets` per row of `records` (which must all be packets)."""
+    """Write one row of `packets` for each row of `records`, which must all be packets."""
     for index in range(len(records)):
         start = int(records[index, DATA])
         size = int(records[index, SIZE])
         reason = _packet(data, start, start + size, int(records[index, LINK]), packets[index])
         is_whole = size >= records[index, WIRE_SIZE]
-        if reason == IS_OURS and is_whole:  # an IP length beyond the frame may be a lie: sequence numbers tell what is missing
+        if reason == IS_OURS and is_whole:  # an IP length beyond the frame may be wrong: sequence numbers show what is missing
             packets[index, MISSING] = 0
         elif reason == MALFORMED and not is_whole:
             reason = SNAPPED

@@ -1,7 +1,4 @@
-"""Interest: which packets somebody wants, so that others need not be followed.
-
-It refuses to know who asks.
-"""
+"""PacketFilter: which packets a query wants, by port and time; others are not followed."""
 
 from __future__ import annotations
 
@@ -13,32 +10,32 @@ import numpy as np
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.capture.packets.dissect import DESTINATION_PORT, IS_FRAGMENT, REASON, SOURCE_PORT
 
-__all__ = ["EVERYTHING", "Interest"]
+__all__ = ["EVERYTHING", "PacketFilter"]
 
 Array = np.ndarray[Any, Any]
 
 
-class Interest(msgspec.Struct, frozen=True):
-    """What is wanted; None: whatever it is."""
+class PacketFilter(msgspec.Struct, frozen=True):
+    """Wanted ports and times; None: any."""
 
     ports: tuple[int, ...] | None = None
-    """One of the two ports is among these."""
+    """At least one of the two ports is among these."""
     since: int | None = None
-    """Seen at this time, in microseconds, or later."""
+    """At this time, in microseconds, or later."""
     until: int | None = None
-    """Seen at this time or earlier. What has no time is not wanted where a time is."""
+    """At this time or earlier. A packet without a time does not pass a filter on time."""
 
     def on_ports(self, packets: Array) -> Array:
-        """Which rows of `packets.py` are on wanted ports; a fragment may be."""
+        """Return which rows of `dissect.py` are on wanted ports; a fragment may be."""
         if self.ports is None:
             return np.ones(len(packets), np.bool_)
         wanted = np.array(self.ports, np.int64)
         either = np.isin(packets[:, SOURCE_PORT], wanted) | np.isin(packets[:, DESTINATION_PORT], wanted)
-        found: Array = either | (packets[:, REASON] == IS_FRAGMENT)
-        return found
+        passes: Array = either | (packets[:, REASON] == IS_FRAGMENT)
+        return passes
 
     def in_time(self, times: Array) -> Array:
-        """Which times are wanted."""
+        """Return which times are wanted."""
         wanted: Array = np.ones(len(times), np.bool_)
         if self.since is not None:
             wanted &= times >= self.since
@@ -47,4 +44,4 @@ class Interest(msgspec.Struct, frozen=True):
         return wanted
 
 
-EVERYTHING = Interest()
+EVERYTHING = PacketFilter()

@@ -1,10 +1,7 @@
-"""Fragments: IP datagrams that came in parts, put together.
+"""IP fragments: reassemble datagrams that came in parts.
 
-Parts may come in any order and more than once; where they overlap, what came first counts. A datagram is given up when it is not whole
-after `MAX_AGE`, when its parts stand too far apart in their source (so that whoever reads from the middle need not look far back), or when
-too many others wait.
-
-It refuses to know what is inside a datagram, and flows.
+Parts may come in any order and more than once. Where they overlap, the first counts. An incomplete datagram is dropped after `MAX_AGE`,
+when its parts are too far apart in their source (so that a task that starts in the middle need not read far back), or when too many wait.
 """
 
 from __future__ import annotations
@@ -21,18 +18,18 @@ __all__ = ["MAX_AGE", "MAX_WAITING", "REACH", "Fragments", "Part"]
 MAX_WAITING: Final = 1024
 """Datagrams that may wait for their other parts at a time, of at most 64 KiB each."""
 MAX_AGE: Final = 60_000_000
-"""Microseconds between two parts of one datagram: longer ago, the number was another datagram's."""
+"""The most microseconds between two parts of one datagram; later, the identification is another datagram's."""
 REACH: Final = 1 << 20
-"""Bytes of the source between the first part of a datagram that was seen and any other."""
+"""The most bytes of the source between the first part of a datagram and any other."""
 MAX_PARTS: Final = 8192
 """Parts of one datagram: as many as fit into 64 KiB at 8 bytes each."""
 
 
 class Part(NamedTuple):
-    """Bytes of a datagram and where they stand in the source."""
+    """Bytes of a datagram and their offset in the source."""
 
     place: int
-    """Where in the datagram they begin."""
+    """Their offset in the datagram."""
     chunk: bytes
     offset: int
 
@@ -45,12 +42,12 @@ class _Datagram:
 
     def __init__(self, first: int) -> None:
         self.first = first
-        """Where the part stands that came first."""
+        """The source offset of the part that came first."""
         self.parts: list[Part] = []
         """In order and without overlap."""
         self.size = 0
         self.total = -1
-        """Bytes the datagram has, once its last part has come."""
+        """Size of the datagram, once its last part has come; else -1."""
         self.last = 0
 
 
@@ -64,7 +61,7 @@ class Fragments:
     def part(
         self, source: bytes, destination: bytes, transport: int, number: int, place: int, is_last: bool, ts: int, offset: int, chunk: bytes
     ) -> list[Part] | None:
-        """Take one part; the parts of the datagram in order, without overlap, if this makes it whole."""
+        """Add one part; returns the parts of the datagram in order, without overlap, if it is complete now."""
         self.expire(offset)
         key = (source, destination, transport, number)
         datagram = self._waiting.get(key)
@@ -83,12 +80,12 @@ class Fragments:
             return None
         del self._waiting[key]
         if sum(len(one.chunk) for one in datagram.parts) != datagram.parts[-1].place + len(datagram.parts[-1].chunk):
-            self._lose(datagram)  # parts beyond what the last one said is the end
+            self._lose(datagram)  # parts lie beyond the end that the last one announced
             return None
         return datagram.parts
 
     def expire(self, at: int) -> None:
-        """Give up what cannot be made whole any more at a place of the source."""
+        """Drop datagrams that cannot be completed any more at this source offset."""
         while self._waiting:
             key, oldest = next(iter(self._waiting.items()))
             if at - oldest.first <= REACH:
@@ -96,16 +93,16 @@ class Fragments:
             self._give_up(key)
 
     def account_to(self, accounting: Accounting) -> None:
-        """From now on, account to another tally."""
+        """Use another accounting from now on."""
         self._accounting = accounting
 
     def finish(self) -> None:
-        """Nothing more comes."""
+        """Drop all incomplete datagrams: the capture is over."""
         for key in list(self._waiting):
             self._give_up(key)
 
     def _add(self, datagram: _Datagram, part: Part) -> None:
-        """Put in what is new of a part."""
+        """Insert the new bytes of a part; deduplicate the others."""
         at, end = part.place, part.place + len(part.chunk)
         fresh = []
         first = max(0, bisect_right(datagram.parts, at, key=_place) - 1)

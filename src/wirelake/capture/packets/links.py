@@ -1,9 +1,7 @@
-"""Link layers: what a packet of a link type carries, where that begins, and where it ends.
+"""Link layers: find the IP packet inside a frame of a link type.
 
 Ethernet with VLAN tags and provider backbone tags (802.1ah), nested or not, 802.3 with SNAP, MPLS and PPPoE; Linux cooked 1 and 2; raw IP;
 BSD loopback; PPP with and without HDLC framing; Cisco HDLC.
-
-It refuses to know what is inside IP.
 """
 
 from __future__ import annotations
@@ -42,17 +40,17 @@ TYPE_BACKBONE: Final = 0x88E7
 PPP_MPLS: Final = 0x0281
 PPP_MPLS_MULTICAST: Final = 0x0283
 TYPE_EITHER: Final = -1
-"""Only the first four bits of the packet say which."""
+"""IPv4 or IPv6, by the first four bits of the packet."""
 
 UNKNOWN_LINK: Final = -1
 NOT_IP: Final = -2
 CUT: Final = -3
-"""In place of a place: why there is none."""
+"""In place of an offset: why there is none."""
 
 
 @kernel
 def _mpls(data: Any, at: int, stop: int) -> tuple[int, int, int]:
-    """What lies behind a stack of labels: nothing says it but its first four bits, 4 or 6 for IP. A pseudowire begins with 0."""
+    """Skip a stack of labels. Only the first four bits show what follows: 4 or 6 for IP; a pseudowire begins with 0."""
     while True:
         if stop - at < 4:
             return 0, CUT, stop
@@ -64,7 +62,7 @@ def _mpls(data: Any, at: int, stop: int) -> tuple[int, int, int]:
 
 @kernel
 def _ppp(data: Any, at: int, stop: int) -> tuple[int, int, int]:
-    """What PPP carries: address and control may be left out, and a protocol may be shortened to its odd byte."""
+    """Find what PPP carries: address and control may be left out, and a protocol may be shortened to its odd byte."""
     if stop - at >= 2 and data[at] == 0xFF and data[at + 1] == 0x03:
         at += 2
     if stop - at < 1:
@@ -87,7 +85,7 @@ def _ppp(data: Any, at: int, stop: int) -> tuple[int, int, int]:
 
 @kernel
 def _pppoe(data: Any, at: int, stop: int) -> tuple[int, int, int]:
-    """What a session of PPP over Ethernet carries: what follows its length is padding."""
+    """Find what a session of PPP over Ethernet carries; bytes beyond its length are padding."""
     if stop - at < 6:
         return 0, CUT, stop
     return _ppp(data, at + 6, min(stop, at + 6 + u16(data, at + 4)))
@@ -110,7 +108,7 @@ def _loopback(data: Any, at: int, stop: int) -> tuple[int, int, int]:
 
 @kernel
 def _ether(data: Any, at: int, stop: int, kind: int) -> tuple[int, int, int]:
-    """What comes after the type field of Ethernet or of a cooked header."""
+    """Find what follows the type field of Ethernet or of a cooked header."""
     while kind in (0x8100, 0x88A8, 0x9100, 0x9200, TYPE_BACKBONE):  # tags, nested or not
         size = 18 if kind == TYPE_BACKBONE else 4
         if stop - at < size:
@@ -131,9 +129,9 @@ def _ether(data: Any, at: int, stop: int, kind: int) -> tuple[int, int, int]:
 
 @kernel
 def carried(data: Any, at: int, stop: int, link: int) -> tuple[int, int, int]:
-    """(`TYPE_…`, where it begins, where it ends) of the packet data[at:stop]; a negative beginning says why there is none.
+    """Return (`TYPE_…`, start, end) of the IP packet in the frame data[at:stop]; a negative start says why there is none.
 
-    It ends at `stop`, or before it where a link layer says how long it is: then padding follows.
+    It ends at `stop`, or earlier where a link layer has a length: then padding follows.
     """
     if link == LINK_ETHERNET:
         if stop - at < 14:

@@ -1,9 +1,9 @@
-"""Flows: which segments belong together, who is the client, and which protocol it is.
+"""TCP flows: assign segments to connections, find the client, recognise the protocol.
 
-Each direction is put in order by `stream.py`. Bytes already seen are accounted for as retransmission; what is disputed, or comes too late
-to be put in its place, goes to quarantine. While nobody knows a flow's protocol, what was said is held, up to a limit.
+`tcp_stream.py` reassembles each direction. Retransmissions are dropped and accounted for here (`_take`). Disputed bytes, and bytes that
+come too late, go to quarantine. While the protocol of a flow is not recognised, its bytes are held, up to a limit.
 
-It refuses to know files and containers, and how a protocol and its dialect are told by bytes: `ports`, `sniff` and `dialect` come in.
+The caller passes `ports`, `sniff` and `dialect`, which recognise protocols and their dialects.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from wirelake.capture.blocks.accounting import GAP, OTHER, Accounting
 from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
-from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.capture.packets.dissect import ACK, FIN, RST, SYN
-from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, Bit, Budget, Half
+from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, Budget, Half, SegmentPart
 
 __all__ = [
     "HELD_TOTAL",
@@ -41,21 +41,21 @@ __all__ = [
 
 SESSION_ID_SIZE: Final = 16
 MAX_FLOWS: Final = 65_536
-"""Flows remembered at a time. Beyond this the older half is forgotten; a forgotten flow that goes on starts anew in mid-stream."""
+"""Flows tracked at a time. Beyond this the older half is dropped; a dropped flow that goes on is a new one, from mid-stream."""
 UNDECIDED_BYTES: Final = 16 << 10
-"""Bytes held per flow and direction while its protocol is not known."""
+"""Bytes held per flow and direction while its protocol is not recognised."""
 UNDECIDED_SEGMENTS: Final = 64
-"""Segments and events held per flow while its protocol is not known."""
+"""Segments and events held per flow while its protocol is not recognised."""
 UNDECIDED_SNIFFED: Final = 64 << 10
-"""Bytes of a direction that `sniff` is given in all, for each segment those before it again; then once more, before a flow is given up."""
+"""Bytes of a direction passed to `sniff` in all: each segment with those before it; then once more, before a flow is given up."""
 UNDECIDED_TOTAL: Final = 64 << 20
 """Bytes held for all such flows together; beyond this, new ones are decided by their first segment."""
 
 HELD_TOTAL: Final = 64 << 20
-"""Bytes of all flows together that may wait for what is missing before them, and bytes that are remembered of all flows."""
+"""Bytes of all flows that may wait for gaps; also bytes of all flows kept to compare retransmissions."""
 
 Dialect = Callable[[str, bytes], tuple[str, ...] | None]
-"""The dialect of a protocol's stream that begins like this; None: more bytes are needed."""
+"""Returns the dialect of a protocol's stream that begins like this; None: more bytes are needed."""
 
 UNRECOGNISED: Final = "unrecognised"
 UNLIKE: Final = "no protocol begins like this"
@@ -71,38 +71,38 @@ _WRAP: Final = 1 << 32
 
 
 def session_id(*parts: object) -> bytes:
-    """A session's id from what names it: the same parts always give the same id."""
+    """Hash the parts of a session's identity to its id."""
     return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=SESSION_ID_SIZE).digest()
 
 
 def one_dialect(_: str, __: bytes) -> tuple[str, ...]:
-    """For readers that know no dialects: every stream is read by the text."""
+    """Return no dialect: every stream is read by its specification."""
     return ()
 
 
 def is_client(port: int, other: int, ports: Mapping[int, str]) -> bool:
-    """Whether the end on `port` is the client, when nothing but ports can tell: who is not on a known port, else the higher port."""
+    """Whether the end on `port` is the client, by ports alone: not on a known port, else on the higher port."""
     if (port in ports) != (other in ports):
         return other in ports
     return port >= other
 
 
 def by_port(server: int, client: int, ports: Mapping[int, str]) -> str:
-    """The protocol of a known port at either end, the server's first; empty when neither is known."""
+    """Return the protocol of a known port at either end, the server's first; empty if neither is known."""
     return ports.get(server) or ports.get(client) or ""
 
 
 class Held(NamedTuple):
-    """Bytes or an event of a flow whose protocol is not known yet."""
+    """Bytes or an event of a flow whose protocol is not recognised yet."""
 
     to_server: bool
-    bit: Bit
+    bit: SegmentPart
     event: str
-    """What happened, or empty for bytes."""
+    """Name of the event; empty for bytes."""
 
 
 class Tracked:
-    """One flow while it is remembered."""
+    """One flow while it is tracked."""
 
     __slots__ = ("client", "closed", "flow", "given_up", "halves", "held", "held_bytes", "identity", "server")
 
@@ -118,26 +118,26 @@ class Tracked:
         self.closed = False
 
     def is_named(self, protocol: str, known_by: str, dialect: tuple[str, ...] = ()) -> Flow:
-        """The protocol is known now."""
+        """Set the protocol of the flow."""
         self.flow = Flow(self.identity, protocol, "tcp", self.client, self.server, known_by, "wire", dialect)
         return self.flow
 
 
 class Tracker:
-    """All flows of one packet capture; segments go to a gathering, everything else to a tally."""
+    """All TCP flows of one capture; payload goes to a block builder, everything else to the accounting."""
 
     def __init__(
         self,
         ports: Mapping[int, str],
         sniff: Callable[[bytes], str | None],
-        gathering: Gathering,
+        builder: BlockBuilder,
         accounting: Accounting,
         dialect: Dialect = one_dialect,
     ) -> None:
         self._ports = ports
         self._sniff = sniff
         self._dialect = dialect
-        self._gathering = gathering
+        self._builder = builder
         self._accounting = accounting
         self._flows: dict[tuple[bytes, int, bytes, int], tuple[Tracked, bool]] = {}
         self._held_total = 0
@@ -160,7 +160,7 @@ class Tracker:
         payload: bytes,
         missing: int = 0,
     ) -> None:
-        """One TCP segment: `record` is the file offset of its packet, `offset` that of its payload; `missing` bytes of it were cut off."""
+        """Add one TCP segment: `record` is the file offset of its packet, `offset` that of its payload; `missing` bytes were cut off."""
         key = (source, source_port, destination, destination_port)
         found = self._flows.get(key)
         is_syn = bool(flags & SYN)
@@ -194,7 +194,7 @@ class Tracker:
                 self._event(tracked, to_server, ts, record, "closed")
 
     def settle(self) -> None:
-        """Keep what is held for all flows together inside its limit; called now and then."""
+        """Keep the bytes held for all flows inside their limit; called after each window."""
         while self._budget.ahead > HELD_TOTAL:
             half, (tracked, to_server) = next(iter(self._waiting.items()))
             self._skip(tracked, to_server, half)
@@ -203,30 +203,30 @@ class Tracker:
                 tracked.halves[to_server].forget()
 
     def finish(self) -> None:
-        """The capture is over: what is missing stays so, and what is undecided stays unrecognised."""
+        """End all flows: the capture is over."""
         for tracked, _ in self._flows.values():
             self._end(tracked)
         self._flows.clear()
 
     def places(self) -> list[int]:
-        """Where everything stands that is held."""
+        """Return the source offsets of everything held."""
         held = [one.bit.offset for tracked, _ in self._flows.values() for one in tracked.held]
         return held + [place for tracked, _ in self._flows.values() for half in tracked.halves for place in half.places()]
 
     def move(self, moved: Callable[[int], int]) -> None:
-        """What is held stands elsewhere now: places have other numbers."""
+        """Renumber the source offsets of everything held."""
         for tracked in {id(tracked): tracked for tracked, _ in self._flows.values()}.values():
             tracked.held = [one._replace(bit=one.bit._replace(offset=moved(one.bit.offset))) for one in tracked.held]
             for half in tracked.halves:
                 half.move(moved)
 
     def _is_new(self, tracked: Tracked, to_server: bool, data_at: int, acknowledged: int, flags: int) -> bool:
-        """Whether a segment on known ports belongs to another connection, rather than to the one that is known."""
+        """Whether a segment on the ports of a flow belongs to a new connection (port reuse)."""
         here, there = tracked.halves[to_server], tracked.halves[not to_server]
         if not flags & SYN:
             return tracked.closed and here.is_far(data_at)
         if flags & ACK and there.from_start and there.is_opened_at(acknowledged):
-            return False  # a second answer to the same SYN: whatever it says, the first one counted
+            return False  # a second SYN-ACK to the same SYN: the first one counts
         if not flags & ACK and there.began_midway():
             return True
         return not here.is_opened_at(data_at)
@@ -263,7 +263,7 @@ class Tracker:
             self._end(self._flows.pop(key)[0])
 
     def _end(self, tracked: Tracked) -> None:
-        """Nothing more comes of a flow, or nobody would know that it is its own."""
+        """End a flow: deliver what waits, and decide its protocol."""
         for to_server, half in enumerate(tracked.halves):
             while half.is_waiting:
                 self._skip(tracked, bool(to_server), half)
@@ -275,7 +275,7 @@ class Tracker:
             self._leave(tracked, len(payload), ts, offset)
             return
         if tracked.flow is not None and half.follows(sequence, payload):
-            self._gathering.append(tracked.flow, to_server, ts, offset, payload)
+            self._builder.append(tracked.flow, to_server, ts, offset, payload)
             return
         self._take(tracked, to_server, half.place(sequence, ts, offset, payload))
         if half.is_waiting:
@@ -284,12 +284,12 @@ class Tracker:
             self._waiting.pop(half, None)
 
     def _skip(self, tracked: Tracked, to_server: bool, half: Half) -> None:
-        """Go on behind what is missing."""
+        """Continue after a gap."""
         self._take(tracked, to_server, half.skip())
         if not half.is_waiting:
             self._waiting.pop(half, None)
 
-    def _take(self, tracked: Tracked, to_server: bool, bits: list[Bit]) -> None:
+    def _take(self, tracked: Tracked, to_server: bool, bits: list[SegmentPart]) -> None:
         for bit in bits:
             if bit.what == REPEATED:
                 self._accounting.add(OTHER, "retransmission", len(bit.chunk), 1, bit.offset)
@@ -298,10 +298,10 @@ class Tracker:
 
     def _event(self, tracked: Tracked, to_server: bool, ts: int, record: int, what: str) -> None:
         if not tracked.given_up:
-            self._keep(tracked, Held(to_server, Bit("", 0, ts, record, b""), what))
+            self._keep(tracked, Held(to_server, SegmentPart("", 0, ts, record, b""), what))
 
     def _keep(self, tracked: Tracked, item: Held) -> None:
-        """Hand an item on when its protocol is known; else hold it, and see whether it tells the protocol."""
+        """Deliver an item if the protocol is recognised; else hold it, and try to recognise the protocol by it."""
         bit = item.bit
         if tracked.flow is not None:
             self._hand_on(tracked.flow, item)
@@ -317,7 +317,7 @@ class Tracker:
             if bit.missing > 0:
                 if half.sniffed > UNDECIDED_SNIFFED and self._is_recognised(tracked, half):
                     return
-                half.first_bytes = bytearray()  # reading begins again after a gap
+                half.first_bytes = bytearray()  # sniffing begins again after a gap
             half.first_bytes += bit.chunk[: UNDECIDED_BYTES - len(half.first_bytes)]
             if half.sniffed <= UNDECIDED_SNIFFED and self._is_recognised(tracked, half):
                 return
@@ -326,7 +326,7 @@ class Tracker:
             self._give_up(tracked)
 
     def _is_recognised(self, tracked: Tracked, half: Half) -> bool:
-        """Whether the first bytes of a direction tell the protocol and its dialect; if so, hand on what is held."""
+        """Whether the first bytes of a direction show the protocol and its dialect; if so, deliver what is held."""
         first = bytes(half.first_bytes)
         half.sniffed += len(first)
         expected = self._expected(tracked)
@@ -341,7 +341,7 @@ class Tracker:
         return by_port(tracked.server.port, tracked.client.port, self._ports)
 
     def _settle(self, tracked: Tracked, flow: Flow) -> None:
-        """What was held is handed on: it is known how to read it."""
+        """Deliver everything held of a flow."""
         for held in self._release(tracked):
             self._hand_on(flow, held)
 
@@ -349,22 +349,22 @@ class Tracker:
         bit = item.bit
         if item.event:
             by = "" if item.event == "closed" else "client" if item.to_server else "server"
-            self._gathering.event(flow, bit.ts, bit.offset, item.event, by)
+            self._builder.event(flow, bit.ts, bit.offset, item.event, by)
         elif bit.what == FRESH:
             if bit.missing > 0:
                 self._accounting.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
-            self._gathering.append(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
+            self._builder.append(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
         else:
             self._accounting.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 
     def _give_up(self, tracked: Tracked) -> None:
-        """Decide that nobody here knows this flow's protocol, if nobody does yet; one on a known port is read by the text."""
+        """Decide an undecided flow: unrecognised, or on a known port the protocol of that port without a dialect."""
         if tracked.flow is not None or tracked.given_up:
             return
         if expected := self._expected(tracked):
             self._settle(tracked, tracked.is_named(expected, "port"))
             return
-        # 0: the first bytes are of a state that was stored, and were not looked at since.
+        # 0: the first bytes come from a stored state, and were not sniffed since.
         skipped = [half for half in tracked.halves if half.first_bytes and not 0 < half.sniffed <= UNDECIDED_SNIFFED]
         if any(self._is_recognised(tracked, half) for half in skipped):
             return
@@ -377,7 +377,7 @@ class Tracker:
             half.forget()
 
     def _leave(self, tracked: Tracked, size: int, ts: int, offset: int) -> None:
-        """Account for bytes of a flow that nobody recognised."""
+        """Account for bytes of an unrecognised flow."""
         if size:
             why = UNLIKE if tracked.halves[0].from_start or tracked.halves[1].from_start else MIDWAY
             unrecognised = Unrecognised("tcp", tracked.client.address, tracked.server.address, tracked.server.port, why)

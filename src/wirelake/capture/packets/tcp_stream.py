@@ -1,11 +1,12 @@
-"""Streams: one direction of a TCP connection, put in order.
+"""One direction of a TCP connection: reorder segments, drop retransmissions, declare gaps.
 
-Segments come as a capture saw them: repeated, overlapping, out of order, or not at all. What comes next is given out at once; what lies
-ahead waits for what is missing before it, until it comes or until too much waits: then the gap is declared, and reading goes on behind
-it. Where two segments claim the same bytes, the first counts; a later one that says something else is given out as disputed, as far
-back as is remembered.
+Segments arrive as the capture has them: repeated, overlapping, out of order, or missing. The next bytes of the stream are returned at once.
+Bytes ahead of a gap wait until the gap is filled, or until too many bytes wait: then the gap is declared, and reading continues behind it.
 
-Positions are sequence numbers that do not wrap. It refuses to know connections, protocols and files.
+A TCP retransmission is returned as `REPEATED`; the flow accounts for it and drops it. Where two segments have the same sequence numbers,
+the first counts. A later one with other bytes is returned as `DISPUTED`, as far back as bytes are kept.
+
+Positions are sequence numbers that do not wrap.
 """
 
 from __future__ import annotations
@@ -16,53 +17,54 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-__all__ = ["DISPUTED", "EARLY", "FRESH", "LATE", "MAX_AHEAD", "REMEMBERED", "REPEATED", "UNKNOWN", "Bit", "Budget", "Half"]
+__all__ = ["DISPUTED", "EARLY", "FRESH", "LATE", "MAX_AHEAD", "REMEMBERED", "REPEATED", "UNKNOWN", "Budget", "Half", "SegmentPart"]
 
 MAX_AHEAD: Final = 1 << 20
-"""Bytes of a direction that may wait for what is missing before them."""
+"""Bytes of a direction that may wait for a gap before them."""
 MAX_AHEAD_SEGMENTS: Final = 2048
-"""… and segments."""
+"""Segments of a direction that may wait for a gap before them."""
 REMEMBERED: Final = 64 << 10
-"""Bytes of a direction that are remembered, to tell a retransmission that says something else."""
+"""Delivered bytes of a direction that are kept, to recognise a retransmission with other bytes."""
 MAX_GAPS: Final = 64
-"""Declared gaps of a direction that are remembered, to tell what comes too late from what comes again."""
+"""Declared gaps of a direction that are kept, to tell late bytes from a retransmission."""
 FAR: Final = 64 << 20
 """Sequence numbers that are further apart than this belong to two connections, if the first of them was closed."""
 
 FRESH: Final = "fresh"
-"""What comes next in the stream."""
+"""The next bytes of the stream, delivered now."""
 REPEATED: Final = "repeated"
+"""A retransmission of bytes that were delivered or wait: dropped."""
 DISPUTED: Final = "disputed"
-"""Repeated, but different."""
+"""A retransmission with other bytes: the first counts, these go to quarantine."""
 EARLY: Final = "early"
-"""Before the first byte that was seen of a stream whose beginning was not."""
+"""Before the first byte seen of a stream whose beginning was not captured."""
 LATE: Final = "late"
-"""Of a gap that was declared before."""
+"""Bytes of a gap that was declared before: too late."""
 
 UNKNOWN: Final = -1
-"""Instead of a number of missing bytes: a stream whose beginning was not seen."""
+"""In place of a number of missing bytes: the beginning of the stream was not captured."""
 
 _position: Final = itemgetter(0)
-"""Where a segment that waits or is remembered begins: both lists are sorted by it, so that no segment walks them from the start."""
+"""The position of a segment that waits or is kept: both lists are sorted by it, for binary search."""
 _WRAP: Final = 1 << 32
 _MASK: Final = _WRAP - 1
 _BASE: Final = 1 << 40
-"""What is added to the first sequence number, so that what lies before it is no negative number."""
+"""Added to the first sequence number, so that earlier positions are not negative."""
 
 
-class Bit(NamedTuple):
-    """Bytes of a segment, and what became of them."""
+class SegmentPart(NamedTuple):
+    """Part of a segment, and whether it is fresh, repeated, disputed, early or late."""
 
     what: str
     missing: int
-    """Bytes that are missing before these; `UNKNOWN` if nobody can tell."""
+    """Bytes that are missing before these; or `UNKNOWN`."""
     ts: int
     offset: int
     chunk: bytes
 
 
 class Budget:
-    """What all directions of a task hold together, in bytes."""
+    """Bytes that all directions of a task hold together."""
 
     __slots__ = ("ahead", "remembered")
 
@@ -72,7 +74,7 @@ class Budget:
 
 
 class Half:
-    """One direction of a connection: what was seen, what comes next, and what waits."""
+    """One direction of a connection: the next position, segments that wait, and bytes kept."""
 
     __slots__ = (
         "_ahead",
@@ -104,38 +106,38 @@ class Half:
         self.finished = False
         self.first_bytes = bytearray()
         self.sniffed = 0
-        """Bytes that were looked at to recognise the protocol, each as often as it was."""
+        """Bytes sniffed to recognise the protocol; bytes sniffed twice count twice."""
 
-    # What is known.
+    # State.
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is missing."""
+        """Whether segments wait for a gap."""
         return bool(self._ahead)
 
     def opens_at(self, sequence: int) -> None:
-        """A SYN said where this direction begins."""
+        """Note the sequence number at which a SYN begins this direction."""
         if self._next < 0:
             self._next = self._first = _BASE + sequence
             self._missing = 0
         self.from_start = True
 
     def is_opened_at(self, sequence: int) -> bool:
-        """Whether a SYN that announces `sequence` repeats what is known, or is the first to say it."""
+        """Whether a SYN with `sequence` is the first of this direction, or a retransmission of it."""
         return self._next < 0 or self._first & _MASK == sequence
 
     def began_midway(self) -> bool:
-        """Whether bytes of this direction were seen, but not its beginning."""
+        """Whether bytes of this direction were captured, but not its SYN."""
         return self._next >= 0 and not self.from_start
 
     def is_far(self, sequence: int) -> bool:
-        """Whether a sequence number is so far from what comes next that it must be another connection's."""
+        """Whether a sequence number is so far from the next one that it must be another connection's."""
         return self._next >= 0 and abs(self._place(sequence) - self._next) > FAR
 
-    # What comes.
+    # Segments.
 
     def follows(self, sequence: int, chunk: bytes) -> bool:
-        """Whether a segment is exactly what comes next with nothing waiting, as nearly all are; if so, remember it as seen."""
+        """Accept a segment if it is exactly the next with nothing waiting, as nearly all are; returns whether it is."""
         start = self._next
         if sequence != start & _MASK or self._ahead or self._missing:
             return False
@@ -143,12 +145,12 @@ class Half:
         self._remember(start, chunk)
         return True
 
-    def place(self, sequence: int, ts: int, offset: int, chunk: bytes) -> list[Bit]:
-        """Take a segment; what can be given out now, in the order of the stream, and what of the segment is not new."""
+    def place(self, sequence: int, ts: int, offset: int, chunk: bytes) -> list[SegmentPart]:
+        """Add a segment; returns what is delivered now, in stream order, and what of it is a retransmission."""
         if self._next < 0:
-            self._next = self._first = _BASE + sequence  # a mid-stream start: the first segment seen is where reading begins
+            self._next = self._first = _BASE + sequence  # a mid-stream start: delivery begins with the first segment seen
         start = self._place(sequence)
-        bits: list[Bit] = []
+        bits: list[SegmentPart] = []
         if start < self._next:
             old = min(len(chunk), self._next - start)
             bits = self._behind(start, ts, offset, chunk[:old])
@@ -161,35 +163,35 @@ class Half:
         return bits
 
     def lose(self, sequence: int, size: int) -> None:
-        """The capture cut off bytes here: nobody needs to wait for them, if they are what comes next."""
+        """Declare a gap of bytes that the snap length cut off, if they come next."""
         if self._next >= 0 and not self._ahead and self._place(sequence) == self._next:
             self._declare(self._next + size)
 
-    def skip(self) -> list[Bit]:
-        """Give up what is missing before the first that waits; what can be given out then."""
+    def skip(self) -> list[SegmentPart]:
+        """Declare the gap before the first segment that waits; returns what is delivered then."""
         if not self._ahead:
             return []
         self._declare(self._ahead[0][0])
         return self._drain()
 
     def forget(self) -> None:
-        """Remember no bytes any more; what waits must have been taken before."""
+        """Drop the bytes kept to compare retransmissions; nothing may wait."""
         self._budget.remembered -= self._recent_bytes
         self._recent.clear()
         self._recent_bytes = 0
 
     def places(self) -> list[int]:
-        """Where what waits stands."""
+        """Return the source offsets of segments that wait."""
         return [offset for _, _, offset, _ in self._ahead]
 
     def move(self, moved: Callable[[int], int]) -> None:
-        """What waits stands elsewhere now: places have other numbers."""
+        """Renumber the source offsets of segments that wait."""
         self._ahead = [(position, ts, moved(offset), chunk) for position, ts, offset, chunk in self._ahead]
 
-    # Inside.
+    # Internal.
 
     def _place(self, sequence: int) -> int:
-        """The position of a sequence number: the one nearest to what comes next."""
+        """Return the position of a sequence number: the one nearest to the next."""
         return self._next + (sequence - self._next + _WRAP // 2) % _WRAP - _WRAP // 2
 
     def _declare(self, until: int) -> None:
@@ -208,14 +210,14 @@ class Half:
         self._recent_bytes = held
         self._budget.remembered += held - before
 
-    def _drain(self) -> list[Bit]:
-        """Everything that waits and has nothing missing before it."""
+    def _drain(self) -> list[SegmentPart]:
+        """Deliver segments that wait and have no gap before them."""
         bits = []
         count = 0
         for start, ts, offset, chunk in self._ahead:
             if start != self._next:
                 break
-            bits.append(Bit(FRESH, self._missing, ts, offset, chunk))
+            bits.append(SegmentPart(FRESH, self._missing, ts, offset, chunk))
             self._missing = 0
             self._next = start + len(chunk)
             self._remember(start, chunk)
@@ -225,8 +227,8 @@ class Half:
         del self._ahead[:count]
         return bits
 
-    def _wait(self, start: int, ts: int, offset: int, chunk: bytes) -> list[Bit]:
-        """Let wait what is new of a segment that lies ahead; what of it is not new."""
+    def _wait(self, start: int, ts: int, offset: int, chunk: bytes) -> list[SegmentPart]:
+        """Keep the new bytes of an out-of-order segment; returns what of it overlaps others that wait."""
         bits = []
         at, end = start, start + len(chunk)
         fresh = []
@@ -242,7 +244,7 @@ class Half:
             until = min(stop, end)
             again = chunk[at - start : until - start]
             what = REPEATED if again == there[at - position : until - position] else DISPUTED
-            bits.append(Bit(what, 0, ts, offset + at - start, again))
+            bits.append(SegmentPart(what, 0, ts, offset + at - start, again))
             at = until
         if at < end:
             fresh.append((at, end))
@@ -252,10 +254,10 @@ class Half:
             self._budget.ahead += stop - first
         return bits
 
-    def _behind(self, start: int, ts: int, offset: int, chunk: bytes) -> list[Bit]:
-        """What became of bytes that lie before what comes next."""
+    def _behind(self, start: int, ts: int, offset: int, chunk: bytes) -> list[SegmentPart]:
+        """Classify bytes before the next position: retransmission, disputed, early or late."""
         if len(chunk) == 1 and start == self._next - 1:
-            return [Bit(REPEATED, 0, ts, offset, chunk)]  # a keep-alive: its byte means nothing
+            return [SegmentPart(REPEATED, 0, ts, offset, chunk)]  # a TCP keep-alive: its byte means nothing
         bits = []
         at, end = start, start + len(chunk)
         while at < end:
@@ -263,12 +265,12 @@ class Half:
             part = chunk[at - start : until - start]
             if what == REPEATED and self._is_disputed(at, part):
                 what = DISPUTED
-            bits.append(Bit(what, 0, ts, offset + at - start, part))
+            bits.append(SegmentPart(what, 0, ts, offset + at - start, part))
             at = until
         return bits
 
     def _history(self, at: int, end: int) -> tuple[int, str]:
-        """What happened to the byte at a position, and up to where that holds."""
+        """Return up to which position bytes have the same history, and which."""
         if at < self._first and not self.from_start:
             return min(end, self._first), EARLY
         for first, stop in self._gaps:
@@ -279,7 +281,7 @@ class Half:
         return end, REPEATED
 
     def _is_disputed(self, at: int, part: bytes) -> bool:
-        """Whether bytes differ from what is remembered of the same positions."""
+        """Whether bytes differ from those kept of the same positions."""
         end = at + len(part)
         recent = self._recent
         for number in range(max(0, bisect_right(recent, at, key=_position) - 1), bisect_left(recent, end, key=_position)):

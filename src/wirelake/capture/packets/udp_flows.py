@@ -1,9 +1,7 @@
-"""Datagrams: which endpoints talk to each other over UDP, who of them is the client, and which protocol it is.
+"""UDP flows: assign datagrams to pairs of endpoints, find the client, recognise the protocol.
 
-A datagram stands for itself: it is never joined with another, and nothing of it is held. A protocol is known by a port, or from the
-datagram on that `sniff` recognises; datagrams before it are accounted for as unrecognised.
-
-It refuses to know files and containers, and how a protocol is told by its bytes: `ports` and `sniff` come in.
+Datagrams are never joined, and none is held. The protocol of a pair is known by a port, or from the first datagram that `sniff`
+recognises. Earlier datagrams are accounted for as unrecognised.
 """
 
 from __future__ import annotations
@@ -14,19 +12,19 @@ from typing import Final
 
 from wirelake.capture.blocks.accounting import OTHER, Accounting
 from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
-from wirelake.capture.blocks.builder import Gathering
+from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED, by_port, is_client, session_id
 
 __all__ = ["MAX_PAIRS", "UNDECIDED_DATAGRAMS", "Datagrams"]
 
 MAX_PAIRS: Final = 65_536
-"""Pairs of endpoints remembered at a time. Beyond this the older half is forgotten; a forgotten pair that goes on is decided anew."""
+"""Pairs of endpoints tracked at a time. Beyond this the older half is dropped; a dropped pair that goes on is a new one."""
 UNDECIDED_DATAGRAMS: Final = 64
-"""Datagrams of a pair that are looked at before it is given up."""
+"""Datagrams of a pair that are sniffed before it is given up."""
 
 
 class Pair:
-    """Two endpoints that talk to each other."""
+    """Two endpoints that exchange datagrams."""
 
     __slots__ = ("client", "flow", "server", "unknown")
 
@@ -35,31 +33,31 @@ class Pair:
         self.server = server
         self.flow: Flow | None = None
         self.unknown = 0
-        """Datagrams nobody recognised."""
+        """Unrecognised datagrams."""
 
     def is_named(self, protocol: str, known_by: str) -> None:
-        """The protocol is known now. Who spoke first is no part of the id: a capture that begins later must give the same."""
+        """Set the protocol. The id does not depend on who sent first: a capture that begins later must give the same."""
         ends = sorted([(self.client.address, self.client.port), (self.server.address, self.server.port)])
         identity = session_id("udp", *ends[0], *ends[1])
         self.flow = Flow(identity, protocol, "udp", self.client, self.server, known_by, "wire")
 
 
 class Datagrams:
-    """All pairs of one packet capture; datagrams go to a gathering, unrecognised ones to a tally."""
+    """All pairs of one capture; datagrams go to a block builder, unrecognised ones to the accounting."""
 
     def __init__(
-        self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], gathering: Gathering, accounting: Accounting
+        self, ports: Mapping[int, str], sniff: Callable[[bytes], str | None], builder: BlockBuilder, accounting: Accounting
     ) -> None:
         self._ports = ports
         self._sniff = sniff
-        self._gathering = gathering
+        self._builder = builder
         self._accounting = accounting
         self._pairs: dict[tuple[bytes, int, bytes, int], tuple[Pair, bool]] = {}
 
     def packet(
         self, source: bytes, source_port: int, destination: bytes, destination_port: int, ts: int, parts: Sequence[tuple[int, bytes]]
     ) -> None:
-        """One datagram that is not empty, in parts (place in the file, bytes): one, unless IP had cut it."""
+        """Add one datagram that is not empty, in parts (source offset, bytes): one, unless IP fragmented it."""
         key = (source, source_port, destination, destination_port)
         pair, to_server = self._pairs.get(key) or self._meet(key)
         if pair.flow is None and pair.unknown < UNDECIDED_DATAGRAMS:
@@ -72,10 +70,10 @@ class Datagrams:
             for number, (offset, chunk) in enumerate(parts):
                 self._accounting.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset, unrecognised, ts)
         else:
-            self._gathering.datagram(pair.flow, to_server, ts, parts)
+            self._builder.datagram(pair.flow, to_server, ts, parts)
 
     def _meet(self, key: tuple[bytes, int, bytes, int]) -> tuple[Pair, bool]:
-        """A pair seen for the first time: whoever speaks first is the client, unless a known port says otherwise."""
+        """Track a new pair: the first sender is the client, unless a known port shows otherwise."""
         source, source_port, destination, destination_port = key
         to_server = True
         if (source_port in self._ports) != (destination_port in self._ports):
@@ -91,5 +89,5 @@ class Datagrams:
                 del self._pairs[old]
         back = (destination, destination_port, source, source_port)
         self._pairs[back] = (pair, not to_server)
-        self._pairs[key] = (pair, to_server)  # the same key as `back` when somebody talks to itself: this one counts
+        self._pairs[key] = (pair, to_server)  # the same key as `back` when an endpoint sends to itself: this one counts
         return pair, to_server

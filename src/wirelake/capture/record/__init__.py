@@ -1,1 +1,1 @@
-"""Write what live peers send and receive as pcapng."""
+"""Record what live peers send and receive, as pcapng with exported PDUs."""

@@ -1,4 +1,4 @@
-"""One connection in a recording: its runs of frames and its events, as records with the tags of an exported PDU."""
+"""One connection in a recording: its frames and events, as exported PDUs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Connection", "Dialect", "Role", "Sizes"]
 Role = Literal["client", "server"]
 
 Dialect = Callable[[], Sequence[str] | None]
-"""Names the flags of a protocol's limits that say how a peer departs from the text; None: not known yet."""
+"""Returns the flags of a protocol's limits that this peer needs beyond its specification; None: not known yet."""
 
 Sizes = Callable[[], Iterable[int]]
-"""Says how long the frames of a run are, one after the other; called only for a run that is too long for one record."""
+"""Returns the sizes of the frames in a chunk, in order. Called only for a chunk that is too long for one record."""
 
 LONGEST_WORD: Final = 200
 """Characters kept of a text such as the reason of a close."""
@@ -28,7 +28,7 @@ _SAID_BY_PORT_TYPE: Final = frozenset(["tcp", "udp"])
 
 
 class Connection:
-    """One recorded connection; made by `Recorder.connection`."""
+    """One recorded connection; `Recorder.connection` makes it."""
 
     def __init__(
         self,
@@ -48,18 +48,18 @@ class Connection:
         self._ends = (local, remote)
         self._words = {"connection": name.hex(), "role": role, "transport": "" if transport in _SAID_BY_PORT_TYPE else transport}
         self._dialect = dialect
-        self._run_tags: dict[int, bytes] = {}
-        """Direction -> the tags of its runs, once the dialect is known."""
+        self._frame_tags: dict[int, bytes] = {}
+        """Direction -> the tags of its records, once the dialect is known."""
         self._local_is: str = role
         self._event(SENT if role == "client" else RECEIVED, event="opened")
 
     def sent(self, data: bytes | bytearray | memoryview, sizes: Sizes | None = None) -> None:
-        """Record a run of whole frames that the recording side sent."""
-        self._recorder._write_run(self._run_tags.get(SENT) or self._begin(SENT), data, sizes)
+        """Record whole frames that the recording side sent."""
+        self._recorder._write_frames(self._frame_tags.get(SENT) or self._begin(SENT), data, sizes)
 
     def received(self, data: bytes | bytearray | memoryview, sizes: Sizes | None = None) -> None:
-        """Record a run of whole frames that the recording side received."""
-        self._recorder._write_run(self._run_tags.get(RECEIVED) or self._begin(RECEIVED), data, sizes)
+        """Record whole frames that the recording side received."""
+        self._recorder._write_frames(self._frame_tags.get(RECEIVED) or self._begin(RECEIVED), data, sizes)
 
     def finished(self, by: Role) -> None:
         """Record that one side has sent its last byte."""
@@ -70,22 +70,22 @@ class Connection:
         self._event(SENT, event="closed", how=how[:LONGEST_WORD])
 
     def flush(self) -> None:
-        """Hand what was recorded so far to the operating system; the recorder tells of a failure when it is closed."""
+        """Write what was recorded so far; a failure is raised when the recorder is closed."""
         with self._recorder._lock:
             self._recorder._drain()
 
     def _begin(self, direction: int) -> bytes:
-        """The tags of a direction's runs; they hold for all runs that follow, unless the dialect is still unknown."""
+        """Return the tags of a direction's records. They are kept for later records once the dialect is known."""
         tags = self._tags(direction)
         if self._dialect() is not None:
-            self._run_tags[direction] = tags
+            self._frame_tags[direction] = tags
         return tags
 
     def _event(self, direction: int, **words: str) -> None:
         self._recorder._write(self._tags(direction, **words), b"")
 
     def _tags(self, direction: int, **words: str) -> bytes:
-        """The tags of a record: source and destination follow who spoke."""
+        """Return the tags of a record; source and destination follow its direction."""
         source, destination = self._ends if direction == SENT else self._ends[::-1]
         for word, end in (("source", source), ("destination", destination)):
             words[word] = "" if is_address(end[0]) else end[0][:LONGEST_WORD]  # a host name or a socket's path has no tag of its own

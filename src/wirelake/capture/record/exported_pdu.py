@@ -1,11 +1,12 @@
-"""Exported PDUs (link type 252): the tags in front of a payload that say who said it to whom.
+"""Exported PDUs (pcapng link type 252): tags before a payload, with addresses and ports.
 
-A record is a list of tags (two bytes of tag, two of length, big-endian, values padded to four bytes and the padding counted in the length,
-as Wireshark writes them), an end tag, and the payload. Our recordings add an info text of `key=value` words: `connection`, `role`,
-`dialect` where a peer departs from the text, and on records without payload `event`. Values are percent-encoded, so that a space in one
-cannot end it.
+A record is a list of tags, an end tag, and the payload. A tag has two bytes of type and two of length, big-endian. Values are padded to
+four bytes, and the length counts the padding, as Wireshark writes them.
 
-It refuses to know files, clocks, and which protocols exist. It needs no array library: live peers record with it.
+Our recordings add an info text of `key=value` words: `connection`, `role`, `dialect` where a peer departs from its specification, and
+`event` on records without payload. Values are percent-encoded, so that a space does not end one.
+
+Live peers record with this module, so it does not import numpy.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _HEAD: Final = struct.Struct(">HH")
 
 
 class Tags(msgspec.Struct, frozen=True):
-    """What the tags of one record say; what a record does not say is empty, or None for a number."""
+    """The tags of one record; an absent tag is empty, or None for a number."""
 
     dissector: str = ""
     source: str = ""
@@ -55,7 +56,7 @@ class Tags(msgspec.Struct, frozen=True):
     destination_port: int | None = None
     protocol_column: str = ""
     direction: int | None = None
-    """`SENT` or `RECEIVED` by whoever recorded."""
+    """`SENT` or `RECEIVED` by the recording side."""
     info: str = ""
 
 
@@ -74,7 +75,7 @@ def is_address(text: str) -> bool:
 
 
 def recorded_session_id(connection: str) -> bytes:
-    """The session id of a recorded connection, from its id as the info text has it: the same in every file of a recording."""
+    """Return the session id of a recorded connection, from its id in the info text; the same in every file of a recording."""
     try:
         name = bytes.fromhex(connection)
     except ValueError:
@@ -83,7 +84,7 @@ def recorded_session_id(connection: str) -> bytes:
 
 
 def _address(text: str, tag4: int, tag6: int) -> bytes:
-    """An address tag; nothing for a name that is no IP address."""
+    """Return an address tag; empty for a name that is no IP address."""
     if not is_address(text):
         return b""
     address = ipaddress.ip_address(text)
@@ -91,7 +92,7 @@ def _address(text: str, tag4: int, tag6: int) -> bytes:
 
 
 def build(tags: Tags) -> bytes:
-    """Tags as they stand in front of a payload, end tag included. A source or destination that is no IP address is left out."""
+    """Encode tags, end tag included. A source or destination that is no IP address is left out."""
     parts = []
     if tags.dissector:
         parts.append(_tag(TAG_DISSECTOR, tags.dissector.encode()))
@@ -114,11 +115,11 @@ def build(tags: Tags) -> bytes:
 
 
 def parse(header: bytes) -> Tags | None:
-    """What the tags at the start of `header` say, up to the end tag; None when they do not end inside it.
+    """Parse the tags at the start of `header`, up to the end tag; None if they do not end inside it.
 
-    Unknown tags are passed over, and a known one whose value cannot be what it should be (an IPv4 address of five bytes) counts as unknown.
+    Unknown tags are skipped. A known tag with an impossible value (an IPv4 address of five bytes) counts as unknown.
     """
-    found: dict[int, bytes] = {}
+    values: dict[int, bytes] = {}
     at = 0
     while True:
         if len(header) - at < _HEAD.size:
@@ -129,19 +130,19 @@ def parse(header: bytes) -> Tags | None:
             return None
         if tag == TAG_END:
             break
-        found[tag] = header[at : at + size]
+        values[tag] = header[at : at + size]
         at += size
 
     def text(tag: int) -> str:
-        return found.get(tag, b"").rstrip(b"\0").decode("utf-8", "replace")
+        return values.get(tag, b"").rstrip(b"\0").decode("utf-8", "replace")
 
     def number(tag: int) -> int | None:
-        value = found.get(tag, b"")
+        value = values.get(tag, b"")
         return int.from_bytes(value, "big") if len(value) == _NUMBER.size else None
 
     def address(tag4: int, tag6: int) -> str:
         for tag, size in ((tag4, 4), (tag6, 16)):
-            value = found.get(tag, b"")
+            value = values.get(tag, b"")
             if len(value) == size:
                 return str(ipaddress.ip_address(value))
         return ""
@@ -165,6 +166,6 @@ def info_text(words: Mapping[str, str]) -> str:
 
 
 def info_words(text: str) -> dict[str, str]:
-    """The `key=value` words of an info text; other words are passed over."""
+    """Parse the `key=value` words of an info text; other words are skipped."""
     pairs = (word.partition("=") for word in text.split(" "))
     return {key: unquote(value) for key, sign, value in pairs if sign and key}

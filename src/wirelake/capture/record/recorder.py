@@ -1,23 +1,23 @@
-"""Recording: what a live peer sends and receives, written as pcapng with exported PDUs that Wireshark opens and the lake reads.
+"""Recorder: writes what a live peer sends and receives, as pcapng with exported PDUs.
 
 ```
-with Recorder("talk.pcapng") as recorder:
+with Recorder("recording.pcapng") as recorder:
     connection = recorder.connection(protocol="emp", role="client", local=("127.0.0.1", 5000), remote=("127.0.0.1", 5040))
     connection.sent(frame)
     connection.closed("bye")
 ```
 
-Contract for callers: data handed to `sent` and `received` is a run of whole frames, one or many, except possibly the very last run of a
-direction. A run becomes one record. Wireshark stops reading at a record over 256 KiB; the lake does not. So a longer run is split between
-frames (`max_record`), if the caller says where they end. A frame is never split: a longer one becomes a longer record.
+Callers hand whole frames to `sent` and `received`, one or many at a time; only the last chunk of a direction may be cut. A chunk becomes
+one record. Wireshark stops reading at a record over 256 KiB; the lake does not. So a longer chunk is split between frames
+(`max_record`), if the caller gives their sizes. A frame is never split: a longer one becomes a longer record.
 
-The recorder itself writes what waits, `flush_seconds` after the first record that waits, from a timer thread. It needs no event loop.
-Any thread may use a recorder.
+Backpressure: there is none on the peer. Records wait in memory until they are `flush_bytes` together; then the call that adds the next one
+writes them. A timer thread writes what waits for `flush_seconds`. The recorder needs no event loop, and any thread may use it.
 
-A recording never disturbs the conversation it records: `sent`, `received`, `finished` and `closed` do not raise when the disk is full.
-The failure is logged at once, recording stops, `failure` keeps it, and the next `flush()` or `close()` raises it, once.
+A recording never disturbs the connection it records: `sent`, `received`, `finished` and `closed` do not raise when the disk is full. The
+recorder logs the failure at once and stops recording. `failure` keeps it, and the next `flush()` or `close()` raises it, once.
 
-It needs no array library.
+Does not import numpy.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ __all__ = [
 log = logging.getLogger("wirelake.recording")
 
 CallLater = Callable[[float, Callable[[], None]], Callable[[], None]]
-"""Plans a call in so many seconds, and gives what cancels it."""
+"""Schedules a call in so many seconds, and returns a function that cancels it."""
 
 FLUSH_BYTES: Final = 256 << 10
 """Bytes that may wait in memory before they are written."""
 FLUSH_SECONDS: Final = 0.5
 """Seconds that a record may wait in memory before the recorder writes it."""
 SHOWN_BY_WIRESHARK: Final = (256 << 10) - 8192
-"""The longest run that is sure to open in Wireshark: its limit, less space for the tags."""
+"""The longest chunk that is sure to open in Wireshark: its limit, less space for the tags."""
 PRIVATE_TRANSPORTS: Final = frozenset(["tls", "wss", "quic", "dtls", "xmpp"])
-"""Transports that encrypt: a recording of them says what the wire hides, so only its owner may read it."""
+"""Transports that encrypt. A recording of them has the plaintext, so only its owner may read it."""
 
 
 class Recorder:
     """Writes one recording, in one file or, with a limit on size or age, in several: `name.pcapng`, `name-0001.pcapng`, …
 
-    Each file stands for itself, and a connection goes on in the next file under its id. What was flushed survives a crash. An existing
-    recording is not overwritten unless `overwrite` says so. With `private`, or once a connection was encrypted, only the owner of the
+    Each file can be read alone, and a connection continues in the next file under the same id. What was flushed survives a crash. An
+    existing recording is overwritten only with `overwrite`. With `private`, or once a connection was encrypted, only the owner of the
     files may read them (mode 0600).
     """
 
@@ -142,27 +142,27 @@ class Recorder:
         connection_id: bytes | None = None,
         dialect: Dialect = lambda: (),
     ) -> Connection:
-        """Start recording a connection, with a record that says it was opened; its id is random unless given.
+        """Start recording a connection, with an `opened` record; its id is random unless given.
 
-        `dialect` names the flags of the protocol's limits that its bytes must be read with. Every record carries them, so that a file
-        that was cut or rotated can be read by itself. It is asked again until it is known.
+        `dialect` returns the flags of the protocol's limits that its bytes must be read with. Every record carries them, so that each
+        file of a rotated recording can be read alone. It is called for each record until it returns flags.
         """
         protocol = protocol or self._protocol
         if not protocol:
-            raise UsageError("a recorded connection needs the name of its protocol")
+            raise UsageError("no protocol to record: pass protocol= to Recorder() or to connection()")
         if transport in PRIVATE_TRANSPORTS:
             self._make_private()
         name = self._new_id() if connection_id is None else connection_id
         return Connection(self, protocol, role, transport, local, remote, name, dialect)
 
     def flush(self) -> None:
-        """Hand everything recorded so far to the operating system; raises what went wrong since the last call."""
+        """Write everything recorded so far; raises the failure since the last call."""
         with self._lock:
             self._drain()
             self._report()
 
     def close(self) -> None:
-        """Write what waits and close the file; raises what went wrong. Closing twice does nothing."""
+        """Write what waits and close the file; raises a failure. Closing twice does nothing."""
         with self._lock:
             self._drain()
             self._close_file()
@@ -179,8 +179,8 @@ class Recorder:
                 raise
             error.add_note(f"and the recording failed: {failure}")
 
-    def _write_run(self, tags: bytes, data: bytes | bytearray | memoryview, sizes: Sizes | None) -> None:
-        """One record, or several if the run is too long for Wireshark and the caller knows its frames."""
+    def _write_frames(self, tags: bytes, data: bytes | bytearray | memoryview, sizes: Sizes | None) -> None:
+        """Write one record, or several if the chunk is too long for Wireshark and the caller knows its frames."""
         if len(data) <= self._max_record or sizes is None:
             self._write(tags, data)
             return
@@ -194,7 +194,7 @@ class Recorder:
             self._write(tags, view[start:])
 
     def _write(self, tags: bytes, data: bytes | bytearray | memoryview) -> None:
-        """One record: tags and payload. Cheap: it joins a list, and only now and then writes."""
+        """Append one record, tags and payload, to what waits; write when enough waits."""
         with self._lock:
             if self._descriptor < 0:
                 return
@@ -202,7 +202,7 @@ class Recorder:
             size = len(tags) + len(data)
             block = PACKET_OVERHEAD + size + (-size & 3)
             if block > MAX_RECORD:
-                self._fail(f"a run of {len(data)} bytes is over the {MAX_RECORD} bytes of a record")
+                self._fail(f"a frame of {len(data)} bytes is over the {MAX_RECORD} bytes of a record")
                 return
             if self._is_due(block, now):
                 self._rotate()
@@ -229,7 +229,7 @@ class Recorder:
             self._drain()
 
     def _is_due(self, block: int, now: int) -> bool:
-        """Whether the next record belongs into a new file; a file holds at least one record."""
+        """Whether the next record must go to a new file; a file holds at least one record."""
         if self._size == len(self._preamble):
             return False
         too_large = self._max_bytes is not None and self._size + block > self._max_bytes
@@ -281,7 +281,7 @@ class Recorder:
             self._fail(f"cannot record: {error.strerror or error}", offset=written)
 
     def _make_private(self) -> None:
-        """From now on only the owner may read the files; the current one holds nothing secret yet."""
+        """Let only the owner read the files from now on; the current one holds nothing secret yet."""
         with self._lock:
             if not self._private:
                 self._private = True
@@ -326,7 +326,7 @@ class Recorder:
 
 
 def _call_later(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
-    """Call from a thread of its own, which does not keep the process alive."""
+    """Schedule a call on a daemon thread."""
     timer = threading.Timer(seconds, call)
     timer.daemon = True
     timer.start()
@@ -334,7 +334,7 @@ def _call_later(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
 
 
 def _holds_something(path: Path) -> bool:
-    """Whether a file is there that writing would destroy; a pipe or a device is not."""
+    """Whether writing would destroy a file that is not empty; a pipe or a device does not count."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""What each protocol can do live from the command line: one file per room, with the commands it has."""
+"""Live commands of each protocol: one file per protocol, with `serve`, `listen`, `call` and `send` as it has them."""

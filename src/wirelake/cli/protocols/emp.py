@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +14,7 @@ import msgspec
 from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, recording, say, until_stopped
+from wirelake.cli.live import body_fields, body_of, compile_scanner, emit, live_limits, recording, run, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols.emp import PROTOCOL
@@ -53,7 +52,7 @@ def serve(
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
     compile_scanner("emp")
-    asyncio.run(_serve(address, answer, limits, quiet, record, server, cert, key))
+    run(_serve(address, answer, limits, quiet, record, server, cert, key))
     return ExitCode.OK
 
 
@@ -67,8 +66,7 @@ async def _serve(
     cert: Path | None,
     key: Path | None,
 ) -> None:
-    from wirelake.peers import emp  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.emp import Options  # noqa: PLC0415
+    from wirelake.peers import emp  # noqa: PLC0415 - imported when it is used
 
     def show(peer: Peer, event: DataReceived | RequestReceived) -> None:
         if not quiet:
@@ -83,10 +81,15 @@ async def _serve(
     async def on_data(peer: Peer, data: DataReceived) -> None:
         show(peer, data)
 
-    options = Options(limits, application_types=frozenset(range(128, 256)))
     with recording(record, "emp", address) as recorder:
-        live = emp.Live(session=options, on_request=on_request, on_data=on_data, recorder=recorder)
-        async with emp.serve(address, live=live, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
+        options = emp.Options(
+            **live_limits(limits),
+            application_types=frozenset(range(128, 256)),
+            on_request=on_request,
+            on_data=on_data,
+            recorder=recorder,
+        )
+        async with emp.serve(address, options=options, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
             await until_stopped()
             say("closing")
@@ -125,7 +128,7 @@ def call(
         async with _connected(address, limits, ca_file, insecure, record) as peer:
             return await peer.request(request, timeout=timeout, compress=compress)
 
-    answer = asyncio.run(ask())
+    answer = run(ask())
     sys.stdout.buffer.write(answer.hex().encode() if hex_text else answer)
     sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
@@ -171,19 +174,18 @@ def send(
             for body in messages:
                 await peer.send(body, compress=compress, type_id=type_id)
 
-    asyncio.run(tell())
+    run(tell())
     return ExitCode.OK
 
 
 @asynccontextmanager
 async def _connected(address: str, limits: Limits, ca_file: Path | None, insecure: bool, record: Path | None) -> AsyncIterator[Peer]:
-    """A connected peer, recorded if a file was named."""
-    from wirelake.peers.emp import Live, connect  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.emp import Options  # noqa: PLC0415
+    """A connected peer, recorded if a file is given."""
+    from wirelake.peers.emp import Options, connect  # noqa: PLC0415 - imported when it is used
 
     tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
     with recording(record, "emp", address) as recorder:
-        async with connect(address, tls=tls, live=Live(session=Options(limits), recorder=recorder)) as peer:
+        async with connect(address, tls=tls, options=Options(**live_limits(limits), recorder=recorder)) as peer:
             yield peer
 
 

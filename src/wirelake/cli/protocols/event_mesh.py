@@ -1,4 +1,4 @@
-"""Event Mesh from the command line: `serve` is a node that shows all it hears, `listen` prints events, `send` publishes one."""
+"""Event Mesh from the command line: `serve` is a node that prints everything it receives, `listen` prints events, `send` publishes one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, recording, say, until_stopped
+from wirelake.cli.live import compile_scanner, emit, live_limits, recording, run, say, until_stopped
 from wirelake.cli.live_flags import live_flags
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
@@ -24,7 +24,7 @@ from wirelake.protocols.event_mesh.scanner import Limits
 from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected
 
 if TYPE_CHECKING:
-    from wirelake.peers.event_mesh.node import Live, Node, Value
+    from wirelake.peers.event_mesh import Node, Options, Value
     from wirelake.protocols.event_mesh.events import Delivered, Dropped, PeerChanged
 
 __all__ = ["COMMANDS", "listen", "send", "serve", "verifier"]
@@ -40,23 +40,23 @@ def verifier(keys: Path, now: float | None, limits: Limits) -> Callable[..., dic
     receiver = Receiver(trust_file.load(keys), limits=limits)
 
     def verify(data: bytes, seen: float | None = None) -> dict[str, Any]:
-        said = receiver.receive(data, next(when for when in (now, seen, time.time()) if when is not None))
-        if isinstance(said, Rejected):
-            return {"rejected": said.fault.name, "clause": said.fault.clause, "text": said.fault.text, "at": said.offset}
-        who = said.identity
+        verdict = receiver.receive(data, next(when for when in (now, seen, time.time()) if when is not None))
+        if isinstance(verdict, Rejected):
+            return {"rejected": verdict.fault.name, "clause": verdict.fault.clause, "text": verdict.fault.text, "at": verdict.offset}
+        who = verdict.identity
         return {
             "verified": who.authenticated,
             "node_id": _uuid(who.node_id),
             "auth_key_id": None if who.auth_key_id is None else who.auth_key_id.hex(),
             "trust": who.trust.value,
-            "fresh": said.fresh,
+            "fresh": verdict.fresh,
         }
 
     return verify
 
 
 def _node_flags(command: F) -> F:
-    """What any node may be told."""
+    """Flags of every node command."""
     command = live_flags(command)
     for option in (
         limits_flag("event-mesh"),
@@ -71,7 +71,7 @@ def _node_flags(command: F) -> F:
 
 
 def _hearing_flags(command: F) -> F:
-    """What a node that stays may be told."""
+    """Flags of commands whose node keeps running."""
     for option in (
         click.option("--proven", "proven", is_flag=True, help="Drop packets that carry neither HMAC nor signature."),
         click.option("--group", "groups", multiple=True, metavar="ADDRESS", help="A multicast group to listen and speak to; repeatable."),
@@ -95,7 +95,7 @@ def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven:
     """
     compile_scanner("event_mesh")
     on_peer, on_drop = (None, None) if quiet else (_show_peer, _show_drop)
-    asyncio.run(_stay(address, peers, groups, ">", proven, relay, None if quiet else _show_event, on_peer, on_drop, more))
+    run(_stay(address, peers, groups, ">", proven, relay, None if quiet else _show_event, on_peer, on_drop, more))
     return ExitCode.OK
 
 
@@ -112,7 +112,7 @@ def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str
     PATTERN  Which events: plant.*.temperature has any one word at the star, plant.> anything below plant.
     """
     compile_scanner("event_mesh")
-    asyncio.run(_stay(address, peers, groups, pattern, proven, False, _show_event, None, None, more))
+    run(_stay(address, peers, groups, pattern, proven, False, _show_event, None, None, more))
     return ExitCode.OK
 
 
@@ -135,20 +135,18 @@ def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent
     carried = [value if as_text else _value(value) for value in values]
 
     async def tell() -> int:
-        from wirelake.peers.event_mesh.node import node  # noqa: PLC0415 - only who talks pays for it
-        from wirelake.protocols.event_mesh.options import Options  # noqa: PLC0415
+        from wirelake.peers.event_mesh import node  # noqa: PLC0415 - imported when it is used
 
         scheme, _, rest = address.partition("://")
         here = f"{scheme}://[::]:0" if rest.startswith("[") else f"{scheme}://0.0.0.0:0"
-        quiet = Options(more["limits"], hello_interval=None, heartbeat_interval=None)
         with recording(more["record"], "event_mesh", address) as recorder:
-            live = _live(more, here, session=quiet, recorder=recorder)
-            async with node(here, credentials=_credentials(more), live=live, peers=[address]) as one:
+            options = _options(more, here, hello_interval=None, heartbeat_interval=None, recorder=recorder)
+            async with node(here, credentials=_credentials(more), options=options, peers=[address]) as one:
                 message_id = await one.publish(name, *carried, urgent=urgent, compressed=compress)
                 await _sent(one)
                 return message_id
 
-    print(f"{asyncio.run(tell()):08x}")
+    print(f"{run(tell()):08x}")
     return ExitCode.OK
 
 
@@ -168,20 +166,27 @@ async def _stay(
     pattern: str,
     proven: bool,
     relay: bool,
-    show: Callable[[Delivered], None] | None,
-    on_peer: Callable[[PeerChanged], None] | None,
-    on_drop: Callable[[Dropped], None] | None,
+    show: Callable[[Node, Delivered], None] | None,
+    on_peer: Callable[[Node, PeerChanged], None] | None,
+    on_drop: Callable[[Node, Dropped], None] | None,
     more: dict[str, Any],
 ) -> None:
     """Be a node until told to stop."""
-    from wirelake.peers.event_mesh.node import node  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.event_mesh.options import Options, RelayRule  # noqa: PLC0415
+    from wirelake.peers.event_mesh import node  # noqa: PLC0415 - imported when it is used
+    from wirelake.protocols.event_mesh.options import RelayRule  # noqa: PLC0415
     from wirelake.protocols.event_mesh.security.trust import Policy  # noqa: PLC0415
 
-    options = Options(more["limits"], policy=Policy(unauthenticated=not proven), relay=(RelayRule(),) if relay else ())
     with recording(more["record"], "event_mesh", address) as recorder:
-        live = _live(more, address, session=options, recorder=recorder, on_peer=on_peer, on_drop=on_drop)
-        async with node(address, credentials=_credentials(more), live=live, peers=peers, groups=groups) as one:
+        options = _options(
+            more,
+            address,
+            policy=Policy(unauthenticated=not proven),
+            relay=(RelayRule(),) if relay else (),
+            recorder=recorder,
+            on_peer=on_peer,
+            on_drop=on_drop,
+        )
+        async with node(address, credentials=_credentials(more), options=options, peers=peers, groups=groups) as one:
             if show is not None:
                 one.subscribe(pattern, show)
             say(f"node {_uuid(one.node_id)} at {one.address}; Ctrl-C ends it")
@@ -204,8 +209,9 @@ def _credentials(more: dict[str, Any]) -> Any:
     return None if own is None else trust_file.load_credentials(own)
 
 
-def _live(more: dict[str, Any], address: str, **told: Any) -> Live:
-    from wirelake.peers.event_mesh.node import Live  # noqa: PLC0415 - only who talks pays for it
+def _options(more: dict[str, Any], address: str, **settings: Any) -> Options:
+    """Options of a node from flags and settings."""
+    from wirelake.peers.event_mesh import Options  # noqa: PLC0415 - imported when it is used
 
     quic = None
     if address.startswith("quic://"):
@@ -215,7 +221,7 @@ def _live(more: dict[str, Any], address: str, **told: Any) -> Live:
         from wirelake.transports.quic import Quic  # noqa: PLC0415 - an extra
 
         quic = Quic(cert, more["cert_key"] or cert, more["ca_file"])
-    return Live(trust_path=more["keys"], quic=quic, **told)
+    return Options(**live_limits(more["limits"]), trust_path=more["keys"], quic=quic, **settings)
 
 
 def _value(text: str) -> Value:
@@ -239,7 +245,7 @@ def _value(text: str) -> Value:
     return text
 
 
-def _show_event(event: Delivered) -> None:
+def _show_event(_: Node, event: Delivered) -> None:
     who = event.identity
     emit(
         {
@@ -256,12 +262,12 @@ def _show_event(event: Delivered) -> None:
     )
 
 
-def _show_peer(change: PeerChanged) -> None:
+def _show_peer(_: Node, change: PeerChanged) -> None:
     peer = change.peer
     emit({"node": _uuid(peer.node_id), "was": change.before.name.lower(), "is": peer.state.name.lower(), "proven": peer.proven})
 
 
-def _show_drop(dropped: Dropped) -> None:
+def _show_drop(_: Node, dropped: Dropped) -> None:
     fault, source = dropped.fault, dropped.source
     emit({"dropped": fault.name, "clause": fault.clause, "text": fault.text, "from": f"{source[0]}:{source[1]}"})
 

@@ -13,7 +13,7 @@ import click
 from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import body_of, compile_scanner, emit, first_of, recording, say, text_of, until_stopped
+from wirelake.cli.live import body_of, compile_scanner, emit, first_of, live_limits, recording, run, say, text_of, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.errors import UsageError
 from wirelake.protocols.relink import PROTOCOL
@@ -22,7 +22,7 @@ from wirelake.transports.tls import client_context, server_context
 if TYPE_CHECKING:
     from wirelake.peers.admission import ServerLimits
     from wirelake.peers.relink import Endpoint, Link
-    from wirelake.protocols.relink.events import Event, MessageReceived
+    from wirelake.protocols.relink.events import MessageReceived, SessionEvent
     from wirelake.protocols.relink.options import Limits
 
 __all__ = ["COMMANDS", "listen", "send", "serve"]
@@ -50,7 +50,7 @@ def _endpoint_flags(command: F) -> F:
 
 
 def _endpoint(name: str, id_sizes: tuple[int, int], transactions: bool) -> Endpoint:
-    from wirelake.peers.relink import Endpoint  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.relink import Endpoint  # noqa: PLC0415 - imported when it is used
 
     return Endpoint(name, *id_sizes, transactions)
 
@@ -61,7 +61,7 @@ def _show(message: MessageReceived) -> None:
     emit({"channel": message.channel.hex(), "sequence": message.sequence, **shown})
 
 
-def _tell(link: Link, event: Event) -> None:
+def _tell(link: Link, event: SessionEvent) -> None:
     """What happens to a link, as one line of talk."""
     if (name := type(event).__name__) in ("Opened", "Resumed", "LinkLost", "LinkShutdown", "Ended"):
         say(f"link {link.core.id}: {name.lower()} {getattr(event, 'detail', '') or ''}".rstrip())
@@ -87,12 +87,12 @@ def serve(
     """Consume every message that arrives, and print each as one JSON object. Ctrl-C ends it.
 
     \b
-    ADDRESS  Where to listen: tcp://host:port, tls://host:port or unix:/path; port 0 is any free one.
+    ADDRESS  Where to listen: tcp://host:port, tls://host:port or unix:///path; port 0 is any free one.
     """
     if address.startswith("tls://") and cert is None:
         raise UsageError("tls:// needs --cert")
     compile_scanner("relink")
-    asyncio.run(_serve(address, _endpoint(endpoint, id_sizes, transactions), limits, quiet, record, server, cert, key))
+    run(_serve(address, _endpoint(endpoint, id_sizes, transactions), limits, quiet, record, server, cert, key))
     return ExitCode.OK
 
 
@@ -106,8 +106,7 @@ async def _serve(
     cert: Path | None,
     key: Path | None,
 ) -> None:
-    from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.relink.options import Options  # noqa: PLC0415
+    from wirelake.peers import relink  # noqa: PLC0415 - imported when it is used
 
     async def take(link: Link) -> None:
         async for message in link:
@@ -115,9 +114,9 @@ async def _serve(
                 _show(message)
 
     with recording(record, "relink", address) as recorder:
-        live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
+        options = relink.Options(**live_limits(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
         tls = None if cert is None else server_context(cert, key)
-        async with relink.serve(address, {endpoint: take}, live=live, limits=limited, tls=tls) as listener:
+        async with relink.serve(address, {endpoint: take}, options=options, limits=limited, tls=tls) as listener:
             say(f"listening at {listener.address}; Ctrl-C ends it")
             await until_stopped()
             say("closing")
@@ -151,11 +150,10 @@ def send(
     """Send messages, wait until all of them are consumed, then shut the link down.
 
     \b
-    ADDRESS  tcp://host:port, tls://host:port or unix:/path.
+    ADDRESS  tcp://host:port, tls://host:port or unix:///path.
     BODIES   What to send, one message each: text, or - for standard input.
     """
-    from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.relink.options import Options  # noqa: PLC0415
+    from wirelake.peers import relink  # noqa: PLC0415 - imported when it is used
 
     messages = [body_of(body, hex_text) for body in bodies]
     try:
@@ -165,16 +163,12 @@ def send(
 
     async def tell() -> None:
         with recording(record, "relink", address) as recorder:
-            live = relink.Live(session=Options(limits), recorder=recorder, close_timeout=timeout)
+            options = relink.Options(**live_limits(limits), recorder=recorder, close_timeout=timeout)
             tls = _tls(address, ca_file, insecure)
-            async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), live=live, tls=tls, reconnect=None) as link:
+            async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), options=options, tls=tls) as link:
                 await asyncio.gather(*(link.channel(channel_id).send(body, timeout=timeout) for body in messages))
 
-    try:
-        asyncio.run(tell())
-    except TimeoutError:
-        say(f"wirelake: not consumed in {timeout:g} s")
-        return ExitCode.FAILED
+    run(tell())
     return ExitCode.OK
 
 
@@ -198,19 +192,20 @@ def listen(
     """Connect, consume what the listener sends, and print each message as one JSON object, until it shuts down or Ctrl-C.
 
     \b
-    ADDRESS  tcp://host:port, tls://host:port or unix:/path.
+    ADDRESS  tcp://host:port, tls://host:port or unix:///path.
     """
-    from wirelake.peers import relink  # noqa: PLC0415 - only who talks pays for it
-    from wirelake.protocols.relink.options import Options  # noqa: PLC0415
+    from wirelake.peers import relink  # noqa: PLC0415 - imported when it is used
 
     async def hear() -> None:
         with recording(record, "relink", address) as recorder:
-            live = relink.Live(session=Options(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
+            options = relink.Options(**live_limits(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
             tls = _tls(address, ca_file, insecure)
-            async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), live=live, tls=tls) as link:
+            async with relink.connect(
+                address, _endpoint(endpoint, id_sizes, transactions), options=options, tls=tls, reconnect=relink.Backoff()
+            ) as link:
                 await first_of(until_stopped(), _show_all(link, count))
 
-    asyncio.run(hear())
+    run(hear())
     return ExitCode.OK
 
 

@@ -18,7 +18,7 @@ import msgspec
 from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_stopped
+from wirelake.cli.live import compile_scanner, emit, first_of, live_limits, recording, run, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
@@ -28,8 +28,8 @@ from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
     from wirelake.peers.admission import ServerLimits
-    from wirelake.peers.wolpertinger import Live, Peer
-    from wirelake.protocols.wolpertinger.options import Limits, Options
+    from wirelake.peers.wolpertinger import Options, Peer
+    from wirelake.protocols.wolpertinger.options import Limits
     from wirelake.transports.xmpp import Xmpp
 
 __all__ = ["COMMANDS", "call", "listen", "serve"]
@@ -117,21 +117,20 @@ def serve(
     _make_log(key_log)
 
     async def offer() -> None:
-        from wirelake.peers import wolpertinger  # noqa: PLC0415 - only who talks pays for it
+        from wirelake.peers import wolpertinger  # noqa: PLC0415 - imported when it is used
         from wirelake.peers.wolpertinger.demo_component import Demo  # noqa: PLC0415
 
         with recording(record, "wolpertinger", address) as recorder:
-            told = None if quiet else _show_call
-            shown = None if quiet else _show_event
-            live = wolpertinger.Live(session=options, recorder=recorder, key_log=key_log, on_call=told, on_event=shown)
+            shown = options if quiet else msgspec.structs.replace(options, on_call=_show_call, on_event=_show_event)
+            recorded = msgspec.structs.replace(shown, recorder=recorder, key_log=key_log)
             tls = server_context(cert, key) if cert is not None else client_context(ca_file=ca_file) if is_login else None
             login = _login(xmpp_password, xmpp_server)
-            async with wolpertinger.serve(address, Demo, live=live, tls=tls, limits=server, login=login) as serving:
+            async with wolpertinger.serve(address, Demo, options=recorded, tls=tls, limits=server, login=login) as serving:
                 say(f"listening at {serving.address}; Ctrl-C ends it")
                 await until_stopped()
                 say("closing")
 
-    asyncio.run(offer())
+    run(offer())
     return ExitCode.OK
 
 
@@ -166,7 +165,7 @@ def call(address: str, name: str, parameters: tuple[str, ...], void: bool, timeo
             if not void:
                 _print(_printable(answer))
 
-    asyncio.run(ask())
+    run(ask())
     return ExitCode.OK
 
 
@@ -200,7 +199,7 @@ def listen(address: str, count: int | None, **told: Any) -> int:
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 
-    asyncio.run(hear())
+    run(hear())
     return ExitCode.OK
 
 
@@ -222,8 +221,8 @@ async def _connected(
     record: Path | None,
     on_event: Callable[[Peer, Any], None] | None = None,
 ) -> AsyncIterator[Peer]:
-    """A connected peer, as far authenticated as told, recorded if a file was named."""
-    from wirelake.peers.wolpertinger import Live, connect  # noqa: PLC0415 - only who talks pays for it
+    """A connected peer at the given trust level, recorded if a file is given."""
+    from wirelake.peers.wolpertinger import connect  # noqa: PLC0415 - imported when it is used
 
     if level == 4 and (not user or password is None):
         raise UsageError("--level 4 needs --user and --password")
@@ -233,8 +232,8 @@ async def _connected(
     wants_tls = address.partition("://")[0] in (*ENCRYPTED, XMPP)
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
     with recording(record, "wolpertinger", address) as recorder:
-        live: Live = Live(
-            session=_options(cluster_key, None, limits, dotnet=dotnet),
+        options = msgspec.structs.replace(
+            _options(cluster_key, None, limits, dotnet=dotnet),
             recorder=recorder,
             key_log=key_log,
             on_event=on_event,
@@ -242,12 +241,12 @@ async def _connected(
             user=user,
             password="" if password is None else _line(password),
         )
-        async with connect(address, live=live, tls=tls, login=_login(xmpp_password, xmpp_server)) as peer:
+        async with connect(address, options=options, tls=tls, login=_login(xmpp_password, xmpp_server)) as peer:
             yield peer
 
 
 def _options(cluster_key: Path | None, users: Path | None, limits: Limits, *, dotnet: bool) -> Options:
-    from wirelake.protocols.wolpertinger.options import Options  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.wolpertinger import Options  # noqa: PLC0415 - imported when it is used
 
     known: dict[str, str] = {}
     if users is not None:
@@ -260,19 +259,19 @@ def _options(cluster_key: Path | None, users: Path | None, limits: Limits, *, do
         key = None if cluster_key is None else bytes.fromhex(_line(cluster_key))
     except ValueError:
         raise UsageError(f"{cluster_key}: a cluster key is an even number of hex digits") from None
-    return Options(limits, cluster_key=key, password_of=known.get if users is not None else None, dotnet=dotnet)
+    return Options(**live_limits(limits), cluster_key=key, password_of=known.get if users is not None else None, dotnet=dotnet)
 
 
 def _make_log(path: Path | None) -> None:
-    """A log that cannot be written is told before anybody talks."""
+    """Create the key log, so that a path that cannot be written is reported first."""
     if path is not None:
-        from wirelake.peers import key_log  # noqa: PLC0415 - only who keeps a log pays for it
+        from wirelake.peers import key_log  # noqa: PLC0415 - imported when it is used
 
         key_log.make(path)
 
 
 def _login(password: Path | None, server: str | None) -> Xmpp:
-    from wirelake.transports.xmpp import Xmpp  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.transports.xmpp import Xmpp  # noqa: PLC0415 - imported when it is used
 
     place = None
     if server is not None:
@@ -296,7 +295,7 @@ def _text(path: Path) -> str:
 
 def _value(text: str) -> Any:
     """A parameter as people write it."""
-    from wirelake.protocols.wolpertinger.layer2.values import PRIMITIVES  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.protocols.wolpertinger.layer2.values import PRIMITIVES  # noqa: PLC0415 - imported when it is used
 
     name, colon, rest = text.partition(":")
     if colon and name in PRIMITIVES:

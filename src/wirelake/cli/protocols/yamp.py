@@ -16,7 +16,7 @@ import msgspec
 from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import compile_scanner, emit, first_of, recording, say, until_stopped
+from wirelake.cli.live import compile_scanner, emit, first_of, live_limits, recording, run, say, until_stopped
 from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
@@ -26,8 +26,8 @@ from wirelake.transports.tls import client_context, server_context
 
 if TYPE_CHECKING:
     from wirelake.peers.admission import ServerLimits
-    from wirelake.peers.yamp import Call, Live, Peer, ReceivedEvent, Service
-    from wirelake.protocols.yamp.options import Limits, Options
+    from wirelake.peers.yamp import Call, Options, Peer, ReceivedEvent, Service
+    from wirelake.protocols.yamp.options import Limits
 
 __all__ = ["COMMANDS", "call", "listen", "send", "serve"]
 
@@ -60,25 +60,24 @@ def serve(
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// and wss:// need --cert")
     compile_scanner("yamp")
-    asyncio.run(_serve(address, echo, _options(**session), quiet, record, server, cert, key))
+    run(_serve(address, echo, _options(**session), quiet, record, server, cert, key))
     return ExitCode.OK
 
 
 async def _serve(
     address: str, echo: bool, options: Options, quiet: bool, record: Path | None, limited: ServerLimits, cert: Path | None, key: Path | None
 ) -> None:
-    from wirelake.peers import yamp  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers import yamp  # noqa: PLC0415 - imported when it is used
     from wirelake.peers.yamp.demo_service import showcase  # noqa: PLC0415
 
     service = yamp.Service() if echo else showcase()
     if echo:
-        service.otherwise(lambda asked: asked.body)
-    told = None if quiet else _show_request
+        service.otherwise(lambda _, asked: asked.body)
     if not quiet:
         service.on(">", _show_event)
     with recording(record, "yamp", address) as recorder:
-        live = yamp.Live(session=options, service=service, recorder=recorder, on_request=told)
-        async with yamp.serve(address, live=live, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
+        options = msgspec.structs.replace(options, service=service, recorder=recorder, on_request=None if quiet else _show_request)
+        async with yamp.serve(address, options=options, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
             await until_stopped()
             say("closing")
@@ -124,7 +123,7 @@ def call(
             else:
                 _print(await peer.request(uri, asked, timeout=timeout or math.inf))
 
-    asyncio.run(ask())
+    run(ask())
     return ExitCode.OK
 
 
@@ -149,7 +148,7 @@ def send(address: str, uri: str, bodies: tuple[str, ...], ca_file: Path | None, 
             for event in events:
                 await peer.send(uri, event)
 
-    asyncio.run(tell())
+    run(tell())
     return ExitCode.OK
 
 
@@ -168,15 +167,15 @@ def listen(address: str, pattern: str, count: int | None, ca_file: Path | None, 
     """
 
     async def hear() -> None:
-        from wirelake.peers.yamp import Service  # noqa: PLC0415 - only who talks pays for it
+        from wirelake.peers.yamp import Service  # noqa: PLC0415 - imported when it is used
 
         # A server may speak as soon as hands are shaken: who listens is there before.
         service, enough, left = Service(), asyncio.Event(), math.inf if count is None else count
 
-        def show(event: ReceivedEvent) -> None:
+        def show(peer: Peer, event: ReceivedEvent) -> None:
             nonlocal left
             if left > 0:
-                _show_event(event)
+                _show_event(peer, event)
                 left -= 1
             if left <= 0:
                 enough.set()
@@ -188,7 +187,7 @@ def listen(address: str, pattern: str, count: int | None, ca_file: Path | None, 
             if peer.ended is not None:
                 say(str(peer.ended.reason()))
 
-    asyncio.run(hear())
+    run(hear())
     return ExitCode.OK
 
 
@@ -202,25 +201,25 @@ async def _connected(
     record: Path | None,
     service: Service | None = None,
 ) -> AsyncIterator[Peer]:
-    """A connected peer, recorded if a file was named."""
-    from wirelake.peers.yamp import Live, connect  # noqa: PLC0415 - only who talks pays for it
+    """A connected peer, recorded if a file is given."""
+    from wirelake.peers.yamp import connect  # noqa: PLC0415 - imported when it is used
 
     wants_tls = follow or address.partition("://")[0] in ENCRYPTED
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
     with recording(record, "yamp", address) as recorder:
-        live: Live = Live(session=options, recorder=recorder)
-        async with connect(address, service, live=live, tls=tls, follow_redirects=follow) as peer:
+        recorded = msgspec.structs.replace(options, recorder=recorder)
+        async with connect(address, service, options=recorded, tls=tls, follow_redirects=follow) as peer:
             yield peer
 
 
 def _options(serializer: str, limits: Limits) -> Options:
-    from wirelake.protocols.yamp.options import Options  # noqa: PLC0415
-    from wirelake.protocols.yamp.serializers.formats import installed, named  # noqa: PLC0415 - only who talks pays for it
+    from wirelake.peers.yamp import Options  # noqa: PLC0415 - imported when it is used
+    from wirelake.protocols.yamp.serializers.formats import installed, named  # noqa: PLC0415 - imported when it is used
 
     known = installed()
     if named(serializer) is None:
         raise UsageError(f"--serializer {serializer}: there are {', '.join(known)}")
-    return Options(limits, serializer=serializer, serializers=known)
+    return Options(**live_limits(limits), serializer=serializer, serializers=known)
 
 
 def _body(text: str) -> Any:
@@ -236,11 +235,11 @@ def _print(value: Any) -> None:
     print(json_text(value, str), flush=True)
 
 
-def _show_event(event: ReceivedEvent) -> None:
+def _show_event(_: Peer, event: ReceivedEvent) -> None:
     emit({"from": _place(event.peer), "event": event.uri, "body": event.body}, str)
 
 
-def _show_request(asked: Call) -> None:
+def _show_request(_: Peer, asked: Call) -> None:
     emit({"from": _place(asked.peer), "request": asked.uri, "progressive": asked.progressive, "body": asked.body}, str)
 
 

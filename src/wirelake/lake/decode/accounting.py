@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, ORIGIN_START, ORIGIN_TS, SOURCE_SHIFT, Block, Source, Span, source_of
 from wirelake.capture.blocks.read_split import ReadTask
 from wirelake.errors import LakeError
-from wirelake.lake.store.journal import Waiting
 from wirelake.lake.tables import ledger
 
 __all__ = ["Entry", "Extent", "LedgerEntries", "Where", "balance", "merge", "rows", "weigh"]
@@ -25,6 +24,15 @@ __all__ = ["Entry", "Extent", "LedgerEntries", "Where", "balance", "merge", "row
 Array = np.ndarray[Any, Any]
 _MARK: Final = "mark"
 """The category of an entry that only says what the mark of a span is: for `merge`, never in the ledger."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Bytes of a span that were read and wait for what comes next."""
+
+    source: Source
+    offset: int
+    length: int
+    bytes: int
 
 
 class Where(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ from wirelake.capture.blocks.block import (
     Block,
     Flow,
 )
-from wirelake.lake.decode import accounting, rows
+from wirelake.lake.decode import accounting, rows, signatures
 from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
 from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
@@ -41,7 +41,6 @@ from wirelake.lake.decode.streams import GAP, ScanInput, StreamReader, segments_
 from wirelake.lake.decode.unrecognised import UnrecognisedTraffic
 from wirelake.lake.decode.websocket import Unwrapped, Unwrapper
 from wirelake.lake.decode.xmpp import Stanzas, Taken
-from wirelake.lake.gold.steps import signatures
 from wirelake.lake.tables import connections, ledger, messages, unrecognised
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.arrow import BodySerializers, Columns, within

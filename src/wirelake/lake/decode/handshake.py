@@ -137,12 +137,12 @@ def _follow(handshake: HandshakeReader[Limits], speaker: IntEnum, mine: list[Seg
     data = np.concatenate([one.data for one in mine])[:LONGEST]
     places, begin = [], 0
     for one in mine:
-        places.append(one.pieces + np.array([begin, 0, 0]))
+        places.append(one.origins + np.array([begin, 0, 0]))
         begin += len(one.data)
-    pieces = np.concatenate(places)
+    origins = np.concatenate(places)
     parts, at = [], 0
     for scan_limits, start, at in _parts(handshake, speaker, data):
-        parts.append((scan_limits, Segment(mine[0].flow, mine[0].to_server, 0, data[start:at], clip(pieces, start, at))))
+        parts.append((scan_limits, Segment(mine[0].flow, mine[0].to_server, 0, data[start:at], clip(origins, start, at))))
     return parts, at
 
 
@@ -164,4 +164,4 @@ def _without(one: Segment, read: dict[int, int]) -> Segment | None:
     read[one.to_server] -= skipped
     if skipped == len(one.data):
         return None
-    return msgspec.structs.replace(one, data=one.data[skipped:], pieces=clip(one.pieces, skipped, len(one.data)))
+    return msgspec.structs.replace(one, data=one.data[skipped:], origins=clip(one.origins, skipped, len(one.data)))

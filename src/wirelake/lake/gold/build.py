@@ -1,9 +1,7 @@
-"""Tables from tables, for whoever has their own Spark session: DataFrames in, a DataFrame out.
+"""Build gold tables from DataFrames, for a Spark session of your own: DataFrames in, a DataFrame out.
 
-A gold table is built from silver tables, from steps that several share, and from other gold tables. Whoever gives only the first gets the
-others built on the way: `build_table` follows what each builder says it needs.
-
-It refuses to read and to write: `read_table`, `decode_table` and `write_table` do.
+A gold table is built from silver tables, from steps that several tables share, and from other gold tables. `build_table` builds what is
+missing on the way, by the `INPUTS` of each builder. It neither reads nor writes tables.
 """
 
 from __future__ import annotations
@@ -12,20 +10,20 @@ import inspect
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
 from wirelake.errors import LakeError, UsageError
+from wirelake.lake.gold import topology
 from wirelake.lake.gold.incremental import connection_index, minute_index
 from wirelake.lake.gold.incremental import inputs as incremental_inputs
 from wirelake.lake.gold.rules.registry import SILENCE
 from wirelake.lake.gold.steps import relink_deliveries, request_pairs, session_facts, state_changes, wolpertinger_calls, yamp_outcomes
-from wirelake.lake.store import delta
-from wirelake.lake.tables import topology
+from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.catalog import table as table_named
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["build_table", "inputs_of"]
 
@@ -37,29 +35,25 @@ def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     """Sums over batches, of rows that all come at once."""
 
     def built(**inputs: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
         return build(**{name: rows.withColumn("batch", sql.lit(1).cast("long")) for name, rows in inputs.items()})
 
     return built
 
 
-def _facts(connections: DataFrame, talks: DataFrame, messages: DataFrame, quarantine: DataFrame) -> DataFrame:
+def _facts(connections: DataFrame, connection_index: DataFrame, messages: DataFrame, quarantine: DataFrame) -> DataFrame:
     """Who is silent depends on when others were last heard: that is asked here and now."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    said = talks.where("direction IS NOT NULL")
+    said = connection_index.where("direction IS NOT NULL")
     heard = said.where(sql.col("protocol").isin(list(SILENCE))).groupBy("protocol").agg(sql.unix_micros(sql.max("last_seen")).alias("at"))
     newest = {row["protocol"]: _EPOCH + timedelta(microseconds=row["at"]) for row in heard.collect()}
     return session_facts.build(connections, said, messages, incremental_inputs.linked(quarantine, said), newest=newest)
 
 
 _STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
-    "talks": (connection_index.INPUTS, _sums(connection_index.build)),
-    "tallies": (minute_index.INPUTS, _sums(minute_index.build)),
-    "pairs": (("talks",), topology.pairs),
-    "facts": (session_facts.INPUTS, _facts),
-    "courses": (state_changes.INPUTS, state_changes.build),
+    "connection_index": (connection_index.INPUTS, _sums(connection_index.build)),
+    "minute_index": (minute_index.INPUTS, _sums(minute_index.build)),
+    "pairs": (("connection_index",), topology.pairs),
+    "session_facts": (session_facts.INPUTS, _facts),
+    "state_changes": (state_changes.INPUTS, state_changes.build),
     "paired": (request_pairs.INPUTS, request_pairs.build),
     "deliveries": (relink_deliveries.INPUTS, relink_deliveries.build),
     "calls": (wolpertinger_calls.INPUTS, wolpertinger_calls.build),
@@ -71,7 +65,7 @@ _STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
 def _builder(name: str) -> tuple[tuple[str, ...], Callable[..., DataFrame]] | None:
     """What a gold table or a step is built from, and how; None for what is not built."""
     if name in _BUILT:
-        module = import_module(f"wirelake.lake.tables.{name}")
+        module = import_module(f"wirelake.lake.gold.{name}")
         return module.INPUTS, module.build
     return _STEPS.get(name)
 
@@ -112,14 +106,14 @@ def build_table(spark: SparkSession, name: str, inputs: Mapping[str, DataFrame],
         more = {option: value for option, value in options.items() if option in taken}
         used.update(more)
         if "before" in taken:  # what was found out earlier, by keys that are not given any more
-            more.setdefault("before", spark.createDataFrame([], delta.spark_schema(table_named(one))))
+            more.setdefault("before", spark.createDataFrame([], spark_schema(table_named(one))))
         frames = {each: built(each) for each in needed}
         if one == "violations":  # what could not be read belongs to the link that its connection carried
-            frames["quarantine"] = incremental_inputs.linked(frames["quarantine"], built("talks"))
+            frames["quarantine"] = incremental_inputs.linked(frames["quarantine"], built("connection_index"))
         ready[one] = build(**frames, **more)
         return ready[one]
 
     table = built(name)
     if unknown := options.keys() - used:
         raise UsageError(f"{name} knows no option {', '.join(sorted(unknown))}")
-    return table.to(delta.spark_schema(table_named(name)))
+    return table.to(spark_schema(table_named(name)))

@@ -27,18 +27,19 @@ from wirelake.capture.files.growing import Follower, Offset
 from wirelake.errors import LakeError
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.gold.incremental import refresh
-from wirelake.lake.jobs.failures import plainly
 from wirelake.lake.jobs.ingest import remove
 from wirelake.lake.jobs.micro_batch import MicroBatch, read_micro_batch
 from wirelake.lake.session.start import is_connect
 from wirelake.lake.sources import intake
-from wirelake.lake.sources.paths import captures, lake_folder
-from wirelake.lake.sources.progress import positions
+from wirelake.lake.sources.failures import plainly
+from wirelake.lake.sources.paths import captures
 from wirelake.lake.store import decode_settings, delta, journal, run_log, settings, snapshot, state_file
 from wirelake.lake.store import folder as store_folder
 from wirelake.lake.store.commit import prepare, recover
 from wirelake.lake.store.compaction import tidy
+from wirelake.lake.store.folder import lake_folder
 from wirelake.lake.store.journal import Following
+from wirelake.lake.store.progress import positions
 from wirelake.lake.tables.catalog import GOLD, SILVER
 
 if TYPE_CHECKING:

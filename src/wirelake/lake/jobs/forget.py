@@ -13,8 +13,8 @@ from wirelake.errors import LakeError
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.jobs.ingest import Decoding, IngestResult, Progress, work
 from wirelake.lake.sources import intake
-from wirelake.lake.sources.paths import lake_folder
 from wirelake.lake.store import decode_settings, folder, journal
+from wirelake.lake.store.folder import lake_folder
 
 if TYPE_CHECKING:
     from os import PathLike

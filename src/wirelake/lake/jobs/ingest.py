@@ -24,17 +24,15 @@ from wirelake.capture.files.split import Guess
 from wirelake.errors import LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.decoder import DecodeOptions
-from wirelake.lake.gold.incremental import publish as incremental_publish
-from wirelake.lake.gold.incremental import refresh
-from wirelake.lake.jobs import failures
-from wirelake.lake.jobs.failures import plainly
 from wirelake.lake.session.start import activate, is_connect, suited
-from wirelake.lake.sources import intake
+from wirelake.lake.sources import failures, intake
 from wirelake.lake.sources import plan as sources_plan
+from wirelake.lake.sources.failures import plainly
 from wirelake.lake.sources.intake import Like, Plan
-from wirelake.lake.sources.paths import expand, lake_folder
-from wirelake.lake.store import decode_settings, delta, folder, journal, run_log, settings, snapshot
+from wirelake.lake.sources.paths import expand
+from wirelake.lake.store import decode_settings, delta, folder, gold_commit, journal, run_log, settings, snapshot
 from wirelake.lake.store.commit import prepare, publish, recover
+from wirelake.lake.store.folder import lake_folder
 from wirelake.lake.store.removal import Remainder, remainder
 from wirelake.lake.tables import unrecognised
 from wirelake.lake.tables.catalog import SILVER
@@ -177,7 +175,7 @@ def work(
             progress(Progress("recover", "looking for unfinished work"))
             prepare(root)
             resumed = recover(root)
-            incremental_publish.finish(root)
+            gold_commit.finish(root)
         with run.stage("plan"):
             progress(Progress("plan", f"looking at {len(inputs)} files"))
             with plainly(root):
@@ -193,7 +191,7 @@ def work(
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         unknown, failed = 0, dict[str, str]()
         session = None
-        if plan.fresh or plan.removal or (build and refresh.stale(root, decoding.keys)):
+        if plan.fresh or plan.removal or (build and gold_commit.stale(root, decoding.keys)):
             with run.stage("start"):
                 session = stack.enter_context(_started(spark))
         if session is not None and (plan.fresh or plan.removal):
@@ -242,7 +240,9 @@ def _started(spark: SparkSession | Callable[[], SparkSession]) -> Iterator[Spark
 
 def _build(spark: SparkSession, lake: Path, keys: TrustStore | None, progress: Callable[[Progress], None]) -> list[str]:
     """Bring gold tables up to date, telling each step; gives their names."""
-    total = 1 + len(refresh.stale(lake, keys))  # the index comes first
+    from wirelake.lake.gold.incremental import refresh  # noqa: PLC0415 - imports Spark: an ingest with nothing to do starts without
+
+    total = 1 + len(gold_commit.stale(lake, keys))  # the index comes first
     steps = iter(range(total))
     with _cancelled(spark, uuid.uuid4().hex):
         return refresh.refresh(spark, lake, keys, lambda name: progress(Progress("build", f"building {name}", next(steps, total), total)))

@@ -1,10 +1,7 @@
-"""A portion of what is followed: shipments in, rows, books and memories out, published together.
+"""One micro-batch of a followed folder: decode it, and commit rows, ledger, offset and decoder state together.
 
-Each bucket of connections has a memory, which the task that has the bucket puts back, goes on with, and takes out again; it is a file in
-the lake that nobody counts until the portion is published. So a portion that is lost, wherever, leaves the lake as it was, and is read
-again from there.
-
-It refuses to know how files grow, and when to read.
+Each bucket has a saved decoder state. The task loads it, continues, and writes a new file, which becomes current when the micro-batch
+commits. A micro-batch that fails anywhere leaves the lake as it was and is read again: rows are written exactly once.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.accounting import merge, rows, weigh
 from wirelake.lake.decode.decoder import Batches, DecodeOptions, Decoder
 from wirelake.lake.decode.state import DecoderState
-from wirelake.lake.jobs import failures
+from wirelake.lake.sources import failures
 from wirelake.lake.store import journal, state_file
 from wirelake.lake.store.commit import publish, recover
 from wirelake.lake.store.delta import File

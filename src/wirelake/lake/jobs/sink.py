@@ -28,7 +28,7 @@ from wirelake.errors import LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.accounting import balance, merge
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.lake.jobs import failures
+from wirelake.lake.sources import failures
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.commit import publish
 from wirelake.lake.store.delta import File

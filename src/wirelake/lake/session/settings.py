@@ -1,19 +1,19 @@
-"""What a Spark session is started with, as data: each setting with its reason. `docs/spark.md` is made from this.
+"""Settings of a Spark session, as data: each with its reason. `docs/spark.md` is generated from this.
 
-Whoever calls may say otherwise for each of them: `--conf NAME=VALUE` on the command line, `conf` of `session` in Python.
-
-It refuses to know tables and captures, and to start anything.
+Callers may override each of them: `--conf NAME=VALUE` on the command line, `conf` of `session` in Python.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from wirelake.capture.files.source_file import is_elsewhere, local_path
 
 __all__ = [
     "BATCH_BYTES",
@@ -27,6 +27,7 @@ __all__ = [
     "SHORT_SESSION",
     "SHORT_SESSION_BYTES",
     "Setting",
+    "for_one_ingest",
     "is_local",
     "settings",
 ]
@@ -37,10 +38,9 @@ BATCH_BYTES: Final = 16 * 1024 * 1024
 """Bytes in one Arrow batch: a block is one row of about 8 MiB, so this, not the number of rows, is what bounds a batch of blocks."""
 
 SHORT_SESSION: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For `conf`, when there is little data and the session ends soon: the virtual machine compiles in a hurry. What that gains and costs is in
-docs/performance.md."""
+"""JVM flags for short sessions: faster start, lower peak speed. docs/performance.md has the figures."""
 SHORT_SESSION_BYTES: Final = 64 * 1024 * 1024
-"""Up to how many bytes, of captures and of messages in the lake, `wirelake ingest` starts a local Spark that way."""
+"""`wirelake ingest` uses these flags up to this many bytes of captures and of messages in the lake."""
 
 _GIB: Final = 1024**3
 _LEAST_MEMORY: Final = 1 * _GIB
@@ -52,10 +52,10 @@ class Setting(msgspec.Struct, frozen=True):
 
     name: str
     value: str | Callable[[Path], str]
-    """Or how it is found out, given the session's scratch folder."""
+    """Or a function of the session's scratch folder."""
     why: str
     shown: str = ""
-    """What the value is called on paper, if it is found out."""
+    """How the docs describe a computed value."""
 
 
 def _memory(_: Path) -> str:
@@ -83,7 +83,7 @@ SESSION: Final = (
 """For every session, also one of a Spark Connect server."""
 
 NEEDED: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""What a session must have while it writes tables, whoever started it."""
+"""Settings that any session needs while it writes tables."""
 
 EVERYWHERE: Final = (
     Setting("spark.pyspark.driver.python", lambda _: sys.executable, "Not the first one on the PATH.", "this interpreter"),
@@ -92,7 +92,7 @@ EVERYWHERE: Final = (
     Setting(
         "spark.python.sql.dataFrameDebugging.enabled",
         "false",
-        "Else every column that Python names asks the virtual machine several times, only to tell the line if a query fails.",
+        "Else every column that Python names asks the JVM several times, only to name the line if a query fails.",
     ),
     Setting("spark.sql.dataFrameQueryContext.enabled", "false", "The same on the other side: a stack trace for every column."),
     Setting("spark.sql.catalogImplementation", "in-memory", "No metastore: a table is a folder."),
@@ -103,8 +103,8 @@ EVERYWHERE: Final = (
 """For every master."""
 
 LOOPBACK: Final = (
-    Setting("spark.driver.host", "127.0.0.1", "Nobody else needs to reach this Spark."),
-    Setting("spark.driver.bindAddress", "127.0.0.1", "And nobody else can."),
+    Setting("spark.driver.host", "127.0.0.1", "Only this machine needs to reach this Spark."),
+    Setting("spark.driver.bindAddress", "127.0.0.1", "And only this machine can."),
 )
 """For `local`, and for a cluster whose master is on loopback."""
 
@@ -113,7 +113,7 @@ LOCAL: Final = (
     Setting(
         "spark.driver.memory",
         _memory,
-        "Python decodes outside the virtual machine, and the page cache wants memory, too.",
+        "Python decodes outside the JVM, and the page cache wants memory, too.",
         "a quarter of the machine, 1 to 4 GiB",
     ),
     Setting("spark.local.dir", lambda scratch: str(scratch / "local"), "What is shuffled goes away with the session.", "scratch"),
@@ -141,7 +141,7 @@ CLUSTER: Final = (
     Setting(
         "spark.executor.memoryOverheadFactor",
         "0.4",
-        "Decoding happens beside the virtual machine, and YARN and Kubernetes count that against the container.",
+        "Decoding happens beside the JVM, and YARN and Kubernetes count that against the container.",
     ),
 )
 """For any master but `local`."""
@@ -153,8 +153,24 @@ def is_local(master: str) -> bool:
 
 
 def settings(master: str, scratch: Path) -> dict[str, str]:
-    """Name -> value, for a master."""
+    """Return the settings for a master: name -> value."""
     chosen = [*SESSION, *EVERYWHERE, *(LOCAL if is_local(master) else CLUSTER)]
     if is_local(master) or any(f"//{host}:" in master for host in ("127.0.0.1", "localhost")):
         chosen += LOOPBACK
     return {one.name: one.value if isinstance(one.value, str) else one.value(scratch) for one in chosen}
+
+
+def for_one_ingest(stored_bytes: int, paths: Iterable[str]) -> dict[str, str]:
+    """Return settings for a session that ends with one ingest: `SHORT_SESSION` if little is to be read, else none.
+
+    `stored_bytes` is the size of what the lake has, which may be read again. A file of unknown size counts as large.
+    """
+    size = stored_bytes
+    for path in paths:
+        if is_elsewhere(path):
+            return {}
+        try:
+            size += Path(local_path(path)).stat().st_size
+        except OSError:  # the file is gone: the ingest will report it
+            return {}
+    return dict(SHORT_SESSION) if size <= SHORT_SESSION_BYTES else {}

@@ -1,8 +1,6 @@
-"""The one way to get a Spark session: the right interpreter, a Java that will do, quiet, on loopback, and nothing left lying about.
+"""Start a Spark session, and with it the JVM: interpreter, Java, settings, scratch folder.
 
-Start-up takes seconds, so nothing but Spark work calls this, and importing this module does not import Spark.
-
-It refuses to know tables and captures.
+Starting the JVM takes seconds, so only Spark work calls this. Importing this module does not import Spark.
 """
 
 from __future__ import annotations
@@ -32,24 +30,24 @@ if TYPE_CHECKING:
 __all__ = ["LOCAL_MASTER", "SHORT_SESSION", "activate", "is_connect", "is_submitted", "place", "session", "set_for_now", "suited"]
 
 LOCAL_MASTER: Final = "local[*]"
-"""Where Spark runs unless somebody says otherwise: in this process' own virtual machine, on all cores."""
+"""The default master: driver and executors in one JVM on this machine, on all cores."""
 CONNECT_PORT: Final = 15002
-"""Where a Spark Connect server listens unless its address says otherwise."""
+"""Default port of a Spark Connect server."""
 CONNECT_SECONDS: Final = 10.0
 TOKEN: Final = "WIRELAKE_TOKEN"  # noqa: S105 - a name
 """The environment variable with the token of a Spark Connect server."""
 _TRIES: Final = 10
 _TRY_SECONDS: Final = 0.2
-"""How often, and how long after each other, a connection to the virtual machine is tried."""
+"""How often, and at what interval, a connection to the JVM is tried."""
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` started this process: then the virtual machine runs already, and has its settings."""
+    """Whether `spark-submit` started this process: then the JVM runs already, and has its settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def place(master: str | None) -> str:
-    """Where Spark is going to run, for people."""
+    """Return where Spark is going to run, for messages."""
     return mask(master) if master else "spark-submit" if is_submitted() else LOCAL_MASTER
 
 
@@ -61,7 +59,7 @@ def is_connect(spark: SparkSession) -> bool:
 def activate(spark: SparkSession) -> None:
     """Make a session the active one of this thread: Spark finds data sources only there, and a new or interrupted thread has none.
 
-    An interrupt closes the connection to the virtual machine, which may close the next one with it: then there is one more.
+    An interrupt closes the connection to the JVM, which may close the next one with it: then it is tried again.
     """
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only Spark work pays for importing Spark
     from pyspark.sql.types import StructType  # noqa: PLC0415
@@ -79,7 +77,7 @@ def activate(spark: SparkSession) -> None:
 
 @contextmanager
 def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings for a while; afterwards they are what they were, whatever happened meanwhile."""
+    """Change settings of a session, and restore them afterwards."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -98,14 +96,14 @@ def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 
 @contextmanager
 def suited(spark: SparkSession) -> Iterator[None]:
-    """A session that somebody else started finds our sources and writes times as the lake wants them; then it is as it was."""
+    """Let a session that the caller started find our data sources and write times as a lake needs; restore it afterwards."""
     activate(spark)
     with set_for_now(spark, session_settings.NEEDED):
         yield
 
 
 def _complaint(log: Path) -> str:
-    """The first thing the virtual machine complained of, for a message that has room for one line."""
+    """Return the first error in the JVM's log, in one line."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     except OSError:
@@ -115,9 +113,9 @@ def _complaint(log: Path) -> str:
 
 
 def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """The Spark session of this process, started if there is none.
+    """Return the Spark session of this process; start the JVM if there is none.
 
-    It is started with what `tuning.py` says, but for what `conf` or, under `spark-submit`, its options say. A master `sc://host:port` is a
+    Settings come from `session/settings.py`; `conf` and the options of `spark-submit` override them. A master `sc://host:port` is a
     Spark Connect server, whose token may be in the environment as WIRELAKE_TOKEN.
     """
     keep_secrets(conf or {})
@@ -130,20 +128,20 @@ def session(master: str | None = None, conf: Mapping[str, str] | None = None) ->
         return _connect(master, conf or {})
 
     home = scratch.folder()
-    told = dict(conf or {}) | ({"spark.master": master} if master else {})
+    overrides = dict(conf or {}) | ({"spark.master": master} if master else {})
     if is_submitted():
-        return _start(_submitted() | told, home, "with spark-submit", home / "spark.log")
-    told.setdefault("spark.master", LOCAL_MASTER)
+        return _start(_submitted() | overrides, home, "with spark-submit", home / "spark.log")
+    overrides.setdefault("spark.master", LOCAL_MASTER)
     chosen, log = java.find(), home / "spark.log"
     os.environ["JAVA_HOME"] = str(java.home(chosen, home / "java", log))
-    # Workers elsewhere have a home of their own, and an interpreter that somebody named may have no PySpark.
-    is_ours = session_settings.is_local(told["spark.master"]) and "spark.pyspark.python" not in told
+    # Workers on other machines have their own Spark home, and an interpreter that the caller chose may have no PySpark.
+    is_ours = session_settings.is_local(overrides["spark.master"]) and "spark.pyspark.python" not in overrides
     with session_home.lean(home / "spark") if is_ours else nullcontext():
-        return _start(told, home, f"with {chosen}", log)
+        return _start(overrides, home, f"with {chosen}", log)
 
 
 def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:
-    """A client of a Spark Connect server, which was started with settings of its own: only what a session may change is set."""
+    """Connect to a Spark Connect server. It has settings of its own: only those of a session are set."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - only Spark work pays for importing Spark
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -160,12 +158,14 @@ def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:
     except ImportError as error:
         raise MissingExtra(error.name or "grpcio", "connect") from error
     except PySparkException as error:
-        raise LakeError(f"the Spark Connect server at {shown} does not do as asked: {mask(str(error).strip().splitlines()[0])}") from error
+        raise LakeError(
+            f"the Spark Connect server at {shown} refused the session or a setting: {mask(str(error).strip().splitlines()[0])}"
+        ) from error
     return started
 
 
 def _with_token(address: str) -> str:
-    """An address with the token of the environment, unless it brings its own; whatever is secret in it is masked from now on."""
+    """Add the token of the environment to an address without one; mask its secrets from now on."""
     given = dict(parse_qsl(urlsplit(address).path.lstrip("/;"), separator=";"))
     token = os.environ.get(TOKEN, "")
     if token and "token" not in given:
@@ -180,18 +180,19 @@ def _with_token(address: str) -> str:
 
 
 def _submitted() -> dict[str, str]:
-    """What `spark-submit` was told."""
+    """Return the settings of `spark-submit`."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    SparkContext._ensure_initialized()  # there is no public way to ask the virtual machine before there is a context
+    SparkContext._ensure_initialized()  # there is no public way to ask the JVM before there is a context
     return dict(SparkConf().getAll())
 
 
-def _start(told: dict[str, str], home: Path, how: str, log: Path) -> SparkSession:
+def _start(given: dict[str, str], home: Path, how: str, log: Path) -> SparkSession:
+    """Start the JVM, here or on a cluster, and a session in it."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    master = told.get("spark.master", LOCAL_MASTER)
-    chosen = session_settings.settings(master, home) | told
+    master = given.get("spark.master", LOCAL_MASTER)
+    chosen = session_settings.settings(master, home) | given
     os.environ["PYSPARK_PYTHON"] = chosen["spark.pyspark.python"]
     os.environ["PYSPARK_DRIVER_PYTHON"] = chosen["spark.pyspark.driver.python"]
     if chosen.get("spark.driver.bindAddress") == "127.0.0.1":
@@ -202,10 +203,10 @@ def _start(told: dict[str, str], home: Path, how: str, log: Path) -> SparkSessio
         builder = builder.config(name, value)
     try:
         started = builder.getOrCreate()
-    except Exception as error:  # whatever it was, the user needs one line, and `from` keeps the rest
+    except Exception as error:  # of any kind: the user needs one line, and `from` keeps the rest
         raise LakeError(mask(f"Spark did not start on {master} {how}{_complaint(log) or f': {error}'} (log: {log})")) from error
     started.sparkContext.setLogLevel("WARN")
     if threading.current_thread() is threading.main_thread():
-        # PySpark's own handler talks to the virtual machine in the middle of a call to it, which fails; Ctrl-C is for the caller.
+        # PySpark's own handler calls the JVM in the middle of another call, which fails; Ctrl-C is for the caller.
         signal.signal(signal.SIGINT, before)
     return started

@@ -25,12 +25,12 @@ from wirelake import protocols
 from wirelake.capture.blocks import read_file
 from wirelake.capture.blocks.block import Block
 from wirelake.capture.blocks.packet_batch import PacketBatch
-from wirelake.capture.blocks.read_split import Partitioned, ReadTask, read_split, spoil
+from wirelake.capture.blocks.read_split import Partitioned, ReadTask, quarantine, read_split
 from wirelake.capture.blocks.transfer import SCHEMA, to_batches
 from wirelake.errors import LakeError
 from wirelake.lake.decode.scan import is_self_contained
-from wirelake.lake.jobs import failures
-from wirelake.lake.jobs.failures import Code, Failure
+from wirelake.lake.sources import failures
+from wirelake.lake.sources.failures import Code, Failure
 from wirelake.lake.sources.plan import Plan
 from wirelake.protocols.kernel import use_compiled
 
@@ -99,7 +99,7 @@ class BlockReader(DataSourceReader):
 
     def _items(self, read_task: ReadTask) -> Iterator[PacketBatch | Partitioned | Block]:
         if read_task.spoilt:
-            return spoil(read_task)
+            return quarantine(read_task)
         if self._buckets:
             return read_split(
                 read_task, buckets=self._buckets, ports=self._ports, protocols=protocols.names(), partitioned=protocols.names()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual
 
-from wirelake.capture.packets.filter import Interest
+from wirelake.capture.packets.filter import PacketFilter
 
 __all__ = ["PORTS", "TIME", "interest"]
 
@@ -28,7 +28,7 @@ def _microseconds(value: Any) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def interest(filters: Iterable[Filter]) -> tuple[Interest, list[Filter]]:
+def interest(filters: Iterable[Filter]) -> tuple[PacketFilter, list[Filter]]:
     """What filters ask for, and those that Spark must still apply: all but comparisons of the time.
 
     A filter on a port narrows what is read to packets on that port at either end; which end it is remains for Spark to look at.
@@ -55,4 +55,4 @@ def interest(filters: Iterable[Filter]) -> tuple[Interest, list[Filter]]:
             values = {one.value} if isinstance(one, EqualTo) else set(one.value)
             ports = values if ports is None else ports & values
         left.append(one)
-    return Interest(None if ports is None else tuple(sorted(ports)), since, until), left
+    return PacketFilter(None if ports is None else tuple(sorted(ports)), since, until), left

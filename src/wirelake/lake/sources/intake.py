@@ -19,9 +19,9 @@ from wirelake.capture.containers.walk import CUT_SHORT
 from wirelake.capture.files.growing import Offset
 from wirelake.capture.files.identity import KnownFile, identify
 from wirelake.errors import CaptureError, LakeError
-from wirelake.lake.sources.progress import Positions, positions
 from wirelake.lake.store import delta, journal, state_file
 from wirelake.lake.store.journal import Following
+from wirelake.lake.store.progress import Positions, positions
 from wirelake.lake.store.removal import Inventory, Removal
 from wirelake.lake.tables import quarantine
 

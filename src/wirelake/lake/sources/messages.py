@@ -53,7 +53,7 @@ from wirelake.capture.packets.dissect import (
     TRANSPORT,
     WIDTH,
 )
-from wirelake.capture.packets.filter import EVERYTHING, Interest
+from wirelake.capture.packets.filter import EVERYTHING, PacketFilter
 from wirelake.errors import UsageError
 from wirelake.lake.decode.batches import Overflow
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
@@ -142,7 +142,7 @@ class _Messages(CaptureReader):
             known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.names()}
             with Overflow(messages.TABLE.name, messages.TABLE.schema) as overflow:
                 decoder = Decoder(DecodeOptions(), sink=overflow.put)
-                for block in read(read_task.source, split=read_task.split, interest=self._interest, **known):  # type: ignore[arg-type]  # the same names
+                for block in read(read_task.source, split=read_task.split, packet_filter=self._interest, **known):  # type: ignore[arg-type]  # the same names
                     yield from self._rows(block.flows, ends, overflow.take(decoder.feed(block)), chosen)
                 yield from self._rows([], ends, overflow.take(decoder.finish()), chosen)
 
@@ -179,7 +179,7 @@ class _Packets(CaptureReader):
                         yield _packet_rows(read_task.source.path, step, self._interest)
 
 
-def _packet_rows(path: str, step: Window, wanted: Interest) -> pa.RecordBatch:
+def _packet_rows(path: str, step: Window, wanted: PacketFilter) -> pa.RecordBatch:
     """The packets of a window as rows."""
     records = step.rows[step.rows[:, KIND] == RECORD_PACKET]
     records = records[wanted.in_time(records[:, TS])]

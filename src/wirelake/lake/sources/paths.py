@@ -13,21 +13,14 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from wirelake.capture.files.source_file import find_elsewhere, is_elsewhere, local_path
-from wirelake.errors import CapturesMissing, LakeError
+from wirelake.errors import CapturesMissing
 
-__all__ = ["PACKED_SUFFIXES", "SUFFIXES", "captures", "expand", "lake_folder"]
+__all__ = ["PACKED_SUFFIXES", "SUFFIXES", "captures", "expand"]
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
 """What counts as a capture in a folder; a file that is named outright is taken as it is."""
 PACKED_SUFFIXES: Final = (".gz", ".zst")
 """What may come after it."""
-
-
-def lake_folder(lake: str | PathLike[str]) -> Path:
-    """The folder of a lake, from a path or a `file:` URI; what is not mounted as a folder cannot be one."""
-    if is_elsewhere(fspath(lake)):
-        raise LakeError(f"{fspath(lake)}: a lake is a folder that driver and executors share; mount it, and name it by its path")
-    return Path(local_path(fspath(lake))).absolute()
 
 
 def _is_capture(name: str) -> bool:

@@ -19,8 +19,8 @@ import numpy as np
 from wirelake import protocols
 from wirelake.capture.blocks.accounting import Accounting
 from wirelake.capture.blocks.block import Source
-from wirelake.capture.blocks.from_recording import Recorded
-from wirelake.capture.blocks.read_split import ReadTask, read_tasks, whole
+from wirelake.capture.blocks.from_recording import RecordingReader
+from wirelake.capture.blocks.read_split import ReadTask, quarantine_rest, read_tasks
 from wirelake.capture.containers.records import KIND, LINK, NO_TIME, RECORD_PACKET, TS
 from wirelake.capture.containers.walk import EVERYTHING, Damaged, Walk, Window
 from wirelake.capture.files.source_file import open_source
@@ -84,7 +84,7 @@ def _stands_alone(source: Source, step: Window, packets: np.ndarray[Any, Any]) -
     if not (packets[:, LINK] == LINK_EXPORTED).all():
         return False
     try:
-        block = Recorded(protocols.ports(), protocols.names(), Accounting()).block(source, step.base, step.data, step.used, packets)
+        block = RecordingReader(protocols.ports(), protocols.names(), Accounting()).block(source, step.base, step.data, step.used, packets)
     except Exception:  # the task that reads it will say what it is
         return False
     return block is None or all(map(is_self_contained, block.flows))
@@ -133,7 +133,7 @@ def plan(
     guessed: dict[bytes, list[Guess]] = {}
     for one, told in zip(ranges, guesses(ranges) if ranges else [], strict=True):
         guessed.setdefault(one.source.id, []).append(told)
-    direct = [whole(one, before.get(one.id, 0), failed[one.id]) for one in every if one.id in failed]
+    direct = [quarantine_rest(one, before.get(one.id, 0), failed[one.id]) for one in every if one.id in failed]
     partitioned: list[ReadTask] = []
     for rank, look in enumerate(looks):
         guesses_of = guessed.get(look.source.id, [])

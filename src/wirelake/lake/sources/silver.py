@@ -28,7 +28,7 @@ from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.sources import options as sources_options
 from wirelake.lake.sources.blocks import TaskGroup, share
 from wirelake.lake.sources.messages import CaptureReader
-from wirelake.lake.store import delta
+from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables.catalog import SILVER
 from wirelake.lake.tables.schema import Table
 from wirelake.protocols.kernel import use_compiled
@@ -82,7 +82,7 @@ class CapturedSource(DataSource):
 
     def schema(self) -> StructType:
         """The schema of record as Spark sees it."""
-        return delta.spark_schema(self._table())
+        return spark_schema(self._table())
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the table says it
         """A reader for the paths in the options."""

@@ -1,7 +1,7 @@
-"""A lake checked as a whole: what it says of itself, against what lies in its folder. It needs no Spark, and repairs nothing.
+"""Check a lake as a whole: its own records against the files in its folder. Needs no Spark, and repairs nothing.
 
-Readers see the published snapshot, so that is what is checked. Problems are what should never be; notes are what an ingest that is under
-way, or died, leaves behind, and the next one clears up.
+It checks the published snapshot, which readers see. Problems are errors of the lake. Notes are what a running or dead ingest leaves
+behind, and the next one cleans up.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wirelake.errors import LakeError
-from wirelake.lake.gold.incremental import connection_index, index, minute_index, publish
-from wirelake.lake.sources.progress import positions
-from wirelake.lake.store import delta, folder, journal, settings, snapshot
+from wirelake.lake.store import delta, folder, gold_commit, journal, settings, snapshot
 from wirelake.lake.store.check_ledger import check_ledger
+from wirelake.lake.store.progress import positions
 from wirelake.lake.store.snapshot import Snapshot
 from wirelake.lake.tables import ledger, messages, protocols
 from wirelake.lake.tables.catalog import GOLD, RULES_VERSION, TABLES
+from wirelake.lake.tables.index import CONNECTION_INDEX, INDEX_TABLES, MINUTE_INDEX
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["CHECKS", "Part", "check_lake"]
@@ -91,7 +91,7 @@ def _snapshot(seen: Snapshot, part: Part) -> None:
 def _files(seen: Snapshot, part: Part) -> None:
     """Every file that a Delta log counts is there, as long as the log says, with as many rows, in the columns of the table."""
     count = size = 0
-    for table in (*TABLES.values(), *index.TABLES):
+    for table in (*TABLES.values(), *INDEX_TABLES):
         if table.name in TABLES and table.name not in seen.versions:
             continue
         if table.name in TABLES and delta.is_outdated(seen.lake, table):
@@ -126,8 +126,8 @@ def _file(path: Path, file: delta.File, table: Table) -> str:
 def _orphans(seen: Snapshot, part: Part) -> None:
     """Files that no table counts: those that were replaced stay for readers for a while."""
     count = size = 0
-    for table in (*TABLES.values(), *index.TABLES):
-        counted = set(seen.files(table)) if table.name in TABLES else set()
+    for table in (*TABLES.values(), *INDEX_TABLES):
+        counted = set(seen.files(table.name)) if table.name in TABLES else set()
         for path in delta.uncounted(seen.lake, table):
             if path not in counted:
                 count, size = count + 1, size + path.stat().st_size
@@ -138,10 +138,10 @@ def _orphans(seen: Snapshot, part: Part) -> None:
 
 def _silver(seen: Snapshot, part: Part) -> None:
     """The table of every protocol has the messages that `messages` has of it."""
-    said = seen.dataset(messages.TABLE).to_table(columns=["protocol", "message_id"])
+    said = seen.dataset(messages.TABLE.name).to_table(columns=["protocol", "message_id"])
     held = dict(zip(*(column.to_pylist() for column in said.group_by("protocol").aggregate([([], "count_all")]).columns), strict=True))
     for table in protocols.TABLES:
-        rows = seen.dataset(table).count_rows()
+        rows = seen.dataset(table.name).count_rows()
         if rows != held.get(table.name, 0):
             part.problems.append(f"table {table.name} has {rows} rows, messages {held.get(table.name, 0)} of that protocol")
     twice = len(said) - (pc.count_distinct(said["message_id"]).as_py() if len(said) else 0)
@@ -161,13 +161,13 @@ def _ledger(seen: Snapshot, part: Part) -> None:
 
 def _index(seen: Snapshot, part: Part) -> None:
     """The sums of the index are those of the messages of its batches."""
-    newest = [delta.batch(seen.lake, table) or 0 for table in index.TABLES]
+    newest = [delta.batch(seen.lake, table) or 0 for table in INDEX_TABLES]
     part.checked = f"the index is as of batch {min(newest)}"
     if _is_written(seen.lake):
         part.notes.append("it is not compared with messages while the lake is written")
         return
-    for table, batch in zip((connection_index.TABLE, minute_index.TABLE), newest, strict=True):
-        if batch < (seen.batch(ledger.TABLE) or 0):
+    for table, batch in zip((CONNECTION_INDEX, MINUTE_INDEX), newest, strict=True):
+        if batch < (seen.batch(ledger.TABLE.name) or 0):
             part.notes.append(f"{table.name} is as of batch {batch}: the next ingest goes on from there")
             continue
         counted = delta.dataset(seen.lake, messages.TABLE).count_rows()
@@ -178,17 +178,17 @@ def _index(seen: Snapshot, part: Part) -> None:
 
 def _gold(seen: Snapshot, part: Part) -> None:
     """Gold tables are all as of one batch, that of the ledger; no two rows have the same key."""
-    newest = seen.batch(ledger.TABLE) or 0
-    batches = {table.name: seen.batch(table) or 0 for table in GOLD}
+    newest = seen.batch(ledger.TABLE.name) or 0
+    batches = {table.name: seen.batch(table.name) or 0 for table in GOLD}
     if len(set(batches.values())) > 1:
         part.problems.append(f"gold tables are as of different batches: {', '.join(f'{name} {batch}' for name, batch in batches.items())}")
     if min(batches.values()) < newest:
         part.notes.append(f"gold tables are as of batch {min(batches.values())}, the ledger of {newest}: the next ingest builds them")
-    if publish.has_other_rules(seen.lake):
-        part.notes.append(f"gold tables were built by another edition of the rules than {RULES_VERSION}: the next ingest builds them")
+    if gold_commit.has_other_rules(seen.lake):
+        part.notes.append(f"gold tables were built by another version of the rules than {RULES_VERSION}: the next ingest builds them")
     for table in GOLD:
         if table.name in seen.versions and not delta.is_outdated(seen.lake, table):
-            keys = seen.dataset(table).to_table(columns=list(table.grain))
+            keys = seen.dataset(table.name).to_table(columns=list(table.grain))
             if twice := len(keys) - len(keys.group_by(list(table.grain)).aggregate([])):
                 part.problems.append(f"table {table.name} has {twice} rows whose key ({', '.join(table.grain)}) is there already")
     part.checked = f"gold tables are as of batch {min(batches.values())}"

@@ -1,6 +1,6 @@
-"""The ledger checked: does every byte of every source have its place, and do the tables have what the ledger says they have.
+"""Check the ledger: every byte of every source is accounted for, and tables have what the ledger says.
 
-It needs no Spark, and the sources themselves only as far as they are still there. It refuses to repair.
+Needs no Spark, and sources only as far as they still exist. Repairs nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from wirelake.capture.files.source_file import is_elsewhere
 from wirelake.capture.packets.tcp_flows import UNRECOGNISED
 from wirelake.errors import CaptureError, LakeError
 from wirelake.lake.decode.accounting import balance
-from wirelake.lake.sources.progress import told
 from wirelake.lake.store import snapshot
+from wirelake.lake.store.progress import positions_in
 from wirelake.lake.store.snapshot import Snapshot
 from wirelake.lake.tables import ledger, messages, quarantine, unrecognised
 
@@ -41,8 +41,8 @@ class Checked(msgspec.Struct, frozen=True):
 def check_ledger(lake: Path) -> Checked:
     """Check the ledger of a lake; raises LakeError when there is no lake."""
     seen = snapshot.current(lake)
-    ledger_entries = seen.dataset(ledger.TABLE).to_table()
-    known = told(ledger_entries).all
+    ledger_entries = seen.dataset(ledger.TABLE.name).to_table()
+    known = positions_in(ledger_entries).all
     sources = [one.source for one in known]
     problems = [*_sums(ledger_entries, sources), *_tables(seen, ledger_entries)]
     gone = []
@@ -73,7 +73,7 @@ def _sums(ledger_entries: pa.Table, sources: list[Source]) -> list[str]:
 def _tables(seen: Snapshot, ledger_entries: pa.Table) -> list[str]:
     """Whether `messages` and `quarantine` hold as many rows and bytes as the ledger says, in all and of each protocol."""
     problems = []
-    rows = seen.dataset(messages.TABLE).to_table(columns=["protocol", "size"])
+    rows = seen.dataset(messages.TABLE.name).to_table(columns=["protocol", "size"])
     held = _by(rows.group_by("protocol").aggregate([("size", "sum"), ([], "count_all")]), "protocol", "size_sum", "count_all")
     said = (
         ledger_entries.filter(pc.equal(ledger_entries["category"], "message"))
@@ -85,7 +85,7 @@ def _tables(seen: Snapshot, ledger_entries: pa.Table) -> list[str]:
         if held.get(protocol) != told.get(protocol):
             (size, count), (bytes_told, items_told) = held.get(protocol, (0, 0)), told.get(protocol, (0, 0))
             problems.append(f"messages has {count} messages of {protocol} with {size} bytes, the ledger {items_told} with {bytes_told}")
-    raw = seen.dataset(quarantine.TABLE).to_table(columns=["raw"])
+    raw = seen.dataset(quarantine.TABLE.name).to_table(columns=["raw"])
     kept = pc.sum(pc.binary_length(raw["raw"])).as_py() or 0
     missing = pc.sum(ledger_entries.filter(pc.equal(ledger_entries["category"], "quarantine"))["bytes"]).as_py() or 0
     if kept != missing:
@@ -95,7 +95,7 @@ def _tables(seen: Snapshot, ledger_entries: pa.Table) -> list[str]:
 
 def _unrecognised(seen: Snapshot, ledger_entries: pa.Table) -> list[str]:
     """Batches of which `unrecognised` has other sums than the ledger; an older wirelake had no such table."""
-    rows = seen.dataset(unrecognised.TABLE).to_table(columns=["batch", "bytes", "packets"])
+    rows = seen.dataset(unrecognised.TABLE.name).to_table(columns=["batch", "bytes", "packets"])
     held = _by(rows.group_by("batch").aggregate([("bytes", "sum"), ("packets", "sum")]), "batch", "bytes_sum", "packets_sum")
     others = ledger_entries.filter(pc.and_(pc.equal(ledger_entries["category"], OTHER), pc.equal(ledger_entries["reason"], UNRECOGNISED)))
     told = _by(others.group_by("batch").aggregate([("bytes", "sum"), ("items", "sum")]), "batch", "bytes_sum", "items_sum")

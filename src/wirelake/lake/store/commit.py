@@ -1,23 +1,22 @@
-"""Publishing a prepared batch, and what a new ingest does first: finish or sweep away what the last one left behind.
+"""Commit a prepared batch to all silver tables; recover what the last ingest left behind.
 
-It refuses to know sources and Spark: what is prepared can be published with nothing but the lake itself.
+Needs neither sources nor Spark: a prepared batch can be committed from the lake alone.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from wirelake.lake.gold.incremental import index
-from wirelake.lake.gold.incremental import publish as incremental_publish
-from wirelake.lake.store import delta, journal, migration, snapshot
+from wirelake.lake.store import delta, gold_commit, journal, migration, snapshot
 from wirelake.lake.tables.catalog import SILVER, TABLES
+from wirelake.lake.tables.index import INDEX_TABLES
 
 __all__ = ["prepare", "publish", "recover"]
 
 
 def prepare(lake: Path) -> None:
-    """Make every table that is not there; what another version of wirelake built from others will be built anew."""
-    for table in SILVER:  # with other columns it is refused, and nothing has changed
+    """Create missing tables, and migrate gold tables of another version."""
+    for table in SILVER:  # raises if it has other columns, before anything has changed
         delta.create(lake, table)
     migration.upgrade(lake)
     for table in TABLES.values():
@@ -26,27 +25,27 @@ def prepare(lake: Path) -> None:
 
 
 def publish(lake: Path, prepared: journal.Pending) -> None:
-    """Make every table count the files of a prepared batch, the ledger last; tables that do already are left alone.
+    """Commit the files of a prepared batch, one transaction per table, the ledger last. Idempotent: a table that has the batch is skipped.
 
-    A batch that removes rows makes gold tables and their index count as built by nobody: the next refresh builds all of them.
-    What following goes on with comes after them: until then it goes on from where it was, and finds the batch pending.
+    A batch that removes rows marks gold tables and the index as stale: the next refresh rebuilds all of them.
+    The state of following is recorded last. Until then following continues from where it was, and finds the batch pending.
     """
     if prepared.removed:
-        incremental_publish.age(lake)
+        gold_commit.mark_stale(lake)
     for table in SILVER:
         added = [*(prepared.files or {}).get(table.name, ()), *prepared.kept.get(table.name, ())]
         removed = prepared.removed.get(table.name, [])
         if added or removed:
             delta.append(lake, table, added, prepared.batch, removed)
     if prepared.removed:
-        for table in index.TABLES:  # it has sums of rows that are gone
-            delta.make_anew(lake, table)
+        for table in INDEX_TABLES:  # it has sums of rows that were removed
+            delta.recreate(lake, table)
     if prepared.following is not None:
         journal.remember(lake, prepared.following)
 
 
 def recover(lake: Path) -> bool:
-    """Finish a batch that was prepared, sweep away one that was not; says whether there was one to finish."""
+    """Finish a batch that was prepared, delete the files of one that was not; returns whether there was one to finish."""
     with journal.fenced(lake):
         left = journal.pending(lake)
         if left is None:
@@ -56,5 +55,5 @@ def recover(lake: Path) -> bool:
         journal.done(lake)
     read = snapshot.current(lake)
     for table in SILVER:
-        delta.sweep(lake, table, read.files(table))
+        delta.sweep(lake, table, read.files(table.name))
     return left.files is not None

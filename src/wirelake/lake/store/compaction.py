@@ -1,10 +1,7 @@
-"""Tidying: many small files of a silver table made one, while others read and write.
+"""Compaction: merge many small files of a silver table into larger ones, while others read and write.
 
-Following publishes a few small files every second or so, and every one of them costs whoever reads the table. Only batches that gold
-tables were built from are tidied: those are read as a whole, and newer ones by themselves. Files that are replaced stay for a while, so
-that whoever reads them may finish.
-
-It refuses to change what a table says.
+Following commits a few small files every second or so, and each slows down readers. Only batches that gold tables were built from are
+compacted, because newer ones are still read by batch. Replaced files stay for a while, so that readers can finish.
 """
 
 from __future__ import annotations
@@ -25,14 +22,14 @@ from wirelake.lake.tables.schema import Table
 __all__ = ["MANY", "SMALL_BYTES", "tidy"]
 
 MANY: Final = 64
-"""Small files of a table that are left alone."""
+"""Up to this many small files, a table is not compacted."""
 SMALL_BYTES: Final = 16 * 1024 * 1024
 LARGE_BYTES: Final = 64 * 1024 * 1024
-"""What small files become together, at most."""
+"""Size of a merged file, at most."""
 
 
 def tidy(lake: Path, newest: int, *, always: bool = False) -> int:
-    """Make small files of batches up to `newest` one where there are many, or wherever there are two; says in how many tables."""
+    """Merge small files of batches up to `newest` in tables that have many, or with `always` two; returns the number of such tables."""
     return sum(_tidied(lake, table, newest, always=always) for table in SILVER)
 
 
@@ -48,7 +45,7 @@ def _tidied(lake: Path, table: Table, newest: int, *, always: bool) -> bool:
         merged = sheet.close()
         try:
             delta.merge(lake, table, group, [] if merged is None else [merged])
-        except CommitFailedError:  # somebody else was faster: next time
+        except CommitFailedError:  # another commit came first: next time
             sheet.discard()
             return False
     snapshot.publish(lake, [table])
@@ -57,7 +54,7 @@ def _tidied(lake: Path, table: Table, newest: int, *, always: bool) -> bool:
 
 
 def _groups(files: list[File]) -> Iterator[list[File]]:
-    """Neighbours, as many as come to one large file."""
+    """Group neighbouring files up to the size of a large one."""
     group: list[File] = []
     for file in files:
         if group and sum(one.size for one in group) + file.size > LARGE_BYTES:

@@ -1,6 +1,6 @@
-"""With which ports, limits and session keys each batch was decoded: options that cannot take effect any more are noticed by it.
+"""A fingerprint of the ports, limits and session keys that each batch was decoded with.
 
-The lake keeps a fingerprint, not the options: session keys are never written to it.
+It shows when options can no longer take effect. The options themselves, such as session keys, are never written to the lake.
 """
 
 from __future__ import annotations

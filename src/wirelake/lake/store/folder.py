@@ -1,34 +1,43 @@
-"""The folder of a lake: whether one may be made there, and which entries of it are not the lake's.
+"""The folder of a lake: whether one may be created there, and which entries are not the lake's.
 
-A lake is made in a folder that is absent or empty. Files that are already there belong to somebody else.
+A lake is created in a folder that is missing or empty. Other files there are not touched.
 """
 
 from __future__ import annotations
 
 import os
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Final
 
+from wirelake.capture.files.source_file import is_elsewhere, local_path
 from wirelake.errors import LakeError
 from wirelake.lake.store import journal
 from wirelake.lake.tables.catalog import TABLES
 
-__all__ = ["REPORT", "claim", "foreign"]
+__all__ = ["REPORT", "claim", "foreign", "lake_folder"]
 
 REPORT: Final = "report.html"
-"""Where `wirelake report` writes in a lake unless told otherwise."""
+"""Where `wirelake report` writes in a lake by default."""
 _SYSTEM: Final = frozenset({"lost+found", ".DS_Store"})
-"""What operating systems put into folders that are empty to their owners."""
+"""Entries that operating systems create in empty folders."""
+
+
+def lake_folder(lake: str | PathLike[str]) -> Path:
+    """Return the folder of a lake, from a path or a `file:` URI. Raises LakeError for other URIs."""
+    if is_elsewhere(fspath(lake)):
+        raise LakeError(f"{fspath(lake)}: a lake is a folder that driver and executors share; mount it, and name it by its path")
+    return Path(local_path(fspath(lake))).absolute()
 
 
 def foreign(lake: Path) -> list[Path]:
-    """Entries of a lake's folder that no lake has."""
+    """List entries of a lake's folder that do not belong to a lake."""
     known = {*TABLES, journal.FOLDER, REPORT, *_SYSTEM}
     return sorted(path for path in lake.iterdir() if path.name not in known) if lake.is_dir() else []
 
 
 def claim(lake: Path) -> None:
-    """Raise LakeError unless this is a lake that can be written, or a folder in which one can be made. Changes nothing."""
+    """Raise LakeError unless this is a writable lake, or a folder in which one can be created. Changes nothing."""
     if not journal.check(lake):
         if lake.exists() and not lake.is_dir():
             raise LakeError(f"{lake} is a file: a lake is a folder")
@@ -40,7 +49,7 @@ def claim(lake: Path) -> None:
 
 
 def _occupant(folder: Path) -> Path | None:
-    """Something in a folder that does not stem from a lake whose making was interrupted; None if there is nothing."""
+    """Return an entry that an interrupted creation of a lake does not explain; None if there is none."""
     for path in sorted(folder.iterdir()):
         if path.name == journal.FOLDER and path.is_dir():
             if strange := [inside for inside in path.iterdir() if inside.name != journal.DRAFT]:

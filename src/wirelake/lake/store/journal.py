@@ -1,15 +1,12 @@
-"""What makes an ingest happen exactly once: the lake's format, its lock, and the record of the batch that is under way.
+"""The journal: exactly-once commits of batches. It has the lake's format, its lock, and the record of the batch under way.
 
-A batch goes through three steps. *Begun*: its sources are written down and files are being written that no table counts. *Prepared*: all
-files are there, the ledger adds up, and their names are written down. *Done*: every table counts them, and the record is gone. An
-ingest that died before the second step has published nothing, and its files are swept away; one that died after it is finished from
-the record, without its sources and without Spark, and tables that have the batch already are left alone.
+A batch goes through three steps. *Begun*: its sources are recorded; tasks write files that no table counts. *Prepared*: all files are
+written, the ledger adds up, and the files are recorded. *Done*: every table counts them, and the record is removed. If an ingest dies
+before *prepared*, its files are deleted. If it dies after, the next ingest finishes the batch from the record, without its sources and
+without Spark. Tables that have the batch already are skipped: committing is idempotent.
 
-Spark may outlive the ingest that started it, and publishes in a process of its own. So every attempt at a batch has a name, and who
-publishes or gives up a batch holds the fence: what is left of a dead ingest either finishes before the next one looks, or finds its
-batch gone.
-
-It refuses to know how files are made, and which tables there are beyond their names.
+Every attempt has an id. Committing or abandoning a batch takes an exclusive lock (`fence`). A commit left over from a dead ingest either
+finishes before the next ingest gets the lock, or sees another attempt id and stops.
 """
 
 from __future__ import annotations
@@ -26,6 +23,7 @@ import msgspec
 from wirelake.capture.blocks.block import Source
 from wirelake.capture.files.growing import Offset
 from wirelake.errors import LakeError
+from wirelake.lake.decode.accounting import Waiting
 from wirelake.lake.store.delta import File
 
 __all__ = [
@@ -34,7 +32,6 @@ __all__ = [
     "FORMAT",
     "Following",
     "Pending",
-    "Waiting",
     "begin",
     "check",
     "done",
@@ -55,9 +52,9 @@ FORMAT: Final = 2
 """The version of the lake's layout that this code reads and writes."""
 
 FOLDER: Final = "_wirelake"
-"""Beside the tables: what is written down about the lake itself."""
+"""Folder beside the tables, with the lake's own records."""
 DRAFT: Final = "format.json.new"
-"""All there is in it when making a lake was interrupted."""
+"""The only file in it after an interrupted creation of a lake."""
 _PENDING: Final = "pending.json"
 _FOLLOWING: Final = "following.json"
 _Kind = TypeVar("_Kind")
@@ -67,51 +64,42 @@ class _Format(msgspec.Struct):
     version: int
 
 
-class Waiting(msgspec.Struct, frozen=True):
-    """Bytes of a span that were read and wait for what comes next."""
-
-    source: Source
-    offset: int
-    length: int
-    bytes: int
-
-
 class Following(msgspec.Struct, frozen=True):
-    """What following a folder goes on with: it is published with the rows that led to it."""
+    """Where following a folder continues: committed together with the rows of its micro-batch."""
 
     offset: Offset
     buckets: int
-    """Connections are dealt into so many buckets, each with a memory of its own."""
+    """Number of buckets that connections are partitioned into, each with a decoder state."""
     memories: dict[str, str] = {}
-    """Bucket -> the file in which its memory is."""
+    """Bucket -> file with its decoder state."""
     waiting: list[Waiting] = []
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """The batch that is under way."""
+    """The batch under way."""
 
     batch: int
     sources: list[Source]
     attempt: str = ""
-    """Which attempt it is: numbers of batches that were given up are used again."""
+    """Id of the attempt: numbers of abandoned batches are used again."""
     read: list[int] = []
-    """How far each source was read before; none if none was."""
+    """How far each source was read before; empty if none was."""
     files: dict[str, list[File]] | None = None
-    """Table name -> the files to publish; None until the batch is prepared."""
+    """Table name -> files to commit; None until the batch is prepared."""
     following: Following | None = None
-    """What following goes on with when they are published, if this is a portion of it, or takes away from it."""
+    """State of following after the commit, if this is a micro-batch of it, or removes sources from it."""
     removed: dict[str, list[File]] = {}
-    """Table name -> files that stop to count with this batch, because sources are removed or read again."""
+    """Table name -> files that this batch replaces, because sources are removed or read again."""
     kept: dict[str, list[File]] = {}
-    """Table name -> files with the rows of other sources that were in those."""
+    """Table name -> files with the rows of other sources in the replaced files."""
 
     def begins(self) -> dict[bytes, int]:
-        """Source id -> where reading goes on."""
+        """Source id -> offset where reading continues."""
         return {source.id: at for source, at in zip(self.sources, self.read, strict=False)}
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file in one step that survives a crash."""
+    """Replace a file atomically and durably."""
     draft = path.with_name(f"{path.name}.new")
     with draft.open("wb") as file:
         file.write(content)
@@ -130,13 +118,13 @@ def _sync(folder: Path) -> None:
 
 
 def write(lake: Path, name: str, content: bytes) -> None:
-    """Write something down about a lake, in one step."""
+    """Write a record of a lake atomically."""
     (lake / FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
     _write(lake / FOLDER / name, content)
 
 
 def read(lake: Path, name: str) -> bytes | None:
-    """What was written down under a name; None if nothing was."""
+    """Read a record of a lake; None if there is none."""
     try:
         return (lake / FOLDER / name).read_bytes()
     except FileNotFoundError:
@@ -144,13 +132,13 @@ def read(lake: Path, name: str) -> bytes | None:
 
 
 def remove(lake: Path, name: str) -> None:
-    """Keep it no longer."""
+    """Remove a record of a lake."""
     (lake / FOLDER / name).unlink(missing_ok=True)
     _sync(lake / FOLDER)
 
 
 def check(lake: Path) -> bool:
-    """Whether there is a lake here that this code understands; one it does not understand is an error."""
+    """Whether there is a lake here. Raises LakeError if this version cannot read it."""
     try:
         content = (lake / FOLDER / "format.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -172,7 +160,7 @@ def check(lake: Path) -> bool:
 
 
 def initialise(lake: Path) -> None:
-    """Make a folder a lake, unless it is one."""
+    """Create a lake in a folder, unless there is one."""
     if check(lake):
         return
     if lake.exists() and not lake.is_dir():
@@ -186,7 +174,7 @@ def initialise(lake: Path) -> None:
 
 @contextmanager
 def locked(lake: Path) -> Iterator[None]:
-    """Hold the lake for writing; a second writer is refused at once."""
+    """Hold the lake's lock for writing. Raises LakeError at once if another process has it."""
     path = lake / FOLDER / "lock"
     try:
         opened = path.open("a+")
@@ -210,7 +198,7 @@ def locked(lake: Path) -> Iterator[None]:
 
 @contextmanager
 def fenced(lake: Path) -> Iterator[None]:
-    """Nobody else publishes or gives up a batch meanwhile; waits until whoever does is done, which takes no longer than a few commits."""
+    """Hold the exclusive lock for committing or abandoning a batch. Waits for another holder: a few commits at most."""
     with (lake / FOLDER / "fence").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -227,7 +215,7 @@ def begin(
     kept: dict[str, list[File]] | None = None,
     following: Following | None = None,
 ) -> Pending:
-    """First step: write down what is going to be read, how far it was read before, and what is going to be removed."""
+    """First step: record the sources to read, how far they were read before, and the files to replace."""
     begins = [(read or {}).get(source.id, 0) for source in sources]
     begun = Pending(batch, sources, attempt, begins, None, following, removed or {}, kept or {})
     write(lake, _PENDING, msgspec.json.encode(begun))
@@ -235,17 +223,17 @@ def begin(
 
 
 def prepare(lake: Path, files: dict[str, list[File]], following: Following | None = None) -> Pending:
-    """Second step: write down what is going to be published. From here on the batch will be finished, whatever happens."""
+    """Second step: record the files to commit. From here on the batch will be finished, even after a crash."""
     begun = pending(lake)
     if begun is None:
-        raise LakeError(f"{lake}: no batch is under way")
+        raise LakeError(f"internal error: {lake}: no batch is under way. Nothing was committed; please report this.")
     prepared = msgspec.structs.replace(begun, files=files, following=following or begun.following)
     write(lake, _PENDING, msgspec.json.encode(prepared))
     return prepared
 
 
 def pending(lake: Path) -> Pending | None:
-    """The batch that is under way, or that an ingest left behind when it died."""
+    """Return the batch under way, or the one that a dead ingest left behind; None if there is none."""
     return _known(lake, _PENDING, Pending)
 
 
@@ -260,7 +248,7 @@ def _known(lake: Path, name: str, kind: type[_Kind]) -> _Kind | None:
 
 
 def remember(lake: Path, following: Following) -> None:
-    """Go on from here from now on; memories that are not of it are removed."""
+    """Record where following continues; delete decoder states that it does not name."""
     write(lake, _FOLLOWING, msgspec.json.encode(following))
     kept = set(following.memories.values())
     for path in memories(lake).glob("*"):
@@ -269,15 +257,15 @@ def remember(lake: Path, following: Following) -> None:
 
 
 def following(lake: Path) -> Following | None:
-    """What following goes on with; None if nothing was ever followed."""
+    """Return where following continues; None if no folder was ever followed."""
     return _known(lake, _FOLLOWING, Following)
 
 
 def memories(lake: Path) -> Path:
-    """The folder of memories."""
+    """Return the folder of decoder states."""
     return lake / FOLDER / "memory"
 
 
 def done(lake: Path) -> None:
-    """Last step, also for a batch that is given up before it was prepared."""
+    """Last step: remove the record of the batch, committed or abandoned."""
     remove(lake, _PENDING)

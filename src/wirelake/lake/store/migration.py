@@ -1,10 +1,7 @@
-"""Upgrading: tables that another version of wirelake built, with other columns than this one builds, or by other rules.
+"""Migration: gold tables that another version of wirelake built, with other columns or by other rules.
 
-What is built from silver tables can be built anew, and will be: one table that is as of no batch makes the next refresh build all of
-them. But what keys said is in `security` and nowhere else. So rows are kept with what both versions know, for the builder to ask; readers
-see the table as it was until the new one is whole.
-
-It refuses to know what is in the tables, and to build them.
+Gold tables of another version are marked "no batch"; the next refresh then rebuilds all gold tables. Results of checking keys are only in
+`security`, so its rows are kept, in the columns that both versions know. Readers see the old table until the new one is committed.
 """
 
 from __future__ import annotations
@@ -16,11 +13,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.lake.gold.incremental import index, publish
-from wirelake.lake.store import delta
+from wirelake.lake.store import delta, gold_commit
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.parquet import Sheet
 from wirelake.lake.tables.catalog import GOLD
+from wirelake.lake.tables.index import INDEX_TABLES
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["upgrade"]
@@ -29,23 +26,23 @@ _LOG: Final = logging.getLogger("wirelake.lake")
 
 
 def upgrade(lake: Path) -> None:
-    """Give tables that are built from others the columns of this version. Only who holds the lake calls this."""
+    """Migrate gold and index tables to the columns and rules of this version. The caller holds the lake's lock."""
     outdated = [table for table in GOLD if delta.is_outdated(lake, table)]
     if outdated:
-        publish.forget(lake)  # it is about files with the older columns
+        gold_commit.drop_pending(lake)  # it names files with the older columns
     for table in outdated:
-        _LOG.info("%s was built by another version of wirelake: it is built anew", table.name)
-        delta.renew(lake, table, _kept(lake, table))
-    is_of_another = publish.has_other_rules(lake)
-    if is_of_another:
-        _LOG.info("gold tables were built by another edition of the rules: they are built anew")
-    for table in index.TABLES:
-        if is_of_another or delta.is_outdated(lake, table):
-            delta.make_anew(lake, table)
+        _LOG.info("%s was built by another version of wirelake: rebuilding it", table.name)
+        delta.migrate(lake, table, _kept(lake, table))
+    has_other_rules = gold_commit.has_other_rules(lake)
+    if has_other_rules:
+        _LOG.info("gold tables were built by another version of the rules: rebuilding them")
+    for table in INDEX_TABLES:
+        if has_other_rules or delta.is_outdated(lake, table):
+            delta.recreate(lake, table)
 
 
 def _kept(lake: Path, table: Table) -> list[File]:
-    """The rows of a table in the columns of this version."""
+    """Write the rows of a table in the columns of this version."""
     sheet = Sheet(lake, table, 0)
     try:
         for path in delta.files(lake, table):
@@ -60,7 +57,7 @@ def _kept(lake: Path, table: Table) -> list[File]:
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same rows in these columns; what is new, or was of another type, is null."""
+    """Return the same rows in these columns; new columns, and those of another type, are null."""
     columns = [
         batch.column(field.name)
         if field.name in batch.schema.names and batch.schema.field(field.name).type == field.type

@@ -1,6 +1,6 @@
-"""Decoded batches to Parquet: one file per table and task, in row groups of bounded size.
+"""Write decoded batches to Parquet: one file per table and task, in row groups of bounded size.
 
-It refuses to know what is in the rows and what becomes of the files: nobody counts them until they are published.
+No table counts the files until they are committed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _BULKY: Final = frozenset({"body", "body_json", "raw", "content", "text"})
 
 
 class Sheet:
-    """The file of one table and task; it comes into being with its first row group."""
+    """The Parquet file of one table and task. It is created with its first row group."""
 
     def __init__(self, lake: Path, table: Table, batch: int, last: int | None = None) -> None:
-        """Of rows of one batch, or of all from `batch` to `last`: the file's name says so."""
+        """For rows of one batch, or of all from `batch` to `last`. The file name has the numbers."""
         self._table = table
         batches = f"{batch:08d}" if last is None else f"{batch:08d}-{last:08d}"
         self._path = folder(lake, table) / f"part-{batches}-{uuid.uuid4().hex}.parquet"
@@ -44,7 +44,7 @@ class Sheet:
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; they are on disk when enough of them are held."""
+        """Add rows. They are written when enough are buffered."""
         if not batch.num_rows:
             return
         self._held.append(batch)
@@ -68,7 +68,7 @@ class Sheet:
         self._bytes = 0
 
     def close(self) -> File | None:
-        """Write what is left; None if there never was a row."""
+        """Write the rest and close the file; None if it has no rows."""
         self._flush()
         if self._writer is None:
             return None
@@ -76,7 +76,7 @@ class Sheet:
         return File(self._path.name, self._path.stat().st_size, self._rows)
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Delete the file."""
         self._held.clear()
         if self._writer is not None:
             self._writer.close()
@@ -84,7 +84,7 @@ class Sheet:
 
 
 def _as_written(given: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """The schema of record, with dictionaries where the first batch has them: Parquet stores them as such and reads back plain."""
+    """Return the schema of record, with dictionaries where the first batch has them. Parquet readers see plain columns."""
     fields = []
     for field in wanted:
         kind = given.field(field.name).type
@@ -94,7 +94,7 @@ def _as_written(given: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 
 
 def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same rows in exactly this schema; costs nothing if they are in it already."""
+    """Convert rows to this schema; free if they have it already."""
     if batch.schema.equals(schema):
         return batch
     columns = []
@@ -129,7 +129,7 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def whole(lake: Path, table: Table, batch: int, rows: Iterable[pa.RecordBatch]) -> list[File]:
-    """All rows of a table and batch in one file; none if there are none."""
+    """Write all rows of a table and batch to one file; an empty list if there are none."""
     sheet = Sheet(lake, table, batch)
     for one in rows:
         sheet.add(one)
@@ -144,17 +144,17 @@ class Sheets:
         self._sheets = {table.name: Sheet(lake, table, batch) for table in tables}
 
     def add(self, decoded: Mapping[str, Iterable[pa.RecordBatch]]) -> None:
-        """Take what the decoder made: table name -> batches."""
+        """Add decoded rows: table name -> batches."""
         for name, batches in decoded.items():
             for batch in batches:
                 self._sheets[name].add(batch)
 
     def close(self) -> dict[str, File]:
-        """Finish all files; tables without a row have none."""
+        """Close all files; tables without rows have none."""
         closed = {name: sheet.close() for name, sheet in self._sheets.items()}
         return {name: file for name, file in closed.items() if file is not None}
 
     def discard(self) -> None:
-        """Leave no file behind."""
+        """Delete all files."""
         for sheet in self._sheets.values():
             sheet.discard()

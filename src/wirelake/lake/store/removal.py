@@ -1,9 +1,9 @@
-"""Removing sources from silver tables: which ones have to go together, and the files that are left of the tables without them.
+"""Remove sources from silver tables: find those that must go together, and rewrite the files that had their rows.
 
-Rows lead to their source by its path; the ledger knows its id, too. A source is removed with every other one that cannot be told apart
-from it, or that was decoded together with it because a connection goes on from one to the other. Those are read again without it.
+Rows have the path of their source; the ledger has its id, too. Sources that cannot be told apart, or were decoded together because they
+share a connection, go together. Of these, the sources that were not named are read again.
 
-Delta files are immutable: a file that has rows of a removed source is replaced by one with its other rows.
+Delta files are immutable: a file with rows of a removed source is replaced by one with its other rows.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wirelake.errors import LakeError
-from wirelake.lake.sources.progress import Positions, told
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.parquet import Sheet
+from wirelake.lake.store.progress import Positions, positions_in
 from wirelake.lake.tables import connections, ledger, runs
 from wirelake.lake.tables.catalog import SILVER
 from wirelake.lake.tables.schema import Table
@@ -76,7 +76,7 @@ class Inventory:
         return set(self._ids.get(path, ()))
 
     def named(self, name: str) -> set[bytes]:
-        """The sources that somebody means: by path, by id in hex, or by a file name that only one path has. Raises LakeError."""
+        """Find sources by path, by id in hex, or by a file name that only one path has. Raises LakeError."""
         for path in (name, str(Path(name).absolute())):
             if path in self._ids:
                 return self.at(path)
@@ -95,7 +95,7 @@ class Inventory:
     def without(self, removal: Removal) -> Positions:
         """How far all other sources were read."""
         goes = pc.is_in(self._ledger_entries["source_id"], pa.array(sorted(removal.ids), pa.binary()))
-        return told(self._ledger_entries.filter(pc.invert(goes)))
+        return positions_in(self._ledger_entries.filter(pc.invert(goes)))
 
     def removal(self, ids: Iterable[bytes]) -> Removal:
         """These sources, and all that have to go with them."""

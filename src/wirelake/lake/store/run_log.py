@@ -1,8 +1,6 @@
-"""A run, from its first line in the log to its row in `runs`, which is written once, whatever becomes of the run.
+"""The run log: one row in `runs` for every job, written once, however the job ends.
 
-What is known at the beginning is kept beside the tables until the row is there: of a run that was killed, the next one writes the row.
-
-It refuses to know what a run does.
+What is known at the start is recorded beside the tables until the row is written. If a run is killed, the next one writes its row.
 """
 
 from __future__ import annotations
@@ -23,23 +21,23 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake import __version__
 from wirelake.errors import LakeError
 from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables import runs
 from wirelake.masking import mask
+from wirelake.version import __version__
 
 __all__ = ["Run", "recorded"]
 
 _NAME: Final = "run.json"
 _LOG: Final = logging.getLogger("wirelake.lake")
 _AT: Final = re.compile(r"at byte (\d+)")
-"""How errors name a place in a file."""
+"""How errors name an offset in a file."""
 
 
 class Run(msgspec.Struct):
-    """What is known of a run so far; whoever does the work fills it in."""
+    """A run in progress. The job fills it in."""
 
     run: int
     kind: str
@@ -56,7 +54,7 @@ class Run(msgspec.Struct):
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """One stage of the run: its time is taken, and one line is logged."""
+        """Measure one stage of the run, and log one line."""
         began = time.monotonic()
         try:
             yield
@@ -66,7 +64,7 @@ class Run(msgspec.Struct):
             _LOG.info("run %d: %s took %.1f s", self.run, name, took)
 
     def added(self, batch: int, rows: Mapping[str, int]) -> None:
-        """A batch was published."""
+        """Note that a batch was committed."""
         self.batch = batch
         for name, count in rows.items():
             self.rows[name] = self.rows.get(name, 0) + count
@@ -74,8 +72,8 @@ class Run(msgspec.Struct):
 
 @contextmanager
 def recorded(lake: Path, kind: str) -> Iterator[Run]:
-    """Do something to a lake that is held for writing, and have it written down."""
-    _bury(lake)
+    """Run a job on a lake that is locked for writing, and record it in `runs`."""
+    _finish_killed(lake)
     run = Run(1 + (delta.batch(lake, runs.TABLE) or 0), kind, datetime.now(UTC))
     journal.write(lake, _NAME, msgspec.json.encode(run))
     began = time.monotonic()
@@ -88,8 +86,8 @@ def recorded(lake: Path, kind: str) -> Iterator[Run]:
     _write(lake, run, "done", time.monotonic() - began)
 
 
-def _bury(lake: Path) -> None:
-    """Write the row of a run that could not do so itself, unless it did."""
+def _finish_killed(lake: Path) -> None:
+    """Write the row of a run that was killed, unless it did so itself."""
     content = journal.read(lake, _NAME)
     if content is None:
         return
@@ -101,7 +99,7 @@ def _bury(lake: Path) -> None:
 
 
 def _write(lake: Path, run: Run, outcome: str, seconds: float | None, error: BaseException | None = None) -> None:
-    """Add the row; a number that is there already is a run that was written down and died right then."""
+    """Add the row. Idempotent: a number that is there already belongs to a run that died right after its commit."""
     known = msgspec.structs.asdict(run)
     row: dict[str, Any] = known | {
         "inputs": [mask(path) for path in run.inputs],
@@ -127,7 +125,7 @@ def _write(lake: Path, run: Run, outcome: str, seconds: float | None, error: Bas
 
 
 def _blame(run: Run, error: BaseException | None) -> dict[str, Any]:
-    """What went wrong, and in which file, if the error names one."""
+    """Return the error columns: text, file and offset, if the error names them."""
     if error is None:
         return {}
     text = mask(" ".join(str(error).split())) or type(error).__name__

@@ -1,6 +1,6 @@
-"""What a lake was told when it was made, and holds to ever after: what its tables say must not depend on who added to it, or when.
+"""Settings fixed when a lake is created.
 
-It refuses to know what the settings are for.
+Immutable, because table contents must not depend on which ingest wrote them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _NAME: Final = "settings.json"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """One value each for the whole lake."""
+    """The settings of a lake."""
 
     late_seconds: float = LATE_SECONDS
     """Seconds after which an answer counts as late."""
 
 
 def of(lake: Path) -> Settings:
-    """What the lake was told; the defaults, if it was told nothing."""
+    """Return the settings of a lake; the defaults if it has none yet."""
     content = journal.read(lake, _NAME)
     if content is None:
         return Settings()
@@ -38,13 +38,13 @@ def of(lake: Path) -> Settings:
 
 
 def hold(lake: Path, late_seconds: float | None = None) -> Settings:
-    """Tell a lake that was told nothing yet; None leaves it as it is, and another value than it has is refused."""
+    """Store the settings of a new lake. Raises LakeError if the lake has another value; None accepts what it has."""
     wanted = Settings() if late_seconds is None else Settings(late_seconds)
     if journal.read(lake, _NAME) is None:
         journal.write(lake, _NAME, msgspec.json.encode(wanted))
-    settled = of(lake)
-    if late_seconds is not None and settled != wanted:
+    stored = of(lake)
+    if late_seconds is not None and stored != wanted:
         raise LakeError(
-            f"{lake} counts answers as late after {settled.late_seconds:g} s, not {late_seconds:g} s: that was settled when it was made"
+            f"{lake} counts answers as late after {stored.late_seconds:g} s, not {late_seconds:g} s: that was fixed when it was created"
         )
-    return settled
+    return stored

@@ -1,8 +1,7 @@
-"""Decoder state in a lake: one file for each bucket of connections, read as data and never as code.
+"""Decoder state in a lake: one file per bucket of connections, read as data and never as code.
 
-A file is a header that names its format, a digest, and two states as msgpack
-(`capture/blocks/assembly_state.py`, `lake/decode/state_codec.py`). The
-digest finds damage. It keeps nobody out who may write the lake: that is what the checks of both states are for.
+A file is a header with its format, a digest, and two states as msgpack (`capture/blocks/assembly_state.py`,
+`lake/decode/state_codec.py`). The digest finds damage. It does not stop an attacker who may write the lake: the checks of both states do.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class _State(Record):
 
 
 def write(lake: Path, prefix: str, connections: bytes, decoder: bytes) -> str:
-    """Store two states in a file of their own that nobody counts yet; gives its name."""
+    """Store two states in a new file, which is not current yet; returns its name."""
     content = encode(_State(connections, decoder))
     if len(content) > MAX_STATE:
         raise LakeError(f"{lake}: the decoder's state takes {len(content)} bytes, and at most {MAX_STATE} can be stored")
@@ -50,7 +49,7 @@ def write(lake: Path, prefix: str, connections: bytes, decoder: bytes) -> str:
 
 
 def read(lake: Path, name: str) -> tuple[bytes, bytes]:
-    """The states of an assembly and of a memory; raises LakeError that names the file if it has none."""
+    """Load the states of assembly and decoder. Raises LakeError that names the file if it is damaged."""
     content = _content(lake, name, MAX_STATE)
     _check_header(lake, name, content)
     start = len(HEADER) + _DIGEST_SIZE

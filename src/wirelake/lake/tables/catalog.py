@@ -1,6 +1,6 @@
-"""All tables of the lake, by name. A table exists because its file under `tables/` is listed here.
+"""All tables of a lake, by name.
 
-It refuses to know Spark: listing tables starts nothing.
+A table exists because its file in this folder is listed here.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from wirelake.lake.tables.schema import Table
 __all__ = ["GOLD", "RULES_VERSION", "SILVER", "TABLES", "table"]
 
 SILVER: Final = (messages.TABLE, *protocols.TABLES, connections.TABLE, quarantine.TABLE, unrecognised.TABLE, ledger.TABLE)
-"""Written where captures are decoded, and published in this order: a source that is in the ledger is in all of them."""
+"""Written by the tasks that decode captures. Committed in this order: a source in the ledger is in all of them."""
 
 GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE, metrics.TABLE, topology.TABLE)
-"""Built by Spark SQL from the others, in this order."""
+"""Built by Spark SQL from other tables, in this order (`lake/gold`)."""
 
-RULES_VERSION: Final = 3
-"""Which edition of their builders and of all rules gold tables are of. Raise it when they would say something else of the same messages:
-then every lake has them built anew by its next ingest, so that what a table says does not depend on who added what, and when."""
+RULES_VERSION: Final = 4
+"""Version of the builders of gold tables and of all rules. Raise it when they give other rows for the same messages.
+
+The next ingest into a lake of another version rebuilds its gold tables. So their rows never depend on which version added a source.
+"""
 
 TABLES: Final[dict[str, Table]] = {table.name: table for table in (*SILVER, *GOLD, runs.TABLE)}
-"""Name -> table: those that say what was captured, and the one that says what was done."""
+"""Name -> table: silver, gold, and the log of runs."""
 
 
 def table(name: str) -> Table:
-    """The table of this name; a name that is none is answered with those that are."""
+    """Return the table of this name. Raises LakeError, which lists the tables, if there is none."""
     try:
         return TABLES[name]
     except KeyError:
-        raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}") from None
+        raise LakeError(f"unknown table {name!r}: choose one of {', '.join(TABLES)}") from None

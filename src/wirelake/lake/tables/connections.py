@@ -1,6 +1,6 @@
-"""`connections`: what happened to connections rather than in them. Written in the task that decodes.
+"""`connections`: events of connections, such as opening and closing. Written by the tasks that decode.
 
-It refuses to know what was said: `messages` does, and `sessions` brings the two together.
+`messages` has what was sent on them; `sessions` joins the two.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ TABLE: Final = Table(
     pa.schema(
         [
             column("connection_id", pa.binary(), "16 bytes: the connection."),
-            column("ts", TIME, "When it happened; of `seen`, when the first of its bytes was. Null if the source does not say."),
-            column("protocol", pa.string(), "The room: `emp`, …"),
+            column("ts", TIME, "Time of the event; of `seen`, time of the first bytes. Null if the source has no times."),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
             column(
                 "what",
                 pa.string(),
-                "`seen` (its first bytes in a source), `opened`, `finished` (one side sent its last byte), `closed` or `reset`.",
+                "The event: `seen` (its first bytes in a source), `opened`, `finished` (one side sent its last byte), `closed` or `reset`.",
             ),
-            column("by", pa.string(), "`client`, `server`, or empty when that is not known."),
-            column("detail", pa.string(), "What else the capture says of it, if anything."),
+            column("by", pa.string(), "The side that caused it: `client`, `server`, or empty if unknown."),
+            column("detail", pa.string(), "More that the capture has about the event, if anything."),
             column("transport", pa.string(), "`tcp`, `tls`, `udp`, …"),
             column("client_address", pa.string(), "Address of the side that opened the connection."),
             column("client_port", pa.int32(), "Port of the side that opened the connection."),
             column("server_address", pa.string(), "Address of the side that was listening."),
             column("server_port", pa.int32(), "Port of the side that was listening."),
             column("known_by", pa.string(), "How the protocol was recognised: `tag`, `port` or `bytes`."),
-            column("observed_by", pa.string(), "Who saw the traffic: `client`, `server` (a recording peer) or `wire` (a packet capture)."),
-            column("source", pa.string(), "The file that says so."),
-            column("offset", pa.int64(), "Where in the source it says so."),
+            column("observed_by", pa.string(), "The observer: `client`, `server` (a recording peer) or `wire` (a packet capture)."),
+            column("source", pa.string(), "The file that has the event."),
+            column("offset", pa.int64(), "Offset of the event in the source."),
         ]
     ),
-    "One row per thing that happened to a connection, and one `seen` per connection and source.",
+    "One row per event of a connection, and one `seen` per connection and source.",
 )

@@ -1,8 +1,6 @@
-"""`ledger`: where every byte of every source went. Written in the task that decodes, published after all other tables.
+"""`ledger`: where every byte of every source went. Written by the tasks that decode, committed after all other silver tables.
 
-A source that is in here is in the lake, whole; one that is not has left nothing in it that readers could see for long.
-
-It refuses to round: the bytes of a source add up to its size exactly, or the ingest fails.
+A source in the ledger is in the lake as a whole. The bytes of a source add up to its size exactly, or the ingest fails.
 """
 
 from __future__ import annotations
@@ -20,28 +18,28 @@ TABLE: Final = Table(
     ("source_id", "offset", "category", "reason", "batch"),
     pa.schema(
         [
-            column("source", pa.string(), "The file, as it was called when it was ingested."),
-            column("source_id", pa.binary(), "8 bytes: which file it is, told by how it begins, wherever it lies."),
-            column("source_size", pa.int64(), "Bytes in the file, as far as the batch knew."),
-            column("offset", pa.int64(), "Where the stretch that is accounted for begins."),
-            column("length", pa.int64(), "Bytes in that stretch."),
+            column("source", pa.string(), "Path of the file when it was ingested."),
+            column("source_id", pa.binary(), "8 bytes: id of the file, a hash of its beginning; the same wherever the file lies."),
+            column("source_size", pa.int64(), "Size of the file when the batch read it."),
+            column("offset", pa.int64(), "Where the accounted byte range begins."),
+            column("length", pa.int64(), "Bytes in that range."),
             column(
                 "category",
                 pa.string(),
-                "`container` (the capture format's own), `headers` (below the protocol), `other` (not ours), `message` or `quarantine`; "
-                "while a folder is followed also `waiting`, and with a minus what does not wait any more.",
+                "`container` (the capture format's own), `headers` (below the protocol), `other` (of no known protocol), `message` or "
+                "`quarantine`. While a folder is followed also `waiting`: read but not yet decoded; negative when decoded later.",
             ),
-            column("reason", pa.string(), "What within the category; for `message` the protocol."),
-            column("bytes", pa.int64(), "Bytes of the stretch that went there."),
-            column("items", pa.int64(), "How many packets, blocks or messages that was."),
+            column("reason", pa.string(), "Detail within the category; for `message` the protocol."),
+            column("bytes", pa.int64(), "Bytes of the range in this category."),
+            column("items", pa.int64(), "Number of packets, blocks or messages."),
             column(
                 "mark",
                 pa.binary(),
-                "16 bytes: a hash (BLAKE2b) of the bytes of the stretch, to tell later whether a file has them. 8 bytes: what an older "
-                "wirelake kept, of its last bytes. Or empty.",
+                "16 bytes: a hash (BLAKE2b) of the byte range, to recognise a changed file later. 8 bytes: a hash of its last bytes, "
+                "written by an older wirelake. Or empty.",
             ),
-            column("batch", pa.int64(), "The batch that accounted for it."),
+            column("batch", pa.int64(), "Batch that committed the row."),
         ]
     ),
-    "One row per stretch of a source and place its bytes went to.",
+    "One row per byte range of a source, category and reason.",
 )

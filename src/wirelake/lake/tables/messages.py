@@ -1,6 +1,6 @@
-"""`messages`: every message of every protocol in one vocabulary. Written in the task that decodes.
+"""`messages`: every message of every protocol, in one vocabulary. Written by the tasks that decode.
 
-It refuses to know how a room maps its messages to these columns: each room's `columns.py` does.
+Each protocol's `columns.py` maps its messages to these columns.
 """
 
 from __future__ import annotations
@@ -21,30 +21,34 @@ TABLE: Final = Table(
             column("message_id", pa.binary(), "16 bytes: the source's id, then the offset of the first byte, big-endian."),
             SESSION,
             CONNECTION,
-            column("ts", TIME, "When the last byte of the message was seen; null if the source does not say."),
-            column("protocol", pa.string(), "The room: `emp`, …"),
-            column("direction", pa.string(), "`to_server` when the client speaks, `to_client` when the server does."),
+            column("ts", TIME, "Time of the last byte of the message; null if the source has no times."),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
+            column("direction", pa.string(), "`to_server` if the client sent it, `to_client` if the server did."),
             column(
                 "kind",
                 pa.string(),
-                "What it is: handshake, event, request, response, progress, cancel, ack, keepalive, control, error or close.",
+                "`handshake`, `event`, `request`, `response`, `progress`, `cancel`, `ack`, `keepalive`, `control`, `error` or `close`.",
             ),
-            column("name", pa.string(), "What its own protocol calls it, for instance `hello`."),
-            column("subject", pa.string(), "What it is about: event name, method, uri; null where the protocol has no such thing."),
-            column("correlation_id", pa.string(), "What ties a response to its request; null if the message is no part of an exchange."),
+            column("name", pa.string(), "Name of the message in its protocol, for instance `hello`."),
+            column("subject", pa.string(), "Event name, method or uri; null where the protocol has none."),
+            column(
+                "correlation_id", pa.string(), "Id that ties a response to its request; null if the message is not part of an exchange."
+            ),
             column("size", pa.int64(), "Bytes of the message itself, envelope included."),
             column("status", pa.string(), "`ok`; `faulty`, if it breaks a rule by itself; `error`, if it reports one."),
             column("fault", pa.string(), "Name of the first rule the message breaks by itself; null if none."),
-            column("body", pa.binary(), "The payload, plain: after undoing compression. Null if the message carries none."),
-            column("body_json", pa.string(), "The payload as JSON text, if it is that."),
+            column("body", pa.binary(), "The payload, decompressed. Null if the message has none."),
+            column("body_json", pa.string(), "The payload as JSON text, if it is JSON."),
             column(
                 "verified",
                 pa.bool_(),
-                "Whether its HMAC or signature was right by the keys it was read with; see `security`.",
+                "Whether its HMAC or signature was valid by the keys given to the ingest; see `security`.",
             ),
             column("source", pa.string(), "The file the bytes came from."),
-            column("offset", pa.int64(), "Where in the source the bytes of the message begin."),
-            column("length", pa.int64(), "Bytes in the source from there to the last of them: other packets may lie between."),
+            column("offset", pa.int64(), "Offset of the first byte of the message in the source."),
+            column(
+                "length", pa.int64(), "Bytes in the source from the first to the last byte of the message; other packets may lie between."
+            ),
         ]
     ),
     "One row per protocol message.",

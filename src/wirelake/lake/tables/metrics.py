@@ -1,31 +1,14 @@
-"""`metrics`: how much, how fast and how well, minute by minute. Built from sums of every batch, and from `exchanges` and `violations`.
-
-Percentiles are exact, by nearest rank: an approximation would depend on the order in which history came.
-
-It refuses to know protocols.
-"""
+"""`metrics`: counts, rates and latencies, minute by minute. Built by `gold/metrics.py`."""
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.gold.incremental.minute_index import minute
-from wirelake.lake.tables import exchanges as exchanges_table
-from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.schema import TIME, Table, column
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-__all__ = ["INPUTS", "KEYS", "TABLE", "TOLD", "build"]
-
-INPUTS: Final = ("tallies", "exchanges", "violations")
-
-TOLD: Final = ((exchanges_table.TABLE, "requested"), (violations_table.TABLE, "ts"))
-"""Gold tables that minutes are told from, and the column that says which minute."""
+__all__ = ["KEYS", "TABLE"]
 
 KEYS: Final = ("minute", "protocol", "subject")
 
@@ -35,68 +18,30 @@ TABLE: Final = Table(
     pa.schema(
         [
             column("minute", TIME, "When the minute begins."),
-            column("protocol", pa.string(), "The room: `emp`, …"),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
             column(
                 "subject",
                 pa.string(),
-                "What messages were about; null for what is about nothing, unreadable bytes and violations included.",
+                "Subject of the messages; null for those without one, and for unreadable bytes and violations.",
             ),
-            column("messages", pa.int64(), "Messages seen in that minute."),
+            column("messages", pa.int64(), "Messages in that minute."),
             column("bytes", pa.int64(), "Bytes of these messages, envelopes included."),
             column("rate", pa.float64(), "Messages a second, on average over the minute."),
             column("errors", pa.int64(), "Messages that report an error, or break a rule by themselves."),
-            column("quarantined", pa.int64(), "Stretches of bytes that could not be read; on the row without subject."),
+            column("quarantined", pa.int64(), "Byte ranges that could not be decoded; on the row without a subject."),
             column(
                 "violations",
                 pa.int64(),
-                "Broken rules, tolerated ones included, findings of severity `info` not; on the row without subject.",
+                "Broken rules, tolerated ones included, findings of severity `info` not; on the row without a subject.",
             ),
             column("requests", pa.int64(), "Exchanges that began in that minute."),
-            column("answered", pa.int64(), "How many of them were answered, late ones included."),
-            column("late", pa.int64(), "How many of them were answered late."),
-            column("cancelled", pa.int64(), "How many of them were taken back."),
-            column("latency_p50_us", pa.int64(), "Microseconds within which half of the answers came; null if none came."),
-            column("latency_p95_us", pa.int64(), "Microseconds within which 95 % of the answers came; null if none came."),
-            column("latency_p99_us", pa.int64(), "Microseconds within which 99 % of the answers came; null if none came."),
+            column("answered", pa.int64(), "Those of them that were answered, late ones included."),
+            column("late", pa.int64(), "Those of them that were answered late."),
+            column("cancelled", pa.int64(), "Those of them that were cancelled."),
+            column("latency_p50_us", pa.int64(), "Median latency of answers, in microseconds; null without answers."),
+            column("latency_p95_us", pa.int64(), "95th percentile of the latency, in microseconds; null without answers."),
+            column("latency_p99_us", pa.int64(), "99th percentile of the latency, in microseconds; null without answers."),
         ]
     ),
     "One row per minute, protocol and subject.",
 )
-
-_PERCENTILES: Final = {"latency_p50_us": 0.5, "latency_p95_us": 0.95, "latency_p99_us": 0.99}
-
-
-def build(tallies: DataFrame, exchanges: DataFrame, violations: DataFrame) -> DataFrame:
-    """All that is told of these minutes, brought together."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    said = tallies.groupBy(*KEYS).agg(*(sql.sum(name).alias(name) for name in ("messages", "bytes", "errors", "quarantined")))
-    asked = (
-        exchanges.where("requested IS NOT NULL")
-        .groupBy(minute("requested").alias("minute"), "protocol", "subject")
-        .agg(
-            sql.count("*").alias("requests"),
-            sql.count("latency_us").alias("answered"),
-            sql.count_if("late").alias("late"),
-            sql.count_if("cancelled").alias("cancelled"),
-            *(sql.expr(f"percentile_disc({part}) WITHIN GROUP (ORDER BY latency_us)").alias(name) for name, part in _PERCENTILES.items()),
-        )
-    )
-    broken = (
-        violations.where("ts IS NOT NULL AND severity IS DISTINCT FROM 'info'")
-        .groupBy(minute("ts").alias("minute"), "protocol")
-        .agg(sql.count("*").alias("violations"))
-        .withColumn("subject", sql.lit(None).cast("string"))
-    )
-    # A row of each part and then one sum, not joins: null is a subject like any other, and every part has one row at most.
-    every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [said, asked, broken])
-    counts = ("messages", "bytes", "errors", "quarantined", "violations", "requests", "answered", "late", "cancelled")
-    return (
-        every.groupBy(*KEYS)
-        .agg(
-            *(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in counts),
-            *(sql.max(name).cast("long").alias(name) for name in _PERCENTILES),
-        )
-        .withColumn("rate", sql.col("messages") / sql.lit(60.0))
-        .select(*TABLE.schema.names)
-    )

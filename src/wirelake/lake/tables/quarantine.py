@@ -1,6 +1,6 @@
-"""`quarantine`: stretches of bytes that could not be decoded, kept as they are. Written in the task that decodes.
+"""`quarantine`: byte ranges that could not be decoded, kept as they are. Written by the tasks that decode.
 
-It refuses to judge: a row that names a clause is judged in `violations`.
+A row with a clause is also a violation.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ TABLE: Final = Table(
     ("source", "offset", "length", "layer"),
     pa.schema(
         [
-            column("session_id", pa.binary(), "16 bytes: the conversation; null if the bytes belong to none."),
+            column("session_id", pa.binary(), "16 bytes: the session; null if the bytes belong to none."),
             column("connection_id", pa.binary(), "16 bytes: the connection; null if the bytes belong to none."),
-            column("ts", TIME, "When the first of the bytes was seen; null if the source does not say."),
-            column("protocol", pa.string(), "The room that could not read them; null if none was asked."),
+            column("ts", TIME, "Time of the first byte; null if the source has no times."),
+            column("protocol", pa.string(), "Protocol whose decoder failed; null if none was tried."),
             column("direction", pa.string(), "`to_server` or `to_client`; null outside a connection."),
-            column("layer", pa.string(), "Who gave up: the capture's container, its packets, or the protocol."),
-            column("reason", pa.string(), "Why: the name of the fault."),
-            column("clause", pa.string(), "The clause or ruling it breaks; null if no specification speaks of it."),
-            column("text", pa.string(), "The same as one plain sentence."),
+            column("layer", pa.string(), "Layer that failed: the capture's container, its packets, or the protocol."),
+            column("reason", pa.string(), "Name of the fault."),
+            column("clause", pa.string(), "The clause or ruling it breaks; null if none applies."),
+            column("text", pa.string(), "The reason as one sentence."),
             column("raw", pa.binary(), "The bytes."),
             column("source", pa.string(), "The file the bytes came from."),
-            column("offset", pa.int64(), "Where in the source the first of them is."),
-            column("length", pa.int64(), "Bytes in the source from the first to the last of them."),
+            column("offset", pa.int64(), "Offset of the first byte in the source."),
+            column("length", pa.int64(), "Bytes in the source from the first to the last byte."),
         ]
     ),
-    "One row per stretch of bytes that was not decoded.",
+    "One row per byte range that was not decoded.",
 )

@@ -1,8 +1,6 @@
-"""`runs`: what was done to the lake, run by run. Written by the runs themselves, at their end.
+"""`runs`: the log of ingests and other jobs on the lake. Each run writes its own row at its end (`store/run_log.py`).
 
-It is about us, not about what was captured: it says when things were done and how long they took, which no other table does.
-
-It refuses to know how a run goes: `lake/store/run_log.py` does.
+It is the only table with times of the ingest rather than of the captures.
 """
 
 from __future__ import annotations
@@ -20,36 +18,34 @@ TABLE: Final = Table(
     ("run",),
     pa.schema(
         [
-            column("run", pa.int64(), "Its number, from 1."),
-            column("kind", pa.string(), "What was to be done: `ingest`, `follow` or `forget`."),
-            column("outcome", pa.string(), "`done`; `failed`, see `error`; `died`, if it was killed, which the next run writes down."),
-            column("started", TIME, "When it began."),
-            column("ended", TIME, "When it ended; null if it died."),
-            column("seconds", pa.float64(), "How long it took; null if it died."),
-            column("batch", pa.int64(), "The batch it added, the last one of several; null if it added none."),
-            column(
-                "inputs", pa.list_(pa.string()), "The files it was given, whether new or not; of `forget`, the sources as they were named."
-            ),
-            column("files", pa.int64(), "How many of them were new."),
-            column("bytes", pa.int64(), "Bytes in those that were new."),
-            column("skipped", pa.int64(), "How many of them the lake had already, or knows with other contents."),
-            column("quarantined", pa.int64(), "Stretches of bytes that went to quarantine."),
+            column("run", pa.int64(), "Number of the run, from 1."),
+            column("kind", pa.string(), "The job: `ingest`, `follow` or `forget`."),
+            column("outcome", pa.string(), "`done`; `failed`, see `error`; `died` if it was killed: the next run then writes the row."),
+            column("started", TIME, "Start time."),
+            column("ended", TIME, "End time; null if it died."),
+            column("seconds", pa.float64(), "Duration; null if it died."),
+            column("batch", pa.int64(), "The batch it committed, the last of several; null if none."),
+            column("inputs", pa.list_(pa.string()), "The files given to it, new or not; of `forget`, the sources as they were named."),
+            column("files", pa.int64(), "Number of new files."),
+            column("bytes", pa.int64(), "Bytes in the new files."),
+            column("skipped", pa.int64(), "Files skipped: the lake has them already, or has other contents under their name."),
+            column("quarantined", pa.int64(), "Byte ranges that went to quarantine."),
             column(
                 "rows",
-                pa.list_(pa.struct([column("table", pa.string(), "The table."), column("rows", pa.int64(), "Rows it got.")])),
-                "What each table got.",
+                pa.list_(pa.struct([column("table", pa.string(), "The table."), column("rows", pa.int64(), "Rows added.")])),
+                "Rows added to each table.",
             ),
-            column("built", pa.list_(pa.string()), "Gold tables that were brought up to date."),
+            column("built", pa.list_(pa.string()), "Gold tables that were refreshed."),
             column(
                 "stages",
-                pa.list_(pa.struct([column("stage", pa.string(), "What was done."), column("seconds", pa.float64(), "How long it took.")])),
-                "What it did, in order.",
+                pa.list_(pa.struct([column("stage", pa.string(), "The stage."), column("seconds", pa.float64(), "Its duration.")])),
+                "The stages of the run, in order.",
             ),
-            column("error", pa.string(), "Why it failed, in one line; null if it did not."),
-            column("error_source", pa.string(), "The file it failed on; null if it was none."),
-            column("error_offset", pa.int64(), "Where in that file; null if that is not known."),
+            column("error", pa.string(), "The error in one line; null if it did not fail."),
+            column("error_source", pa.string(), "The file it failed on; null if none."),
+            column("error_offset", pa.int64(), "Offset in that file; null if unknown."),
             column("wirelake", pa.string(), "Version of wirelake."),
-            column("pyspark", pa.string(), "Version of PySpark; null if it is not there."),
+            column("pyspark", pa.string(), "Version of PySpark; null if it is not installed."),
             column("python", pa.string(), "Version of Python."),
             column("lake_format", pa.int64(), "Version of the lake's layout."),
         ]

@@ -1,6 +1,6 @@
-"""What a table is, as data: its name, its grain, its Arrow schema (the schema of record) and the comment of every column.
+"""A table as data: name, grain, Arrow schema (the schema of record) and a comment for every column.
 
-It refuses to know where tables lie, who fills them, and Spark: Spark's view of a schema is derived where Spark is at hand.
+Spark's schema is derived from it in `lake/sources/tables.py`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from wirelake.capture.containers.records import NO_TIME
 
-__all__ = ["CONNECTION", "SESSION", "TIME", "Table", "column", "comment", "room", "times"]
+__all__ = ["CONNECTION", "SESSION", "TIME", "Table", "column", "comment", "protocol_table", "times"]
 
 TIME: Final = pa.timestamp("us", "UTC")
 """Every time in the lake: microseconds, UTC."""
 
 
 def times(micros: np.ndarray[Any, Any]) -> pa.Array:
-    """Microseconds since 1970 as a column; `NO_TIME` is null."""
+    """Convert microseconds since 1970 to a column; `NO_TIME` becomes null."""
     return pa.array(micros, pa.int64(), mask=micros == NO_TIME).cast(TIME)
 
 
@@ -29,7 +29,7 @@ _COMMENT: Final = b"comment"
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One table of the lake; `build` in the same file, if there is one, fills it from others."""
+    """One table of a lake. Gold tables are built by the module of the same name in `lake/gold`."""
 
     name: str
     grain: tuple[str, ...]
@@ -40,34 +40,32 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def column(name: str, kind: pa.DataType, comment: str) -> pa.Field:
-    """One documented column; all are nullable for the readers' sake, the comment says when null is meant."""
+    """Return a column with its comment. All columns are nullable; the comment says what null means."""
     return pa.field(name, kind, metadata={_COMMENT: comment.encode()})
 
 
 def comment(field: pa.Field) -> str:
-    """The comment of a column, or an empty string if it has none."""
-    said: bytes = (field.metadata or {}).get(_COMMENT, b"")
-    return said.decode()
+    """Return the comment of a column, or an empty string."""
+    text: bytes = (field.metadata or {}).get(_COMMENT, b"")
+    return text.decode()
 
 
-SESSION: Final = column(
-    "session_id", pa.binary(), "16 bytes: the conversation it belongs to: a connection, a node, a link. The key of `sessions`."
-)
-CONNECTION: Final = column("connection_id", pa.binary(), "16 bytes: the connection it was seen on. The key of `connections`.")
+SESSION: Final = column("session_id", pa.binary(), "16 bytes: the session: a connection, a node or a link. The key of `sessions`.")
+CONNECTION: Final = column("connection_id", pa.binary(), "16 bytes: the connection. The key of `connections`.")
 
 _LEADING: Final = (
     column("message_id", pa.binary(), "16 bytes: the source's id, then the offset of the first byte, big-endian. The key of `messages`."),
     SESSION,
     CONNECTION,
-    column("ts", TIME, "When the last byte of the message was seen; null if the source does not say."),
-    column("direction", pa.string(), "`to_server` when the client speaks, `to_client` when the server does."),
+    column("ts", TIME, "Time of the last byte of the message; null if the source has no times."),
+    column("direction", pa.string(), "`to_server` if the client sent it, `to_client` if the server did."),
     column("source", pa.string(), "The file the bytes came from."),
-    column("offset", pa.int64(), "Where in the source the bytes of the message begin."),
-    column("length", pa.int64(), "Bytes in the source from there to the last of them: other packets may lie between."),
+    column("offset", pa.int64(), "Offset of the first byte of the message in the source."),
+    column("length", pa.int64(), "Bytes in the source from the first to the last byte of the message; other packets may lie between."),
 )
-"""What every room's table begins with, so that they join to `messages` and lead back to their bytes."""
+"""The first columns of every protocol's table: they join it to `messages`, and lead back to the bytes."""
 
 
-def room(name: str, own: pa.Schema, doc: str) -> Table:
-    """The table of one protocol: the shared leading columns, then the room's own, named as in its specification."""
+def protocol_table(name: str, own: pa.Schema, doc: str) -> Table:
+    """Return the table of one protocol: shared columns first, then its own, named as in its specification."""
     return Table(name, ("message_id",), pa.schema([*_LEADING, *own]), doc)

@@ -1,39 +1,39 @@
-"""`security`: who can be believed, and what endangers whom. Every packet of Event Mesh that carries a proof or must not be accepted, with
-the reason; of all other protocols, what breaks a rule that their rooms call a threat.
+"""`security`: packets and messages that may be an attack, and what keys say about signed packets. Built by `gold/security.py`.
 
-For Event Mesh three things come together: what the keys say (`proofs.py`, only where there is a proof to check), what time says, and what
-was seen before, in all of history. A packet breaks one rule at most: the first in the order of EMM-28, as for a live receiver that was
-there when the packet was seen. Without keys nothing is checked anew, and what was found out earlier stands.
-
-It refuses to know how a proof is checked.
+Event Mesh has a row for every packet that carries a proof (HMAC or signature) or must not be accepted. Other protocols have a row for
+every broken rule that is a threat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from enum import StrEnum
+from typing import Final
 
-import msgspec
 import pyarrow as pa
 
-from wirelake.lake.gold.rules.registry import threats
-from wirelake.lake.gold.rules.threats import Threat
-from wirelake.lake.gold.steps import signatures
 from wirelake.lake.tables.schema import CONNECTION, SESSION, TIME, Table, column
-from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+__all__ = ["TABLE", "Threat"]
 
-    from wirelake.protocols.event_mesh.security.trust import TrustStore
 
-__all__ = ["INPUTS", "PROTOCOL", "TABLE", "THREATENING", "build"]
+class Threat(StrEnum):
+    """What a broken rule may mean for security: values of the column `threat`."""
 
-PROTOCOL: Final = "event_mesh"
-"""The room whose messages carry proofs."""
+    FORGED = "forged"
+    """An HMAC or signature that is wrong, or an encrypted body that does not open."""
+    UNTRUSTED = "untrusted"
+    """An HMAC or signature by a key that is unknown or not trusted."""
+    REPLAYED = "replayed"
+    """A copy of an earlier packet."""
+    STALE = "stale"
+    """A packet that is too old, or from the future."""
+    DOWNGRADE = "downgrade"
+    """Less protection, or other settings, than both sides agreed on."""
+    BOMB = "bomb"
+    """A message that costs its receiver far more than its sender, or more than a limit."""
+    MALFORMED = "malformed"
+    """A packet that no sender that follows the rules sends."""
 
-INPUTS: Final = (PROTOCOL, "connections", "quarantine", "violations")
 
 TABLE: Final = Table(
     "security",
@@ -42,203 +42,37 @@ TABLE: Final = Table(
         [
             SESSION,
             CONNECTION,
-            column("message_id", pa.binary(), "The message in `messages`; null for bytes that are none."),
-            column("ts", TIME, "When it was seen."),
-            column("protocol", pa.string(), "The room: `event_mesh`, `emp`, …"),
-            column("node_id", pa.binary(), "Who says it is the sender."),
-            column("auth_key_id", pa.binary(), "By which key it is to be verified; null for the node's default, or a key of its own."),
-            column("packet_id", pa.int64(), "The Message ID, which tells a node's packets apart."),
-            column("sender", pa.string(), "Address and port it came from, which proves nothing."),
+            column("message_id", pa.binary(), "The message in `messages`; null for bytes that are not a message."),
+            column("ts", TIME, "Time of the packet or message."),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
+            column("node_id", pa.binary(), "Id of the node that claims to be the sender."),
+            column("auth_key_id", pa.binary(), "Id of the key to verify it by; null for the node's default key, or a key in the packet."),
+            column("packet_id", pa.int64(), "The Message ID, unique among the packets of a node."),
+            column("sender", pa.string(), "Address and port it came from; easily forged."),
             column("receiver", pa.string(), "Address and port it was sent to."),
-            column("proof", pa.string(), "What it carries: `hmac`, `signature`, `hmac+signature`; null without."),
-            column("verdict", pa.string(), "What keys say of the proof: `GENUINE`, or the rule it breaks; null if no keys were given."),
-            column("genuine", pa.bool_(), "Whether the proof is right, even if its key was revoked since; null if no keys were given."),
-            column("trust", pa.string(), "How the key came to be trusted: `store`, or `none`; null if no keys were given."),
-            column("accepted", pa.bool_(), "Whether it breaks no rule; null if that cannot be said without keys."),
-            column("was_accepted", pa.bool_(), "What `accepted` said by the keys of before; null if other keys never said otherwise."),
-            column("threat", pa.string(), "What breaking the rule may mean: `" + "`, `".join(Threat) + "`; null if none is broken."),
-            column("rule", pa.string(), "The rule it breaks, of Event Mesh the first in the order of checks (EMM-28); null if none."),
-            column("clause", pa.string(), "The clause or ruling that is."),
-            column("text", pa.string(), "The rule as one plain sentence."),
-            column("age_us", pa.int64(), "Microseconds from when it says it was signed, or made, to when it was seen."),
-            column("sighting", pa.int32(), "Which sighting of this packet, in all of history; 1 is the first. Null if it is forged."),
-            column("first_message_id", pa.binary(), "The first sighting, in `messages`."),
+            column("proof", pa.string(), "Proof in the packet: `hmac`, `signature`, `hmac+signature`; null without."),
+            column("verdict", pa.string(), "Result of checking the proof: `GENUINE`, or the rule it breaks; null if no keys were given."),
+            column("genuine", pa.bool_(), "Whether the proof is valid, even if its key was revoked later; null if no keys were given."),
+            column(
+                "trust", pa.string(), "Why the key is trusted: `store` (it is in the trust store), or `none`; null if no keys were given."
+            ),
+            column("accepted", pa.bool_(), "Whether it breaks no rule; null if that is unknown without keys."),
+            column("was_accepted", pa.bool_(), "Previous value of `accepted`, under an earlier set of keys; null if it never changed."),
+            column("threat", pa.string(), "Kind of threat: `" + "`, `".join(Threat) + "`; null if none is broken."),
+            column("rule", pa.string(), "The rule it breaks; for Event Mesh the first in the order of checks (EMM-28); null if none."),
+            column("clause", pa.string(), "Clause or ruling of the rule."),
+            column("text", pa.string(), "The rule as one sentence."),
+            column("age_us", pa.int64(), "Microseconds from the time in the packet (signed, or sent) to the time of capture."),
+            column(
+                "sighting",
+                pa.int32(),
+                "How many times this packet was captured so far, in all of history; 1 is the first. Null if it is forged.",
+            ),
+            column("first_message_id", pa.binary(), "The first capture of this packet, in `messages`."),
             column("source", pa.string(), "The file the bytes came from."),
-            column("offset", pa.int64(), "Where in the source the first byte is."),
+            column("offset", pa.int64(), "Offset of the first byte in the source."),
             column("length", pa.int64(), "Bytes in the source from the first to the last byte."),
         ]
     ),
     "One row per packet of Event Mesh that carries a proof or breaks a rule, and one per threat of other protocols.",
 )
-
-THREATENING: Final = frozenset(name.partition("/")[2] for name in threats() if not name.startswith(f"{PROTOCOL}/"))
-"""Rules of other protocols that are threats, by name."""
-
-_WINDOW_US: Final = REPLAY_WINDOW * 1_000_000
-_SKEW_US: Final = CLOCK_SKEW_ALLOWANCE * 1_000_000
-_FARTHEST_US: Final = 1 << 62
-"""A time beyond this is as far from now as this."""
-
-
-def build(
-    event_mesh: DataFrame,
-    connections: DataFrame,
-    quarantine: DataFrame,
-    violations: DataFrame,
-    *,
-    before: DataFrame,
-    keys: TrustStore | None = None,
-) -> DataFrame:
-    """All that these nodes ever said, judged by these keys; without keys by what `before`, the table as it was, says of them.
-
-    What threatens others is told by `violations`. What a packet breaks by repetition depends on its own node's packets and no others.
-    """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    known = before.where("message_id IS NOT NULL").select("message_id", "verdict", "genuine", "trust", "accepted", "was_accepted")
-    packets = _with_ends(event_mesh, connections)
-    if keys is None:
-        packets = packets.join(known.drop("accepted"), "message_id", "left")
-    else:
-        earlier = known.selectExpr("message_id", "verdict AS old_verdict", "accepted AS old_accepted", "was_accepted AS older")
-        was_accepted = sql.when(sql.col("old_verdict") != sql.col("verdict"), sql.col("old_accepted")).otherwise(sql.col("older"))
-        packets = packets.join(_verdicts(event_mesh, keys), "message_id", "left").join(earlier, "message_id", "left")
-        packets = packets.withColumn("was_accepted", was_accepted)
-    judged = _by_history(_by_time(packets)).where("proof IS NOT NULL OR rule IS NOT NULL")
-    accepted = sql.when(sql.col("rule").isNotNull(), False).when(sql.col("verdict").isNotNull(), True)
-    rows = judged.withColumn("accepted", accepted).withColumn("protocol", sql.lit("event_mesh"))
-    meshed = _with_book(rows.unionByName(_unreadable(quarantine), allowMissingColumns=True))
-    return meshed.unionByName(_elsewhere(violations), allowMissingColumns=True).select(*TABLE.schema.names)
-
-
-def _with_ends(event_mesh: DataFrame, connections: DataFrame) -> DataFrame:
-    """Packets with the endpoints they came from and went to, and whether whoever wrote them down was the one who sent them."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    client, server = (sql.concat_ws(":", f"{side}_address", f"{side}_port") for side in ("client", "server"))
-    ends = (
-        connections.where("protocol = 'event_mesh'")
-        .groupBy("connection_id")
-        .agg(sql.min(sql.struct(client.alias("client"), server.alias("server"), "observed_by")).alias("ends"))
-    )
-    from_client = sql.col("direction") == "to_server"
-    sent_by_observer = sql.col("ends.observed_by") == sql.when(from_client, "client").otherwise("server")
-    watched_by = sql.when(sent_by_observer, "sender").when(sql.col("ends.observed_by") == "wire", "wire").otherwise("receiver")
-    return (
-        event_mesh.join(ends, "connection_id", "left")
-        .withColumn("sender", sql.when(from_client, sql.col("ends.client")).otherwise(sql.col("ends.server")))
-        .withColumn("receiver", sql.when(from_client, sql.col("ends.server")).otherwise(sql.col("ends.client")))
-        .withColumn("watched_by", watched_by)
-    )
-
-
-def _by_time(packets: DataFrame) -> DataFrame:
-    """EMM-28: the rule each packet breaks by its form, its proof or its time. Time is asked of packets that carry a proof (EMM-24)."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    hmac, signature = (sql.col(name).isNotNull() for name in ("hmac", "signature"))
-    proof = sql.when(hmac & signature, "hmac+signature").when(hmac, "hmac").when(signature, "signature")
-    said = sql.coalesce("signed_timestamp", "timestamp").cast("double") * 1e6
-    claimed = sql.least(said, sql.lit(float(_FARTHEST_US))).cast("long")
-    is_forged = sql.coalesce(sql.col("verdict") != signatures.GENUINE, sql.lit(False))
-    rule = (
-        sql.when(sql.col("fault").isNotNull(), sql.col("fault"))
-        .when(is_forged, sql.col("verdict"))
-        .when(proof.isNotNull() & (sql.col("age_us") > _WINDOW_US), Fault.STALE.name)
-        .when(proof.isNotNull() & (sql.col("age_us") < -_SKEW_US), Fault.FUTURE.name)
-    )
-    return (
-        packets.withColumns({"proof": proof, "claimed": claimed, "arrived": sql.unix_micros("ts")})
-        .withColumn("age_us", sql.col("arrived") - sql.col("claimed"))
-        .withColumns({"rule": rule, "is_believed": sql.col("fault").isNull() & ~is_forged & sql.col("node_id").isNotNull()})
-    )
-
-
-def _by_history(packets: DataFrame) -> DataFrame:
-    """The same, with the rule of those that break none so far but come again (EMM-23), and which sighting of a packet each is.
-
-    A packet that relays pass on is seen at many places: it comes again only if it comes to the same receiver again, as seen by the same
-    kind of observer. What comes again within the replay window is a replay whatever it says; later, only if it is the same. Forged
-    packets are nobody's first sighting, and what proves nothing is counted apart from what does. A packet without a node id is told
-    apart by its connection only, which is best effort, and so is left alone.
-    """
-    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
-    packet = ("is_believed", "node_id", "packet_id")
-    everywhere = Window.partitionBy(*packet).orderBy("ts", "message_id")
-    at_receiver = Window.partitionBy(*packet, "receiver", "watched_by", "is_proven", "is_clean").orderBy("ts", "message_id")
-    content = sql.xxhash64("timestamp", "flags", "event_type", "payload")
-    kept_until = sql.greatest("arrived", sql.least("claimed", sql.col("arrived") + _SKEW_US)) + _WINDOW_US  # EMM-25
-    again = (sql.col("arrived") <= sql.col("earlier.until")) | (sql.col("content") == sql.col("earlier.content"))
-    is_replay = sql.col("is_believed") & sql.col("is_clean") & (sql.col("watched_by") != "sender") & sql.coalesce(again, sql.lit(False))
-    is_believed = sql.col("is_believed")
-    return (
-        packets.withColumns({"is_proven": sql.col("proof").isNotNull(), "is_clean": sql.col("rule").isNull(), "content": content})
-        .withColumns(
-            {
-                "earlier": sql.lag(sql.struct(kept_until.alias("until"), "content")).over(at_receiver),
-                "sighting": sql.when(is_believed, sql.row_number().over(everywhere)),
-                "first_message_id": sql.when(is_believed, sql.first("message_id").over(everywhere)),
-            }
-        )
-        .withColumn("rule", sql.when(is_replay, Fault.REPLAY.name).otherwise(sql.col("rule")))
-    )
-
-
-def _verdicts(event_mesh: DataFrame, keys: TrustStore) -> DataFrame:
-    """What the keys say of every packet that carries a proof and has the form of a packet."""
-    store = keys
-
-    def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return signatures.judge_batches(batches, store)
-
-    return (
-        event_mesh.where("fault IS NULL AND (hmac IS NOT NULL OR signature IS NOT NULL)")
-        .select(*signatures.INPUT)
-        .mapInArrow(judge, signatures.OUTPUT)
-    )
-
-
-def _unreadable(quarantine: DataFrame) -> DataFrame:
-    """Datagrams that are no packets: too large, too short, reserved bits, fields that overrun."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    return quarantine.where("protocol = 'event_mesh' AND clause IS NOT NULL").select(
-        *("session_id", "connection_id", "ts", "protocol", "source", "offset", "length"),
-        sql.col("reason").alias("rule"),
-        sql.lit(False).alias("accepted"),
-    )
-
-
-def _with_book(rows: DataFrame) -> DataFrame:
-    """Clause and sentence of each rule."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    text = msgspec.json.encode({fault.name: {"clause": fault.clause, "text": fault.text} for fault in Fault}).decode()
-    book = sql.from_json(sql.lit(text), "map<string,struct<clause:string,text:string>>")
-    told = {name: sql.col(f"said.{name}") for name in ("clause", "text")}
-    threat = sql.when(sql.col("rule").isNotNull(), sql.coalesce(_threat(), sql.lit(Threat.MALFORMED.value)))
-    return rows.withColumn("said", sql.try_element_at(book, "rule")).withColumns(told | {"threat": threat})
-
-
-def _threat() -> Column:
-    """What the rooms say of a protocol's rule; null where they say nothing."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    said = sql.from_json(sql.lit(msgspec.json.encode(threats()).decode()), "map<string,string>")
-    return sql.try_element_at(said, sql.concat_ws("/", "protocol", "rule"))
-
-
-def _elsewhere(violations: DataFrame) -> DataFrame:
-    """Threats of protocols that know no proofs."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    return (
-        violations.where((sql.col("protocol") != PROTOCOL) & sql.col("rule").isin(sorted(THREATENING)))
-        .withColumns({"threat": _threat(), "accepted": sql.lit(False)})
-        .where("threat IS NOT NULL")
-        .select(
-            *("session_id", "message_id", "ts", "protocol", "accepted", "threat", "rule", "clause", "text", "source", "offset", "length"),
-        )
-    )

@@ -1,30 +1,18 @@
-"""`violations`: every finding: which rule, by whom, where, and whether it was the end. Built from the silver tables.
+"""`violations`: every broken rule: which, by whom, where, and whether it ended the session. Built by `gold/violations.py`.
 
-Findings come from five places: messages that break a rule by themselves; bytes in quarantine that break one; messages the protocol's
-state machine does not have; its rules over history; and what is tolerated but should not have been sent. A finding is a violation only if
-the specification forbids it: what only a ruling or a limit of ours forbids has severity `info`, and no count includes it.
-
-Sessions that were not seen from their beginning, or with gaps, are not judged by what was said before: what was not seen may well have
-been said.
+A finding is a violation only if the specification forbids it. What only a ruling or a limit of this implementation forbids has severity
+`info`, and no count includes it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import msgspec
 import pyarrow as pa
 
-from wirelake.lake.gold.rules.engine import FINDING, conversation, forbidden, together
-from wirelake.lake.gold.rules.registry import ROOMS, WITHOUT_HANDSHAKE, rules
 from wirelake.lake.tables.schema import SESSION, TIME, Table, column
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-__all__ = ["INPUTS", "TABLE", "build"]
-
-INPUTS: Final = ("messages", "quarantine", "paired", "facts", "courses", *ROOMS)
+__all__ = ["TABLE"]
 
 TABLE: Final = Table(
     "violations",
@@ -32,86 +20,34 @@ TABLE: Final = Table(
     pa.schema(
         [
             SESSION,
-            column("message_id", pa.binary(), "The message in `messages`; null for bytes that are none, and for what was not said."),
-            column("ts", TIME, "When it was seen; of something that did not happen in time, when the time was up."),
-            column("protocol", pa.string(), "The room: `emp`, …"),
-            column("direction", pa.string(), "Whose fault: `to_server` the client's, `to_client` the server's; null if that is not known."),
-            column("rule", pa.string(), "The name of the fault in its room."),
-            column("clause", pa.string(), "The clause or ruling it is about."),
+            column(
+                "message_id",
+                pa.binary(),
+                "The message in `messages`; null for bytes that are not a message, and for messages that are missing.",
+            ),
+            column("ts", TIME, "Time of the message; for a timeout, when the time was up."),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
+            column("direction", pa.string(), "Side at fault: `to_server` the client, `to_client` the server; null if unknown."),
+            column("rule", pa.string(), "Name of the fault in its protocol."),
+            column("clause", pa.string(), "Clause or ruling of the rule."),
             column(
                 "severity",
                 pa.string(),
-                "`error`, if a session ends on it; `tolerated`, if peers read on; `info`, no violation: the specification allows it.",
+                "`error`: a session ends on it; `tolerated`: peers read on; `info`: not a violation, the specification allows it.",
             ),
             column(
                 "origin",
                 pa.string(),
-                "Who forbids it: `text`, the specification; else only this side: a `ruling`, a `limit`, or its `local` state.",
+                "Origin of the rule: `text`, the specification; or only this implementation: `ruling`, `limit` or `local` state.",
             ),
-            column("text", pa.string(), "The rule as one plain sentence."),
-            column("ended_session", pa.bool_(), "Whether nothing but a parting, or confirmations, came after it, and the session ended."),
+            column("text", pa.string(), "The rule as one sentence."),
+            column(
+                "ended_session", pa.bool_(), "Whether the session ended on it: only close, error or confirmation messages came after it."
+            ),
             column("source", pa.string(), "The file the bytes came from."),
-            column("offset", pa.int64(), "Where in the source the message, the bytes or the event begins."),
+            column("offset", pa.int64(), "Offset of the message, the bytes or the event in the source."),
             column("length", pa.int64(), "Bytes in the source from the first to the last byte; 0 for an event."),
         ]
     ),
-    "One row per rule and place: broken rules, and with severity `info` what only this side minds.",
+    "One row per rule and place. Severity `info` marks findings that the specification allows.",
 )
-
-_BOOK: Final = "map<string,struct<clause:string,severity:string,origin:string,text:string,ends:boolean>>"
-"""What `rulebook.rules` gives, as Spark reads it."""
-
-
-def by_themselves(messages: DataFrame) -> DataFrame:
-    """Messages that break a rule whatever was said before."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    return messages.where(sql.col("fault").isNotNull()).withColumn("rule", sql.col("fault")).select(*FINDING)
-
-
-def unreadable(quarantine: DataFrame) -> DataFrame:
-    """Bytes that a specification forbids."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    nothing = sql.lit(None).cast("binary")
-    return (
-        quarantine.where(sql.col("clause").isNotNull())
-        .withColumn("message_id", nothing)
-        .withColumn("rule", sql.col("reason"))
-        .select(*FINDING)
-    )
-
-
-def build(
-    messages: DataFrame, quarantine: DataFrame, paired: DataFrame, facts: DataFrame, courses: DataFrame, **rooms: DataFrame
-) -> DataFrame:
-    """All findings, with what the rulebook says of each and whether the session ended on it."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    certain = [by_themselves(messages), unreadable(quarantine)]
-    talks = {protocol: conversation(ROOMS[protocol].conversation) for protocol in rooms}
-    judged = {protocol: talk for protocol, talk in talks.items() if talk.refusals}
-    by_absence = [forbidden(messages, courses.where(sql.col("protocol").isin(list(judged))), judged)]
-    for protocol, own in rooms.items():
-        room, is_its_own = ROOMS[protocol], sql.col("protocol") == protocol
-        certain.append(room.by_fields(own))
-        asked, sessions = paired.where(is_its_own), facts.where(is_its_own)
-        by_absence += room.guards(messages.where(is_its_own), asked, sessions)
-        if room.by_history is not None:
-            by_absence += room.by_history(own, asked, sessions)
-
-    found = [one.select(*FINDING, sql.lit(False).alias("needs_whole")) for one in certain]
-    found += [one.select(*FINDING, sql.lit(True).alias("needs_whole")) for one in by_absence]
-    has_ended = sql.col("closed").isNotNull() | (sql.col("parting").isNotNull() & ~sql.col("protocol").isin(*WITHOUT_HANDSHAKE))
-    ends = facts.select("session_id", "is_whole", "last_word", has_ended.alias("ended"))
-    book = sql.from_json(sql.lit(msgspec.json.encode(rules()).decode()), _BOOK)
-    said = sql.try_element_at(book, sql.concat_ws("/", "protocol", "rule"))
-    is_last = sql.coalesce(sql.col("ts") >= sql.col("last_word"), sql.lit(True))
-    ended = sql.coalesce(said["ends"] & sql.col("ended") & is_last, sql.lit(False))
-    told = {name: said[name] for name in ("clause", "severity", "origin", "text")} | {"ended_session": ended}
-    return (
-        together(found)
-        .join(ends, "session_id", "left")
-        .where("is_whole OR NOT needs_whole")
-        .select(*(told.get(name, sql.col(name)).alias(name) for name in TABLE.schema.names))
-    )

@@ -1,7 +1,4 @@
-"""Traffic for the demo: every protocol that can be spoken, by real peers on loopback, well-behaved and not, all of it recorded.
-
-It refuses to know what becomes of the recordings.
-"""
+"""Recorded traffic for the demo: peers of every protocol on loopback, some of which break rules."""
 
 from __future__ import annotations
 

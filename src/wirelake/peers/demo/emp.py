@@ -1,7 +1,4 @@
-"""EMP for the demo: real clients and servers on loopback, well-behaved and not, all of it recorded.
-
-It refuses to know what becomes of the recordings.
-"""
+"""EMP traffic for the demo: clients and servers on loopback, some of which break rules, all recorded."""
 
 from __future__ import annotations
 
@@ -16,12 +13,11 @@ import msgspec
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestTimeout, WirelakeError
-from wirelake.peers.emp import Live, Peer, connect, serve
+from wirelake.peers.demo.raw_bytes import send_raw
+from wirelake.peers.emp import Options, Peer, connect, serve
 from wirelake.protocols.emp.events import RequestReceived
 from wirelake.protocols.emp.messages import Data, Hello, OtherExtension, Ping, RequestResponse
-from wirelake.protocols.emp.options import Options
 from wirelake.protocols.emp.wire import encode
-from wirelake.transports.address import parse
 
 __all__ = ["talk"]
 
@@ -37,8 +33,8 @@ async def talk(folder: Path, requests: int, progress: Callable[[int, int], None]
     chance = random.Random(SEED)  # noqa: S311 - a demo wants the same traffic every time
     with Recorder(folder / "emp.pcapng") as recorder:
         options = Options(ping_interval=0.2, application_types=frozenset([SENSOR_TYPE]))
-        live = Live(session=options, on_request=lambda peer, request: _answer(peer, request, chance), recorder=recorder)
-        async with serve("tcp://127.0.0.1:0", live=live) as server:
+        options = msgspec.structs.replace(options, on_request=lambda peer, request: _answer(peer, request, chance), recorder=recorder)
+        async with serve("tcp://127.0.0.1:0", options=options) as server:
             done = 0
 
             def made() -> None:
@@ -68,7 +64,7 @@ async def _client(address: str, number: int, requests: int, made: Callable[[], N
     """A client as one wishes them: requests in flight, some compressed, some data, a pause for pings, and a bye."""
     chance = random.Random(number)  # noqa: S311 - see talk
     options = Options(ping_interval=0.2, application_types=frozenset([SENSOR_TYPE]))
-    async with connect(address, live=Live(session=options)) as peer:
+    async with connect(address, options=options) as peer:
 
         async def worker(count: int) -> None:
             for index in range(count):
@@ -103,22 +99,8 @@ async def _trouble(address: str) -> None:
         hello + b"\xff\xff\xff\xff garbage",  # EMP-35
         hello + encode(Data(b"cut"))[:-2],  # EMP-43
     ):
-        await _shout(address, bad)
+        await send_raw(address, bad, seconds=0.5)
     with contextlib.suppress(WirelakeError):
-        async with connect(address, live=Live(session=Options(application_types=frozenset([200])))) as peer:
+        async with connect(address, options=Options(application_types=frozenset([200]))) as peer:
             await peer.send(b"nobody knows this type", type_id=200)  # EMP-24
             await asyncio.sleep(0.1)
-
-
-async def _shout(address: str, data: bytes) -> None:
-    """Send bytes as they are, listen for a moment, and go."""
-    target = parse(address, 0)
-    reader, writer = await asyncio.open_connection(target.host, target.port)
-    writer.write(data)
-    with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(0.5):
-            while await reader.read(4096):
-                pass
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()

@@ -1,7 +1,4 @@
-"""Event Mesh for the demo: a plant whose nodes know each other by keys, a gateway that relays, and somebody who wants to be one.
-
-It refuses to know what becomes of the recordings.
-"""
+"""Event Mesh traffic for the demo: nodes with keys, a gateway that relays, and a forger."""
 
 from __future__ import annotations
 
@@ -13,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from wirelake.capture.record.recorder import Recorder
 from wirelake.peers import trust_file
-from wirelake.peers.event_mesh.node import Live, Node, node
+from wirelake.peers.event_mesh import Node, Options, node
 from wirelake.protocols.event_mesh.messages import EventType
-from wirelake.protocols.event_mesh.options import Options, RelayRule
+from wirelake.protocols.event_mesh.options import RelayRule
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build, public_key_of
 from wirelake.protocols.event_mesh.packet.values import text
 from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
@@ -45,9 +44,15 @@ async def talk(folder: Path, events: int, progress: Callable[[int, int], None]) 
     relaying = Options(heartbeat_interval=0.2, relay=(RelayRule(),))
     with Recorder(folder / "event-mesh.pcapng", protocol="event_mesh") as recorder:
         async with (
-            node("udp://127.0.0.1:0", credentials=gateway, live=Live(relaying, trust=store, recorder=recorder)) as middle,
-            node("udp://127.0.0.1:0", credentials=boiler, live=Live(quick, trust=store), peers=[middle.address]) as hot,
-            node("udp://127.0.0.1:0", credentials=valve, live=Live(quick, trust=store), peers=[middle.address]) as wet,
+            node(
+                "udp://127.0.0.1:0", credentials=gateway, options=msgspec.structs.replace(relaying, trust=store, recorder=recorder)
+            ) as middle,
+            node(
+                "udp://127.0.0.1:0", credentials=boiler, options=msgspec.structs.replace(quick, trust=store), peers=[middle.address]
+            ) as hot,
+            node(
+                "udp://127.0.0.1:0", credentials=valve, options=msgspec.structs.replace(quick, trust=store), peers=[middle.address]
+            ) as wet,
         ):
             wet.subscribe("plant.boiler.>")
             await _publish(hot, wet, events, progress)

@@ -1,7 +1,4 @@
-"""Relink for the demo: a warehouse that takes orders over a line that breaks, a till with transactions, and peers that break the rules.
-
-It refuses to know what becomes of the recordings.
-"""
+"""Relink traffic for the demo: orders over connections that break, transactions, and peers that break rules."""
 
 from __future__ import annotations
 
@@ -14,7 +11,8 @@ from typing import Final
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import WirelakeError
 from wirelake.peers.backoff import Backoff
-from wirelake.peers.relink import Endpoint, Link, Live, connect, serve
+from wirelake.peers.demo.raw_bytes import send_raw
+from wirelake.peers.relink import Endpoint, Link, Options, connect, serve
 from wirelake.transports.address import parse
 
 __all__ = ["talk"]
@@ -38,8 +36,8 @@ TROUBLE: Final = (
 async def talk(folder: Path, messages: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Send about so many messages, and the rest of the show; returns the recordings."""
     with Recorder(folder / "relink.pcapng", protocol="relink") as recorder:
-        live = Live(recorder=recorder, close_timeout=0.5)  # whoever left without a word does not come back
-        async with serve("tcp://127.0.0.1:0", {ORDERS: _warehouse, TILL: _cashier}, live=live) as listener:
+        options = Options(recorder=recorder, close_timeout=0.5)  # whoever left without a word does not come back
+        async with serve("tcp://127.0.0.1:0", {ORDERS: _warehouse, TILL: _cashier}, options=options) as listener:
             async with _Line(listener.address) as line, connect(line.address, ORDERS, reconnect=Backoff(first=0.01)) as link:
                 await _order(link, line, messages, lambda done: progress(done, messages))
             async with connect(listener.address, TILL) as link:
@@ -139,16 +137,6 @@ async def _hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 async def _trouble(address: str) -> None:
-    """Peers nobody wishes for."""
-    target = parse(address, None)
+    """Connections that break rules."""
     for bad in TROUBLE:
-        reader, writer = await asyncio.open_connection(target.host, target.port)
-        writer.write(bad)
-        writer.write_eof()
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(0.3):
-                while await reader.read(4096):
-                    pass
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        await send_raw(address, bad, finish=True)

@@ -1,7 +1,4 @@
-"""wolpertinger for the demo: a shop whose methods want different trust, and clients that gain it, fail to, or break the rules.
-
-It refuses to know what becomes of the recordings.
-"""
+"""wolpertinger traffic for the demo: methods of different trust levels, and clients that reach them or fail."""
 
 from __future__ import annotations
 
@@ -14,9 +11,8 @@ from typing import Final
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestFailed, WirelakeError
-from wirelake.peers.wolpertinger import Live, Peer, connect, method, serve
-from wirelake.protocols.wolpertinger.options import Options
-from wirelake.transports.address import parse
+from wirelake.peers.demo.raw_bytes import send_raw
+from wirelake.peers.wolpertinger import Options, Peer, connect, method, serve
 
 __all__ = ["KEYS", "talk"]
 
@@ -70,8 +66,8 @@ class Stock:
 async def talk(folder: Path, calls: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Make about so many calls, and the rest of the show; returns the recordings."""
     with Recorder(folder / "wolpertinger.pcapng", protocol="wolpertinger") as recorder:
-        live = Live(session=Options(cluster_key=KEY, password_of=USERS.get), recorder=recorder, key_log=folder / KEYS)
-        async with serve("tcp://127.0.0.1:0", Stock, live=live) as server:
+        options = Options(cluster_key=KEY, password_of=USERS.get, recorder=recorder, key_log=folder / KEYS)
+        async with serve("tcp://127.0.0.1:0", Stock, options=options) as server:
             done = 0
 
             def made() -> None:
@@ -90,7 +86,7 @@ async def talk(folder: Path, calls: int, progress: Callable[[int, int], None]) -
 
 async def _client(address: str, level: int, calls: int, made: Callable[[], None]) -> None:
     chance = random.Random(level)  # noqa: S311 - a demo wants the same traffic every time
-    async with connect(address, live=Live(session=Options(cluster_key=KEY), authenticate=level)) as peer:
+    async with connect(address, options=Options(cluster_key=KEY, authenticate=level)) as peer:
 
         async def worker() -> None:
             for index in range(calls // IN_FLIGHT):
@@ -123,14 +119,8 @@ async def _wishes(peer: Peer) -> None:
 async def _trouble(address: str) -> None:
     """A keeper with the wrong password and one with the right one, and a peer that breaks the rules."""
     for password in ("let me in", USERS["keeper"]):
-        live = Live(authenticate=4, user="Keeper", password=password)
+        options = Options(authenticate=4, user="Keeper", password=password)
         with contextlib.suppress(WirelakeError):
-            async with connect(address, live=live) as peer:
+            async with connect(address, options=options) as peer:
                 await peer.Stock.Close()
-    target = parse(address, None)
-    reader, writer = await asyncio.open_connection(target.host, target.port)
-    writer.write(HOSTILE)
-    writer.write_eof()
-    await reader.read()
-    writer.close()
-    await writer.wait_closed()
+    await send_raw(address, HOSTILE, seconds=5, finish=True)

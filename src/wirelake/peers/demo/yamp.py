@@ -1,7 +1,4 @@
-"""YAMP for the demo: a service that answers, reports progress and can be cancelled, and clients that use it, or misuse it.
-
-It refuses to know what becomes of the recordings.
-"""
+"""YAMP traffic for the demo: requests, progress, cancellation, and clients that break rules."""
 
 from __future__ import annotations
 
@@ -14,9 +11,8 @@ from typing import Any, Final
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.errors import RequestFailed, WirelakeError
-from wirelake.peers.yamp import Call, Live, Peer, Service, connect, serve
-from wirelake.protocols.yamp.options import Options
-from wirelake.transports.address import parse
+from wirelake.peers.demo.raw_bytes import send_raw
+from wirelake.peers.yamp import Call, Options, Peer, Service, connect, serve
 
 __all__ = ["talk"]
 
@@ -28,7 +24,7 @@ IN_FLIGHT: Final = 8
 async def talk(folder: Path, requests: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Make about so many requests, and the rest of the show; returns the recordings."""
     with Recorder(folder / "yamp.pcapng", protocol="yamp") as recorder:
-        async with serve("tcp://127.0.0.1:0", _service(), live=Live(recorder=recorder)) as server:
+        async with serve("tcp://127.0.0.1:0", _service(), options=Options(recorder=recorder)) as server:
             done = 0
 
             def made() -> None:
@@ -49,20 +45,20 @@ def _service() -> Service:
     service = Service()
 
     @service.request("stock.price")
-    async def price(call: Call) -> Any:
+    async def price(_: Peer, call: Call) -> Any:
         if call.body.get("item") == "unicorn":
             raise RequestFailed({"why": "there are none"})
         return {"item": call.body["item"], "price": len(call.body["item"]) * 1.5}
 
     @service.request("stock.count")
-    async def count(call: Call) -> Any:
+    async def count(_: Peer, call: Call) -> Any:
         for shelf in range(call.body["shelves"]):
             await call.progress({"shelf": shelf})
             await asyncio.sleep(0.002)
         return {"items": 42 * call.body["shelves"]}
 
     @service.on("till.*")
-    def heard(_: Any) -> None:
+    def heard(_: Peer, _event: Any) -> None:
         """Whatever happens at the till."""
 
     return service
@@ -70,7 +66,7 @@ def _service() -> Service:
 
 async def _client(address: str, serializer: str, requests: int, made: Callable[[], None]) -> None:
     chance = random.Random(serializer)  # noqa: S311 - a demo wants the same traffic every time
-    async with connect(address, live=Live(session=Options(serializer=serializer))) as peer:
+    async with connect(address, options=Options(serializer=serializer)) as peer:
 
         async def worker(number: int) -> None:
             for index in range(requests // IN_FLIGHT):
@@ -111,13 +107,4 @@ async def _trouble(address: str) -> None:
         hello + hello,  # a second handshake
         hello + b"\x06",  # cut
     ):
-        target = parse(address, 0)
-        reader, writer = await asyncio.open_connection(target.host, target.port)
-        writer.write(bad)
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(0.3):
-                while await reader.read(4096):
-                    pass
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        await send_raw(address, bad)

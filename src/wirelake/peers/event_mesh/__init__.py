@@ -1,6 +1,34 @@
-"""Event Mesh live: nodes that publish, subscribe and relay."""
+"""Event Mesh live: nodes that publish, subscribe and relay.
+
+```
+async with node("udp://127.0.0.1:0") as panel, node("udp://127.0.0.1:0", peers=[panel.address]) as sensor:
+    events = panel.subscribe("plant.>")
+    await sensor.publish("plant.boiler.temperature", 81.5)
+    print(await anext(events))
+```
+"""
 
 from wirelake.peers.event_mesh.node import Handler, Node, Value, node
-from wirelake.peers.event_mesh.options import DEFAULT_LIVE, Live, NodeMetrics
+from wirelake.peers.event_mesh.options import NodeMetrics, Options
+from wirelake.protocols.event_mesh.events import Delivered, Dropped, Peer, PeerChanged
+from wirelake.protocols.event_mesh.options import RelayRule
+from wirelake.protocols.event_mesh.packet.builder import Credentials
+from wirelake.protocols.event_mesh.security.trust import Key, Policy, TrustStore
 
-__all__ = ["DEFAULT_LIVE", "Handler", "Live", "Node", "NodeMetrics", "Value", "node"]
+__all__ = [
+    "Credentials",
+    "Delivered",
+    "Dropped",
+    "Handler",
+    "Key",
+    "Node",
+    "NodeMetrics",
+    "Options",
+    "Peer",
+    "PeerChanged",
+    "Policy",
+    "RelayRule",
+    "TrustStore",
+    "Value",
+    "node",
+]

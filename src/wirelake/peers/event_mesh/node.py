@@ -1,14 +1,4 @@
-"""Event Mesh live: a node is a session at work on an endpoint. It publishes, hears what it subscribed to, knows its peers, and relays.
-
-```
-async with node("udp://127.0.0.1:0") as one, node("udp://127.0.0.1:0", peers=[one.address]) as two:
-    heard = one.subscribe("plant.>")
-    await two.publish("plant.boiler.temperature", 81.5)
-    print(await anext(heard))
-```
-
-It refuses to know the protocol's rules: the session keeps them.
-"""
+"""A live Event Mesh node: a session on a datagram endpoint. It publishes, subscribes, tracks peers and relays."""
 
 from __future__ import annotations
 
@@ -16,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -26,10 +16,10 @@ import msgspec
 from wirelake.errors import ConnectFailed, SessionClosed, UsageError
 from wirelake.peers import trust_file
 from wirelake.peers.datagram_recording import DatagramRecording
-from wirelake.peers.event_mesh.options import DEFAULT_LIVE, Live, NodeMetrics
+from wirelake.peers.event_mesh.options import NodeMetrics, Options
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.subscriptions import Subscription, Subscriptions
-from wirelake.protocols.event_mesh.events import Delivered, Dropped, Occurrence, Peer, PeerChanged
+from wirelake.protocols.event_mesh.events import Delivered, Dropped, Peer, PeerChanged, SessionEvent
 from wirelake.protocols.event_mesh.messages import DEFAULT_PORT, Event, Field
 from wirelake.protocols.event_mesh.options import Address
 from wirelake.protocols.event_mesh.packet.builder import Credentials
@@ -45,7 +35,7 @@ from wirelake.transports.tcp import plain
 if TYPE_CHECKING:
     from wirelake.transports.quic import Quic
 
-__all__ = ["DEFAULT_LIVE", "Handler", "Live", "Node", "NodeMetrics", "Value", "node"]
+__all__ = ["Handler", "Node", "Value", "node"]
 
 log = logging.getLogger("wirelake.event_mesh")
 
@@ -59,12 +49,13 @@ SHARE: Final = 64
 
 Value = str | float | bytes | dict[str, Any] | Field
 """What an event can carry; a number with a fraction is a float, another an integer."""
-Handler = Callable[[Delivered], Awaitable[None] | None]
+Handler = Callable[["Node", Delivered], Awaitable[None] | None]
+"""Receives the events of a subscription, one after the other."""
 OpenEndpoint = Callable[[Target, udp.Multicast], Awaitable[Endpoint]]
 
 
 class Node:
-    """A node at work from `async with` on; at its end it is gone without a word, as the protocol has none for it."""
+    """A node that runs inside `async with`. The protocol has no message for leaving."""
 
     def __init__(
         self,
@@ -72,12 +63,12 @@ class Node:
         open_endpoint: OpenEndpoint,
         *,
         credentials: Credentials,
-        live: Live = DEFAULT_LIVE,
+        options: Options | None = None,
         peers: Iterable[Target] = (),
         groups: Iterable[Target] = (),
     ) -> None:
         self.target = target
-        self.live = live
+        self.options = options = options or Options()
         self.credentials = credentials
         self._open_endpoint = open_endpoint
         self._peers = tuple(peers)
@@ -88,10 +79,10 @@ class Node:
         self._tasks: list[asyncio.Task[None]] = []
         self._handlers: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._conversations: DatagramRecording | None = None
-        self._subscriptions: Subscriptions[Delivered] = Subscriptions(live.max_inbox)
+        self._recording: DatagramRecording | None = None
+        self._subscriptions: Subscriptions[Delivered] = Subscriptions(options.max_inbox)
         self._held: deque[Outgoing] = deque()
-        """Taken from the session, and the transport had no room for it."""
+        """Datagrams taken from the session that the transport did not accept yet."""
         self._unblocking: asyncio.Task[None] | None = None
         self._published = 0
         self._failed = 0
@@ -105,12 +96,12 @@ class Node:
 
     @property
     def node_id(self) -> bytes:
-        """§4.2: who it is."""
+        """§4.2: the id of this node."""
         return self.credentials.node_id
 
     @property
     def peers(self) -> tuple[Peer, ...]:
-        """The nodes that were heard of late."""
+        """The nodes that sent something recently."""
         return self._working().peers
 
     @property
@@ -122,7 +113,7 @@ class Node:
         return NodeMetrics(self._session.metrics, self._endpoint.lost, self._endpoint.unsent, heard.lost, heard.unheard, self._failed)
 
     def subscribe(self, pattern: str, handler: Handler | None = None) -> Subscription[Delivered]:
-        """Hear of events whose names match (see `protocols.topics`): with `async for`, or by a handler that gets one after the other.
+        """Receive events whose names match (see `protocols.topics`): with `async for`, or by a handler, one after the other.
 
         The name of an event that is sealed and not opened here is empty. A handler that raises is logged, and goes on with the next.
         """
@@ -132,6 +123,10 @@ class Node:
             self._handlers = [task for task in self._handlers if not task.done()]
             self._handlers.append(self._group.create_task(self._handle(subscription, handler)))
         return subscription
+
+    def __aiter__(self) -> AsyncIterator[Delivered]:
+        """All events, from now on; `subscribe` chooses by name."""
+        return aiter(self.subscribe(">"))
 
     async def publish(
         self,
@@ -151,8 +146,8 @@ class Node:
         while True:
             session = self._working()
             places = session.places if chosen is None else chosen
-            room, most = session.room(urgent), session.room(urgent, empty=True)
-            if room >= len(places) or len(places) > most:  # in the second case the session says so
+            capacity, most = session.room(urgent), session.room(urgent, empty=True)
+            if capacity >= len(places) or len(places) > most:  # in the second case the session says so
                 break
             self._flush()
             if self._unblocking is not None:
@@ -169,32 +164,34 @@ class Node:
     async def __aenter__(self) -> Node:
         if self._group is not None:
             raise UsageError("the node is in use already")
-        live = self.live
-        if live.trust is not None and live.trust_path is not None:
+        options = self.options
+        if options.trust is not None and options.trust_path is not None:
             raise UsageError("give a trust store or the path of one, not both")
-        store = trust_file.load(live.trust_path) if live.trust_path is not None else live.trust
+        store = trust_file.load(options.trust_path) if options.trust_path is not None else options.trust
         places = [(group.host, group.port) for group in self._groups]
         try:
-            self._endpoint = await self._open_endpoint(self.target, msgspec.structs.replace(live.multicast, groups=tuple(places)))
+            self._endpoint = await self._open_endpoint(self.target, msgspec.structs.replace(options.multicast, groups=tuple(places)))
         except OSError as reason:
             raise ConnectFailed(f"cannot listen at {self.target}: {plain(reason)}") from None
         try:
             self.target = self.target._replace(port=self._endpoint.local[1])
             peers = [await self._resolve(peer) for peer in self._peers]
-            self._session = Session(self.credentials, live.session, draw=live.draw, store=store, peers=peers, groups=places)
-            if live.replay_path is not None and live.replay_path.exists():
-                self._session.restore_replays(trust_file.load_bytes(live.replay_path))
-            if live.recorder is not None:
-                self._conversations = DatagramRecording(
-                    live.recorder, "event_mesh", self._endpoint.kind, self._endpoint.local, live.max_recorded
+            self._session = Session(self.credentials, options, draw=options.draw, store=store, peers=peers, groups=places)
+            if options.replay_path is not None and options.replay_path.exists():
+                self._session.restore_replays(trust_file.load_bytes(options.replay_path))
+            if options.recorder is not None:
+                self._recording = DatagramRecording(
+                    options.recorder, "event_mesh", self._endpoint.kind, self._endpoint.local, options.max_recorded
                 )
             self._group = await asyncio.TaskGroup().__aenter__()
         except BaseException:
             await self._endpoint.close()
             raise
         self._tasks = [self._group.create_task(self._listen(self._endpoint, self._session))]
-        if live.replay_path is not None and live.replay_save_interval is not None:
-            self._tasks.append(self._group.create_task(self._keep_replays(self._session, live.replay_path, live.replay_save_interval)))
+        if options.replay_path is not None and options.replay_save_interval is not None:
+            self._tasks.append(
+                self._group.create_task(self._keep_replays(self._session, options.replay_path, options.replay_save_interval))
+            )
         self._session.start(self._now())
         self._settle(self._session)
         return self
@@ -206,20 +203,20 @@ class Node:
         self._subscriptions.close()
         try:
             if self._handlers and kind is None:
-                await asyncio.wait(self._handlers, timeout=self.live.linger)
+                await asyncio.wait(self._handlers, timeout=self.options.linger)
         finally:
             for task in (*self._tasks, *self._handlers, *([self._unblocking] if self._unblocking else [])):
                 task.cancel()
-            if self._conversations is not None:
-                self._conversations.close()
+            if self._recording is not None:
+                self._recording.close()
             if self._endpoint is not None:
                 await self._endpoint.close()
             try:
                 if group is not None:
                     await group.__aexit__(None, None, None)
             finally:
-                if self._session is not None and self.live.replay_path is not None:
-                    trust_file.save_bytes(self.live.replay_path, self._session.export_replays())
+                if self._session is not None and self.options.replay_path is not None:
+                    trust_file.save_bytes(self.options.replay_path, self._session.export_replays())
 
     # Inside.
 
@@ -229,7 +226,7 @@ class Node:
         return self._session
 
     def _now(self) -> Now:
-        return Now(asyncio.get_running_loop().time(), self.live.clock())
+        return Now(asyncio.get_running_loop().time(), self.options.clock())
 
     async def _resolve(self, target: Target) -> Address:
         if target.scheme != self.target.scheme:
@@ -244,8 +241,8 @@ class Node:
 
     async def _listen(self, endpoint: Endpoint, session: Session) -> None:
         while datagrams := await endpoint.receive():
-            if self._conversations is not None:
-                self._conversations.received(datagrams)
+            if self._recording is not None:
+                self._recording.received(datagrams)
             session.receive_all(datagrams, self._now())
             self._settle(session)
             await asyncio.sleep(0)  # there may be no end of datagrams, and subscribers want to read them
@@ -297,8 +294,8 @@ class Node:
                         self._unblocking = self._group.create_task(self._unblock(endpoint))
                     return
                 held.popleft()
-                if self._conversations is not None:
-                    self._conversations.sent(data, to)
+                if self._recording is not None:
+                    self._recording.sent(data, to)
 
     async def _unblock(self, endpoint: Endpoint) -> None:
         try:
@@ -307,23 +304,23 @@ class Node:
             self._unblocking = None
         self._flush()
 
-    def _report(self, event: Occurrence) -> None:
+    def _report(self, event: SessionEvent) -> None:
         """Everything but events of the mesh: to callbacks, and one line into the log."""
-        call: Callable[[Any], None] | None = None
+        call: Callable[[Node, Any], None] | None = None
         match event:
             case Dropped():
-                call = self.live.on_drop
+                call = self.options.on_drop
                 log.log(NOTICE, f"dropped a packet from %s: %s ({event.fault.name})", event.source[:2], event.fault.text)
             case PeerChanged():
-                call = self.live.on_peer
+                call = self.options.on_peer
                 log.info("node %s was %s, is %s", event.peer.node_id.hex(), event.before.name, event.peer.state.name)
             case Delivered():
-                call = self.live.on_other
+                call = self.options.on_other
             case _:
-                log.warning("no room to wait for being sent to %s:%d", *event.to)
+                log.warning("send queue full: a datagram to %s:%d is dropped", *event.to)
         if call is not None:
             try:
-                call(event)
+                call(self, event)
             except Exception:
                 self._failed += 1
                 log.exception("a callback failed for %s", type(event).__name__)
@@ -331,7 +328,7 @@ class Node:
     async def _handle(self, subscription: Subscription[Delivered], handler: Handler) -> None:
         async for event in subscription:
             try:
-                result = handler(event)
+                result = handler(self, event)
                 if inspect.isawaitable(result):
                     await result
             except Exception:
@@ -343,7 +340,7 @@ def node(
     address: str = "udp://0.0.0.0",
     *,
     credentials: Credentials | None = None,
-    live: Live = DEFAULT_LIVE,
+    options: Options | None = None,
     peers: Iterable[str] = (),
     groups: Iterable[str] = (),
     endpoint: Endpoint | None = None,
@@ -354,21 +351,23 @@ def node(
     random node id and proves nothing. An `endpoint` that is open already takes the place of the address.
     """
 
+    chosen = options or Options()
+
     async def open_endpoint(target: Target, multicast: udp.Multicast) -> Endpoint:
         if endpoint is not None:
             return endpoint
         opened = await udp.listen(
-            target.host, target.port, multicast=multicast, socket_buffer=live.socket_buffer, max_queue=live.max_received
+            target.host, target.port, multicast=multicast, socket_buffer=chosen.socket_buffer, max_queue=chosen.max_received
         )
-        return opened if live.quic is None else _inside_quic(opened, live.quic)
+        return opened if chosen.quic is None else _inside_quic(opened, chosen.quic)
 
     mine = parse(_full(address), DEFAULT_PORT, SCHEMES) if endpoint is None else Target(endpoint.kind, *endpoint.local)
-    if endpoint is None and (mine.scheme == "memory" or (mine.scheme == "quic") != (live.quic is not None)):
-        raise UsageError(f"{mine}: udp:// needs nothing, quic:// needs certificates (`Live.quic`), memory:// its endpoint")
+    if endpoint is None and (mine.scheme == "memory" or (mine.scheme == "quic") != (chosen.quic is not None)):
+        raise UsageError(f"{mine}: udp:// needs nothing, quic:// needs certificates (`Options.quic`), memory:// its endpoint")
     others = [parse(_full(peer, mine.scheme), DEFAULT_PORT, SCHEMES) for peer in peers]
     heard = [parse(_full(group, mine.scheme), DEFAULT_PORT, SCHEMES) for group in groups]
-    who = Credentials(live.draw(16)) if credentials is None else credentials
-    return Node(mine, open_endpoint, credentials=who, live=live, peers=others, groups=heard)
+    who = Credentials(chosen.draw(16)) if credentials is None else credentials
+    return Node(mine, open_endpoint, credentials=who, options=chosen, peers=others, groups=heard)
 
 
 def _inside_quic(opened: udp.UdpEndpoint, quic: Quic) -> Endpoint:

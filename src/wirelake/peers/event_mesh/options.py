@@ -1,4 +1,4 @@
-"""What a live node of Event Mesh may be told beyond its session's options, and what it counts. It refuses to act on any of it."""
+"""Options of a live Event Mesh node in one flat object, and the counters it keeps."""
 
 from __future__ import annotations
 
@@ -6,71 +6,76 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, PeerChanged
-from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.event_mesh.options import Options as SessionOptions
 from wirelake.protocols.event_mesh.security.trust import TrustStore
 from wirelake.transports import udp
 
 if TYPE_CHECKING:
+    from wirelake.peers.event_mesh.node import Node
     from wirelake.transports.quic import Quic
+else:  # for `help` and `inspect.signature`: these modules import this one, or need an extra
+    Node = Any
+    Quic = Any
 
-__all__ = ["DEFAULT_LIVE", "Live", "NodeMetrics"]
+__all__ = ["NodeMetrics", "Options"]
 
 
-class Live(msgspec.Struct, frozen=True):
-    """What a node may be told beyond its session's options; every limit has its name here. Times are seconds."""
+class Options(SessionOptions, frozen=True, kw_only=True):
+    """Options of a node. Times are seconds; None switches a timer off."""
 
-    session: Options = DEFAULT_OPTIONS
     trust: TrustStore | None = None
-    """§4.2: the keys of others; keys that are added to it later count at once."""
+    """§4.2: the keys of other nodes; keys added later count at once."""
     trust_path: Path | None = None
-    """The same from a file (`peers.trust_file`)."""
+    """A file with such keys (`wirelake keys`); give this or `trust`."""
     replay_path: Path | None = None
-    """EMM-23: where the replay cache survives a restart."""
+    """EMM-23: a file that keeps the replay cache over a restart."""
     replay_save_interval: float | None = 60.0
-    """How often it is saved beside the end; what a crash makes us forget can come again for as long as it is fresh."""
+    """How often `replay_path` is saved, besides at the end. After a crash, packets since then can be replayed while they are fresh."""
     max_inbox: int = 8192
-    """Events that wait for a subscriber, and as many urgent ones; more are dropped for it, and counted."""
+    """Events that wait for a subscriber, and as many urgent ones; further ones are dropped for it, and counted."""
     multicast: udp.Multicast = udp.NO_GROUPS
-    """How what is sent to groups travels; its groups are those given to `node`."""
+    """Interface and TTL for multicast; the groups are those given to `node`."""
     quic: Quic | None = None
-    """§1: for `quic://`, which keeps secret what is said; `wirelake[quic]` must be installed."""
+    """§1: certificates for `quic://`; needs `wirelake[quic]`."""
     socket_buffer: int = udp.SOCKET_BUFFER
-    """Bytes the system is asked to hold, each way."""
+    """Bytes of the socket buffers, each way."""
     max_received: int = udp.MAX_QUEUE
-    """Datagrams that wait to be looked at."""
+    """Received datagrams that wait to be processed."""
     linger: float = 1.0
-    """How long handlers may work on what had arrived when the node is closed."""
+    """How long handlers may finish their work when the node is closed."""
     recorder: Recorder | None = None
+    """Records every datagram sent and received."""
     max_recorded: int = 4096
-    """Remote addresses whose conversations are recorded at the same time; the one that spoke least recently is closed for a new one."""
-    on_peer: Callable[[PeerChanged], None] | None = None
-    on_drop: Callable[[Dropped], None] | None = None
-    on_other: Callable[[Delivered], None] | None = None
-    """EMM-21: gets the messages of `Options.handled_types`."""
+    """Remote addresses recorded at the same time; the least recently active one is closed for a new one."""
+    on_peer: Callable[[Node, PeerChanged], None] | None = None
+    """Called when a node appears, falls silent or is forgotten."""
+    on_drop: Callable[[Node, Dropped], None] | None = None
+    """Called for every packet that is dropped."""
+    on_other: Callable[[Node, Delivered], None] | None = None
+    """EMM-21: receives the messages of `handled_types`."""
     clock: Callable[[], float] = time.time
+    """The time written into packets, and by which theirs is judged: seconds since 1970."""
     draw: Callable[[int], bytes] = secrets.token_bytes
-
-
-DEFAULT_LIVE: Final = Live()
+    """Random bytes for message ids and nonces."""
 
 
 class NodeMetrics(msgspec.Struct, frozen=True):
-    """What a node counted: its session, and what was lost around it."""
+    """Counters of a node: those of its session, and losses around it."""
 
     session: Metrics
     lost: int
-    """Datagrams that came to this machine and found no room, as far as the system tells."""
+    """Received datagrams that were dropped because a queue was full, as far as the system reports it."""
     unsent: int
-    """Datagrams that the system refused to send."""
+    """Datagrams that the system did not send."""
     inbox_full: int
     """Events that a subscriber was too slow for."""
     unheard: int
-    """Events that nobody here had subscribed to."""
+    """Events without a subscriber here."""
     callbacks_failed: int
     """Times that a handler or callback raised."""

@@ -1,4 +1,4 @@
-"""Relink live: a connector keeps one link over connection after connection, a listener hosts the links of many endpoints at one address.
+"""Relink live: a connector keeps one link over successive connections; a listener hosts the links of many endpoints.
 
 ```
 async def take(link):
@@ -7,11 +7,9 @@ async def take(link):
 
 demo = Endpoint("demo", connector_id_size=4)
 async with serve("tcp://127.0.0.1:5047", {demo: take}) as listener:
-    async with connect(listener.address, demo) as link:
-        await link.channel(b"chan").send(b"hello")  # returns when it was consumed
+    async with connect(listener.address, demo, reconnect=Backoff()) as link:
+        await link.channel(b"chan").send(b"hello")  # returns when the peer has consumed it
 ```
-
-It refuses to know the protocol's rules: links and sessions keep them.
 """
 
 from __future__ import annotations
@@ -24,28 +22,32 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import UsageError
-from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
+from wirelake.peers.admission import ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.relink.channels import Channel, Inbound, Receipt, Transaction
 from wirelake.peers.relink.endpoints import Connection, Connector, LinkHandler, Listener
 from wirelake.peers.relink.link import Link
-from wirelake.peers.relink.options import DEFAULT_LIVE, Live
+from wirelake.peers.relink.options import EventHandler, Options
+from wirelake.protocols.relink.events import MessageReceived, Outcome
 from wirelake.protocols.relink.messages import DEFAULT_PORT
-from wirelake.protocols.relink.options import Endpoint, Options
+from wirelake.protocols.relink.options import Endpoint
 from wirelake.transports.address import parse
-from wirelake.transports.tls import client_context
+from wirelake.transports.tls import for_client, for_server
 
 __all__ = [
-    "DEFAULT_LIVE",
+    "Backoff",
     "Channel",
     "Connection",
     "Connector",
     "Endpoint",
+    "EventHandler",
     "Inbound",
     "Link",
     "LinkHandler",
     "Listener",
-    "Live",
+    "MessageReceived",
+    "Options",
+    "Outcome",
     "Receipt",
     "ServerLimits",
     "Transaction",
@@ -54,45 +56,47 @@ __all__ = [
 ]
 
 SCHEMES: Final = ("tcp", "tls", "unix")
-RECONNECT: Final = Backoff(first=0.2, most=60.0)
-"""RELINK-25: how a connector tries again unless told otherwise."""
 
 
 def connect(
     address: str,
     endpoint: Endpoint,
     *,
-    live: Live = DEFAULT_LIVE,
+    options: Options | None = None,
     tls: ssl.SSLContext | None = None,
-    reconnect: Backoff | None = RECONNECT,
+    reconnect: Backoff | None = None,
     connect_timeout: float = 10.0,
 ) -> Connector:
-    """A connector to the listener at `tcp://host:port`, `tls://host:port` or `unix:/path`; use it with `async with`."""
+    """Connect to the listener at `tcp://host:port`, `tls://host:port` or `unix:///path`; use it with `async with`.
+
+    With `reconnect`, the link continues over further connections (RELINK-25). Without it, the end of the connection ends the link.
+    """
     target = parse(address, DEFAULT_PORT, SCHEMES)
-    if tls is not None and target.scheme != "tls":
-        raise UsageError(f"{target}: a TLS context belongs to tls://")
-    context = (tls or client_context()) if target.scheme == "tls" else None
-    return Connector(target, endpoint, _lively(live), tls=context, reconnect=reconnect, connect_timeout=connect_timeout)
+    return Connector(
+        target,
+        endpoint,
+        _with_jitter(options),
+        tls=for_client(target, tls, ("tls",)),
+        reconnect=reconnect,
+        connect_timeout=connect_timeout,
+    )
 
 
 def serve(
     address: str,
     endpoints: Mapping[Endpoint, LinkHandler],
     *,
-    live: Live = DEFAULT_LIVE,
+    options: Options | None = None,
     tls: ssl.SSLContext | None = None,
-    limits: ServerLimits = DEFAULT_SERVER_LIMITS,
+    limits: ServerLimits | None = None,
 ) -> Listener:
-    """A listener at `tcp://host:port`, `tls://host:port` or `unix:/path` (port 0: any that is free); use it with `async with`."""
+    """Listen at `tcp://host:port`, `tls://host:port` or `unix:///path` (port 0: any free one); use it with `async with`."""
     target = parse(address, DEFAULT_PORT, SCHEMES)
-    if (target.scheme == "tls") != (tls is not None):
-        raise UsageError(f"{target}: give a TLS context with tls:// and none otherwise")
-    if len({one.name for one in endpoints}) != len(endpoints):
-        raise UsageError("two endpoints of one name")
-    return Listener(target, endpoints, _lively(live), tls=tls, limits=limits)
+    if len({endpoint.name for endpoint in endpoints}) != len(endpoints):
+        raise UsageError("two endpoints have the same name")
+    return Listener(target, endpoints, _with_jitter(options), tls=for_server(target, tls), limits=limits)
 
 
-def _lively(live: Live) -> Live:
-    """RELINK-25: jitter needs chance, which the room does not have."""
-    options: Options = msgspec.structs.replace(live.session, random=random.random)
-    return msgspec.structs.replace(live, session=options)
+def _with_jitter(options: Options | None) -> Options:
+    """RELINK-25: timers with random jitter, which the session must be given from outside."""
+    return msgspec.structs.replace(options or Options(), random=random.random)

@@ -1,7 +1,4 @@
-"""Channels of a live Relink link: what one sends on, what one reads from, receipts and transactions.
-
-They refuse to know connections: the link tells them what became of their messages, whatever that took.
-"""
+"""Channels of a live Relink link: sending, receiving, receipts and transactions."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from wirelake.errors import DeliveryFailed, LocalProtocolError, UsageError
+from wirelake.errors import DeliveryFailed, LocalProtocolError, RequestTimeout, UsageError
 from wirelake.protocols.relink.events import MessageReceived, Outcome
 from wirelake.protocols.relink.faults import Fault
 
@@ -36,7 +33,7 @@ class Receipt:
         self.outcome: Outcome | None = None
         """None so long as it is open."""
         self.waiter: asyncio.Future[None] | None = None
-        """For whoever waits for the outcome."""
+        """Set when there is an outcome and a task waits for it."""
 
     def __await__(self) -> Generator[Any, None, Outcome]:
         while self.outcome is None:
@@ -46,7 +43,7 @@ class Receipt:
         return self.outcome
 
     def wake(self) -> None:
-        """For the channel: whoever waits may look."""
+        """For the channel: wake the waiting task."""
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
@@ -63,6 +60,11 @@ class Channel:
         self._deciding = asyncio.Lock()
 
     @property
+    def name(self) -> str:
+        """The id in hex digits, for texts."""
+        return self.id.hex() or "(the only one)"
+
+    @property
     def pending(self) -> int:
         """Messages whose outcome is open."""
         return len(self._pending)
@@ -71,30 +73,31 @@ class Channel:
         """Send a message and wait until the peer has consumed it, over as many connections as that takes.
 
         On a channel with transactions it is committed by itself. Raises DeliveryFailed if the link is lost or the peer could not process
-        it, TimeoutError if it takes too long; the message is on its way then all the same.
+        it, RequestTimeout if it takes too long; the peer may still consume the message then.
         """
-        async with asyncio.timeout(timeout):
-            if self._link.is_transactional:
-                async with self.transaction() as transaction:
-                    await transaction.post(*parts)
-                return
-            outcome = await (await self.post(*parts))
+        try:
+            async with asyncio.timeout(timeout):
+                if self._link.is_transactional:
+                    async with self.transaction() as transaction:
+                        await transaction.post(*parts)
+                    return
+                outcome = await (await self.post(*parts))
+        except TimeoutError:
+            raise RequestTimeout(f"a message on channel {self.name} was not consumed in {timeout:g} s") from None
         if outcome not in GOOD:
-            raise DeliveryFailed(
-                outcome, f"a message on channel {self.id.hex() or '(the only one)'} was lost with its link: {outcome.value}"
-            )
+            raise DeliveryFailed(outcome, f"a message on channel {self.name} was lost with its link: {outcome.value}")
 
     async def post(self, *parts: bytes) -> Receipt:
         """Send a message without waiting for its outcome; waits while the window is full (RELINK-17) or the peer reads too slowly."""
         link = self._link
         if link.is_heavy:
-            await link.room(self.id)
+            await link.wait_for_capacity(self.id)
         try:
             number = self._core.send(self.id, parts)
         except LocalProtocolError as refused:
             if refused.fault is not Fault.WINDOW_FULL:
                 raise
-            await link.room(self.id)
+            await link.wait_for_capacity(self.id)
             number = link.core.send(self.id, parts)
         receipt = Receipt(self.id, number, len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
         self._pending.append(receipt)
@@ -120,7 +123,7 @@ class Channel:
             await transaction.commit()
 
     async def close(self) -> None:
-        """§3.3: no more messages; waits until the peer has consumed all of them. The next message opens the channel anew."""
+        """§3.3: no more messages; waits until the peer has consumed all of them. The next message opens the channel again."""
         core = self._link.core
         if self.id not in core.outbox.channels:
             return
@@ -149,7 +152,7 @@ class Channel:
         return size
 
     def closed(self) -> None:
-        """The peer said closed, or the link is gone."""
+        """The peer confirmed the closing, or the link is lost."""
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
         self._closed = None
@@ -196,7 +199,7 @@ class Transaction:
 
 
 class Inbound:
-    """What arrives on a channel of the peer, or on all that nobody reads from one by one: `async for message in inbound`.
+    """Messages of one channel of the peer, or of all without a reader of their own: `async for message in inbound`.
 
     With automatic consumption a message is consumed when the next one is asked for.
     """
@@ -250,7 +253,7 @@ class Inbound:
             self._changed.set()
 
     def close(self) -> None:
-        """No more messages on this channel, until it is opened anew."""
+        """No more messages on this channel, until it is opened again."""
         self._is_closed = True
         self._changed.set()
 

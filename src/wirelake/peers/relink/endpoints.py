@@ -1,7 +1,4 @@
-"""Who holds connections of links: a connector makes one after the other for its link, a listener takes those of all its links.
-
-It refuses to know the protocol's rules: links and sessions keep them.
-"""
+"""Connections of links: a connector opens one after the other for its link, a listener accepts those of all its links."""
 
 from __future__ import annotations
 
@@ -13,17 +10,17 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 
-from wirelake.errors import SessionClosed, UsageError, WirelakeError
+from wirelake.errors import UsageError, WirelakeError
 from wirelake.peers.admission import ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
-from wirelake.peers.driver import Driver
-from wirelake.peers.notices import NOTICE
+from wirelake.peers.live_peer import StreamPeer
 from wirelake.peers.relink.link import Link
-from wirelake.peers.relink.options import Live
+from wirelake.peers.relink.options import Options
 from wirelake.peers.server import Server
-from wirelake.protocols.relink.events import Ended, Event, MessageReceived, Opened
-from wirelake.protocols.relink.link.link import Link as Core
+from wirelake.protocols.relink.events import Ended, MessageReceived, Opened, SessionEvent
+from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.link.core import LinkCore as Core
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.session import Session
@@ -39,115 +36,30 @@ LinkHandler = Callable[[Link], Awaitable[None]]
 """What a listener does with a link; when it returns, the link is shut down."""
 
 
-class Connection:
-    """One connection of a link: a session at work on a stream."""
+class Connection(StreamPeer[Session, Opened, Ended, Fault]):
+    """One connection of a link: a session on a stream."""
 
     def __init__(
-        self, session: Session, stream: Stream, live: Live, find: Callable[[Core], Link], ended: Callable[[], None] = lambda: None
+        self, session: Session, stream: Stream, options: Options, find: Callable[[Core], Link], ended: Callable[[], None] = lambda: None
     ) -> None:
+        super().__init__("relink", session, stream, options, is_client=session.speaker is Speaker.CONNECTOR)
         self.session = session
-        self.stream = stream
+        self.driver = self._driver
         self._find = find
-        self._ended = ended
+        self._on_end = ended
         self._link: Link | None = None
-        self._opened: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
-        self._over = asyncio.Event()
-        self._record = None
-        if live.recorder is not None:
-            self._record = live.recorder.connection(
-                protocol="relink",
-                role="client" if session.speaker is Speaker.CONNECTOR else "server",
-                transport=stream.kind,
-                local=stream.local,
-                remote=stream.remote,
-            )
-        self.driver = Driver(
-            session,
-            stream,
-            self._handle,
-            linger=live.linger,
-            stall_timeout=live.stall_timeout,
-            max_unsent=live.max_unsent,
-            record=self._record,
-        )
-
-    @property
-    def is_open(self) -> bool:
-        """The handshake is done and nobody has closed."""
-        return self._opened.done() and self.session.ended is None
 
     @property
     def has_progressed(self) -> bool:
-        """The peer did something new after the handshake, or answered a ping: see `Line.progress`."""
-        return self.session.link is not None and self.session.link.line.has_progressed
-
-    @property
-    def trouble(self) -> str:
-        """See Runnable."""
-        return self.driver.trouble
-
-    @property
-    def first_bytes(self) -> bytes:
-        """What the peer sent first, a few bytes of it."""
-        return self.driver.first_bytes
-
-    @property
-    def host(self) -> str:
-        """See Guest."""
-        return self.stream.remote[0]
-
-    @property
-    def since(self) -> float:
-        """See Guest."""
-        return self.driver.since
-
-    @property
-    def active_at(self) -> float:
-        """See Guest."""
-        return self.driver.active_at
-
-    @property
-    def is_proven(self) -> bool:
-        """See Guest."""
-        return self.session.is_proven
+        """The peer sent something new after the handshake, or answered a ping: see `LinkState.progress`."""
+        return self.session.link is not None and self.session.link.state.has_progressed
 
     @property
     def held(self) -> int:
         """See Guest."""
-        return self.driver.held + (0 if self._link is None else self._link.held)
+        return super().held + (0 if self._link is None else self._link.held)
 
-    @property
-    def is_busy(self) -> bool:
-        """Relink has no requests."""
-        return False
-
-    def hurry(self, seconds: float) -> None:
-        """See Runnable."""
-        self.driver.hurry(seconds)
-
-    async def opened(self) -> Opened:
-        """Wait for the handshake; raises what ended the connection instead."""
-        return await asyncio.shield(self._opened)
-
-    async def over(self) -> WirelakeError:
-        """Wait for the end of the connection; says why it ended."""
-        await self._over.wait()
-        return self.session.ended.reason() if self.session.ended is not None else SessionClosed("the connection is going on")
-
-    def close(self, reason: str = "") -> None:
-        """Close the connection; the link lives on."""
-        self.session.bye(reason)
-        self.driver.wake()
-
-    async def run(self) -> None:
-        """Live until the connection is closed."""
-        try:
-            await self.driver.run()
-        finally:
-            if self._record is not None and self.session.ended is not None:
-                self._record.closed(self.session.ended.how.value)
-
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: SessionEvent) -> None:
         if type(event) is MessageReceived and self._link is not None:  # by far the commonest
             self._link.deliver(event)
             return
@@ -161,19 +73,10 @@ class Connection:
         if self._link is not None:
             self._link.handle(event)
         if isinstance(event, Ended):
-            self._on_ended(event)
-
-    def _on_ended(self, event: Ended) -> None:
-        # A connector is told by what its calls raise; a listener has nobody else to tell.
-        level = NOTICE if event.fault is not None and event.here and self.session.speaker is Speaker.LISTENER else logging.INFO
-        log.log(level, "connection with %s ended: %s", self.stream.remote, event.reason())
-        if self._link is not None:
-            self._link.detach(self)
-        if not self._opened.done():
-            self._opened.set_exception(event.reason())
-            self._opened.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
-        self._over.set()
-        self._ended()
+            if self._link is not None:
+                self._link.detach(self)
+            self._end(event)
+            self._on_end()
 
 
 class Connector:
@@ -183,21 +86,27 @@ class Connector:
         self,
         target: Target,
         endpoint: Endpoint,
-        live: Live,
+        options: Options,
         *,
         tls: ssl.SSLContext | None,
         reconnect: Backoff | None,
         connect_timeout: float,
     ) -> None:
-        self._live = live
-        self._core = Core(Speaker.CONNECTOR, endpoint, live.session)
+        self._options = options
+        self._core = Core(Speaker.CONNECTOR, endpoint, options)
         self._link: Link | None = None
         self._client = Client(
-            target, self._make, tls=tls, reconnect=reconnect, connect_timeout=connect_timeout, again=lambda: not self._core.is_over
+            target,
+            self._make,
+            tls=tls,
+            reconnect=reconnect,
+            connect_timeout=connect_timeout,
+            again=lambda: not self._core.is_over,
+            on_give_up=self._give_up,
         )
 
     async def __aenter__(self) -> Link:
-        self._link = Link(self._core, self._live)
+        self._link = Link(self._core, self._options)
         await self._client.__aenter__()
         return self._link
 
@@ -211,8 +120,13 @@ class Connector:
         finally:
             await self._client.__aexit__(kind, error, trace)
 
+    def _give_up(self) -> None:
+        """Without further connections the link cannot continue: every unresolved message gets its outcome."""
+        if self._link is not None and self._client.connections:
+            self._link.abandon()
+
     def _make(self, stream: Stream) -> Connection:
-        return Connection(Session(Speaker.CONNECTOR, self._live.session, link=self._core), stream, self._live, self._find)
+        return Connection(Session(Speaker.CONNECTOR, self._options, link=self._core), stream, self._options, self._find)
 
     def _find(self, _: Core) -> Link:
         if self._link is None:
@@ -224,12 +138,18 @@ class Listener:
     """Endpoints at one address, from `async with` on; at its end all links are shut down."""
 
     def __init__(
-        self, target: Target, endpoints: Mapping[Endpoint, LinkHandler], live: Live, *, tls: ssl.SSLContext | None, limits: ServerLimits
+        self,
+        target: Target,
+        endpoints: Mapping[Endpoint, LinkHandler],
+        options: Options,
+        *,
+        tls: ssl.SSLContext | None,
+        limits: ServerLimits | None,
     ) -> None:
-        self._live = live
+        self._options = options
         self._handlers = dict(endpoints)
         epoch = time.time_ns() // 1000  # RELINK-9
-        self.registry = Registry(endpoints, epoch, lambda: secrets.randbits(63), live.session)
+        self.registry = Registry(endpoints, epoch, lambda: secrets.randbits(63), options)
         self.links: dict[Core, Link] = {}
         """Every link there is, with a connection or without."""
         self._server = Server(target, self._make, tls=tls, limits=limits)
@@ -268,11 +188,11 @@ class Listener:
 
     async def _shut(self, link: Link) -> None:
         """Shut a link down; one without a connection gets only the time of a quick reconnection."""
-        await link.close(None if link.is_connected else min(self._live.linger, self._live.close_timeout))
+        await link.close(None if link.is_connected else min(self._options.linger, self._options.close_timeout))
 
     def _make(self, stream: Stream) -> Connection:
-        session = Session(Speaker.LISTENER, self._live.session, registry=self.registry, remote=stream.remote[0])
-        return Connection(session, stream, self._live, self._find, self._plan_expiry)
+        session = Session(Speaker.LISTENER, self._options, registry=self.registry, remote=stream.remote[0])
+        return Connection(session, stream, self._options, self._find, self._plan_expiry)
 
     def _plan_expiry(self) -> None:
         """RELINK-24: a link without a connection is given up after a while."""
@@ -291,7 +211,7 @@ class Listener:
     def _find(self, core: Core) -> Link:
         link = self.links.get(core)
         if link is None:
-            self.links[core] = link = Link(core, self._live)
+            self.links[core] = link = Link(core, self._options)
             if self._group is not None:
                 task = self._group.create_task(self._attend(link, core.id))
                 self._tasks.add(task)

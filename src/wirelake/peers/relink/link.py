@@ -1,7 +1,4 @@
-"""A live Relink link: what its user holds while connections come and go.
-
-It refuses to know sockets and the protocol's rules: a connection drives the session, and the room's link keeps the rules.
-"""
+"""A live Relink link: the object its user holds while connections come and go."""
 
 from __future__ import annotations
 
@@ -11,14 +8,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol
 
-from wirelake.errors import ConnectionLost, SessionClosed
+from wirelake.errors import ConnectionLost, RequestTimeout, SessionClosed
 from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.relink.channels import Channel, Inbound, Receipt
-from wirelake.peers.relink.options import Live
+from wirelake.peers.relink.options import Options
 from wirelake.protocols.relink.events import (
     ChannelClosed,
-    Event,
     LinkLost,
     LinkShutdown,
     MessageReceived,
@@ -27,10 +23,11 @@ from wirelake.protocols.relink.events import (
     PeerClosedChannel,
     PeerShutdown,
     Ponged,
+    SessionEvent,
     TombstonesForgotten,
 )
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.link import Link as Core
+from wirelake.protocols.relink.link.core import LinkCore as Core
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.session import Session
 
@@ -54,9 +51,9 @@ class Carrier(Protocol):
 class Link:
     """One side of a link, over as many connections as it takes."""
 
-    def __init__(self, core: Core, live: Live) -> None:
+    def __init__(self, core: Core, options: Options) -> None:
         self.core = core
-        self.live = live
+        self.options = options
         self.generation = 0
         """Grows when the link is lost: what was sent before is not on the link that is there now."""
         self.noticed: dict[Fault, int] = {}
@@ -69,18 +66,18 @@ class Link:
         self._carrier: Carrier | None = None
         self._channels: dict[bytes, Channel] = {}
         self._inbounds: dict[bytes, Inbound] = {}
-        self._rest = Inbound(self, automatic=live.automatic)
+        self._rest = Inbound(self, automatic=options.automatic)
         self._outstanding = 0
-        self._max_outstanding = live.max_outstanding
-        self._max_unconsumed = live.session.max_unconsumed
+        self._max_outstanding = options.max_outstanding
+        self._max_unconsumed = options.max_unconsumed
         self._unlooked = 0
-        self._room = asyncio.Event()
+        self._capacity = asyncio.Event()
         self._waiting = 0
         self._held = 0
         self._is_held = False
         self._pings: dict[int, asyncio.Future[None]] = {}
         self._over = asyncio.Event()
-        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+        self._handlers: dict[type[SessionEvent], Callable[[Any], None]] = {
             MessageReceived: self.deliver,
             MessagesResolved: self._on_resolved,
             ChannelClosed: self._on_channel_closed,
@@ -119,8 +116,8 @@ class Link:
     async def multicast(self, ids: Sequence[bytes], *parts: bytes) -> list[Receipt]:
         """§2.3: one message on many channels, sent once; a receipt for each, in their order."""
         needed = Counter(ids)
-        while self.is_heavy or any(self.core.outbox.room(one) < count <= self.live.session.window for one, count in needed.items()):
-            await self._wait_for_room()
+        while self.is_heavy or any(self.core.outbox.free_window(one) < count <= self.options.window for one, count in needed.items()):
+            await self._wait_for_change()
         size = sum(map(len, parts))
         receipts = [Receipt(one, number, size) for one, number in zip(ids, self.core.multicast(ids, parts), strict=True)]
         for receipt in receipts:
@@ -130,17 +127,17 @@ class Link:
         return receipts
 
     def __aiter__(self) -> AsyncIterator[MessageReceived]:
-        """What arrives on channels that nobody reads from with `inbound`."""
+        """Messages of all channels that are not read with `inbound`."""
         return self._rest
 
     def inbound(self, channel_id: bytes, *, automatic: bool | None = None) -> Inbound:
         """What arrives on one channel of the peer, from now on."""
         if channel_id not in self._inbounds:
-            self._inbounds[channel_id] = Inbound(self, automatic=self.live.automatic if automatic is None else automatic)
+            self._inbounds[channel_id] = Inbound(self, automatic=self.options.automatic if automatic is None else automatic)
         return self._inbounds[channel_id]
 
     def consume(self, message: MessageReceived) -> None:
-        """§3.1: a message was taken: the peer will hear of it. With transactions: it was processed."""
+        """§3.1: mark a message as consumed, which is acknowledged to the peer. With transactions: it was processed."""
         inbox = self.core.inbox
         is_news = inbox.consume(message)  # by the time of what was heard last: at worst it is acknowledged a little early
         if is_news or self._is_held or inbox.is_shut:
@@ -166,8 +163,11 @@ class Link:
         answered: asyncio.Future[None] = self._loop.create_future()
         self._pings[self._carrier.session.ping(began)] = answered
         self.wake()
-        async with asyncio.timeout(timeout):
-            await answered
+        try:
+            async with asyncio.timeout(timeout):
+                await answered
+        except TimeoutError:
+            raise RequestTimeout(f"no pong in {timeout:g} s") from None
         return self._loop.time() - began
 
     async def close(self, timeout: float | None = None) -> bool:
@@ -178,7 +178,7 @@ class Link:
         self.core.shutdown()
         self.wake()
         try:
-            async with asyncio.timeout(self.live.close_timeout if timeout is None else timeout):
+            async with asyncio.timeout(self.options.close_timeout if timeout is None else timeout):
                 await self._over.wait()
         except TimeoutError:
             self.abandon()
@@ -193,7 +193,7 @@ class Link:
             self.drain()
         if self._carrier is not None:
             self._carrier.session.bye("the link was given up")
-            self._carrier.driver.hurry(self.live.linger)
+            self._carrier.driver.hurry(self.options.linger)
             self.wake()
 
     async def leave(self) -> None:
@@ -224,19 +224,19 @@ class Link:
 
     def is_full(self, channel_id: bytes) -> bool:
         """RELINK-17: no message can be sent on this channel now."""
-        return self.is_heavy or self.core.outbox.room(channel_id) <= 0
+        return self.is_heavy or self.core.outbox.free_window(channel_id) <= 0
 
-    async def room(self, channel_id: bytes) -> None:
+    async def wait_for_capacity(self, channel_id: bytes) -> None:
         """Wait until a message can be sent on this channel."""
         while self.is_full(channel_id):
-            await self._wait_for_room()
+            await self._wait_for_change()
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_change(self) -> None:
         if self.is_over:
             self.raise_if_lost()
             raise SessionClosed("the link is over")
-        self._room.clear()
-        await self._room.wait()
+        self._capacity.clear()
+        await self._capacity.wait()
 
     def sent(self, size: int) -> bool:
         """Something was sent; says whether the sender should wait with `ready`."""
@@ -256,7 +256,7 @@ class Link:
             await self._carrier.driver.ready()
 
     def wake(self) -> None:
-        """The core was told something."""
+        """Send what the link has queued."""
         if self._carrier is not None:
             self._carrier.driver.wake()
 
@@ -302,14 +302,14 @@ class Link:
                     answered.exception()  # whoever waits for it learns it
             self._pings.clear()
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: SessionEvent) -> None:
         """Something happened."""
         handler = self._handlers.get(type(event))
         if handler is not None:
             handler(event)
-        if self.live.on_event is not None and not isinstance(event, MessageReceived | MessagesResolved | Ponged):
+        if self.options.on_event is not None and not isinstance(event, MessageReceived | MessagesResolved | Ponged):
             try:
-                self.live.on_event(self, event)
+                self.options.on_event(self, event)
             except Exception:
                 log.exception("on_event failed for %s", type(event).__name__)
 
@@ -318,11 +318,11 @@ class Link:
         (self._inbounds.get(message.channel, self._rest) if self._inbounds else self._rest).put(message)
         self._waiting += 1
         self._held += len(message.parts[0]) if len(message.parts) == 1 else _size(message)
-        if self._waiting >= self.live.max_inbox or self._held >= self.live.max_held or self._unconsumed_too_much:
+        if self._waiting >= self.options.max_inbox or self._held >= self.options.max_held or self._unconsumed_too_much:
             self._balance()
 
     def drain(self) -> None:
-        """What happened while no connection could tell."""
+        """Handle events that arose without a connection."""
         for event in self.core.events():
             self.handle(event)
 
@@ -330,7 +330,7 @@ class Link:
 
     def _on_resolved(self, event: MessagesResolved) -> None:
         self._outstanding -= self._channels[event.channel].resolve(event.last - event.first + 1, event.outcome)
-        self._room.set()
+        self._capacity.set()
 
     def _on_channel_closed(self, event: ChannelClosed) -> None:
         self._channels[event.channel].closed()
@@ -347,7 +347,7 @@ class Link:
             self._outstanding -= self._channels[one.channel].resolve(1, one.outcome)
         for channel in self._channels.values():
             channel.closed()
-        self._room.set()
+        self._capacity.set()
         if self.is_over:
             self._end()
 
@@ -374,7 +374,7 @@ class Link:
         for channel in self._channels.values():
             channel.closed()
         self._wake_readers()
-        self._room.set()
+        self._capacity.set()
         self._over.set()
 
     def _wake_readers(self) -> None:
@@ -391,7 +391,7 @@ class Link:
         if self._carrier is None:
             return
         share = 2 if self._is_held else 1
-        is_too_much = self._waiting * share >= self.live.max_inbox or self._held * share >= self.live.max_held
+        is_too_much = self._waiting * share >= self.options.max_inbox or self._held * share >= self.options.max_held
         is_too_much = is_too_much or self._unconsumed_too_much
         if is_too_much and not self._is_held:
             self._is_held = True

@@ -1,47 +1,45 @@
-"""What a live link may be told. It refuses to act on any of it."""
+"""Options of a live Relink link: limits of packets, timers, queues and recording in one flat object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.protocols.relink.events import Event
-from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.relink.events import SessionEvent
+from wirelake.protocols.relink.options import Options as SessionOptions
 
 if TYPE_CHECKING:
     from wirelake.peers.relink.link import Link
+else:  # for `help` and `inspect.signature`: these modules import this one, or need an extra
+    Link = Any
 
-__all__ = ["DEFAULT_LIVE", "EventHandler", "Live"]
+__all__ = ["EventHandler", "Options"]
 
-EventHandler = Callable[["Link", Event], None]
-"""Hears everything that happens to a link: Opened, Resumed, LinkLost with every unresolved message, LinkShutdown, Ended, …"""
+EventHandler = Callable[["Link", SessionEvent], None]
+"""Receives the events of a link: Opened, Resumed, LinkLost with every unresolved message, LinkShutdown, Ended, …"""
 
 
-class Live(msgspec.Struct, frozen=True):
-    """What a link may be told beyond its session's options; every limit has its name here. Times are seconds."""
+class Options(SessionOptions, frozen=True, kw_only=True):
+    """Options of a link and its connections. Times are seconds; None switches a timer off."""
 
-    session: Options = DEFAULT_OPTIONS
     on_event: EventHandler | None = None
+    """Called for everything that happens to a link but messages."""
     automatic: bool = True
-    """Messages read with `async for` are consumed when the next one is asked for; without, `link.consume` does it."""
+    """Messages read with `async for` are consumed when the next one is requested; without it, `link.consume` does that."""
     max_inbox: int = 16_384
-    """RELINK-17: messages waiting to be read; above that nothing more is read from the connection, acknowledgements neither."""
+    """RELINK-17: messages waiting to be read; above that reading stops, also for acknowledgements."""
     max_held: int = 32 * 1024 * 1024
-    """Bytes of messages waiting to be read; above that nothing more is read."""
+    """Bytes of messages waiting to be read; above that reading stops."""
     max_outstanding: int = 256 * 1024 * 1024
-    """Bytes of messages we sent and the peer has not consumed; above that senders wait."""
+    """Bytes of sent messages that the peer has not consumed; above that senders wait."""
     max_unsent: int = 16 * 1024 * 1024
-    """Bytes the peer does not read; above that nothing more is read."""
+    """Bytes of output the peer does not read; above that reading stops."""
     linger: float = 1.0
     """How long to wait for the peer to close after both have shut down."""
     stall_timeout: float = 30.0
-    """RELINK-25: how long a peer may read nothing while we have something for it."""
+    """RELINK-25: how long the peer may read nothing while output waits for it."""
     close_timeout: float = 10.0
-    """How long to wait for everything to be consumed when a link is closed."""
+    """How long closing a link waits until everything is consumed."""
     recorder: Recorder | None = None
-
-
-DEFAULT_LIVE: Final = Live()
+    """Records both directions of every connection."""

@@ -1,4 +1,4 @@
-"""wolpertinger live: a client makes a peer, a server many, over lines of a stream or over XMPP.
+"""wolpertinger live: `connect` makes a peer, `serve` one for each client, over lines of a stream or over XMPP.
 
 ```
 class Weather:
@@ -21,26 +21,29 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import ConnectFailed, UsageError
-from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
+from wirelake.peers.admission import ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.server import Server
 from wirelake.peers.wolpertinger.components import Offer, declared, method, offers
-from wirelake.peers.wolpertinger.options import DEFAULT_LIVE, Live
+from wirelake.peers.wolpertinger.options import Options
 from wirelake.peers.wolpertinger.peer import Peer, PeerEvent
 from wirelake.peers.wolpertinger.remote import Remote
 from wirelake.protocols.rates import Buckets
+from wirelake.protocols.wolpertinger.events import Ended
 from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.transports import reach, xmpp
-from wirelake.transports.address import ENCRYPTED, XMPP, Target, parse
+from wirelake.transports.address import XMPP, Target, parse
 from wirelake.transports.stream import Stream
-from wirelake.transports.xmpp import DEFAULT_XMPP, Xmpp
+from wirelake.transports.tls import for_client, for_server
+from wirelake.transports.xmpp import Xmpp
 
 __all__ = [
-    "DEFAULT_LIVE",
     "SCHEMES",
-    "Live",
+    "Backoff",
+    "Ended",
     "Offer",
+    "Options",
     "Peer",
     "PeerEvent",
     "Remote",
@@ -59,7 +62,7 @@ ATTEMPTS: Final = (0.2, 5.0, 4096)
 
 
 class WolpertingerServer(Server[Peer]):
-    """A server that can also speak first, over XMPP."""
+    """A server that can also open a session itself, over XMPP."""
 
     def meet(self, address: str) -> Peer:
         """A peer at an XMPP address that has not spoken to us, over the login we have; raises ConnectFailed while there is none."""
@@ -76,7 +79,7 @@ class WolpertingerServer(Server[Peer]):
 
 
 class XmppArrival:
-    """An address that somebody wrote from."""
+    """An XMPP address that sent a first message."""
 
     def __init__(self, stream: xmpp.XmppStream) -> None:
         self.host = stream.remote[0]
@@ -94,60 +97,62 @@ class XmppArrival:
 def connect(
     address: str,
     *components: type | Offer,
-    live: Live = DEFAULT_LIVE,
+    options: Options | None = None,
     tls: ssl.SSLContext | None = None,
-    login: Xmpp = DEFAULT_XMPP,
+    login: Xmpp | None = None,
     reconnect: Backoff | None = None,
     connect_timeout: float = 10.0,
 ) -> Client[Peer]:
-    """A client of the peer at tcp:// or tls://host:port, unix:///path, or xmpp://me@domain/peer@domain; use it with `async with`.
+    """Connect to the peer at tcp:// or tls://host:port, unix:///path, or xmpp://me@domain/peer@domain; use it with `async with`.
 
-    With `reconnect`, it authenticates anew on each connection, as far as `live.authenticate` says.
+    Without `reconnect` the client gives up when its connection ends; with it, each connection authenticates again.
     """
     target = parse(address, None, SCHEMES)
-    if tls is not None and target.scheme not in (*ENCRYPTED, XMPP):
-        raise UsageError(f"{target}: a TLS context belongs to tls:// or xmpp://")
+    for_client(target, tls, ("tls", XMPP))
+    account = login or Xmpp()
     if target.scheme == XMPP and not target.path:
         raise UsageError(f"{target} says who we are, not whom to talk to: write {target}/peer@domain")
 
     async def dial(target: Target, context: ssl.SSLContext | None) -> Stream:
-        return await xmpp.connect(target, login, tls) if target.scheme == XMPP else await reach.connect(target, context)
+        return await xmpp.connect(target, account, tls) if target.scheme == XMPP else await reach.connect(target, context)
 
-    live = _offering(live, components)
-    timeout = max(connect_timeout, login.login_timeout) if target.scheme == XMPP else connect_timeout
+    chosen = _offering(options, components)
+    timeout = max(connect_timeout, account.login_timeout) if target.scheme == XMPP else connect_timeout
     return Client(
-        target, lambda stream: Peer(Speaker.CLIENT, stream, live), tls=tls, reconnect=reconnect, connect_timeout=timeout, dial=dial
+        target, lambda stream: Peer(Speaker.CLIENT, stream, chosen), tls=tls, reconnect=reconnect, connect_timeout=timeout, dial=dial
     )
 
 
 def serve(
     address: str,
     *components: type | Offer,
-    live: Live = DEFAULT_LIVE,
+    options: Options | None = None,
     tls: ssl.SSLContext | None = None,
-    login: Xmpp = DEFAULT_XMPP,
-    limits: ServerLimits = DEFAULT_SERVER_LIMITS,
+    login: Xmpp | None = None,
+    limits: ServerLimits | None = None,
 ) -> WolpertingerServer:
-    """A server at tcp:// or tls://host:port (port 0: any free one), unix:///path, or xmpp://me@domain; use it with `async with`."""
+    """Serve at tcp:// or tls://host:port (port 0: any free one), unix:///path, or xmpp://me@domain; use it with `async with`."""
     target = parse(address, None, SCHEMES)
-    if target.scheme != XMPP and (target.scheme in ENCRYPTED) != (tls is not None):
-        raise UsageError(f"{target}: give a TLS context with tls:// and xmpp://, and with no other")
+    if target.scheme != XMPP:
+        for_server(target, tls)
+    account = login or Xmpp()
     if target.scheme == XMPP and target.path:
         raise UsageError(f"{target}: a server waits for whoever writes: leave out {target.path}")
 
     async def listen(target: Target, context: ssl.SSLContext | None, accepted: Callable[[reach.Arrival], None]) -> reach.Listener:
         if target.scheme == XMPP:
-            return await xmpp.listen(target, lambda stream: accepted(XmppArrival(stream)), login, tls)
+            return await xmpp.listen(target, lambda stream: accepted(XmppArrival(stream)), account, tls)
         return await reach.listen(target, context, accepted)
 
-    live = _offering(live, components)
-    if live.attempts is None:
-        live = msgspec.structs.replace(live, attempts=Buckets(*ATTEMPTS))
-    return WolpertingerServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, limits=limits, listen=listen)
+    chosen = _offering(options, components)
+    if chosen.attempts is None:
+        chosen = msgspec.structs.replace(chosen, attempts=Buckets(*ATTEMPTS))
+    return WolpertingerServer(target, lambda stream: Peer(Speaker.SERVER, stream, chosen), tls=tls, limits=limits, listen=listen)
 
 
-def _offering(live: Live, components: tuple[type | Offer, ...]) -> Live:
-    """All that is offered; raises UsageError now if something is declared wrongly, not when the first peer comes."""
-    live = msgspec.structs.replace(live, components=(*live.components, *components))
-    declared(offers(live.components))
-    return live
+def _offering(options: Options | None, components: tuple[type | Offer, ...]) -> Options:
+    """The options with these components; raises UsageError now if one is declared wrongly, not when the first peer comes."""
+    options = options or Options()
+    options = msgspec.structs.replace(options, offers=(*options.offers, *components))
+    declared(offers(options.offers))
+    return options

@@ -1,4 +1,4 @@
-"""What a wolpertinger peer offers: components are plain classes, and their methods say by their annotations what they take and return.
+"""Components of a wolpertinger peer: plain classes whose annotated methods can be called remotely.
 
 ```
 class Weather:
@@ -10,7 +10,7 @@ class Weather:
 ```
 
 `-> None` is a method without a response; anything else is a function (WOLP-19). A method that declares no trust wants 4 (WOLP-20).
-Component names are found in any case, method names as they are spelled. It refuses to know sessions and peers.
+Component names are found in any case, method names as they are spelled.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@
 | `Secret()` | 2 | a text for those with encryption |
 | `Shared()` | 3 | a text for those who know the cluster key |
 | `Private()` | 4 | a text for those who know a user's password |
-
-It refuses to know where it is offered.
 """
 
 from __future__ import annotations

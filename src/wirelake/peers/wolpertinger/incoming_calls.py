@@ -1,7 +1,4 @@
-"""How calls of a peer are answered: methods of this connection's components called in order, slow ones at work side by side.
-
-It refuses to know streams: the session says what may be said, the driver sends it.
-"""
+"""Incoming calls of a wolpertinger peer: methods are called in order, slow ones run concurrently."""
 
 from __future__ import annotations
 
@@ -57,12 +54,12 @@ class IncomingCalls:
         self._session = session
         self._driver = driver
         self._work = work
-        self._desks = {offer.called: ComponentInstance(offer) for offer in offers}
+        self._instances = {offer.called: ComponentInstance(offer) for offer in offers}
 
     def take(self, event: CallReceived) -> None:
         """The peer calls; the session has found the method and judged its trust (WOLP-20)."""
-        desk = self._desks[event.component]
-        declared = desk.declared(event.method)
+        component = self._instances[event.component]
+        declared = component.declared(event.method)
         try:
             parameters = declared.fit(event.parameters)
         except Misfit as reason:
@@ -70,9 +67,9 @@ class IncomingCalls:
             self._fail(event, ErrorCode.INVALID_PARAMETERS)
             return
         try:
-            if self._peer.live.on_call is not None:
-                self._peer.live.on_call(self._peer, f"{event.component}.{event.method}", event.parameters)
-            answer = getattr(desk.instance(self._peer), declared.attribute)(*parameters)
+            if self._peer.options.on_call is not None:
+                self._peer.options.on_call(self._peer, f"{event.component}.{event.method}", event.parameters)
+            answer = getattr(component.instance(self._peer), declared.attribute)(*parameters)
         except Exception as reason:
             self._failed(event, reason)
             return

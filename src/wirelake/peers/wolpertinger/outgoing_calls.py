@@ -1,7 +1,4 @@
-"""Calls of ours on their way: who waits for which outcome, how many at a time, and what each ending is called.
-
-It refuses to know streams: the session says what may be said, the driver sends it.
-"""
+"""Outgoing calls of a wolpertinger peer: their limit, their outcomes, and the error of each failure."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ class OutgoingCalls:
     def __init__(self, session: Session, driver: Driver, most: int) -> None:
         self._session = session
         self._driver = driver
-        self._room = asyncio.Semaphore(most)
+        self._capacity = asyncio.Semaphore(most)
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, tuple[str, asyncio.Future[Any]]] = {}
 
     async def call(self, component: str, name: str, parameters: Sequence[Any], *, returns: bool, timeout: float | None) -> Any:
         """Call, and wait for what becomes of it; cancelling gives it up."""
-        async with self._room:
+        async with self._capacity:
             if self._driver.busy:
                 await self._driver.ready()
             if self._session.ended is not None:

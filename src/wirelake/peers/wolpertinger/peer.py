@@ -1,13 +1,11 @@
-"""One end of a live wolpertinger conversation: a session at work on a stream. Both ends may call and offer components.
-
-It refuses to know the protocol's rules: the session keeps them.
-"""
+"""A live wolpertinger peer: a session on a stream. Both sides may call and offer components."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -18,7 +16,7 @@ from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.peers.wolpertinger.components import Offer, declared, methods_of, name_of, offers
 from wirelake.peers.wolpertinger.incoming_calls import IncomingCalls
-from wirelake.peers.wolpertinger.options import DEFAULT_LIVE, Live
+from wirelake.peers.wolpertinger.options import Options
 from wirelake.peers.wolpertinger.outgoing_calls import OutgoingCalls
 from wirelake.peers.wolpertinger.remote import Remote, TypedRemote
 from wirelake.protocols.wolpertinger.events import (
@@ -41,7 +39,7 @@ from wirelake.protocols.wolpertinger.events import (
 )
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
-from wirelake.protocols.wolpertinger.options import Options
+from wirelake.protocols.wolpertinger.options import Options as SessionOptions
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.protocols.wolpertinger.trust.state import TrustState
@@ -68,7 +66,7 @@ class PeerEvent(msgspec.Struct, frozen=True):
     name: str
     """`error`, `trust`, `award`, `reset`, `unavailable` or `notice`."""
     event: Any
-    """What the session said of it."""
+    """The event of the session."""
 
     @property
     def urgent(self) -> bool:
@@ -79,18 +77,19 @@ class PeerEvent(msgspec.Struct, frozen=True):
 class Peer(LivePeer[Session, int, Ended, Fault]):
     """What one may do with a connection, and what it does by itself. `peer.Core` is the peer's component of that name.
 
-    It opens with the level that `Live.authenticate` asks for.
+    It opens with the level that `Options.authenticate` asks for.
     """
 
-    def __init__(self, speaker: Speaker, stream: Stream, live: Live = DEFAULT_LIVE) -> None:
-        offered = offers(live.components)
-        session = Session(speaker, _options(stream, live, offered), draw=os.urandom)
-        super().__init__("wolpertinger", session, stream, live, is_client=speaker is Speaker.CLIENT, gather=True)
+    def __init__(self, speaker: Speaker, stream: Stream, options: Options | None = None) -> None:
+        options = options or Options()
+        offered = offers(options.offers)
+        session = Session(speaker, _session_options(stream, options, offered), draw=os.urandom)
+        super().__init__("wolpertinger", session, stream, options, is_client=speaker is Speaker.CLIENT, gather=True)
         self.speaker = speaker
-        self.live = live
-        self._calling = OutgoingCalls(self._session, self._driver, live.max_calls)
+        self.options = options
+        self._calling = OutgoingCalls(self._session, self._driver, options.max_outgoing_calls)
         self._answering = IncomingCalls(self, self._session, self._driver, self._work, offered)
-        self._subscriptions: Subscriptions[PeerEvent] = Subscriptions(live.max_inbox)
+        self._subscriptions: Subscriptions[PeerEvent] = Subscriptions(options.max_inbox)
         self._authenticating: asyncio.Future[int] | None = None
         self._steps = asyncio.Lock()
         """One authentication after the other."""
@@ -112,7 +111,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
 
     @property
     def trust_state(self) -> TrustState:
-        """Who trusts whom how much, and whether messages are encrypted."""
+        """The trust levels of both sides, and whether messages are encrypted."""
         return self._session.trust_state
 
     def __getattr__(self, name: str) -> Remote:
@@ -138,7 +137,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         """WOLP-22 to WOLP-26: go as far as this level; raises RequestFailed if the peer does not let us."""
         async with self._steps:
             try:
-                async with asyncio.timeout(self.live.authentication_timeout):
+                async with asyncio.timeout(self.options.authentication_timeout):
                     try:
                         return await self._authenticate(level, user, password)
                     except RequestFailed as reason:
@@ -146,12 +145,18 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
                             raise
                     # WOLP-22: over XMPP it may still hold keys of a session that is gone; it has just forgotten them.
                     return await self._authenticate(level, user, password)
+            except RequestTimeout:  # one step was not answered
+                raise
             except (TimeoutError, asyncio.CancelledError) as reason:  # half of it is nothing to rely on
                 if self._session.ended is None:
                     self.reset()
                 if isinstance(reason, asyncio.CancelledError):
                     raise
-                raise RequestTimeout(f"no authentication in {self.live.authentication_timeout:g} s") from None
+                raise RequestTimeout(f"no authentication in {self.options.authentication_timeout:g} s") from None
+
+    def __aiter__(self) -> AsyncIterator[PeerEvent]:
+        """All events beside calls, from now on; `subscribe` chooses by name."""
+        return aiter(self.subscribe())
 
     def send_error(self, component: str, code: int) -> None:
         """RemoteError that answers no call."""
@@ -159,7 +164,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         self._driver.wake()
 
     def reset(self) -> None:
-        """WOLP-28: tell the peer, and forget levels, keys and calls; the connection lives on."""
+        """WOLP-28: send a reset, and forget levels, keys and calls; the connection stays open."""
         self._session.reset(self._driver.now)
         self._driver.wake()
 
@@ -184,9 +189,9 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
 
     async def _open(self) -> None:
         """What has to be done before the first call."""
-        level = self.live.authenticate
+        level = self.options.authenticate
         try:
-            reached = await self.authenticate(level, user=self.live.user, password=self.live.password) if level else 0
+            reached = await self.authenticate(level, user=self.options.user, password=self.options.password) if level else 0
         except WirelakeError as reason:
             if not self._opened.done():
                 self._opened.set_exception(reason)
@@ -207,8 +212,8 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             self._authenticating = None
 
     async def _watch_idle(self) -> None:
-        """Over XMPP nobody is seen to leave."""
-        limit = self.live.idle_timeout
+        """Over XMPP the end of a peer is not visible: close an idle session."""
+        limit = self.options.idle_timeout
         if limit is None or self.stream.kind != "xmpp" or self.speaker is not Speaker.SERVER:
             return
         while (left := self._last + limit - self._loop.time()) > 0 or self._session.serving:
@@ -221,9 +226,9 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             handler(event)
         if (name := NAMES.get(type(event))) is not None:
             self._subscriptions.deliver(name, PeerEvent(name, event))
-            if self.live.on_event is not None:
+            if self.options.on_event is not None:
                 try:
-                    self.live.on_event(self, event)
+                    self.options.on_event(self, event)
                 except Exception:
                     log.exception("on_event failed for %s from %s", name, self.stream.remote)
 
@@ -236,9 +241,9 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             self._authenticating.set_exception(_refusal(event))
 
     def _on_keys(self, event: KeysAgreed) -> None:
-        if self.live.key_log is not None:
+        if self.options.key_log is not None:
             try:
-                key_log.append(self.live.key_log, event.keys)
+                key_log.append(self.options.key_log, event.keys)
             except UsageError as reason:
                 log.error("the keys of the session with %s are not written down: %s", self.stream.remote, reason)
 
@@ -262,14 +267,13 @@ def _refusal(event: AuthenticationFailed) -> WirelakeError:
     return RequestFailed(event.code, text)
 
 
-def _options(stream: Stream, live: Live, offered: tuple[Offer, ...]) -> Options:
-    """The session's options for one peer: what is offered, and whether this address is let in."""
-    host = stream.remote[0]
-    admit = live.session.admit
-    if live.admit is not None:
+def _session_options(stream: Stream, options: Options, offered: tuple[Offer, ...]) -> SessionOptions:
+    """The options for one peer: the components it may call, and whether its address is admitted."""
+    host, admit = stream.remote[0], options.admit
+    if options.admits is not None:
         try:
-            admit = live.admit(host)
+            admit = options.admits(host)
         except Exception:
-            log.exception("admit failed for %s: it is not let in", host)
+            log.exception("admits failed for %s: the peer is not admitted", host)
             admit = False
-    return msgspec.structs.replace(live.session, components=declared(offered), admit=admit, attempts=live.attempts, source=host)
+    return msgspec.structs.replace(options, components=declared(offered), admit=admit, source=host)

@@ -1,6 +1,6 @@
-"""The peer's components as objects: `await peer.Core.testMethod1("x", True)`, or typed, `await peer.remote(Weather).Temperature("x")`.
+"""Components of the peer as objects.
 
-It refuses to know what becomes of a call.
+`await peer.Core.testMethod1("x", True)` needs only names; `await peer.remote(Weather).Temperature("x")` uses the types of a class.
 """
 
 from __future__ import annotations

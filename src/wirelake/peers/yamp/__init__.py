@@ -1,8 +1,8 @@
-"""YAMP live: a client makes a peer, a server many, over any of the transports.
+"""YAMP live: `connect` makes a peer, `serve` one for each client, over any of the transports.
 
 ```
 service = Service()
-service.request("sum", lambda call: sum(call.body))
+service.request("sum", lambda peer, call: sum(call.body))
 
 async with serve("ws://127.0.0.1:8888", service) as server:
     async with connect(server.address) as peer:
@@ -19,33 +19,39 @@ from typing import Any, Final
 
 import msgspec
 
-from wirelake.errors import RemoteProtocolError, UsageError
-from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
+from wirelake.errors import RemoteProtocolError
+from wirelake.peers.admission import ServerLimits
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.client import Client
 from wirelake.peers.server import Server
 from wirelake.peers.yamp.group import Group, fan_out
-from wirelake.peers.yamp.options import DEFAULT_LIVE, Live
+from wirelake.peers.yamp.options import FailureHandler, Options
 from wirelake.peers.yamp.outgoing_request import OutgoingRequest
 from wirelake.peers.yamp.peer import Peer
-from wirelake.peers.yamp.service import Call, ReceivedEvent, Service
+from wirelake.peers.yamp.service import Call, EventHandler, ReceivedEvent, RequestHandler, Service
 from wirelake.peers.yamp.udp_handshake import screen
+from wirelake.protocols.yamp.events import Ended
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import DEFAULT_PORT
 from wirelake.protocols.yamp.redirect import follow
 from wirelake.protocols.yamp.state_machine import Speaker
 from wirelake.transports import reach
-from wirelake.transports.address import ENCRYPTED, Target, parse
+from wirelake.transports.address import Target, parse
 from wirelake.transports.reach import SCHEMES
+from wirelake.transports.tls import for_client, for_server
 
 __all__ = [
-    "DEFAULT_LIVE",
+    "Backoff",
     "Call",
+    "Ended",
+    "EventHandler",
+    "FailureHandler",
     "Group",
-    "Live",
+    "Options",
     "OutgoingRequest",
     "Peer",
     "ReceivedEvent",
+    "RequestHandler",
     "ServerLimits",
     "Service",
     "YampServer",
@@ -58,7 +64,7 @@ _FOLLOWED: Final = ("tcp", "tls", "ws", "wss")
 
 
 class YampServer(Server[Peer]):
-    """A server that can tell everybody something."""
+    """A server that can send an event to all its peers."""
 
     def broadcast(self, uri: str, body: Any = None, *, to: Callable[[Peer], bool] | None = None) -> int:
         """YAMP-46: send an event to every peer, or to those chosen; says how many got it. For some of them use a `Group`."""
@@ -69,25 +75,25 @@ def connect(
     address: str,
     service: Service | None = None,
     *,
-    live: Live = DEFAULT_LIVE,
+    options: Options | None = None,
     tls: ssl.SSLContext | None = None,
     reconnect: Backoff | None = None,
     follow_redirects: bool = False,
     may_follow: Callable[[Target], bool] | None = None,
     connect_timeout: float = 10.0,
 ) -> Client[Peer]:
-    """A client of the server at tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path; use it with `async with`.
+    """Connect to the server at tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path; use it with `async with`.
 
-    Redirects are followed only if that is wanted, and within the limits of YAMP-22; else the url is in the error.
-    `may_follow` is asked before each: return False to refuse a target, for instance one inside your network.
+    Without `reconnect` the client gives up when its connection ends. Redirects are followed only with `follow_redirects`, within the
+    limits of YAMP-22; else the error carries the url. `may_follow` may reject a target, for instance one inside your network.
     """
     target = parse(address, DEFAULT_PORT, SCHEMES)
-    if tls is not None and target.scheme not in ENCRYPTED and not follow_redirects:
-        raise UsageError(f"{target}: a TLS context belongs to tls:// or wss://")
-    live = live if service is None else msgspec.structs.replace(live, service=service)
+    if not follow_redirects:
+        for_client(target, tls)
+    chosen = _serving(options, service)
     return Client(
         target,
-        lambda stream: Peer(Speaker.CLIENT, stream, live),
+        lambda stream: Peer(Speaker.CLIENT, stream, chosen),
         tls=tls,
         reconnect=reconnect,
         connect_timeout=connect_timeout,
@@ -99,20 +105,26 @@ def serve(
     address: str,
     service: Service | None = None,
     *,
-    live: Live = DEFAULT_LIVE,
+    options: Options | None = None,
     tls: ssl.SSLContext | None = None,
-    limits: ServerLimits = DEFAULT_SERVER_LIMITS,
+    limits: ServerLimits | None = None,
 ) -> YampServer:
-    """A server at tcp://, tls://, ws://, wss:// or udp://host:port (port 0: any free one), or unix:///path; use it with `async with`."""
+    """Serve at tcp://, tls://, ws://, wss:// or udp://host:port (port 0: any free one), or unix:///path; use it with `async with`."""
     target = parse(address, DEFAULT_PORT, SCHEMES)
-    if (target.scheme in ENCRYPTED) != (tls is not None):
-        raise UsageError(f"{target}: give a TLS context with tls:// and wss://, and with no other")
-    live = live if service is None else msgspec.structs.replace(live, service=service)
+    chosen = _serving(options, service)
 
     async def listen(target: Target, context: ssl.SSLContext | None, accepted: Callable[[reach.Arrival], None]) -> reach.Listener:
-        return await reach.listen(target, context, accepted, lambda data: screen(live.session, data))
+        return await reach.listen(target, context, accepted, lambda data: screen(chosen, data))
 
-    return YampServer(target, lambda stream: Peer(Speaker.SERVER, stream, live), tls=tls, limits=limits, listen=listen)
+    return YampServer(
+        target, lambda stream: Peer(Speaker.SERVER, stream, chosen), tls=for_server(target, tls), limits=limits, listen=listen
+    )
+
+
+def _serving(options: Options | None, service: Service | None) -> Options:
+    """The options with this service, if one is given."""
+    options = options or Options()
+    return options if service is None else msgspec.structs.replace(options, service=service)
 
 
 def _follow(may_follow: Callable[[Target], bool] | None, url: str, target: Target, hops: int) -> Target:

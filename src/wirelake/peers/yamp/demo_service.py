@@ -7,8 +7,6 @@
 | `count` | `{"to": 3, "seconds": 1}`, or nothing | reports 1, 2, 3, one each so many seconds, then answers |
 | `fail` | anything | fails with it |
 | `sleep` | seconds | answers after them, unless it is cancelled |
-
-It refuses to know where it is offered.
 """
 
 from __future__ import annotations
@@ -19,13 +17,14 @@ from typing import Any
 import msgspec
 
 from wirelake.errors import RequestFailed
+from wirelake.peers.yamp.peer import Peer
 from wirelake.peers.yamp.service import Call, Service
 
 __all__ = ["showcase"]
 
 
 class Count(msgspec.Struct, forbid_unknown_fields=True):
-    """What `count` may be told."""
+    """The body of `count`."""
 
     to: int = 3
     seconds: float = 1.0
@@ -34,15 +33,15 @@ class Count(msgspec.Struct, forbid_unknown_fields=True):
 def showcase() -> Service:
     """The service."""
     service = Service()
-    service.request("echo", lambda call: call.body)
-    service.request("sum", lambda call: sum(call.body), of=list[int | float])
+    service.request("echo", lambda _, call: call.body)
+    service.request("sum", lambda _, call: sum(call.body), of=list[int | float])
     service.request("count", _count, of=Count | None)
     service.request("fail", _fail)
     service.request("sleep", _sleep, of=float)
     return service
 
 
-async def _count(call: Call) -> int:
+async def _count(_: Peer, call: Call) -> int:
     told: Count = call.body or Count()
     for number in range(1, told.to + 1):
         await asyncio.sleep(told.seconds)
@@ -50,9 +49,9 @@ async def _count(call: Call) -> int:
     return told.to
 
 
-def _fail(call: Call) -> Any:
+def _fail(_: Peer, call: Call) -> Any:
     raise RequestFailed(call.body)
 
 
-async def _sleep(call: Call) -> None:
+async def _sleep(_: Peer, call: Call) -> None:
     await asyncio.sleep(call.body)

@@ -1,7 +1,4 @@
-"""Events brought to their listeners, one after the other and in order (YAMP-48), however long a listener takes.
-
-It refuses to know sessions: it is given what was heard, and where to leave work that takes time.
-"""
+"""Delivers events to their handlers in order, one after the other (YAMP-48), however long a handler takes."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ log = logging.getLogger("wirelake.yamp")
 
 
 class EventDelivery:
-    """What one peer has told and its listeners have not heard of yet."""
+    """Events of one peer that its handlers have not processed yet."""
 
     def __init__(self, work: Workload, refused: Callable[[ReceivedEvent, str], None]) -> None:
         self._work = work
@@ -30,7 +27,7 @@ class EventDelivery:
         self._busy = False
 
     def bring(self, heard: ReceivedEvent, listeners: list[EventSubscriber], size: int) -> None:
-        """Tell the listeners now, or as soon as they have heard what came before."""
+        """Call the handlers now, or after those of the events before."""
         if self._busy:
             self._queue.append((heard, listeners, size))
             self._work.put(size)
@@ -61,7 +58,7 @@ class EventDelivery:
     def _tell(self, listener: EventSubscriber, heard: ReceivedEvent) -> Awaitable[Any] | None:
         """Call a listener; what it still has to do is given back. Its failure is its own."""
         try:
-            result = listener.handle(listener.fit(heard))
+            result = listener.handle(heard.peer, listener.fit(heard))
         except msgspec.ValidationError as reason:  # YAMP-44
             self._refused(heard, str(reason))
         except Exception:

@@ -1,4 +1,4 @@
-"""One event to many peers. It is a helper of this side only: nothing on the wire says who belongs to a group (YAMP-46)."""
+"""Send one event to many peers. A group exists on this side only; the wire knows none (YAMP-46)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Group", "fan_out"]
 
 
 def fan_out(peers: Iterable[Peer], uri: str, body: Any = None) -> int:
-    """Send an event to each of these peers that is open and reads; says how many that were. Nobody waits for anybody."""
+    """Send an event to each of these peers that is open and reads; returns how many. Slow peers are skipped."""
     packed: dict[str, bytes] = {}
     return sum(peer.send_packed(uri, body, packed) for peer in peers)
 
 
 class Group:
-    """Peers that hear of the same things; those whose conversation ended leave by themselves."""
+    """Peers that get the same events; those whose session ended are removed automatically."""
 
     def __init__(self, peers: Iterable[Peer] = ()) -> None:
         self._peers = set(peers)
@@ -29,14 +29,14 @@ class Group:
         return iter(self._peers)
 
     def add(self, peer: Peer) -> None:
-        """Let a peer hear."""
+        """Add a peer."""
         self._peers.add(peer)
 
     def discard(self, peer: Peer) -> None:
-        """Let a peer hear no more."""
+        """Remove a peer."""
         self._peers.discard(peer)
 
     def send(self, uri: str, body: Any = None) -> int:
-        """Send an event to everybody who is open and reads; says how many that were."""
+        """Send an event to every peer that is open and reads; returns how many."""
         self._peers = {peer for peer in self._peers if peer.ended is None}
         return fan_out(self._peers, uri, body)

@@ -1,6 +1,6 @@
-"""How requests of a peer are answered: handlers called in order, slow ones at work side by side, their progress, failure and cancellation.
+"""Incoming requests of a YAMP peer: handlers, their progress, failure and cancellation.
 
-It refuses to know streams: the session says what may be said, the driver sends it.
+Handlers are called in order; slow ones run concurrently.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class IncomingRequests:
             self._session.respond_failure(event.uid, f"the body does not fit: {reason}")
             return
         try:
-            if self._peer.live.on_request is not None:
-                self._peer.live.on_request(call)
-            answer = answerer.handle(call)
+            if self._peer.options.on_request is not None:
+                self._peer.options.on_request(self._peer, call)
+            answer = answerer.handle(self._peer, call)
         except Exception as reason:
             self._failed(call, reason)
             return
@@ -107,11 +107,11 @@ class IncomingRequests:
             self._finish(call, self._session.respond_cancelled)
             return
         log.warning("request %r from %s failed: %r", call.uri, self._peer.stream.remote, reason)
-        if self._peer.live.on_failure is None:
+        if self._peer.options.on_failure is None:
             self._finish(call, self._session.respond_failure, "the request failed")
             return
         try:
-            body = self._peer.live.on_failure(call, reason)
+            body = self._peer.options.on_failure(self._peer, call, reason)
         except Exception:
             log.exception("on_failure failed for request %r from %s", call.uri, self._peer.stream.remote)
             self._finish(call, self._session.respond_failure, "the request failed")
@@ -122,7 +122,7 @@ class IncomingRequests:
         self._finish(call, self._session.respond, body)
 
     def _finish(self, call: Call, answer: Callable[..., None], *body: Any) -> None:
-        """Answer, if anybody still wants to hear it; an answer that cannot be sent is a failure that can."""
+        """Answer if the request is still open; an answer that cannot be sent becomes an error."""
         if self._session.ended is not None or not self._session.is_serving(call.uid):
             return
         try:

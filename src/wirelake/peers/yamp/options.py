@@ -1,46 +1,47 @@
-"""What a live YAMP peer may be told beyond its session's options. It refuses to act on any of it."""
+"""Options of a live YAMP peer: limits of messages, timers, handlers, queues and recording in one flat object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.peers.yamp.service import Call, Service
-from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
+from wirelake.protocols.yamp.options import Options as SessionOptions
 
-__all__ = ["DEFAULT_LIVE", "FailureHandler", "Live"]
+if TYPE_CHECKING:
+    from wirelake.peers.yamp.peer import Peer
+else:  # for `help` and `inspect.signature`: these modules import this one, or need an extra
+    Peer = Any
 
-FailureHandler = Callable[[Call, Exception], Any]
+__all__ = ["FailureHandler", "Options"]
+
+FailureHandler = Callable[["Peer", Call, Exception], Any]
+"""Returns the body of the error for a request whose handler raised this exception."""
 
 
-class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """Every limit has its name here. Times are seconds."""
+class Options(SessionOptions, frozen=True, kw_only=True):
+    """Options of a peer. Times are seconds; None switches a timer off."""
 
-    session: Options = DEFAULT_OPTIONS
     service: Service | None = None
-    """Who answers and listens; without one, requests are refused as of an unknown uri."""
-    on_request: Callable[[Call], None] | None = None
-    """Sees every request that has a handler, before the handler does."""
+    """Answers requests and receives events; without one, every request gets the error for an unknown uri."""
+    on_request: Callable[[Peer, Call], None] | None = None
+    """Called with every request that has a handler, before the handler."""
     on_failure: FailureHandler | None = None
     """YAMP-40: makes the body of the error when a handler raised something that is not meant for the peer."""
     max_in_flight: int = 1024
-    """Messages of the peer being worked on; above that nothing more is read."""
+    """Messages of the peer being worked on; above that reading stops."""
     max_inbox: int = 1024
-    """Events and steps waiting to be attended to; above that nothing more is read, also no answer to a request of ours."""
+    """Events and progress steps waiting to be processed; above that reading stops, also for answers to our requests."""
     max_held: int = 32 * 1024 * 1024
-    """Bytes of messages that wait or are worked on; above that nothing more is read."""
+    """Bytes of messages that wait or are being worked on; above that reading stops."""
     max_unsent: int = 16 * 1024 * 1024
-    """Bytes the peer asked for and does not read; above that nothing more is read."""
+    """Bytes of output the peer does not read; above that reading stops."""
     linger: float = 1.0
-    """YAMP-20: how long to wait for the peer to close after our last word."""
+    """YAMP-20: how long to wait for the peer to close after our last message."""
     stall_timeout: float = 60.0
-    """How long a peer may read nothing while we have something for it."""
+    """How long the peer may read nothing while output waits for it."""
     datagram_ping_interval: float = 30.0
-    """YAMP-15: how often a server asks a client that it has only datagrams from; such a client cannot be seen to leave."""
+    """YAMP-15: how often a server pings a client over UDP, whose end it cannot see otherwise."""
     recorder: Recorder | None = None
-
-
-DEFAULT_LIVE: Final = Live()
+    """Records both directions of the connection."""

@@ -1,4 +1,4 @@
-"""A request on its way: its steps as an asynchronous iterator, its outcome, and how to take it back. It refuses to know sessions."""
+"""A request in flight: its progress as an asynchronous iterator, its outcome, and its cancellation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OutgoingRequest:
     # For the user.
 
     async def answer(self) -> Any:
-        """What the peer answered; steps that nobody has read by then are not kept. Raises as `Peer.request` does."""
+        """The answer of the peer; unread steps are discarded. Raises as `Peer.request` does."""
         self._discards = True
         self._discard()
         return await asyncio.shield(self.outcome)
@@ -55,7 +55,7 @@ class OutgoingRequest:
         return self._cancel(self, False)
 
     def kill(self) -> bool:
-        """YAMP-34: tell the peer that nobody is interested any more; the request ends here and now. False if it had ended."""
+        """YAMP-34: kill the request at the peer; here it ends at once. False if it had ended."""
         return self._cancel(self, True)
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -88,7 +88,7 @@ class OutgoingRequest:
     # For the peer.
 
     def step(self, body: Any, size: int) -> bool:
-        """A step came; false if nobody will read it."""
+        """Add a step; false if nothing will read it."""
         if self._discards or self.outcome.done():
             return False
         self._steps.append((body, size))

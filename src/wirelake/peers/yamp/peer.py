@@ -1,13 +1,11 @@
-"""One end of a live YAMP conversation: a session at work on a stream. Both ends may ask and answer (YAMP-45).
-
-It refuses to know the protocol's rules: the session keeps them.
-"""
+"""A live YAMP peer: a session on a stream. Both sides may send requests and answer them (YAMP-45)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -18,7 +16,7 @@ from wirelake.peers.notices import NOTICE
 from wirelake.peers.subscriptions import Subscription, Subscriptions
 from wirelake.peers.yamp.event_delivery import EventDelivery
 from wirelake.peers.yamp.incoming_requests import IncomingRequests
-from wirelake.peers.yamp.options import DEFAULT_LIVE, Live
+from wirelake.peers.yamp.options import Options
 from wirelake.peers.yamp.outgoing_request import OutgoingRequest
 from wirelake.peers.yamp.service import ReceivedEvent, Service
 from wirelake.protocols.dialects import dialect
@@ -33,10 +31,10 @@ from wirelake.protocols.yamp.events import (
     RequestExpired,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.options import Options
+from wirelake.protocols.yamp.options import Options as SessionOptions
 from wirelake.protocols.yamp.session import Session
 from wirelake.protocols.yamp.state_machine import Speaker
 from wirelake.transports.stream import Stream
@@ -44,28 +42,29 @@ from wirelake.transports.stream import Stream
 __all__ = ["Peer"]
 
 LOUD = frozenset({Fault.BODY_UNDECODABLE, Fault.HANDSHAKE_REPEATED, Fault.PROGRESS_UNASKED})
-"""Tolerated faults that somebody should hear of."""
+"""Tolerated faults that are logged as warnings."""
 
 
 class Peer(LivePeer[Session, str, Ended, Fault]):
     """What one may do with a connection, and what it does by itself; it opens with the serializer that was agreed on."""
 
-    def __init__(self, speaker: Speaker, stream: Stream, live: Live = DEFAULT_LIVE) -> None:
-        session = Session(speaker, _options(speaker, stream, live), draw=os.urandom)
+    def __init__(self, speaker: Speaker, stream: Stream, options: Options | None = None) -> None:
+        options = options or Options()
+        session = Session(speaker, _session_options(speaker, stream, options), draw=os.urandom)
         spoken = dialect(session.options.limits)
         is_client = speaker is Speaker.CLIENT
-        super().__init__("yamp", session, stream, live, is_client=is_client, messages=session.messages, dialect=lambda: spoken)
+        super().__init__("yamp", session, stream, options, is_client=is_client, messages=session.messages, dialect=lambda: spoken)
         self.speaker = speaker
-        self.live = live
+        self.options = options
         self.unheard = 0
-        """YAMP-39: events that nobody listens to."""
-        self.service = live.service or Service()
+        """YAMP-39: events without a handler or subscription."""
+        self.service = options.service or Service()
         self._asks: dict[bytes, OutgoingRequest] = {}
         self._pings: dict[bytes, tuple[float, list[asyncio.Future[float]]]] = {}
-        """Payload of a ping by hand -> when it was sent, and who waits for its pong."""
+        """Payload of a ping by hand -> when it was sent, and the futures that wait for its pong."""
         self._answering = IncomingRequests(self, self._session, self._driver, self._work)
         self._attendance = EventDelivery(self._work, self._refused)
-        self._subscriptions: Subscriptions[ReceivedEvent] = Subscriptions(live.max_inbox)
+        self._subscriptions: Subscriptions[ReceivedEvent] = Subscriptions(options.max_inbox)
         self._handlers = {
             Opened: self._on_opened,
             EventReceived: self._on_event,
@@ -73,7 +72,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             CancelReceived: self._answering.cancel,
             ProgressReceived: self._on_progress,
             ResponseReceived: self._on_response,
-            ResponseSpoilt: self._on_spoilt,
+            ResponseUnreadable: self._on_unreadable_response,
             RequestExpired: self._on_expired,
             PongReceived: self._on_pong,
             Noticed: self.notice,
@@ -110,12 +109,16 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             raise
 
     async def ask(self, uri: str, body: Any = None, *, timeout: float | None = None, of: Any = None) -> OutgoingRequest:
-        """0x06 request, progressive: ask, and hear of the steps; every step restarts the timeout (YAMP-30)."""
+        """0x06 request, progressive: send a request and receive its steps; every step restarts the timeout (YAMP-30)."""
         return await self._ask(uri, body, timeout, of, progressive=True)
 
     def subscribe(self, pattern: str) -> Subscription[ReceivedEvent]:
         """`async for event in peer.subscribe("weather.*")`; who reads too slowly loses events, and finds how many in `lost`."""
         return self._subscriptions.add(pattern)
+
+    def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
+        """All events of the peer, from now on; `subscribe` chooses by uri."""
+        return aiter(self.subscribe(">"))
 
     async def ping(self, timeout: float | None = None) -> float:
         """0x01 system.ping: seconds until the pong came; known peers never answer (YAMP-18).
@@ -129,7 +132,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         waiting: asyncio.Future[float] = self._loop.create_future()
         began, others = self._pings.setdefault(payload, (self._loop.time(), []))
         others.append(waiting)
-        timeout = self.live.session.ping_timeout if timeout is None else timeout
+        timeout = self.options.ping_timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(timeout):
                 return await waiting - began
@@ -155,8 +158,8 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
     # For groups.
 
     def send_packed(self, uri: str, body: Any, packed: dict[str, bytes]) -> bool:
-        """0x05 event to one of many: nobody waits, and who reads too slowly does not get it; `packed` holds the body by serializer."""
-        if not self.is_open or self.stream.unsent > self.live.max_unsent:
+        """0x05 event to one of many: never waits, and skips a peer that reads too slowly; `packed` holds the body by serializer."""
+        if not self.is_open or self.stream.unsent > self.options.max_unsent:
             return False
         if self.serializer not in packed:
             packed[self.serializer] = self._session.pack(body)
@@ -170,11 +173,11 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         self._driver.wake(self._session.last_size)
 
     async def _ask(self, uri: str, body: Any, timeout: float | None, of: Any, *, progressive: bool) -> OutgoingRequest:
-        asked = self._loop.time()
+        began = self._loop.time()
         if self._driver.busy:
-            await self._room(self.live.session.request_timeout if timeout is None else timeout)
+            await self._wait_for_capacity(self.options.request_timeout if timeout is None else timeout)
         self._require_going()
-        uid = self._session.request(uri, body, asked, timeout=timeout, progressive=progressive)
+        uid = self._session.request(uri, body, began, timeout=timeout, progressive=progressive)
         self._wake()
         ask = self._asks[uid] = OutgoingRequest(uid, uri, self._loop.create_future(), of, self._cancel, self._work.taken)
         return ask
@@ -210,7 +213,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         if (ask := self._asks.pop(event.request_uid, None)) is not None:
             ask.resolve(event)
 
-    def _on_spoilt(self, event: ResponseSpoilt) -> None:
+    def _on_unreadable_response(self, event: ResponseUnreadable) -> None:
         if (ask := self._asks.pop(event.request_uid, None)) is not None:
             ask.fail(RemoteProtocolError(Fault.BODY_UNDECODABLE, f"answer to {ask.uri!r}: {event.detail}"))
 
@@ -242,10 +245,10 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         self._pings.clear()
 
 
-def _options(speaker: Speaker, stream: Stream, live: Live) -> Options:
-    """YAMP-15: what a session must know of a transport that loses."""
-    options = live.session
-    if stream.kind == "udp":
-        interval = live.datagram_ping_interval if speaker is Speaker.SERVER and options.ping_interval is None else options.ping_interval
-        options = msgspec.structs.replace(options, datagrams=True, ping_interval=interval)
-    return options
+def _session_options(speaker: Speaker, stream: Stream, options: Options) -> SessionOptions:
+    """YAMP-15: over UDP a session must expect loss, and a server must ping."""
+    if stream.kind != "udp":
+        return options
+    is_quiet_server = speaker is Speaker.SERVER and options.ping_interval is None
+    interval = options.datagram_ping_interval if is_quiet_server else options.ping_interval
+    return msgspec.structs.replace(options, datagrams=True, ping_interval=interval)

@@ -1,4 +1,4 @@
-"""What a YAMP peer does when it is asked and told: one handler for each uri of requests, any number for patterns of events (YAMP-47).
+"""Handlers of a YAMP peer: one for each uri of requests, any number for patterns of events (YAMP-47).
 
 A service is made once and may serve many peers:
 
@@ -6,16 +6,14 @@ A service is made once and may serve many peers:
 service = Service()
 
 @service.request("sum", of=list[int])
-async def add(call):
+async def add(peer, call):
     await call.progress("half of it")
     return sum(call.body)
 
 @service.on("weather.*")
-def heard(event):
+def show(peer, event):
     print(event.uri, event.body)
 ```
-
-It refuses to know sessions and tasks.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ class Call:
         self.uri = uri
         self.body = body
         self.progressive = progressive
-        """The peer wants to hear of progress."""
+        """The peer wants progress steps."""
         self.cancelled = False
         """The peer took the request back. A handler at work learns it as CancelledError, and may clean up, or answer all the same."""
         self.killed = False
@@ -57,7 +55,7 @@ class Call:
         self._report = report
 
     async def progress(self, body: Any = None) -> bool:
-        """Tell the peer of a step; waits while it reads too slowly. False if it does not want to hear of steps (YAMP-29)."""
+        """Send a progress step; waits while the peer reads too slowly. False if it does not want steps (YAMP-29)."""
         return await self._report(self, body)
 
 
@@ -75,14 +73,15 @@ class ReceivedEvent(msgspec.Struct, frozen=True):
         return False
 
 
-RequestHandler = Callable[[Call], Any]
+RequestHandler = Callable[["Peer", Call], Any]
 """Answers with what it returns, or fails with what it raises; a plain function for quick work, a coroutine function for slow."""
-EventHandler = Callable[[ReceivedEvent], Awaitable[None] | None]
+EventHandler = Callable[["Peer", ReceivedEvent], Awaitable[None] | None]
+"""Receives the events whose uri fits its pattern."""
 H = TypeVar("H", bound=Callable[..., Any])
 
 
 class Answerer(msgspec.Struct, frozen=True):
-    """Who answers requests of a uri, and the type their body must fit."""
+    """The handler of requests of a uri, and the type their body must fit."""
 
     handle: RequestHandler
     of: Any = None
@@ -93,10 +92,10 @@ class Answerer(msgspec.Struct, frozen=True):
 
 
 class EventSubscriber(msgspec.Struct, frozen=True, eq=False):
-    """Who hears of events; compared by identity, so that one function can listen twice."""
+    """A handler of events; compared by identity, so that one function can be registered twice."""
 
     number: int
-    """Listeners are told in the order they came."""
+    """Handlers are called in the order of their registration."""
     pattern: str
     handle: EventHandler
     of: Any = None
@@ -141,7 +140,7 @@ class Service:
     @overload
     def on(self, pattern: str, *, of: Any = None) -> Callable[[H], H]: ...
     def on(self, pattern: str, handler: Any = None, *, of: Any = None) -> Any:
-        """Hear of events whose uri fits a pattern; with a type, bodies that do not fit it are dropped, and counted."""
+        """Handle events whose uri fits a pattern; with a type, bodies that do not fit it are dropped, and counted."""
         if handler is None:
             return lambda given: self.on(pattern, given, of=of)
         listener = EventSubscriber(self._count, pattern, handler, of)
@@ -151,7 +150,7 @@ class Service:
         return handler
 
     def off(self, pattern: str, handler: EventHandler) -> None:
-        """Hear no more; undoes one `on`."""
+        """Remove a handler; undoes one `on`."""
         for listener in self._listeners:
             if listener.pattern == pattern and listener.handle == handler:
                 self._topics.remove(pattern, listener)
@@ -160,9 +159,9 @@ class Service:
         raise UsageError(f"this handler does not listen to {pattern!r}")
 
     def answerer(self, uri: str) -> Answerer | None:
-        """Who answers requests of a uri."""
+        """The handler of requests of a uri."""
         return self._answerers.get(uri, self._otherwise)
 
     def listeners(self, uri: str) -> list[EventSubscriber]:
-        """Who hears of an event, in the order they came."""
+        """The handlers of an event, in the order of their registration."""
         return sorted(self._topics.listeners(uri), key=lambda listener: listener.number)

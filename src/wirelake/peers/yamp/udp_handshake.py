@@ -1,4 +1,4 @@
-"""YAMP-15: handshakes over UDP are answered without a peer, until the sender shows that it hears the answers."""
+"""YAMP-15: answers handshakes over UDP without a peer, until the client proves that it receives the answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What EMP messages look like as table rows: every field of the specification by its name, and the vocabulary all protocols share.
+"""Arrow columns of EMP messages: one for each field of the specification, and those all protocols share.
 
-It refuses to know files, sessions and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. Only what needs a
-library (gzip, UTF-8, JSON) is looked at one by one, and only on the rows that have it.
+It turns bytes and scanned rows into columns, a block at a time. Only fields that need a library (gzip, UTF-8, JSON) are read one by one,
+and only on the rows that have them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 from wirelake.errors import DecodeError
 from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
+from wirelake.protocols.emp.limits import Limits
 from wirelake.protocols.emp.messages import APPLICATION_FIRST, TYPES, ExtensionId, MessageType, name_of
 from wirelake.protocols.emp.scanner import (
     BODY,
@@ -32,7 +33,6 @@ from wirelake.protocols.emp.scanner import (
     REQUEST_ID,
     ROW_COLUMNS,
     SCHEME,
-    Limits,
 )
 from wirelake.protocols.emp.wire import unpack
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS
@@ -89,7 +89,7 @@ _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
 
 
 def readable(rows: Array) -> Array:
-    """Which rows are messages, whatever else is wrong with them."""
+    """The rows that are messages, with a fault or without."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from wirelake.protocols.buffer import Buffer, Frames
-from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.emp.limits import Limits
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 
 __all__ = ["Following", "hint", "recognise"]
 
@@ -34,7 +35,7 @@ def recognise(first: bytes) -> tuple[str, ...] | None:
 
 
 def hint(first: bytes, limits: Limits) -> str:
-    """What to tell somebody whose peer begins like this in the other dialect; empty if it does not."""
+    """A hint for the error text if the peer's first bytes are of the other dialect; empty if they are not."""
     if limits.sizes_exclude_themselves is True and first.startswith(HELLO) and len(first) >= WHOLE_HELLO:
         return "this peer counts the size field in sizes: set sizes_exclude_themselves=false"
     if limits.sizes_exclude_themselves is False and first.startswith(SHORT_HELLO):
@@ -49,13 +50,13 @@ class Following(Buffer):
         super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
         self._told = limits
         self._first: bytes | None = b""
-        """What came while the dialect was not known; None when it was read."""
+        """Bytes received before the dialect was known; None once they are read."""
         self._excludes: bool | None = None
         """Whether sizes leave the size field out; None: not known yet."""
 
     @property
     def rest(self) -> bytes:
-        """What is buffered and not yet a whole frame."""
+        """Buffered bytes that are no whole frame yet."""
         return self._first or super().rest
 
     def settled(self) -> Limits:

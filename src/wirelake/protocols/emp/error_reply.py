@@ -1,4 +1,4 @@
-"""Termination by error: the message that answers a fault, and what can be read of a peer's error that is malformed."""
+"""The error message that answers a fault, and the readable part of a peer's malformed error."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import cast
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.limits import Limits
 from wirelake.protocols.emp.messages import Error, ErrorCode
-from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ERROR_TEXT, HEADER, Limits
+from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ERROR_TEXT, HEADER
 from wirelake.protocols.emp.wire import LONGEST_TEXT, message
 from wirelake.protocols.utf8 import fit
 
@@ -24,7 +25,7 @@ def answer(
     if code is None:
         return None
     extended = code == ErrorCode.EXTENSION  # EMP-6: zero elsewhere
-    longest = max(0, min(LONGEST_TEXT, limits.max_message_size - HEADER - ERROR_TEXT))  # EMP-35: a fault can always be told
+    longest = max(0, min(LONGEST_TEXT, limits.max_message_size - HEADER - ERROR_TEXT))  # EMP-35: the answer to a fault always fits
     return Error(
         code,
         (rule.extension_id if extension_id is None else extension_id) if extended else 0,

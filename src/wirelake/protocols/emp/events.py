@@ -1,24 +1,21 @@
-"""What a session of EMP tells its owner: frozen events, complete when they are made.
-
-It refuses to know how they come about.
-"""
+"""Events of an EMP session: frozen values."""
 
 from __future__ import annotations
 
-from enum import Enum
+from typing import ClassVar
 
 import msgspec
 
-from wirelake.errors import ConnectionLost, LocalProtocolError, PeerError, RemoteProtocolError, SessionClosed, WirelakeError
+from wirelake.errors import PeerError, WirelakeError
 from wirelake.protocols.emp.faults import OURS, Fault
 from wirelake.protocols.emp.messages import Error, MessageType, OtherExtension
-from wirelake.protocols.emp.state_machine import Speaker
+from wirelake.protocols.ending import BaseEnded, Ending
 
-__all__ = ["DataReceived", "Ended", "Ending", "Event", "Noticed", "Opened", "RequestExpired", "RequestReceived", "ResponseReceived"]
+__all__ = ["DataReceived", "Ended", "Ending", "Noticed", "Opened", "RequestExpired", "RequestReceived", "ResponseReceived", "SessionEvent"]
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """Handshake: both peers said hello."""
+    """Handshake: both peers sent a hello."""
 
     version: int
 
@@ -61,36 +58,19 @@ class Noticed(msgspec.Struct, frozen=True):
     fault: Fault
 
 
-class Ending(Enum):
-    """Termination: the ways a session ends."""
+class Ended(BaseEnded[Fault], frozen=True):
+    """Termination: the session is over."""
 
-    BYE = "bye"
-    ERROR = "error"
-    CLOSED = "closed"
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """Termination: the session is over; `by` said the last word, `fault` is the rule that was broken, if one was."""
-
-    how: Ending
-    by: Speaker
-    here: bool
-    """The last word was ours."""
-    fault: Fault | None = None
     error: Error | None = None
-    detail: str = ""
+    """The error message that ended it, if there was one."""
+
+    LOCAL_FAULTS: ClassVar = OURS
 
     def reason(self) -> WirelakeError:
-        """The error that fails whatever was still pending."""
-        if self.here and self.fault is not None:
-            blamed = LocalProtocolError if self.fault in OURS else RemoteProtocolError
-            return blamed(self.fault, self.detail)
+        """The error that pending calls fail with."""
         if self.error is not None and not self.here:
             return PeerError(self.error, f"the peer reported error {self.error.error_code}: {self.error.message or '(no text)'}")
-        if self.how is Ending.CLOSED and not self.here:
-            return ConnectionLost(f"the connection was lost: {self.fault.text if self.fault else self.detail}")
-        who = "this side" if self.here else "the peer"
-        return SessionClosed(f"{who} closed the session{': ' + self.detail if self.detail else ''}")
+        return super().reason()
 
 
-Event = Opened | DataReceived | RequestReceived | ResponseReceived | RequestExpired | Noticed | Ended
+SessionEvent = Opened | DataReceived | RequestReceived | ResponseReceived | RequestExpired | Noticed | Ended

@@ -1,6 +1,6 @@
-"""What extensions do to a body on its way: `load` applies them for sending, `unload` undoes them on receipt.
+"""Extensions applied to a body: `load` before sending, `unload` on receipt.
 
-It refuses to know sessions: what is wrong with a body is raised as Spoilt, and it is for the session to answer.
+A body that cannot be unloaded raises BodyRejected; the session answers it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["BodyRejected", "load", "unload", "unregistered"]
 
 
 class BodyRejected(Exception):
-    """A body that cannot be unloaded: which rule it breaks, and for EMP-9 which extension said so."""
+    """A body that cannot be unloaded: which rule it breaks, and for EMP-9 which extension rejects it."""
 
     def __init__(self, fault: Fault, detail: str, extension_id: int | None = None, code: int | None = None) -> None:
         self.fault = fault
@@ -50,7 +50,7 @@ def load(body: bytes, extensions: tuple[Extension, ...], *, compress: bool, type
 
 
 def unload(extensions: tuple[Extension, ...], body: bytes, options: Options) -> bytes:
-    """The body as it was before its extensions were applied, the last undone first (EMP-39); raises Spoilt."""
+    """The body as it was before its extensions were applied, the last undone first (EMP-39); raises BodyRejected."""
     for extension in reversed(extensions):
         if isinstance(extension, Compression):
             try:
@@ -75,6 +75,6 @@ def _unregister(extension: OtherExtension, body: bytes, options: Options) -> byt
 
 
 def unregistered(extensions: tuple[Extension, ...], options: Options) -> int | None:
-    """EMP-9: the first extension that nobody registered, on a message without a body to undo; unknown ones are not skipped."""
+    """EMP-9: the first extension without a handler, on a message without a body to undo; unknown ones are not skipped."""
     others = (one.id for one in extensions if isinstance(one, OtherExtension))
     return next((one for one in others if one not in options.codecs), None)

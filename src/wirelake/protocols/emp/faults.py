@@ -1,9 +1,8 @@
-"""Every rule of EMP that can be broken: its clause, what is answered, and how grave it is.
+"""The faults of EMP: every rule that can be broken, with its clause, its text and the answer of a session.
 
-A fault that makes bytes unreadable is found by the scanner or the layer above it and spoils one message. A fault of a readable message
-is a *breach*: the message exists, but saying it ends the session. A tolerated fault is written down and nothing else happens.
-
-It refuses to know how faults are found.
+The text of a rule is also the text of its rows in the table `violations`. A fault that makes bytes unreadable is found by the scanner or
+the layer above it and spoils one message. A fault of a readable message is a *breach*: the message exists, but it ends the session. A
+tolerated fault is counted and nothing else happens.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["BREACHES", "OURS", "TOLERATED", "UNREADABLE", "Fault"]
 
 
 class Rule(NamedTuple):
-    """What the table below says of one fault."""
+    """One row of the table of faults below."""
 
     clause: str
     text: str
@@ -26,7 +25,7 @@ class Rule(NamedTuple):
     extension_id: int = 0
     extension_error_code: int = 0
     origin: Origin = Origin.TEXT
-    """Who says so: see `Origin`."""
+    """See `Origin`."""
 
 
 class Fault(Faults):
@@ -54,7 +53,7 @@ class Fault(Faults):
     MESSAGE_CUT = 24
     NEXT_BLOCK_MISSING = 25
 
-    # Breaches: readable, but not to be said.
+    # Breaches: readable, but not allowed.
     REQUEST_ID_ZERO = 40
     REQUEST_BLOCK_REPEATED = 41
     REQUEST_BLOCK_MISPLACED = 42
@@ -65,7 +64,7 @@ class Fault(Faults):
     TYPE_UNREGISTERED = 47
     EXTENSION_REFUSED = 48
 
-    # Breaches of the conversation: what was said before matters.
+    # Breaches of the state machine: earlier messages matter.
     HELLO_EXPECTED = 60
     HELLO_REPEATED = 61
     VERSION_UNSUPPORTED = 62
@@ -155,6 +154,6 @@ UNREADABLE: Final = frozenset(fault for fault in Fault if fault < Fault.REQUEST_
 TOLERATED: Final = frozenset(fault for fault in Fault if fault >= Fault.UNUSED_BITS_SET)
 """Faults that are written down and otherwise ignored."""
 BREACHES: Final = frozenset(Fault) - UNREADABLE - TOLERATED
-"""Faults of readable messages and of the conversation."""
+"""Faults of readable messages and of the state machine."""
 OURS: Final = frozenset({Fault.REQUEST_UNHANDLED, Fault.HANDLER_FAILED})
 """Faults that end a session without the peer having done anything wrong."""

@@ -1,6 +1,6 @@
-"""The vocabulary of EMP: one frozen value per message and extension block, an enum for every code.
+"""EMP messages: one frozen value per message and extension block, an enum for every code.
 
-It refuses to know bytes, states and rules. Codes that no enum names survive as integers.
+Codes that no enum names are kept as integers.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Error(msgspec.Struct, frozen=True, tag="error"):
 
 
 class Data(msgspec.Struct, frozen=True, tag="data"):
-    """Data: what applications exchange; `body` is as on the wire, packed if a compression block says so."""
+    """Data of applications; `body` is as on the wire, packed if a compression block says so."""
 
     body: bytes = b""
     extensions: tuple[Extension, ...] = ()
@@ -164,5 +164,5 @@ TYPES: Final[dict[type[Message], MessageType]] = {
 
 
 def name_of(message: type[Message]) -> str:
-    """What the specification calls a message."""
+    """The name of a message in the specification."""
     return str(message.__struct_config__.tag)

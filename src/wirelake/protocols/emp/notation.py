@@ -1,7 +1,4 @@
-"""EMP messages as plain objects, as people read and write them: names of the specification, bytes as hex. Both ways.
-
-It refuses to know files and terminals.
-"""
+"""EMP messages as JSON objects, both ways: field names of the specification, bytes as hex."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import msgspec
 
 from wirelake.errors import DecodeError, UsageError
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.emp.messages import (
     Application,
     Bye,
@@ -28,8 +26,9 @@ from wirelake.protocols.emp.messages import (
     Scheme,
     name_of,
 )
-from wirelake.protocols.emp.scanner import DEFAULT_LIMITS, HEADER, PART_COLUMNS, PART_MORE, PART_SIZE, PART_START, Limits
+from wirelake.protocols.emp.scanner import HEADER, PART_COLUMNS, PART_MORE, PART_SIZE, PART_START
 from wirelake.protocols.emp.wire import blocks, message, pack, plain
+from wirelake.protocols.json_fields import breach, fault_object, hex_bytes, message_type, number, objects, text
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, PART, START
 
 __all__ = ["describe", "parse"]
@@ -40,33 +39,27 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
 
     `base` is where `data` begins in what the user gave us.
     """
-    place: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH]}
     if row[FAULT] in UNREADABLE:
-        return _wrong(Fault(row[FAULT]), base + row[FAULT_AT], place)
+        return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
     try:
-        said = message(data, row, parts)
-        fields = {name: getattr(said, name) for name in said.__struct_fields__ if name not in ("extensions", "body")}
-        described = {**place, "type": name_of(type(said)), **fields, "extensions": _describe_blocks(data, row, parts)}
-        if isinstance(said, Data | Application):
-            described["body"] = said.body.hex()
-            if any(isinstance(one, Compression) for one in said.extensions):
-                described["plain_body"] = plain(said, limits).hex()
+        decoded = message(data, row, parts)
+        fields = {name: getattr(decoded, name) for name in decoded.__struct_fields__ if name not in ("extensions", "body")}
+        described = {
+            "offset": base + row[START],
+            "length": row[LENGTH],
+            "type": name_of(type(decoded)),
+            **fields,
+            "extensions": _describe_blocks(data, row, parts),
+        }
+        if isinstance(decoded, Data | Application):
+            described["body"] = decoded.body.hex()
+            if any(isinstance(one, Compression) for one in decoded.extensions):
+                described["plain_body"] = plain(decoded, limits).hex()
     except DecodeError as reason:
-        return _wrong(cast(Fault, reason.fault), base + row[FAULT_AT], place, reason.detail)
+        return fault_object(cast(Fault, reason.fault), base + row[FAULT_AT], base + row[START], row[LENGTH], reason.detail)
     if row[FAULT]:
-        described |= {"breach": Fault(row[FAULT]).name, "clause": Fault(row[FAULT]).clause}
+        described |= breach(Fault(row[FAULT]))
     return described
-
-
-def _wrong(fault: Fault, offset: int, place: dict[str, Any], detail: str = "") -> dict[str, Any]:
-    return {
-        "offset": offset,
-        "fault": fault.name,
-        "clause": fault.clause,
-        "text": f"{fault.text}{': ' + detail if detail else ''}",
-        "message_offset": place["offset"],
-        "message_length": place["length"],
-    }
 
 
 def _describe_blocks(data: bytes, row: list[int], parts: list[int]) -> list[dict[str, Any]]:
@@ -80,15 +73,13 @@ def _describe_blocks(data: bytes, row: list[int], parts: list[int]) -> list[dict
     return described
 
 
-def parse(given: dict[str, Any]) -> Message:
+def parse(fields: dict[str, Any]) -> Message:
     """The message an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over."""
-    if "fault" in given:
-        raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
-    kind = given.get("type")
-    extensions = tuple(_parse_block(one) for one in given.get("extensions", ()))
+    kind = message_type(fields)
+    extensions = tuple(_parse_block(block) for block in objects(fields, "extensions"))
     match kind:
         case "hello":
-            return Hello(_number(given, "version", 255, 1), extensions)
+            return Hello(number(fields, "version", 255, 1), extensions)
         case "bye":
             return Bye(extensions)
         case "ping":
@@ -96,51 +87,31 @@ def parse(given: dict[str, Any]) -> Message:
         case "pong":
             return Pong(extensions)
         case "error":
-            text = given.get("message", "")
-            if not isinstance(text, str):
-                raise UsageError("message: a string is needed")
-            code, extension, detail = (_number(given, name, 255, 0) for name in ("error_code", "extension_id", "extension_error_code"))
-            return Error(code, extension, detail, text, extensions)
+            code, extension, detail = (number(fields, name, 255, 0) for name in ("error_code", "extension_id", "extension_error_code"))
+            return Error(code, extension, detail, text(fields, "message", ""), extensions)
         case "data":
-            return Data(_parse_body(given, extensions), extensions)
+            return Data(_parse_body(fields, extensions), extensions)
         case "application":
-            return Application(_number(given, "type_id", 255), _parse_body(given, extensions), extensions)
+            return Application(number(fields, "type_id", 255), _parse_body(fields, extensions), extensions)
     raise UsageError(f"type: {kind!r} is not one of hello, bye, ping, pong, error, data, application")
 
 
-def _parse_block(given: dict[str, Any]) -> Extension:
-    if not isinstance(given, dict):
-        raise UsageError("extensions: a list of objects is needed")
-    match _number(given, "id", 255):
-        case ExtensionId.REQUEST_RESPONSE if "request_id" in given:
-            return RequestResponse(bool(given.get("request")), _number(given, "request_id", (1 << 64) - 1))
-        case ExtensionId.COMPRESSION if "scheme" in given:
-            return Compression(_number(given, "scheme", 255))
+def _parse_block(fields: dict[str, Any]) -> Extension:
+    match number(fields, "id", 255):
+        case ExtensionId.REQUEST_RESPONSE if "request_id" in fields:
+            return RequestResponse(bool(fields.get("request")), number(fields, "request_id", (1 << 64) - 1))
+        case ExtensionId.COMPRESSION if "scheme" in fields:
+            return Compression(number(fields, "scheme", 255))
         case other:
-            return OtherExtension(other, _bytes(given, "content"))
+            return OtherExtension(other, hex_bytes(fields, "content"))
 
 
-def _parse_body(given: dict[str, Any], extensions: tuple[Extension, ...]) -> bytes:
+def _parse_body(fields: dict[str, Any], extensions: tuple[Extension, ...]) -> bytes:
     """`body` as on the wire; or `plain_body`, packed as the extensions say."""
-    if "body" in given or "plain_body" not in given:
-        return _bytes(given, "body")
-    body = _bytes(given, "plain_body")
+    if "body" in fields or "plain_body" not in fields:
+        return hex_bytes(fields, "body")
+    body = hex_bytes(fields, "plain_body")
     for extension in extensions:
         if isinstance(extension, Compression) and extension.scheme != Scheme.IDENTITY:
             body = pack(body)
     return body
-
-
-def _number(given: dict[str, Any], name: str, most: int, default: int | None = None) -> int:
-    value = given.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise UsageError(f"{name}: a number from 0 to {most} is needed, not {value!r}")
-    return value
-
-
-def _bytes(given: dict[str, Any], name: str) -> bytes:
-    value = given.get(name, "")
-    try:
-        return bytes.fromhex(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{name}: bytes as hex digits are needed, not {value!r}") from None

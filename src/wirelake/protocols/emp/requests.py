@@ -1,7 +1,4 @@
-"""Identifiers in flight: the requests this side asked, and those it was asked.
-
-It refuses to know messages and bytes, but for responses held back until their turn.
-"""
+"""Requests in flight, by identifier: those of this side, and those of the peer."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ LAST_ID: Final = (1 << 64) - 1
 
 
 class Match(Enum):
-    """What a response belongs to."""
+    """The match of a response to a request."""
 
     PENDING = auto()
     LATE = auto()
@@ -28,7 +25,7 @@ class Match(Enum):
 
 
 class OutgoingRequests:
-    """Request-response, the asking side: what is pending, until when, and what was given up."""
+    """Requests of this side: pending ones with their deadlines, and abandoned ones."""
 
     def __init__(self, max_abandoned: int) -> None:
         self._last_id = 0
@@ -66,7 +63,7 @@ class OutgoingRequests:
         return Match.NONE
 
     def abandon(self, request_id: int) -> None:
-        """EMP-16: nobody waits for the answer any more."""
+        """EMP-16: give a request up; its late answer is ignored."""
         if request_id in self._pending:
             self._pending.remove(request_id)
             self._expiries.drop(request_id)
@@ -94,7 +91,7 @@ class OutgoingRequests:
 
 
 class IncomingRequests:
-    """Request-response, the asked side: what is in flight, and (EMP-17) in which order it is answered."""
+    """Requests of the peer in flight, and (EMP-17) the order of their answers."""
 
     def __init__(self, in_order: bool) -> None:
         self._in_order = in_order

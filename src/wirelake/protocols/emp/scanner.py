@@ -1,17 +1,15 @@
-"""The layout of EMP as a scanner reads it: where messages and their extension blocks are, and what is wrong with them.
+"""The scanner of EMP: finds messages and their extension blocks, and the rules they break.
 
-This is the only reader of the layout. It accepts every message that can be read, also one that must not be said: such a breach is in the
-row's fault column, and it is for the session to act on. It refuses to know who speaks, what was said before, and what a body contains.
+This is the only reader of the layout. It accepts every message that can be read, also one that breaks a rule: such a breach is in the
+row's fault column, and the session acts on it.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-import msgspec
-
-from wirelake.protocols.dialects import Flag
 from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.emp.messages import APPLICATION_FIRST, ExtensionId, MessageType
 from wirelake.protocols.kernel import (
     FAULT,
@@ -93,41 +91,6 @@ REQUEST_CONTENT: Final = 12
 COMPRESSION_CONTENT: Final = 4
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access (20 ns a message become 14)."""
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """What a reader of EMP accepts at most."""
-
-    max_message_size: int = 16 * 1024 * 1024
-    """EMP-35: bytes in an envelope, checked before anything is buffered."""
-    max_extension_blocks: int = 16
-    """EMP-36: extension blocks in a message."""
-    max_nested_compression: int = 4
-    """EMP-8: compression blocks in a message."""
-    max_body_size: int = 16 * 1024 * 1024
-    """EMP-37: bytes of a body after decompression."""
-    sizes_exclude_themselves: Flag = False
-    """EMP-1, EMP-2: for peers whose sizes do not count the four bytes of the size field; `auto`: found out from the peer's hello."""
-
-    DIALECT: ClassVar = ("sizes_exclude_themselves",)
-    """The flags that say how the peer departs from the text."""
-
-    @property
-    def max_parts(self) -> int:
-        """How many parts one message can have."""
-        return self.max_extension_blocks
-
-    @property
-    def size_bias(self) -> int:
-        """Bytes of an envelope or block that its size does not count; `auto` means none until the dialect is known."""
-        return 4 if self.sizes_exclude_themselves is True else 0
-
-    def for_scan(self) -> tuple[int, int, int, int]:
-        """The same as the scanner wants it."""
-        return (self.max_message_size, self.max_extension_blocks, self.max_nested_compression, self.size_bias)
-
-
-DEFAULT_LIMITS: Final = Limits()
 
 
 @kernel
@@ -268,7 +231,7 @@ def _body_fault(data: Any, kind: int, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def _body_oddities(data: Any, kind: int, at: int, end: int) -> int:
-    """Message types: what is tolerated in the body of a message other than data."""
+    """Message types: tolerated oddities in the body of a message other than data."""
     if kind == MessageType.HELLO.value:
         return ODD_BITS if data[at + 1] | data[at + 2] | data[at + 3] else 0
     if kind == MessageType.ERROR.value:

@@ -1,7 +1,7 @@
-"""One side of an EMP conversation: bytes and time in; bytes, events and a deadline out.
+"""One side of an EMP session: bytes and time in; bytes, events and a deadline out.
 
-After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for what the peer did; sending may
-raise LocalProtocolError or SessionClosed, for what the caller did. `now` is any steadily growing number of seconds.
+After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for an error of the peer. Sending may
+raise LocalProtocolError or SessionClosed, for an error of the caller. `now` is any steadily growing number of seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import LocalProtocolError, SessionClosed
-from wirelake.protocols.buffer import Framed
 from wirelake.protocols.dialects import AUTO
 from wirelake.protocols.emp.dialect import Following, hint
 from wirelake.protocols.emp.error_reply import answer, salvage
@@ -19,12 +18,12 @@ from wirelake.protocols.emp.events import (
     DataReceived,
     Ended,
     Ending,
-    Event,
     Noticed,
     Opened,
     RequestExpired,
     RequestReceived,
     ResponseReceived,
+    SessionEvent,
 )
 from wirelake.protocols.emp.extensions import BodyRejected, load, unload, unregistered
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
@@ -61,12 +60,13 @@ from wirelake.protocols.emp.state_machine import INITIAL, TRANSITIONS, Speaker, 
 from wirelake.protocols.emp.wire import blocks, buffer, encode
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
 from wirelake.protocols.reply_timer import ReplyClock
+from wirelake.protocols.stream_session import StreamSession
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 
 
-class Session(Framed):
-    """A conversation as one of its two speakers lives it."""
+class Session(StreamSession[SessionEvent]):
+    """One side of an EMP session."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS) -> None:
         self.speaker = speaker
@@ -76,52 +76,29 @@ class Session(Framed):
         self.ended: Ended | None = None
         self._buffer = buffer(options.limits)
         self._output: list[bytes] = []
-        self._events: list[Event] = []
-        self._asked = OutgoingRequests(options.max_abandoned)
-        self._served = IncomingRequests(options.in_order)
+        self._events: list[SessionEvent] = []
+        self._requests: OutgoingRequests = OutgoingRequests(options.max_abandoned)
+        self._peer_requests: IncomingRequests = IncomingRequests(options.in_order)
         self._handshake_deadline: float | None = None
         self._hello_due: float | None = None
         """EMP-1: when to say hello if the peer has not shown its dialect by then."""
         self._next_ping: float | None = None
         self._pong = ReplyClock(options.pong_timeout, options.min_rate)
 
-    # What comes out.
-
-    def output(self) -> bytes:
-        """The bytes to send now; they are gone from here."""
-        if not self._output:
-            return b""
-        data = self._join(self._output)
-        self._output.clear()
-        return data
-
-    def events(self) -> list[Event]:
-        """What happened since the last call."""
-        events, self._events = self._events, []
-        return events
+    # Output.
 
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = (self._handshake_deadline, self._hello_due, self._next_ping, self._pong.deadline, self._asked.deadline)
+        timers = (self._handshake_deadline, self._hello_due, self._next_ping, self._pong.deadline, self._requests.deadline)
         return min((timer for timer in timers if timer is not None), default=None)
 
     @property
     def is_proven(self) -> bool:
-        """See Drivable: the peer said hello."""
+        """See Drivable: the peer sent its hello."""
         return self.state is State.OPEN
 
-    @property
-    def pending(self) -> int:
-        """Requests of ours without an answer."""
-        return len(self._asked)
-
-    @property
-    def serving(self) -> int:
-        """Requests of the peer without an answer."""
-        return len(self._served)
-
-    # What the caller does.
+    # Commands of the owner.
 
     def start(self, now: float) -> None:
         """Handshake: say hello, and wait for the peer's; in the other order where its hello decides how ours is written (EMP-1)."""
@@ -151,10 +128,10 @@ class Session(Framed):
     ) -> int:
         """Request-response: ask, and return the identifier that the response will carry."""
         self._require_open()
-        request_id = self._asked.next_id
+        request_id = self._requests.next_id
         self._say(self._carry(body, (RequestResponse(True, request_id), *extensions), compress, type_id))
         timeout = self.options.request_timeout if timeout is None else timeout
-        self._asked.ask(request_id, None if timeout is None else now + timeout)
+        self._requests.ask(request_id, None if timeout is None else now + timeout)
         return request_id
 
     def respond(
@@ -169,11 +146,11 @@ class Session(Framed):
         """Request-response: answer a request of the peer."""
         self._require_open()
         response = self._carry(body, (RequestResponse(False, request_id), *extensions), compress, type_id)
-        self._output += self._served.answer(request_id, encode(response, self.options.limits))
+        self._output += self._peer_requests.answer(request_id, encode(response, self.options.limits))
 
     def abandon(self, request_id: int) -> None:
         """EMP-16: give a request up; one late answer to it will be swallowed."""
-        self._asked.abandon(request_id)
+        self._requests.abandon(request_id)
 
     def ping(self, now: float) -> None:
         """Ping-pong: ask for a pong; never before the last one came (EMP-31)."""
@@ -207,9 +184,9 @@ class Session(Framed):
             error = answer(fault, detail, self.options.limits, extension_id, error_code, extension_error_code)
         if error is not None:
             self._say(error)
-        self._end(Ended(Ending.ERROR if error else Ending.CLOSED, self.speaker, True, fault, error, detail))
+        self._end(Ended(Ending.ERROR if error else Ending.CLOSED, self.speaker, True, fault, detail, error))
 
-    # What the world does.
+    # Input: bytes of the peer, and time.
 
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the peer. Whatever they are, this does not raise."""
@@ -238,7 +215,7 @@ class Session(Framed):
         if self._pong.is_over(now):  # EMP-32
             self.fail(Fault.PONG_TIMEOUT)
         if self.ended is None:
-            self._events += [RequestExpired(request_id) for request_id in self._asked.expire(now)]
+            self._events += [RequestExpired(request_id) for request_id in self._requests.expire(now)]
         if self._hello_due is not None and now >= self._hello_due:
             self._greet()
         if self._next_ping is not None and now >= self._next_ping:
@@ -261,27 +238,27 @@ class Session(Framed):
         """EMP-32: bytes that were sent before the last ping have left."""
         self._pong.drained(count, now)
 
-    # Inside.
+    # Internals.
 
     def _greet(self) -> None:
         """EMP-1: say the hello that waited for the peer's dialect; if that is not known yet, speak by the text."""
         self._hello_due = None
         if isinstance(self._buffer, Following):
-            self.options = msgspec.structs.replace(self.options, limits=self._buffer.settled())
+            self.options = msgspec.structs.replace(self.options, sizes_exclude_themselves=self._buffer.settled().sizes_exclude_themselves)
         self._say(Hello(VERSION))
 
-    def _advance(self, speaker: Speaker, said: type[Message]) -> bool:
+    def _advance(self, speaker: Speaker, message: type[Message]) -> bool:
         """The only place where the state changes."""
-        after = TRANSITIONS.get((self.state, speaker, said))
+        after = TRANSITIONS.get((self.state, speaker, message))
         if after is None:
             return False
         self.state = after
         return True
 
-    def _say(self, said: Message) -> None:
-        data = encode(said, self.options.limits)
-        if not self._advance(self.speaker, type(said)):
-            raise LocalProtocolError(refusal(self.state, self.speaker, type(said)))
+    def _say(self, message: Message) -> None:
+        data = encode(message, self.options.limits)
+        if not self._advance(self.speaker, type(message)):
+            raise LocalProtocolError(refusal(self.state, self.speaker, type(message)))
         self._output.append(data)
 
     def _require_open(self) -> None:
@@ -294,24 +271,24 @@ class Session(Framed):
         self.ended = ended
         self._handshake_deadline = self._hello_due = self._next_ping = None
         self._pong.stop()
-        self._asked.clear()
-        self._served.clear()
+        self._requests.clear()
+        self._peer_requests.clear()
         self._events.append(ended)
 
     def _carry(self, body: bytes, extensions: tuple[Extension, ...], compress: bool, type_id: int) -> Data | Application:
         return load(body, extensions, compress=compress, type_id=type_id, options=self.options)
 
     def _take(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
-        """One message of the peer, in the order of judgement: can it be read, may it be said now, may it be said at all."""
+        """Take one message of the peer. Checks, in order: readable, allowed in this state, allowed at all."""
         kind, fault = row[KIND], row[FAULT]
-        said = _MESSAGES.get(kind, Application)
-        if said is Error:
+        message_type = _MESSAGES.get(kind, Application)
+        if message_type is Error:
             self._take_error(data, row, parts)
         elif fault and fault in UNREADABLE:
             other = hint(data[row[START] :], self.options.limits) if self.state is not State.OPEN else ""
             self.fail(Fault(fault), other or f"byte {row[FAULT_AT] - row[START]} of a message")
-        elif not self._advance(self.peer, said):
-            self.fail(refusal(self.state, self.peer, said), name_of(said))
+        elif not self._advance(self.peer, message_type):
+            self.fail(refusal(self.state, self.peer, message_type), name_of(message_type))
         elif fault:
             self.fail(Fault(fault), extension_id=data[row[FAULT_AT] + 4] if fault == Fault.EXTENSION_UNKNOWN else None)
         elif kind < MessageType.DATA and row[PARTS] and (unknown := unregistered(blocks(data, row, parts), self.options)) is not None:
@@ -323,11 +300,11 @@ class Session(Framed):
                 self._events.append(Noticed(Fault.BODY_IGNORED))
             if kind >= MessageType.DATA:
                 self._take_data(data, row, parts)
-            elif said is Hello:
+            elif message_type is Hello:
                 self._take_hello(data[row[BODY]], now)
-            elif said is Ping:
+            elif message_type is Ping:
                 self._say(Pong())  # EMP-31: every one is answered
-            elif said is Pong:
+            elif message_type is Pong:
                 self._take_pong(now)
             else:  # EMP-33: a bye is not answered
                 self._end(Ended(Ending.BYE, self.peer, False))
@@ -354,7 +331,7 @@ class Session(Framed):
         """EMP-22: an error is never answered, however it looks; what can be read of it is kept."""
         self._advance(self.peer, Error)
         error, fault = salvage(data, row, parts)
-        self._end(Ended(Ending.ERROR, self.peer, False, fault, error))
+        self._end(Ended(Ending.ERROR, self.peer, False, fault, error=error))
 
     def _take_data(self, data: bytes, row: list[int], parts: list[int]) -> None:
         type_id, at = row[KIND], row[BODY]
@@ -368,8 +345,8 @@ class Session(Framed):
             others = tuple(one for one in extensions if isinstance(one, OtherExtension))
             try:
                 body = unload(extensions, body, self.options)
-            except BodyRejected as spoilt:
-                self.fail(spoilt.fault, spoilt.detail, extension_id=spoilt.extension_id, extension_error_code=spoilt.code)
+            except BodyRejected as rejected:
+                self.fail(rejected.fault, rejected.detail, extension_id=rejected.extension_id, extension_error_code=rejected.code)
                 return
         request_id = row[REQUEST_ID] & LAST_ID
         if row[REQUEST] < 0:
@@ -382,14 +359,14 @@ class Session(Framed):
     def _take_request(self, request: RequestReceived) -> None:
         if not self.options.answers_requests:  # EMP-19
             self.fail(Fault.REQUEST_UNHANDLED, f"request {request.request_id}")
-        elif request.request_id in self._served:  # EMP-18
+        elif request.request_id in self._peer_requests:  # EMP-18
             self.fail(Fault.REQUEST_ID_IN_FLIGHT, f"request {request.request_id}")
         else:
-            self._served.take(request.request_id)
+            self._peer_requests.take(request.request_id)
             self._events.append(request)
 
     def _take_response(self, response: ResponseReceived) -> None:
-        match self._asked.match(response.request_id):
+        match self._requests.match(response.request_id):
             case Match.PENDING:
                 self._events.append(response)
             case Match.LATE:

@@ -1,7 +1,7 @@
-"""The conversation of EMP as a table: who may say what when, and which rule a message breaks that may not be said.
+"""The state machine of EMP: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-States are named from outside, so that client, server and the lake's auditor read the same table. It refuses to know bytes, time and
-what depends on data, such as which identifiers are in flight.
+States are named from outside, so that client, server and the lake's rules read the same table. Rules that depend on data, such as which
+identifiers are in flight, are in the session.
 """
 
 from __future__ import annotations
@@ -11,33 +11,22 @@ from typing import Final
 
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Application, Bye, Data, Error, Hello, Message, Ping, Pong
+from wirelake.protocols.speaker import Speaker
 
 __all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
 
 
-class Speaker(IntEnum):
-    """Who opened the connection, and who accepted it."""
-
-    CLIENT = 0
-    SERVER = 1
-
-    @property
-    def other(self) -> Speaker:
-        """Who listens when this one speaks."""
-        return Speaker(1 - self)
-
-
 class State(IntEnum):
-    """How far the conversation is."""
+    """The state of a connection."""
 
     CONNECTED = 0
-    """Handshake: nobody has said anything."""
+    """Connected; no message yet."""
     CLIENT_GREETED = 1
     SERVER_GREETED = 2
     OPEN = 3
-    """Both said hello: every exchange is allowed."""
+    """Both sent a hello: every exchange is allowed."""
     CLIENT_LEFT = 4
-    """Termination: the client said bye or error; what the server still had on its way may arrive."""
+    """Termination: the client sent bye or error; messages that the server sent before may still arrive."""
     SERVER_LEFT = 5
     CLOSED = 6
 
@@ -49,7 +38,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Bye, Ping, Pong, Error, Dat
 _EXCHANGES: Final[tuple[type[Message], ...]] = (Ping, Pong, Data, Application)
 
 TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
-    # Handshake: each peer says hello; the order does not matter.
+    # Handshake: each peer sends a hello; the order does not matter.
     (State.CONNECTED, CLIENT, Hello): State.CLIENT_GREETED,
     (State.CONNECTED, SERVER, Hello): State.SERVER_GREETED,
     (State.CLIENT_GREETED, SERVER, Hello): State.OPEN,
@@ -67,18 +56,18 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
     (State.SERVER_LEFT, CLIENT, Error): State.CLOSED,
     # Ping-pong, Data: at any moment after the handshake, by either peer.
     **{(State.OPEN, speaker, exchange): State.OPEN for speaker in Speaker for exchange in _EXCHANGES},
-    # EMP-33: who stays may have spoken before the parting reached them.
+    # EMP-33: the other end may have sent messages before the bye reached it.
     **{(State.CLIENT_LEFT, SERVER, message): State.CLIENT_LEFT for message in (Hello, *_EXCHANGES)},
     **{(State.SERVER_LEFT, CLIENT, message): State.SERVER_LEFT for message in (Hello, *_EXCHANGES)},
 }
-"""(state, speaker, message) -> next state. What is not here is forbidden."""
+"""(state, speaker, message) -> next state. Every other triple is forbidden."""
 
 _LEFT: Final = {CLIENT: (State.CLIENT_LEFT, State.CLOSED), SERVER: (State.SERVER_LEFT, State.CLOSED)}
 _GREETED: Final = {CLIENT: (State.CLIENT_GREETED, State.OPEN), SERVER: (State.SERVER_GREETED, State.OPEN)}
 
 
 def refusal(state: State, speaker: Speaker, message: type[Message]) -> Fault:
-    """Which rule is broken by a message that TRANSITIONS does not have."""
+    """The rule that a message breaks if TRANSITIONS does not have it."""
     if state in _LEFT[speaker]:
         return Fault.SPOKE_AFTER_PARTING  # EMP-33
     if state not in _GREETED[speaker]:

@@ -1,12 +1,8 @@
-"""Bytes of EMP to messages and back: `message` and `decode` build, `plain` unpacks a body, `pack` and `encode` write.
-
-It refuses to know who speaks, what was said before, and time; how the layout is read is `scanner.py`'s.
-"""
+"""EMP bytes to messages and back: `message` and `decode` read, `encode` writes, `plain` and `pack` do bodies."""
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +11,7 @@ from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.dialects import AUTO
 from wirelake.protocols.emp.dialect import Following
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
+from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.emp.messages import (
     APPLICATION_FIRST,
     TYPES,
@@ -34,21 +31,8 @@ from wirelake.protocols.emp.messages import (
     RequestResponse,
     Scheme,
 )
-from wirelake.protocols.emp.scanner import (
-    BODY,
-    BODY_LENGTH,
-    DEFAULT_LIMITS,
-    ERROR_TEXT,
-    FLAG,
-    HEADER,
-    PART_COLUMNS,
-    ROW_COLUMNS,
-    Limits,
-    find,
-    scan,
-    sniff,
-    walk,
-)
+from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ERROR_TEXT, FLAG, HEADER, PART_COLUMNS, ROW_COLUMNS, find, scan, sniff, walk
+from wirelake.protocols.gzip import deflate, inflate
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS
 from wirelake.protocols.utf8 import fit
 
@@ -71,13 +55,9 @@ __all__ = [
 ]
 
 LARGEST: Final = 0xFFFFFFFF
-"""What the 32 bits of a size can say."""
+"""The largest size that 32 bits can hold."""
 LONGEST_TEXT: Final = 0xFFFF
-"""EMP-40: what the 16 bits of a string's length can say."""
-GZIP: Final = 31
-"""zlib's name for the format of RFC 1952."""
-WINDOW: Final = 512
-"""What a gzip member is offered at first, unless it is the only one: zlib copies what it leaves, and members can be tiny and many."""
+"""EMP-40: the longest string that 16 bits of length can hold."""
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:
@@ -155,32 +135,12 @@ def unpack(scheme: int, body: bytes, most: int) -> bytes:
         return body
     if scheme != Scheme.GZIP:
         raise DecodeError(Fault.SCHEME_UNKNOWN, 0, f"scheme {scheme}")
-    pieces, size, at, view = [], 0, 0, memoryview(body)
-    while True:  # EMP-37: one or more members, nothing before, between or after
-        member, start, offer = zlib.decompressobj(GZIP), at, WINDOW if at else len(body)
-        while not member.eof:
-            offered = view[at : at + offer]
-            if not offered:
-                raise DecodeError(Fault.GZIP_INVALID, len(body), "cut")
-            try:
-                piece = member.decompress(offered, most - size + 1)
-            except zlib.error as reason:
-                raise DecodeError(Fault.GZIP_INVALID, start, str(reason)) from None
-            size += len(piece)
-            if size > most:
-                raise DecodeError(Fault.INFLATED_OVER_LIMIT, start, f"over {most} bytes")
-            if piece:
-                pieces.append(piece)
-            at += len(offered) - len(member.unused_data)
-            offer *= 2
-        if at == len(body):
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return inflate(body, most, invalid=Fault.GZIP_INVALID, over_limit=Fault.INFLATED_OVER_LIMIT)
 
 
 def pack(body: bytes) -> bytes:
     """Compression, scheme 1: the body as one gzip member, the same bytes every time."""
-    packer = zlib.compressobj(wbits=GZIP)
-    return packer.compress(body) + packer.flush()
+    return deflate(body)
 
 
 _ENVELOPE: Final = struct.Struct(">IBBxx")

@@ -1,7 +1,6 @@
-"""What Event Mesh packets look like as table rows: every field of the specification by its name, and the vocabulary all protocols share.
+"""Arrow columns of Event Mesh packets: one for each field of the specification, and those all protocols share.
 
-It refuses to know files, nodes, keys and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. `verified` is for
-whoever has keys to say.
+It turns bytes and scanned rows into columns, a block at a time. `verified` is null here: it takes keys to fill it in.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import pyarrow as pa
 from wirelake.errors import DecodeError
 from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.limits import Limits
 from wirelake.protocols.event_mesh.messages import HEADER, LONGEST_FIELD, TYPES, FieldType, Flag, name_of
 from wirelake.protocols.event_mesh.packet.values import is_joined, parse_json
 from wirelake.protocols.event_mesh.scanner import (
@@ -41,7 +41,6 @@ from wirelake.protocols.event_mesh.scanner import (
     SIGNED,
     SUB_KEY_ID,
     TIMESTAMP,
-    Limits,
 )
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, START
 
@@ -117,7 +116,7 @@ _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 
 
 def readable(rows: Array) -> Array:
-    """Which rows are packets with fields, whatever else is wrong with them."""
+    """The rows that are packets with fields, with a fault or without."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
@@ -125,7 +124,7 @@ def columns(
     data: Array,
     rows: Array,
     parts: Array,
-    limits: Limits,  # noqa: ARG001 - as every room's
+    limits: Limits,  # noqa: ARG001 - as in every protocol
     json_bodies: bool = True,
     budget: int = UNLIMITED,  # noqa: ARG001 - columns grow with the bytes of the rows
 ) -> Columns:
@@ -190,7 +189,7 @@ def columns(
 
 
 def node_sessions(data: Array, rows: Array) -> pa.Array:
-    """Whose session a packet belongs to: that of the node it says it is from; null if it says none."""
+    """The session of a packet: that of the node it names as its sender; null if it names none."""
     valid = rows[:, NODE_ID] >= 0
     ids = np.zeros((len(rows), NODE_ID_SIZE), np.uint8)
     if valid.any():

@@ -1,7 +1,4 @@
-"""What a session of Event Mesh tells its owner: frozen events, complete when they are made; and what it counts.
-
-It refuses to know how they come about.
-"""
+"""Events of an Event Mesh session, frozen values; and its counters."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from wirelake.protocols.event_mesh.packet.values import is_security, joined, typ
 from wirelake.protocols.event_mesh.security.verify import Identity
 from wirelake.protocols.event_mesh.state_machine import State
 
-__all__ = ["Delivered", "Dropped", "Metrics", "Occurrence", "Peer", "PeerChanged", "QueueFull"]
+__all__ = ["Delivered", "Dropped", "Metrics", "Peer", "PeerChanged", "QueueFull", "SessionEvent"]
 
 
 URGENT: Final = int(Flag.URGENT)
@@ -24,16 +21,16 @@ URGENT: Final = int(Flag.URGENT)
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """What is known of another node."""
+    """The state of another node."""
 
     node_id: bytes
     state: State
     place: Address | None
     """Where its hello came from; None if there was none that may be answered."""
     proven: bool
-    """What is known of it was proven by a key."""
+    """Whether a key proved it."""
     capabilities: bytes
-    """§3.1: what its last hello said; opaque."""
+    """§3.1: the capabilities of its last hello; opaque."""
     heard: float
     """Steady time of its last sign of life."""
 
@@ -47,9 +44,9 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     fields: tuple[Field, ...]
     """The message's fields; of a sealed event that was opened, those that were hidden."""
     identity: Identity
-    """Who sent it, and how that is known."""
+    """The sender, and the proof of it."""
     source: Address
-    """Who handed it to us: the sender, or a node that relays."""
+    """The address it came from: the sender, or a node that relays."""
     time: int
     """When it was signed or created, by its own word; seconds since 1970."""
 
@@ -60,24 +57,24 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def values(self) -> list[Field]:
-        """EMM-10: what happened, its name first: the data fields, with the pieces of each value joined."""
+        """EMM-10: the data fields, the name first, with the pieces of each value joined."""
         return joined(field for field in self.fields if not is_security(field.type))
 
     @property
     def content(self) -> list[str | int | float | bytes]:
-        """§4.1: what happened beside the name, as Python values; JSON is text."""
+        """§4.1: the data fields but the name, as Python values; JSON is text."""
         values = self.values
         name = next((place for place, field in enumerate(values) if field.type == FieldType.STRING), len(values))
         return [typed(field) for place, field in enumerate(values) if place != name]
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """EMM-30: a packet that was dropped, and why; nobody but us learns it."""
+    """EMM-30: a packet that was dropped, and why; its sender is not told."""
 
     fault: Fault
     source: Address
     node_id: bytes | None
-    """What it says of its sender, proven or not."""
+    """The sender that it names, proven or not."""
     offset: int = 0
 
 
@@ -89,17 +86,17 @@ class PeerChanged(msgspec.Struct, frozen=True):
 
 
 class QueueFull(msgspec.Struct, frozen=True):
-    """A datagram that had to go out by itself (a relayed packet, a hello, a heartbeat) found no room."""
+    """A datagram that had to go out by itself (a relayed packet, a hello, a heartbeat) found the queue full."""
 
     to: Address
     urgent: bool
 
 
-Occurrence = Delivered | Dropped | PeerChanged | QueueFull
+SessionEvent = Delivered | Dropped | PeerChanged | QueueFull
 
 
 class Metrics(msgspec.Struct):
-    """What was counted since the start; `rejected` has a counter for each reason."""
+    """Counters since the start; `rejected` has a counter for each reason."""
 
     received: int = 0
     """Datagrams that arrived."""
@@ -114,20 +111,20 @@ class Metrics(msgspec.Struct):
     delivered: int = 0
     """Accepted packets that were handed to the application; hellos and heartbeats are not."""
     ignored: int = 0
-    """EMM-21: accepted packets of an event type that nobody handles."""
+    """EMM-21: accepted packets of an event type without a handler."""
     relayed: int = 0
     """Packets passed on, however many there were to pass them to."""
     published: int = 0
     sent: int = 0
     """Datagrams handed to the transport."""
     queue_full: int = 0
-    """Datagrams that had no room to wait for being sent."""
+    """Datagrams that found the send queue full."""
     replays_evicted: int = 0
     """EMM-23: packets that had to be forgotten before their time."""
     ids_forgotten: int = 0
     """EMM-22: message ids of our own that had to be."""
     peers_refused: int = 0
-    """Nodes that found no room in the table."""
+    """Nodes that found the table full."""
 
     def reasons(self) -> dict[str, int]:
         """The rejected by the words that vectors and people use."""

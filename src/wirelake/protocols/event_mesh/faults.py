@@ -1,9 +1,7 @@
-"""Every rule of Event Mesh that can be broken: its clause, its sentence, and whether the packet can be read all the same.
+"""Every rule of Event Mesh that can be broken: its clause, its sentence, and whether the packet can still be read.
 
-The numbers ascend in the order of checks of EMM-28, so that of two faults of one packet the smaller is the one that is reported. Whatever
-is not tolerated makes a receiver drop the packet without a word on the wire (EMM-30).
-
-It refuses to know how faults are found.
+The numbers ascend in the order of checks of EMM-28: of two faults of one packet, the smaller is reported. A fault that is not tolerated
+makes a receiver drop the packet, without an answer on the wire (EMM-30).
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
 
 class Rule(NamedTuple):
-    """What the table below says of one fault."""
+    """One row of the table of faults below."""
 
     clause: str
     text: str
     origin: Origin = Origin.TEXT
-    """Who says so: see `Origin`."""
+    """See `Origin`."""
 
 
 class Fault(Faults):

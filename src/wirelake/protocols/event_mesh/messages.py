@@ -1,7 +1,7 @@
-"""The vocabulary of Event Mesh: one frozen value per message and field, an enum for every code.
+"""Event Mesh messages: one frozen value per message and field, an enum for every code.
 
-A message keeps its fields as they stand on the wire, in order and in pieces; what they mean together is `values.py`'s. It refuses to know
-bytes, keys and rules. Codes that no enum names survive as integers.
+A message keeps its fields as on the wire, in order and in pieces; `packet/values.py` joins them. Codes that no enum names are kept as
+integers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DEFAULT_PORT: Final = 5041
 HEADER: Final = 17
 """§2.1: bytes before the payload."""
 MAX_PACKET_SIZE: Final = 548
-"""Variables: what passes a network with the smallest MTU."""
+"""Variables: the payload that fits the smallest MTU."""
 MAX_PAYLOAD_SIZE: Final = 531
 """Variables: a packet without its header (EMM-4)."""
 MAX_TLV_COUNT: Final = 64
@@ -54,7 +54,7 @@ REPLAY_WINDOW: Final = 300
 CLOCK_SKEW_ALLOWANCE: Final = 120
 """Variables: seconds a clock may be ahead of ours."""
 LONGEST_FIELD: Final = 255
-"""§4: what the one byte of a field's length can say."""
+"""§4: the most bytes of a field, whose length is one byte."""
 
 
 class EventType(IntEnum):
@@ -164,5 +164,5 @@ TYPES: Final[dict[type[Message], EventType]] = {Hello: EventType.HELLO, Heartbea
 
 
 def name_of(message: type[Message]) -> str:
-    """What the specification calls a message."""
+    """The name of a message in the specification."""
     return str(message.__struct_config__.tag)

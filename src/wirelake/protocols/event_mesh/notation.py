@@ -1,7 +1,4 @@
-"""Event Mesh packets as plain objects, as people read and write them: names of the specification, bytes as hex. Both ways.
-
-It refuses to know files, terminals and keys.
-"""
+"""Event Mesh packets as JSON objects, both ways: field names of the specification, bytes as hex."""
 
 from __future__ import annotations
 
@@ -11,10 +8,11 @@ from uuid import UUID
 
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Heartbeat, Hello, Message, Other, name_of
 from wirelake.protocols.event_mesh.packet.values import floating, integer, joined, split, text, typed
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.wire import message
+from wirelake.protocols.json_fields import breach, fault_object, message_type, number, objects
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 
 __all__ = ["describe", "parse"]
@@ -29,32 +27,22 @@ _MAKERS: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
 }
 
 
-def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001 - as every room's
+def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001 - as in every protocol
     """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
 
     `fields` are as on the wire, `values` are joined. `base` is where `data` begins in what the user gave us.
     """
-    place: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH]}
     if row[FAULT] in UNREADABLE:
-        fault = Fault(row[FAULT])
-        return {
-            "offset": base + row[FAULT_AT],
-            "fault": fault.name,
-            "clause": fault.clause,
-            "text": fault.text,
-            "message_offset": place["offset"],
-            "message_length": place["length"],
-        }
-    said = message(data, row, parts)
-    described = {**place, "type": name_of(type(said))}
-    if isinstance(said, Other):
-        described["event_type"] = said.event_type
-    described |= {"message_id": f"{said.message_id:08x}", "timestamp": said.timestamp, "flags": said.flags}
-    described["fields"] = [{"type": field.type, "value": field.value.hex()} for field in said.fields]
+        return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
+    decoded = message(data, row, parts)
+    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(decoded))}
+    if isinstance(decoded, Other):
+        described["event_type"] = decoded.event_type
+    described |= {"message_id": f"{decoded.message_id:08x}", "timestamp": decoded.timestamp, "flags": decoded.flags}
+    described["fields"] = [{"type": field.type, "value": field.value.hex()} for field in decoded.fields]
     if row[FAULT]:
-        fault = Fault(row[FAULT])
-        return described | {"breach": fault.name, "clause": fault.clause}
-    return described | {"values": [{_NAMES.get(field.type, f"0x{field.type:02x}"): _shown(field)} for field in joined(said.fields)]}
+        return described | breach(Fault(row[FAULT]))
+    return described | {"values": [{_NAMES.get(field.type, f"0x{field.type:02x}"): _shown(field)} for field in joined(decoded.fields)]}
 
 
 def _shown(field: Field) -> Any:
@@ -68,40 +56,31 @@ def _shown(field: Field) -> Any:
     return value if value == value and value not in (float("inf"), float("-inf")) else field.value.hex()  # JSON has no NaN
 
 
-def parse(given: dict[str, Any]) -> Message:
+def parse(described: dict[str, Any]) -> Message:
     """The message an object describes: its `fields` as they stand, or else its `values`, cut as they must be; raises UsageError."""
-    if "fault" in given:
-        raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
-    kind = given.get("type")
+    kind = message_type(described)
     if kind not in (*_EVENTS, "other"):
         raise UsageError(f"type: {kind!r} is not one of {', '.join(_EVENTS)}, other")
-    event_type = _number(given, "event_type", 255) if kind == "other" else _EVENTS[kind]
-    message_id = int.from_bytes(_octets(given.get("message_id"), "message_id", 4))
-    timestamp, flags = _number(given, "timestamp", (1 << 64) - 1), _number(given, "flags", 255, 0)
-    if "fields" in given:
-        fields = tuple(_parse_field(one) for one in _list(given, "fields"))
+    event_type = number(described, "event_type", 255) if kind == "other" else _EVENTS[kind]
+    message_id = int.from_bytes(_octets(described.get("message_id"), "message_id", 4))
+    timestamp, flags = number(described, "timestamp", (1 << 64) - 1), number(described, "flags", 255, 0)
+    if "fields" in described:
+        fields = tuple(_parse_field(field) for field in objects(described, "fields"))
     else:
-        fields = tuple(piece for one in _list(given, "values") for piece in _parse_value(one))
+        fields = tuple(piece for value in objects(described, "values") for piece in _parse_value(value))
     if event_type in _MAKERS:
         return _MAKERS[event_type](message_id, timestamp, fields, flags)
     return Other(event_type, message_id, timestamp, fields, flags)
 
 
-def _list(given: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    found = given.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise UsageError(f"{name}: a list of objects is needed")
-    return found
+def _parse_field(described: dict[str, Any]) -> Field:
+    return Field(number(described, "type", 255), _octets(described.get("value", ""), "value"))
 
 
-def _parse_field(given: dict[str, Any]) -> Field:
-    return Field(_number(given, "type", 255), _octets(given.get("value", ""), "value"))
-
-
-def _parse_value(given: dict[str, Any]) -> tuple[Field, ...]:
-    if len(given) != 1:
+def _parse_value(described: dict[str, Any]) -> tuple[Field, ...]:
+    if len(described) != 1:
         raise UsageError("values: each is an object with one name")
-    name, value = next(iter(given.items()))
+    name, value = next(iter(described.items()))
     kind = _NUMBERS.get(name)
     try:
         if kind is None:
@@ -114,6 +93,8 @@ def _parse_value(given: dict[str, Any]) -> tuple[Field, ...]:
         if kind == FieldType.NODE_ID and isinstance(value, str):
             value = value.replace("-", "")
         return split(kind, _octets(value, name))
+    except UsageError:  # it names the field already
+        raise
     except (LocalProtocolError, OverflowError, AttributeError, TypeError, ValueError) as reason:
         raise UsageError(f"values: {name}: {reason}") from None
 
@@ -130,18 +111,11 @@ _TYPED: Final[dict[int, Callable[[Any], Field]]] = {
 }
 
 
-def _number(given: dict[str, Any], name: str, most: int, default: int | None = None) -> int:
-    value = given.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise UsageError(f"{name}: a number from 0 to {most} is needed, not {value!r}")
-    return value
-
-
 def _octets(value: Any, name: str, size: int | None = None) -> bytes:
     try:
-        found = bytes.fromhex(value)
+        data = bytes.fromhex(value)
     except (TypeError, ValueError):
         raise UsageError(f"{name}: bytes as hex digits are needed, not {value!r}") from None
-    if size is not None and len(found) != size:
+    if size is not None and len(data) != size:
         raise UsageError(f"{name}: {size} bytes as hex digits are needed, not {value!r}")
-    return found
+    return data

@@ -1,4 +1,4 @@
-"""What a node of Event Mesh may be told: limits, timers, whom it trusts, and what it passes on. It refuses to act on any of it."""
+"""Options of an Event Mesh session: limits, timers, trust policy and relay rules."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 
 from wirelake.errors import UsageError
 from wirelake.protocols import topics
+from wirelake.protocols.event_mesh.limits import Limits
 from wirelake.protocols.event_mesh.messages import EventType
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.security.trust import Policy
 
 __all__ = ["DEFAULT_OPTIONS", "Address", "Limits", "Options", "RelayRule"]
@@ -37,48 +37,46 @@ class RelayRule(msgspec.Struct, frozen=True):
         topics.check(self.pattern)
 
 
-class Options(msgspec.Struct, frozen=True):
-    """What a session may be told; every limit and every timer has its name here. Times are seconds; None switches a timer off."""
+class Options(Limits, frozen=True, kw_only=True):
+    """Options of a session, its limits included. Times are seconds; None switches a timer off."""
 
-    limits: Limits = DEFAULT_LIMITS
-    """With `minimum_profile`, what we send keeps to the profile, too (EMM-31)."""
     policy: Policy = Policy()
     capabilities: bytes = b""
-    """§3.1: what a hello says; the specification leaves it to the application (EMM-33)."""
+    """§3.1: the capabilities in a hello; the specification leaves them to the application (EMM-33)."""
     hello_interval: float | None = 60.0
-    """§3.1: how often a node says hello to those who may not know it yet."""
+    """§3.1: how often a node sends hello to nodes that may not know it yet."""
     heartbeat_interval: float | None = 10.0
-    """§3.2: how often a node says that it is alive. All nodes of a mesh should agree on it."""
+    """§3.2: how often a node sends a heartbeat. All nodes of a mesh should agree on it."""
     missed_heartbeats: int = 3
-    """§3.2: heartbeats that may be lost; a node is silent after one more half of an interval without any sign of life."""
+    """§3.2: heartbeats that may be lost; half an interval after that, a node counts as silent."""
     forget_after: float = 600.0
     """How long a silent node stays in the table."""
     max_peers: int = 1024
-    """Nodes in the table; what was proven is never displaced by what was not."""
+    """Nodes in the table; an authenticated one is never displaced by one that is not."""
     learns: bool = True
-    """§3.1: send to nodes that said hello, beside those that were named."""
+    """§3.1: send to nodes that sent a hello, beside the configured ones."""
     learns_unproven: bool = False
-    """Also to nodes that proved nothing: then anyone can make us send to any address, so it is off."""
+    """Also to unauthenticated nodes. Off by default: anyone could make this node send to any address."""
     rate_limit: float | None = 20_000.0
-    """Packets a second from one host that are looked at; the rest is dropped unread."""
+    """Packets a second from one host; more are dropped unread."""
     rate_burst: int = 20_000
-    """Packets of one host that may come at once."""
+    """Packets of one host that may arrive at once."""
     max_sources: int = 4096
-    """Hosts whose rates are told apart; more than that share one rate."""
+    """Hosts with a rate of their own; further ones share one."""
     max_queued: int = 16_384
     """Datagrams that wait to be sent."""
     max_urgent: int = 4096
     """§2.3: urgent datagrams that wait to be sent, before all others."""
     replay_capacity: int = 262_144
-    """§7: proven packets that are remembered; the oldest goes first, and is counted."""
+    """§7: authenticated packets in the replay cache; the oldest is evicted first, and counted."""
     unproven_capacity: int = 65_536
-    """EMM-23: the others."""
+    """EMM-23: unauthenticated packets in the replay cache."""
     replay_fail_closed: bool = False
-    """EMM-23: rather drop a packet than forget one that may come again."""
+    """EMM-23: when the replay cache is full, drop new packets instead of evicting old ones."""
     max_recent_ids: int = 1 << 20
-    """EMM-22: message ids of our own that are remembered; the oldest goes first, and is counted."""
+    """EMM-22: our own recent message ids that are kept; the oldest is evicted first, and counted."""
     relay: tuple[RelayRule, ...] = ()
-    """EMM-29: what is passed on; each packet by the first rule that matches."""
+    """EMM-29: relay rules; the first one that matches a packet applies."""
     opens_sealed: bool = True
     """EMM-13, EMM-14: read sealed and compressed payloads as the helper profile has them; without it they are delivered as they are."""
     opening_keys: Mapping[bytes, bytes] = {}
@@ -96,6 +94,11 @@ class Options(msgspec.Struct, frozen=True):
     def silence_after(self) -> float | None:
         """Seconds without a sign of life after which a node is silent."""
         return None if self.heartbeat_interval is None else (self.missed_heartbeats + 0.5) * self.heartbeat_interval
+
+    @property
+    def limits(self) -> Limits:
+        """The same object, as the limits of its messages."""
+        return self
 
 
 DEFAULT_OPTIONS: Final = Options()

@@ -1,4 +1,4 @@
-"""The table of other nodes: who was heard, where, how surely, and who fell silent. It refuses to know packets, keys and clocks."""
+"""The table of other nodes: state, address, and whether a key proved them. Silent nodes are forgotten after a while."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PeerTable:
         self._known: dict[bytes, _Neighbour] = {}
         self._places: tuple[Address, ...] | None = ()
         self.refused = 0
-        """Nodes that found no room."""
+        """Nodes that found the table full."""
         self.deadline: float | None = None
         """When `sweep` wants to be called next."""
 
@@ -53,24 +53,24 @@ class PeerTable:
         return len(self._known)
 
     def get(self, node_id: bytes) -> Peer | None:
-        """What is known of one node."""
+        """The entry of one node."""
         found = self._known.get(node_id)
         return None if found is None else found.shown()
 
     @property
     def places(self) -> tuple[Address, ...]:
-        """Where the nodes are that are sent to: who said hello, and is not silent."""
+        """Addresses of the nodes that sent a hello and are not silent."""
         if self._places is None:
             here = (one.place for one in self._known.values() if one.place is not None and one.state is not State.SILENT)
             self._places = tuple(dict.fromkeys(here))
         return self._places
 
     def place_of(self, node_id: bytes) -> Address | None:
-        """Where a node's hello came from."""
+        """The address of a node's hello."""
         found = self._known.get(node_id)
         return None if found is None else found.place
 
-    def hear(self, node_id: bytes, proven: bool, said: type[Message], now: float) -> PeerChanged | None:
+    def hear(self, node_id: bytes, proven: bool, message: type[Message], now: float) -> PeerChanged | None:
         """A sign of life; what anybody can forge says nothing of a node that was proven."""
         found = self._known.get(node_id)
         if found is None:
@@ -81,12 +81,12 @@ class PeerTable:
             self._wake_at(now)
         elif found.proven and not proven:
             return None
-        elif proven and not found.proven:  # nothing that was said of it before counts
+        elif proven and not found.proven:  # nothing that was message of it before counts
             found.proven, found.place, found.capabilities = True, None, b""
             self._places = None
         found.heard = now
         before = found.state
-        after = _AFTER[said][before]
+        after = _AFTER[message][before]
         if after is before:
             return None
         found.state = after
@@ -94,7 +94,7 @@ class PeerTable:
         return PeerChanged(found.shown(), before)
 
     def greet(self, node_id: bytes, proven: bool, place: Address, capabilities: bytes) -> None:
-        """§3.1: what a hello said, and where it came from; after `hear`."""
+        """§3.1: record the content and the address of a hello; after `hear`."""
         found = self._known.get(node_id)
         if found is None or (found.proven and not proven):
             return
@@ -104,7 +104,7 @@ class PeerTable:
             self._places = None
 
     def sweep(self, now: float) -> list[PeerChanged]:
-        """§3.2: who fell silent by now, and who has been for so long that it is forgotten."""
+        """§3.2: mark nodes that fell silent, and forget those silent for too long."""
         silence, changed = self._options.silence_after, []
         self.deadline = None
         if silence is None:

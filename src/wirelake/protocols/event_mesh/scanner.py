@@ -1,20 +1,18 @@
-"""The layout of Event Mesh as a scanner reads it: where the fields of a datagram are, and the first rule they break.
+"""The scanner of Event Mesh: finds the fields of a datagram, and the first rule they break.
 
-This is the only reader of the layout. It judges everything that the bytes of one datagram decide, in the order of EMM-28: from the header
-to the node id. It refuses to know keys, time, and what was received before.
+This is the only reader of the layout. It checks every rule that the bytes of one datagram decide, in the order of EMM-28: from the header
+to the node id.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import (
     HEADER,
     LONGEST_FIELD,
-    MAX_PAYLOAD_SIZE,
     MAX_TLV_COUNT,
     VERSION,
     EventType,
@@ -62,7 +60,6 @@ from wirelake.protocols.event_mesh.packet.required_fields import (
     HAS_STRING,
     missing,
 )
-from wirelake.protocols.event_mesh.packet.utf8 import is_ascii, utf8
 from wirelake.protocols.kernel import (
     FAULT,
     FAULT_AT,
@@ -77,6 +74,7 @@ from wirelake.protocols.kernel import (
     u16,
     u32,
 )
+from wirelake.protocols.utf8 import is_ascii, utf8
 
 __all__ = [
     "ALGORITHM",
@@ -129,36 +127,20 @@ FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What a reader of Event Mesh accepts at most."""
-
-    max_payload_size: int = MAX_PAYLOAD_SIZE
-    """EMM-4: bytes after the header."""
-    max_tlv_count: int = MAX_TLV_COUNT
-    """EMM-26: fields, and fields inside encryption metadata, together."""
-    max_inflated_size: int = 64 * 1024
-    """EMM-14: bytes of a payload after decompression."""
-    minimum_profile: bool = False
-    """EMM-31: accept only what the minimum interop profile allows."""
-
-    @property
-    def max_parts(self) -> int:
-        """How many parts one packet can have."""
-        return self.max_tlv_count
-
-    def for_scan(self) -> tuple[int, int, int]:
-        """The same as the scanner wants it."""
-        return (self.max_payload_size, self.max_tlv_count, 1 if self.minimum_profile else 0)
-
-
-DEFAULT_LIMITS: Final = Limits()
+@kernel
+def _utf8_piece(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
+    """EMM-10, EMM-11: read one piece of a value as UTF-8; a character may go on in the next piece only if this one is full."""
+    pending, at = utf8(data, start, stop, pending)
+    if pending > 0 and stop - start < LONGEST_FIELD:  # a shorter piece ends the value
+        return -1, stop
+    return pending, at
 
 
 @kernel
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
     """Read the one datagram that data[start:stop] is: one row, one part for each field.
 
-    Returns (rows written, parts written, next offset, need) as every room's scanner does: a datagram is always whole, so `next` is
+    Returns (rows written, parts written, next offset, need) as every protocol's scanner does: a datagram is always whole, so `next` is
     `stop` and `need` is 0, unless rows or parts have no room for it: then nothing is written, `next` is `start` and `need` NO_ROOM.
     """
     count, used = _read(data, (start,), (stop,), 0, start, rows, parts, limits)
@@ -234,11 +216,11 @@ def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, part
                             rows[row + NAME] = value
                         seen |= HAS_STRING
                         if pending or not is_ascii(data, value, after):
-                            pending, wrong_at = utf8(data, value, after, pending)
+                            pending, wrong_at = _utf8_piece(data, value, after, pending)
                             wrong = Fault.INVALID_UTF8.value if pending < 0 else NONE  # EMM-10, EMM-11
                     elif type_ == FieldType.JSON.value:
                         if pending_json or not is_ascii(data, value, after):
-                            pending_json, wrong_at = utf8(data, value, after, pending_json)
+                            pending_json, wrong_at = _utf8_piece(data, value, after, pending_json)
                             wrong = Fault.INVALID_UTF8.value if pending_json < 0 else NONE
                     elif type_ == FieldType.BINARY.value:
                         seen |= HAS_BINARY
@@ -356,7 +338,7 @@ def _is_open(parts: Any, first: int, used: int) -> bool:
 
 
 @kernel
-def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 - as every room's
+def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 - as in every protocol
     """Nothing follows a datagram: where it stops making sense, it stops."""
     return stop
 

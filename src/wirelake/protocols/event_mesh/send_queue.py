@@ -1,7 +1,4 @@
-"""What waits to be sent: urgent datagrams before all others, each kind in its order, and never more than was agreed.
-
-It refuses to know sockets: somebody takes what waits when it can be sent.
-"""
+"""The bounded queue of datagrams to send: urgent ones first, each kind in its order."""
 
 from __future__ import annotations
 
@@ -28,11 +25,11 @@ class SendQueue:
         return len(self._queued) + len(self._urgent)
 
     def room(self, urgent: bool) -> int:
-        """How many more may wait."""
+        """The number of datagrams that still fit."""
         return self._max_urgent - len(self._urgent) if urgent else self._max_queued - len(self._queued)
 
     def put(self, data: bytes, to: Address, urgent: bool) -> bool:
-        """Let a datagram wait; false if there is no room."""
+        """Queue a datagram; false if the queue is full."""
         if self.room(urgent) <= 0:
             return False
         (self._urgent if urgent else self._queued).append((data, to))

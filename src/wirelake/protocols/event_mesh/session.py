@@ -1,8 +1,8 @@
-"""A node's brain without a body: datagrams and time in; datagrams with their destinations, events and a deadline out.
+"""One node of Event Mesh: datagrams and time in; datagrams with their destinations, events and a deadline out.
 
-After every call: drain `output()`, drain `events()`, read `deadline` again. `receive_all` never raises for what others did, and says
-nothing on the wire about what it drops (EMM-30); `publish` may raise LocalProtocolError, for what the caller did. It refuses to know
-sockets, clocks and dice: time comes in with every call, random bytes come from `draw`.
+After every call: drain `output()`, drain `events()`, read `deadline` again. `receive_all` never raises for an error of others, and never
+answers a packet that it drops (EMM-30). `publish` may raise LocalProtocolError, for an error of the caller. Time comes in with every
+call; random bytes come from `draw`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError, UsageError
 from wirelake.protocols import topics
-from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, Occurrence, Peer, PeerChanged, QueueFull
+from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, Peer, PeerChanged, QueueFull, SessionEvent
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Flag, Hello, Other
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Address, Options, RelayRule
@@ -35,14 +35,14 @@ from wirelake.protocols.rates import Buckets
 __all__ = ["Now", "Options", "RelayRule", "Session"]
 
 REDRAWS: Final = 100
-"""EMM-22: dice that show so many used ids in a row are no dice."""
+"""EMM-22: draws of used ids in a row after which `draw` counts as not random."""
 URGENT: Final = int(Flag.URGENT)
-STRANGERS: Final = frozenset({Fault.UNKNOWN_KEY, Fault.UNTRUSTED_KEY})
-"""EMM-29: what is said of packets whose keys are not known here; others may know them."""
+UNKNOWN_KEYS: Final = frozenset({Fault.UNKNOWN_KEY, Fault.UNTRUSTED_KEY})
+"""EMM-29: faults of packets whose keys are unknown here; other nodes may have them."""
 
 
 class Now(NamedTuple):
-    """The time, twice: timers must not notice when somebody sets the clock, and timestamps must."""
+    """The time on two clocks: setting the wall clock must not move timers, and must move timestamps."""
 
     steady: float
     """Seconds that never go back: for timers, rates and signs of life."""
@@ -84,12 +84,12 @@ class Session:
         self._neighbours = PeerTable(options)
         self._ids = RecentIds(capacity=options.max_recent_ids)
         self._outbox = SendQueue(options.max_queued, options.max_urgent)
-        self._events: list[Occurrence] = []
+        self._events: list[SessionEvent] = []
         self._metrics = Metrics()
         self._next_hello: float | None = None
         self._next_heartbeat: float | None = None
 
-    # What comes out.
+    # Output.
 
     def output(self, most: int = 1 << 30) -> list[Outgoing]:
         """The datagrams to send now, urgent ones first, at most so many; they are gone from here."""
@@ -103,13 +103,13 @@ class Session:
         return len(self._outbox)
 
     def room(self, urgent: bool, *, empty: bool = False) -> int:
-        """How many more datagrams may wait to be sent, or might if none did."""
+        """The number of datagrams that still fit into the send queue, or into an empty one."""
         if empty:
             return self.options.max_urgent if urgent else self.options.max_queued
         return self._outbox.room(urgent)
 
-    def events(self) -> list[Occurrence]:
-        """What happened since the last call."""
+    def events(self) -> list[SessionEvent]:
+        """Take the events since the last call."""
         events, self._events = self._events, []
         return events
 
@@ -121,7 +121,7 @@ class Session:
 
     @property
     def metrics(self) -> Metrics:
-        """What was counted so far."""
+        """The counters so far."""
         self._metrics.replays_evicted = self._receiver.replays.evicted + self._receiver.unproven.evicted
         self._metrics.ids_forgotten = self._ids.forgotten
         self._metrics.peers_refused = self._neighbours.refused
@@ -134,7 +134,7 @@ class Session:
 
     @property
     def places(self) -> tuple[Address, ...]:
-        """Where what is published goes: to the named, to the groups, and to who said hello; a group is taken to reach those."""
+        """Where events are published to: named peers, groups, and, without groups, nodes that sent a hello."""
         learned = () if self._groups else self._neighbours.places
         return tuple(dict.fromkeys((*self._named, *self._groups, *learned)))
 
@@ -146,7 +146,7 @@ class Session:
         """Remember what an exported cache did, too; raises UsageError for anything else."""
         self._receiver.replays.restore(state)
 
-    # What the caller does.
+    # Commands of the owner.
 
     def start(self, now: Now) -> None:
         """§3.1: say hello, and begin to say it again and again."""
@@ -182,17 +182,17 @@ class Session:
         """§3.3: let an event of this name out to everybody, or `to` some; gives its message id.
 
         Compressed or sealed, its name and fields are hidden in a binary value (EMM-13, EMM-14). Raises LocalProtocolError for what cannot
-        be said in one packet, and QUEUE_FULL when it cannot wait to be sent: then nothing was sent to anybody.
+        be content in one packet, and QUEUE_FULL when it cannot wait to be sent: then nothing was sent to anybody.
         """
         places = self.places if to is None else to
         if self._outbox.room(urgent) < len(places):
             self._metrics.queue_full += len(places)
             raise LocalProtocolError(Fault.QUEUE_FULL, f"{self.waiting} datagrams wait")
-        said: Sequence[Field] = (text(name), *fields)
+        content: Sequence[Field] = (text(name), *fields)
         message_id, flags = self._message_id(now), URGENT if urgent else 0
         if sealer is not None:
             sealed = sealer.seal(
-                said,
+                content,
                 self._draw(NONCE_SIZE),
                 event_type=EventType.EVENT,
                 message_id=message_id,
@@ -200,11 +200,11 @@ class Session:
                 flags=flags,
                 compressed=compressed,
             )
-            said, flags = sealed.fields, sealed.flags
+            content, flags = sealed.fields, sealed.flags
         elif compressed:
-            packed = compress(said, flags)
-            said, flags = packed.fields, packed.flags
-        data = self._build(EventType.EVENT, said, message_id, now, flags)
+            packed = compress(content, flags)
+            content, flags = packed.fields, packed.flags
+        data = self._build(EventType.EVENT, content, message_id, now, flags)
         self._metrics.published += 1
         for place in places:
             self._outbox.put(data, place, urgent)
@@ -229,23 +229,23 @@ class Session:
             if at >= 0 and block[at : at + NODE_ID_SIZE] == own and not row[FAULT]:
                 self._metrics.own += 1
                 continue
-            said = self._receiver.judge(scanned, now.wall, partial(_name, source))
-            if isinstance(said, Verified):
-                self._accept(said, scanned, source, now)
+            judgement = self._receiver.judge(scanned, now.wall, partial(_name, source))
+            if isinstance(judgement, Verified):
+                self._accept(judgement, scanned, source, now)
             else:
-                self._drop(said, source)
-                if said.fault in STRANGERS and any(rule.unverified for rule in self.options.relay):
+                self._drop(judgement, source)
+                if judgement.fault in UNKNOWN_KEYS and any(rule.unverified for rule in self.options.relay):
                     self._relay_unverified(scanned, source, now)
 
-    # Inside: what arrives.
+    # Inside: receiving.
 
-    def _drop(self, said: Rejected, source: Address) -> None:
+    def _drop(self, rejection: Rejected, source: Address) -> None:
         rejected = self._metrics.rejected
-        rejected[said.fault] = rejected.get(said.fault, 0) + 1
-        self._events.append(Dropped(said.fault, source, said.node_id, said.offset))
+        rejected[rejection.fault] = rejected.get(rejection.fault, 0) + 1
+        self._events.append(Dropped(rejection.fault, source, rejection.node_id, rejection.offset))
 
-    def _accept(self, said: Verified, scanned: Scanned, source: Address, now: Now) -> None:
-        message, identity = said.message, said.identity
+    def _accept(self, verified: Verified, scanned: Scanned, source: Address, now: Now) -> None:
+        message, identity = verified.message, verified.identity
         kind, fields, name = type(message), message.fields, None
         is_hidden = message.flags & HIDING and kind in (Event, Hello)
         if is_hidden and self.options.opens_sealed:
@@ -253,7 +253,7 @@ class Session:
                 fields = unseal(message, self.options.opening_keys, self.options.limits)
             except DecodeError as reason:
                 self._drop(Rejected(cast(Fault, reason.fault), 0, identity.node_id), source)
-                self._relay(said, scanned, None, source, now)  # EMM-29: to pass it on, nobody needs to open it
+                self._relay(verified, scanned, None, source, now)  # EMM-29: relaying does not need the key
                 return
             is_hidden = False
         if kind is Event and not is_hidden:
@@ -267,16 +267,16 @@ class Session:
                 self._events.append(changed)
         if kind is Event or (isinstance(message, Other) and message.event_type in self.options.handled_types):
             self._metrics.delivered += 1
-            self._events.append(Delivered(name, message, fields, identity, source, said.time))
+            self._events.append(Delivered(name, message, fields, identity, source, verified.time))
         elif isinstance(message, Other):
             self._metrics.ignored += 1
         if self.options.relay:
-            self._relay(said, scanned, name, source, now)
+            self._relay(verified, scanned, name, source, now)
 
     def _take_hello(
         self, node_id: bytes, proven: bool, fields: tuple[Field, ...], source: Address, changed: PeerChanged | None, now: Now
     ) -> PeerChanged | None:
-        """§3.1: remember what a hello said, and greet back whoever may not know us."""
+        """§3.1: remember what a hello said, and answer with a hello if the node may not know this one."""
         self._neighbours.greet(node_id, proven, source, first(fields, FieldType.BINARY) or b"")
         if changed is None:
             return None
@@ -287,12 +287,12 @@ class Session:
             self._say_hello((known.place,), now)
         return PeerChanged(known, changed.before)
 
-    # Inside: what is passed on.
+    # Inside: relaying.
 
-    def _relay(self, said: Verified, scanned: Scanned, name: str | None, source: Address, now: Now) -> None:
-        """EMM-29: what was accepted was never accepted before, so it is passed on once. Without a node id nobody could tell."""
-        if said.identity.node_id is not None:
-            self._pass_on(scanned, event_type(said.message), name, said.identity.node_id, source, now, verified=True)
+    def _relay(self, verified: Verified, scanned: Scanned, name: str | None, source: Address, now: Now) -> None:
+        """EMM-29: relay an accepted packet; replay protection makes that once. A packet without a node id is not relayed."""
+        if verified.identity.node_id is not None:
+            self._pass_on(scanned, event_type(verified.message), name, verified.identity.node_id, source, now, verified=True)
 
     def _relay_unverified(self, scanned: Scanned, source: Address, now: Now) -> None:
         row, node_id = scanned[1], node_id_of(scanned)
@@ -317,7 +317,7 @@ class Session:
             self._metrics.relayed += 1
             self._send(data, places, bool(row[FLAGS] & URGENT))
 
-    # Inside: what is said.
+    # Inside: sending.
 
     def _say_hello(self, places: Iterable[Address], now: Now) -> None:
         self._say(EventType.HELLO, (binary(self.options.capabilities),), places, now)

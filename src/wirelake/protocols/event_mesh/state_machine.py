@@ -1,8 +1,7 @@
-"""The life of a node as a table: what is known of it after each thing it says.
+"""The state machine of an Event Mesh node: what is known of it after each message.
 
-Event Mesh has no conversation to break: §1 promises neither delivery nor order, so everything may be said at any time, and the table has
-every message in every state. It tells whether a node was greeted by, merely heard, or has fallen silent; silence is the one step that
-no message makes, and how long it takes is the listener's to say. It refuses to know bytes, keys and time.
+§1 promises neither delivery nor order, so every message is allowed in every state. The state says whether a node said hello, was only
+heard, or is silent. Silence is the one transition without a message; the listener decides how long it takes.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ __all__ = ["INITIAL", "MESSAGES", "SILENCE", "TRANSITIONS", "Speaker", "State", 
 
 
 class Speaker(IntEnum):
-    """Nodes are equals, and each has a life of its own: the node is the one who speaks."""
+    """Nodes are equals, and each has its own state: the speaker is always the node."""
 
     NODE = 0
 
 
 class State(IntEnum):
-    """What is known of a node."""
+    """The state of a node, as others see it."""
 
     UNKNOWN = 0
-    """Nothing was heard of it."""
+    """No message of it has arrived."""
     HEARD = 1
-    """It speaks, but its hello was lost or said before we listened."""
+    """It sends messages, but its hello was lost or sent earlier."""
     GREETED = 2
-    """§3.1: it said hello."""
+    """§3.1: it sent a hello."""
     SILENT = 3
-    """§3.2: no sign of life for longer than the listener waits."""
+    """§3.2: no message for longer than the receiver waits."""
 
 
 INITIAL: Final = State.UNKNOWN
@@ -42,7 +41,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Heartbeat, Event, Other)
 TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
     # §3.1: a hello, at any time.
     **{(state, Speaker.NODE, Hello): State.GREETED for state in State},
-    # §3.2: everything else is a sign of life and keeps what is known.
+    # §3.2: every other message is a sign of life and keeps GREETED.
     **{
         (state, Speaker.NODE, message): State.GREETED if state is State.GREETED else State.HEARD
         for state in State
@@ -52,9 +51,9 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
 """(state, speaker, message) -> next state. Nothing is forbidden."""
 
 SILENCE: Final[dict[State, State]] = {state: State.UNKNOWN if state is State.UNKNOWN else State.SILENT for state in State}
-"""state -> what is known when the node has said nothing for too long."""
+"""state -> the state after the silence timeout."""
 
 
 def refusal(state: State, speaker: Speaker, message: type[Message]) -> Fault:
-    """Which rule is broken by a message that TRANSITIONS does not have: there is none."""
+    """The rule that a message breaks if TRANSITIONS does not have it: there is none, so this raises."""
     raise UsageError(f"nothing is forbidden, and so not {message.__name__} by {speaker.name} in {state.name}")

@@ -1,7 +1,6 @@
-"""Bytes of Event Mesh to messages and back: `message` and `decode` build, `encode` writes what it is given in the order it is given.
+"""Event Mesh bytes to messages and back: `message` and `decode` read, `encode` writes fields in the order they are in.
 
-It refuses to know keys, time and what was received before; how the layout is read is `scanner.py`'s, how a packet ought to be put
-together is `builder.py`'s.
+`packet/builder.py` puts complete packets together.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Final
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.buffer import Frames
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import TYPES, VERSION, Event, EventType, Field, Heartbeat, Hello, Message, Other
 from wirelake.protocols.event_mesh.scanner import (
-    DEFAULT_LIMITS,
     FLAGS,
     MESSAGE_ID,
     PART_COLUMNS,
@@ -24,7 +23,6 @@ from wirelake.protocols.event_mesh.scanner import (
     PART_TYPE,
     ROW_COLUMNS,
     TIMESTAMP,
-    Limits,
     find,
     scan,
     sniff,
@@ -107,7 +105,7 @@ def encode_fields(fields: Sequence[Field]) -> bytes:
 
 
 class Datagrams:
-    """What a room of streams has a buffer for: datagrams go in, their rows come out. Nothing is ever kept, and nothing ever lost."""
+    """The counterpart of `Buffer` for datagrams: each goes in whole, and its row comes out. Nothing is kept."""
 
     takes_datagrams = True
     rest = b""
@@ -130,5 +128,5 @@ class Datagrams:
 
 
 def buffer(limits: Limits = DEFAULT_LIMITS) -> Datagrams:
-    """What scans datagrams one by one."""
+    """A buffer that scans datagrams one by one."""
     return Datagrams(limits)

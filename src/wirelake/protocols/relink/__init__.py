@@ -8,7 +8,7 @@ from wirelake.protocols.protocol import ColumnBuilder, Handshake, Notation, Prot
 from wirelake.protocols.protocol import HandshakeReader as ReadsHandshake
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.handshake import Agreed, HandshakeReader, HandshakeState
-from wirelake.protocols.relink.link.link import Link
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import DEFAULT_PORT, AnyMessage
 from wirelake.protocols.relink.options import Endpoint, Options
@@ -27,7 +27,7 @@ __all__ = [
     "Fault",
     "HandshakeReader",
     "Limits",
-    "Link",
+    "LinkCore",
     "Options",
     "Registry",
     "Session",

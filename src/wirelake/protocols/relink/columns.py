@@ -1,7 +1,6 @@
-"""What Relink looks like as table rows: every field of the specification by its name, and the vocabulary all protocols share.
+"""Arrow columns of Relink: every field of the specification, and the columns that all protocols share.
 
-It refuses to know files, links and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. Sequence numbers of
-messages are implicit and depend on what was said before: they are for whoever has the whole link.
+Sequence numbers of messages are implicit and depend on earlier packets: they need the whole link, and are not here.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ SCHEMA: Final = pa.schema(
 """The columns of table `relink` that are Relink's own."""
 
 FAULTS: Final[dict[int, str]] = {fault.value: fault.name for fault in Fault}
-_NAMES: Final = {number.value: name_of(said) for said, number in TYPES.items()}
+_NAMES: Final = {number.value: name_of(message_type) for message_type, number in TYPES.items()}
 _KINDS: Final = ("handshake", "event", "ack", "keepalive", "control", "close")
 _KIND_OF: Final = {
     **dict.fromkeys((Kind.VERSION, Kind.REQUEST, Kind.REPLY), 0),
@@ -94,7 +93,7 @@ _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 
 
 def readable(rows: Array) -> Array:
-    """Which rows say something, whatever else is wrong with them."""
+    """Which rows can be read, whatever else is wrong with them."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
@@ -102,7 +101,7 @@ def columns(
     data: Array,
     rows: Array,
     parts: Array,
-    limits: Limits,  # noqa: ARG001 - as every room's
+    limits: Limits,  # noqa: ARG001 - as in every protocol
     json_bodies: bool = True,
     budget: int = UNLIMITED,  # noqa: ARG001 - columns grow with the bytes of the rows
 ) -> Columns:
@@ -225,11 +224,11 @@ def _subjects(data: Array, rows: Array, is_channel: Array) -> pa.DictionaryArray
 
 def _correlations(subject: pa.DictionaryArray, sequences: Array, where: Array) -> pa.Array:
     """`channel/sequence` of rows that say both."""
-    said: list[str | None] = [None] * len(sequences)
+    ids: list[str | None] = [None] * len(sequences)
     for index in np.flatnonzero(where):
         channel = subject[int(index)].as_py()
-        said[index] = None if channel is None else f"{channel}/{sequences[index]}"
-    return pa.array(said, pa.string())
+        ids[index] = None if channel is None else f"{channel}/{sequences[index]}"
+    return pa.array(ids, pa.string())
 
 
 def _json(bodies: pa.Array) -> pa.Array:

@@ -1,23 +1,22 @@
-"""What a session and a link of Relink tell their owner: frozen events, complete when they are made.
+"""Events of a Relink session and link for their owner: frozen, and complete when they are made.
 
-Sequence numbers in events count on where those on the wire wrap (§3.1). It refuses to know how events come about.
+Sequence numbers in events count on where those on the wire wrap (§3.1).
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import ClassVar
 
 import msgspec
 
-from wirelake.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, SessionClosed, WirelakeError
+from wirelake.protocols.ending import BaseEnded, Ending
 from wirelake.protocols.relink.faults import OURS, Fault
-from wirelake.protocols.relink.state_machine import Speaker
 
 __all__ = [
     "ChannelClosed",
     "Ended",
     "Ending",
-    "Event",
     "LinkLost",
     "LinkShutdown",
     "MessageReceived",
@@ -29,6 +28,7 @@ __all__ = [
     "PeerShutdown",
     "Ponged",
     "Resumed",
+    "SessionEvent",
     "TombstonesForgotten",
     "Unresolved",
 ]
@@ -43,7 +43,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """§3.5: the peer told what it has; this many messages it had, this many were sent again, this many consumed meanwhile."""
+    """§3.5: the peer resumed: how many messages it had received, how many were sent again, how many it consumed meanwhile."""
 
     kept: int
     replayed: int
@@ -57,7 +57,7 @@ class MessageReceived(msgspec.Struct, frozen=True, gc=False):
     sequence: int
     parts: tuple[bytes, ...]
     incarnation: int
-    """Tells the channel from others of the same id before and after it."""
+    """Distinguishes the channel from others of the same id before and after it."""
 
     @property
     def body(self) -> bytes:
@@ -66,10 +66,10 @@ class MessageReceived(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outcome(Enum):
-    """What became of a message of ours."""
+    """The outcomes of a message of ours."""
 
     CONSUMED = "consumed"
-    """§3.1: the peer's application took it."""
+    """§3.1: the peer's application consumed it."""
     COMMITTED = "committed"
     """§3.2: the peer processed it."""
     UNCOMMITTED = "uncommitted"
@@ -83,7 +83,7 @@ class Outcome(Enum):
 
 
 class MessagesResolved(msgspec.Struct, frozen=True, gc=False):
-    """§3.1, §3.2: what became of the messages `first` to `last` of a channel of ours."""
+    """§3.1, §3.2: the outcome of the messages `first` to `last` of a channel of ours."""
 
     channel: bytes
     first: int
@@ -92,7 +92,7 @@ class MessagesResolved(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChannelClosed(msgspec.Struct, frozen=True):
-    """§3.3: a channel of ours is closed: everything on it was consumed, and it may be opened anew."""
+    """§3.3: a channel of ours is closed: everything on it was consumed, and it may be opened again."""
 
     channel: bytes
 
@@ -137,47 +137,25 @@ class LinkLost(msgspec.Struct, frozen=True):
 
 
 class TombstonesForgotten(msgspec.Struct, frozen=True):
-    """RELINK-22: closed channels of the peer that are told no more, because every connection ended where they were, without progress."""
+    """RELINK-22: closed channels of the peer that are not restated any more: every connection ended there without progress."""
 
     channels: tuple[bytes, ...]
 
 
 class Noticed(msgspec.Struct, frozen=True):
-    """A rule was broken that is tolerated."""
+    """A rule was broken, which is tolerated."""
 
     fault: Fault
 
 
-class Ending(Enum):
-    """The ways a connection ends; none of them ends the link but shutdown."""
+class Ended(BaseEnded[Fault], frozen=True):
+    """The connection is over; only a shutdown ends the link, too."""
 
-    SHUTDOWN = "shutdown"
-    ERROR = "error"
-    CLOSED = "closed"
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """The connection is over; `by` ended it, `fault` is the rule that was broken, if one was."""
-
-    how: Ending
-    by: Speaker
-    here: bool
-    """We ended it."""
-    fault: Fault | None = None
-    detail: str = ""
-
-    def reason(self) -> WirelakeError:
-        """The error that fails whatever was waiting for this connection."""
-        if self.here and self.fault is not None:
-            blamed = LocalProtocolError if self.fault in OURS else RemoteProtocolError
-            return blamed(self.fault, self.detail)
-        if self.fault is not None:
-            return ConnectionLost(f"the connection was lost: {self.fault.text}")
-        who = "this side" if self.here else "the peer"
-        return SessionClosed(f"{who} closed the connection{': ' + self.detail if self.detail else ''}")
+    LOCAL_FAULTS: ClassVar = OURS
+    SUBJECT: ClassVar = "connection"
 
 
-Event = (
+SessionEvent = (
     Opened
     | Resumed
     | MessageReceived

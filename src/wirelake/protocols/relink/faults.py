@@ -1,9 +1,7 @@
 """Every rule of Relink that can be broken: its clause and one sentence.
 
-Relink has no word for an error: whoever meets one closes the connection (RELINK-12), and the link lives on. A fault that makes bytes
-unreadable spoils a packet; a *breach* is a readable packet that must not be said; a tolerated fault is written down and nothing else.
-
-It refuses to know how faults are found.
+Relink has no error message: a side that finds a fault closes the connection (RELINK-12), and the link lives on. An *unreadable* packet
+cannot be decoded; a *breach* is a readable packet that is not allowed; a tolerated fault is recorded and nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ class Rule(NamedTuple):
     clause: str
     text: str
     origin: Origin = Origin.TEXT
-    """Who says so: see `Origin`."""
+    """The source of the rule: see `Origin`."""
 
 
 class Fault(Faults):
@@ -49,7 +47,7 @@ class Fault(Faults):
     LINK_WITHOUT_EPOCH = 41
     EPOCH_ZERO = 42
 
-    # Breaches that depend on what was said before.
+    # Breaches that depend on earlier messages.
     HANDSHAKE_ORDER = 50
     VERSION_UNSUPPORTED = 51
     ENDPOINT_UNKNOWN = 52
@@ -164,17 +162,17 @@ RULES: Final[dict[Fault, Rule]] = {
 """fault -> clause and sentence."""
 
 UNREADABLE: Final = frozenset(fault for fault in Fault if fault < Fault.LINK_ID_RANGE)
-"""Faults that spoil the packet: there is nothing to hand on."""
+"""Faults that make the packet unreadable."""
 TOLERATED: Final = frozenset(fault for fault in Fault if fault >= Fault.UNUSED_BITS_SET)
-"""Faults that are written down and otherwise ignored."""
+"""Faults that are recorded and otherwise ignored."""
 BREACHES: Final = frozenset(Fault) - UNREADABLE - TOLERATED
-"""Faults of readable packets and of the conversation."""
+"""Faults of readable packets and of the state machine."""
 OURS: Final = frozenset(fault for fault in BREACHES if fault >= Fault.WINDOW_FULL)
-"""What the calling code did, not the peer."""
+"""Faults of the calling code, not of the peer."""
 
 
 class Violation(Exception):
-    """What the peer said breaks a rule: which, and what was seen. It stays inside the room: a session answers it by ending."""
+    """A packet of the peer breaks a rule. Used inside the protocol only: a session answers it by ending."""
 
     def __init__(self, fault: Fault, detail: str = "") -> None:
         self.fault = fault

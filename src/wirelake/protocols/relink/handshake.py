@@ -1,9 +1,7 @@
-"""The handshake of a connection as far as reading needs it: what each direction says next, and the channel id sizes both need.
+"""The handshake of a connection as far as a reader needs it: the stage of each direction, and the channel id sizes.
 
-Whoever reads a connection keeps one `HandshakeReader` for it, asks it for the limits of each direction, and tells it every row of the
-handshake. A listener's packets cannot be read before the connector's request was: `limits` says None so long. It refuses to know whether
-what is
-said is allowed.
+A reader keeps one `HandshakeReader` per connection, asks it for the limits of each direction, and gives it every row of the handshake. A
+listener's packets cannot be read before the connector's request: `limits` returns None until then.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from wirelake.errors import LocalProtocolError
 from wirelake.protocols.buffer import Buffer, Frames
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.limits import PacketLimits
 from wirelake.protocols.relink.messages import LAST_LINK_ID, Format, Kind
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, IDS, LINK, PART_COLUMNS, ROW_COLUMNS, UNIT, Limits, Stage, plausible, scan
 from wirelake.protocols.relink.state_machine import Speaker
@@ -41,7 +40,7 @@ _NEXT: Final = {
 Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Agreed = tuple[Stage, Byte, Byte]
-"""The end of what the scanner is given: what peers agreed on. What comes before it is up to the reader's limits."""
+"""The last of the scanner's limits: those that the peers agreed on. The ones before them are the reader's own."""
 
 
 class HandshakeState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -53,9 +52,11 @@ class HandshakeState(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class HandshakeReader:
-    """How far the handshake of one connection is."""
+    """The stages of the handshake on one connection."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, id_sizes: tuple[int, int] | None = None, stage: Stage = Stage.VERSION) -> None:
+    def __init__(
+        self, limits: PacketLimits = DEFAULT_LIMITS, id_sizes: tuple[int, int] | None = None, stage: Stage = Stage.VERSION
+    ) -> None:
         self._limits = limits
         self._stages = [stage, stage]
         self.id_sizes = id_sizes
@@ -65,20 +66,20 @@ class HandshakeReader:
 
     @property
     def session(self) -> bytes | None:
-        """16 bytes that name the link in tables, whatever connection it is on; None while there is none."""
+        """16 bytes that identify the link in tables, on all its connections; None while there is no link."""
         if self.link is None or not self.link[1]:
             return None
-        said = b"".join(number.to_bytes(8, "big") for number in self.link)
-        return hashlib.blake2b(said, digest_size=16, person=b"relink link").digest()
+        name = b"".join(number.to_bytes(8, "big") for number in self.link)
+        return hashlib.blake2b(name, digest_size=16, person=b"relink link").digest()
 
     def is_over(self, speaker: Speaker) -> bool:
-        """Whether this one has said its part of the handshake."""
+        """Whether this side has finished its part of the handshake."""
         return self._stages[speaker] is Stage.PACKETS
 
-    def limits(self, speaker: Speaker, accepted: Limits | None = None) -> tuple[int, ...] | None:
-        """What the scanner is to be given for what this one says next; None: that cannot be read yet.
+    def limits(self, speaker: Speaker, accepted: PacketLimits | None = None) -> tuple[int, ...] | None:
+        """The scanner's limits for the next bytes of this side; None: they cannot be read yet.
 
-        A prologue that was stored does not know its reader's limits: `accepted` takes their place.
+        A stored HandshakeReader does not have its reader's limits: pass them as `accepted`.
         """
         limits = accepted or self._limits
         stage = self._stages[speaker]
@@ -89,28 +90,28 @@ class HandshakeReader:
         return limits.for_scan(stage, self.id_sizes[speaker], self.id_sizes[speaker.other])
 
     def state(self) -> HandshakeState:
-        """What is to be stored."""
+        """The state to store."""
         return HandshakeState((self._stages[0], self._stages[1]), self.id_sizes, self.link)
 
     @classmethod
     def restored(cls, state: HandshakeState) -> HandshakeReader:
-        """A prologue that goes on from a state."""
+        """Make a reader that continues from a state."""
         handshake = cls()
         handshake._stages, handshake.id_sizes, handshake.link = list(state.stages), state.id_sizes, state.link
         return handshake
 
     @staticmethod
     def agreed(given: tuple[int, ...]) -> Agreed | None:
-        """What peers agreed on, of what the scanner is given; None: nothing is read."""
+        """The part of the scanner's limits that peers agreed on; None: nothing is read."""
         return (Stage(given[-3]), given[-2], given[-1]) if given else None
 
     @staticmethod
     def given(agreed: Agreed | None, limits: Limits = DEFAULT_LIMITS) -> tuple[int, ...]:
-        """What the scanner is given by a reader with these limits for what peers agreed on."""
+        """The scanner's limits of a reader with `limits`, for the part that peers agreed on."""
         return limits.for_scan(*agreed) if agreed else ()
 
     def follow(self, speaker: Speaker, data: bytes, row: Sequence[int]) -> bool:
-        """A row of what this one said was read; says whether other limits hold from now on."""
+        """Take a row that was read from this side; return whether its limits change from now on."""
         stage = _NEXT.get((speaker, Kind(row[KIND]))) if self._stages[speaker] is not Stage.PACKETS else None
         if stage is None:
             return False
@@ -122,10 +123,10 @@ class HandshakeReader:
         return True
 
     def pieces(self, speaker: Speaker, data: Any, start: int, stop: int) -> Iterator[tuple[tuple[int, ...] | None, int, int]]:
-        """A run of what this one says, cut so that the scanner reads each piece in one way: (what it is to be given, start, stop).
+        """Divide bytes of this side into pieces that the scanner reads with the same limits: (limits, start, stop).
 
-        The handshake is followed on the way. What cannot be read yet comes with None; a part of the handshake that is not all there comes
-        as it is, and is to be given again with what follows it.
+        This follows the handshake. A piece that cannot be read yet has None as limits. An incomplete part of the handshake is a piece, too:
+        pass it again together with the bytes after it.
         """
         while start < stop:
             limits = self.limits(speaker)
@@ -140,7 +141,7 @@ class HandshakeReader:
 
 
 class Following(Buffer):
-    """A buffer for one direction of a connection that finds its way through the handshake by itself."""
+    """A buffer for one direction of a connection that follows the handshake by itself."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._speaker = Speaker.LISTENER if limits.speaks == "listener" else Speaker.CONNECTOR
@@ -151,13 +152,13 @@ class Following(Buffer):
         super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, self._now(), limits.max_parts)
 
     def _now(self) -> tuple[int, ...]:
-        found = self._handshake.limits(self._speaker)
-        if found is None:
+        limits = self._handshake.limits(self._speaker)
+        if limits is None:
             raise LocalProtocolError(Fault.ID_SIZES_UNKNOWN, "say connector_id_size and listener_id_size")
-        return found
+        return limits
 
     def feed(self, data: bytes) -> Iterator[Frames]:
-        """See Buffer; raises LocalProtocolError where packets follow whose channel id sizes nobody said."""
+        """See Buffer; raises LocalProtocolError if packets follow whose channel id sizes are unknown."""
         for whole, rows, parts in super().feed(data):
             changes = [self._handshake.follow(self._speaker, whole, row) for row in rows if not row[FAULT]]
             yield whole, rows, parts

@@ -1,4 +1,4 @@
-"""RELINK-25: the timers of an open connection: when a ping is due, and when a pong or a packet is late."""
+"""RELINK-25: timers of an open connection: when a ping is due, and when a pong or a packet is late."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Keepalive:
         self._heard = now
 
     def ping(self, now: float) -> int:
-        """A ping was sent; says which one it is."""
+        """A ping was sent; return its number."""
         self.pinged += 1
         if not self._pings:
             self._pinged_at = now
@@ -62,7 +62,7 @@ class Keepalive:
         return self.pinged
 
     def pong(self) -> int | None:
-        """A pong came; says which ping it answers, or None if none is outstanding."""
+        """A pong arrived; return the number of its ping, or None if none is outstanding."""
         if not self._pings:
             return None
         self._pings.popleft()

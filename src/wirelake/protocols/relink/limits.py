@@ -1,4 +1,4 @@
-"""What a reader of Relink accepts at most and must know beforehand. It refuses to read anything."""
+"""Limits of a reader of Relink, and what it must know about bytes without a connection."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import ClassVar, Final, Literal
 
 import msgspec
 
-__all__ = ["DEFAULT_LIMITS", "FARTHEST", "Limits", "Stage"]
+__all__ = ["DEFAULT_LIMITS", "FARTHEST", "Limits", "PacketLimits", "Stage"]
 
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
 
 
 class Stage(IntEnum):
-    """§1: what one direction of a connection says next."""
+    """§1: the next thing that one direction of a connection sends."""
 
     PACKETS = 0
     VERSION = 1
@@ -22,8 +22,8 @@ class Stage(IntEnum):
     REPLY = 3
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """RELINK-24: what a reader of Relink accepts at most, checked before anything is buffered; and what it must know beforehand."""
+class PacketLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """RELINK-24: limits of a reader, checked before anything is buffered."""
 
     max_multicast: int = 65_536
     """Channels in a multicast."""
@@ -35,6 +35,22 @@ class Limits(msgspec.Struct, frozen=True):
     """Bytes of all parts of a message."""
     max_empty_ids: int = 16
     """Channels in a multicast whose ids take no bytes (RELINK-19): the count is a claim without bytes behind it."""
+
+    def for_scan(
+        self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0
+    ) -> tuple[int, int, int, int, int, int, int, int]:
+        """The limits as the scanner takes them, for a stream at this stage. A size is that of the ids of the side that sends on them."""
+        sizes = (min(self.max_part_size, FARTHEST), min(self.max_message_size, FARTHEST))  # so that sums stay in 64 bits
+        return (self.max_multicast, self.max_parts, *sizes, self.most_ids(0), int(stage), sender_id_size, receiver_id_size)
+
+    def most_ids(self, id_size: int) -> int:
+        """How many ids of this size a multicast may have."""
+        return self.max_multicast if id_size else min(self.max_empty_ids, self.max_multicast)
+
+
+class Limits(PacketLimits, frozen=True, kw_only=True):
+    """The same for a reader of captures, and what it must know beforehand."""
+
     connector_id_size: int | None = None
     """RELINK-6: for bytes without the connector's handshake: the size of ids of channels the connector sends on."""
     listener_id_size: int | None = None
@@ -46,17 +62,6 @@ class Limits(msgspec.Struct, frozen=True):
 
     OFFLINE: ClassVar = ("connector_id_size", "listener_id_size", "speaks", "handshake")
     """What a live connection tells by itself."""
-
-    def for_scan(
-        self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0
-    ) -> tuple[int, int, int, int, int, int, int, int]:
-        """The same as the scanner wants it, for a stream at this stage. Each size is that of the ids of who sends messages with them."""
-        sizes = (min(self.max_part_size, FARTHEST), min(self.max_message_size, FARTHEST))  # so that sums stay in 64 bits
-        return (self.max_multicast, self.max_parts, *sizes, self.most_ids(0), int(stage), sender_id_size, receiver_id_size)
-
-    def most_ids(self, id_size: int) -> int:
-        """How many ids of this size a multicast may have."""
-        return self.max_multicast if id_size else min(self.max_empty_ids, self.max_multicast)
 
 
 DEFAULT_LIMITS: Final = Limits()

@@ -1,7 +1,6 @@
-"""The vocabulary of Relink: one frozen value per handshake part and packet type, an enum for every code.
+"""Messages of Relink: one frozen value per handshake part and packet type, an enum for every code.
 
 An operation or acknowledgement without a sequence number is the channel packet of the specification, with one it is the sequence packet.
-It refuses to know bytes, states and rules.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ LAST_SEQUENCE: Final = (1 << 32) - 1
 
 
 class Kind(IntEnum):
-    """§2: what a packet is. A general type as it is, an operation from 8 on, an acknowledgement from 16 on; then the handshake."""
+    """§2: packet types. General ones as on the wire, operations from 8 on, acknowledgements from 16 on; then the handshake."""
 
     NOP = 0
     PING = 1
@@ -102,7 +101,7 @@ class Version(msgspec.Struct, frozen=True, gc=False, tag="version"):
 
 
 class Request(msgspec.Struct, frozen=True, gc=False, tag="request"):
-    """§1: what the connector wants: an endpoint, and a link, old or new."""
+    """§1: the connector asks for an endpoint, and a link, old or new."""
 
     endpoint: str = ""
     connector_id_size: int = 0
@@ -132,7 +131,7 @@ class Pong(msgspec.Struct, frozen=True, gc=False, tag="pong"):
 
 
 class Resume(msgspec.Struct, frozen=True, gc=False, tag="resume"):
-    """§3.5: its sender has told what it received; messages may follow."""
+    """§3.5: its sender has restated its acknowledgements; messages may follow."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, gc=False, tag="shutdown"):
@@ -175,7 +174,7 @@ class Received(Acknowledgement, frozen=True, tag="received"):
 
 
 class Consumed(Acknowledgement, frozen=True, tag="consumed"):
-    """§3.1: messages were taken by the application."""
+    """§3.1: the application consumed messages."""
 
 
 class Committed(Acknowledgement, frozen=True, tag="committed"):
@@ -187,7 +186,7 @@ class Uncommitted(Acknowledgement, frozen=True, tag="uncommitted"):
 
 
 class Closed(msgspec.Struct, frozen=True, tag="closed"):
-    """§3.3: the channels are closed and may be opened anew."""
+    """§3.3: the channels are closed and may be opened again."""
 
     ids: tuple[bytes, ...]
     multicast: bool = False
@@ -230,9 +229,9 @@ TYPES: Final[dict[type[AnyMessage], Kind]] = {
     Request: Kind.REQUEST,
     Reply: Kind.REPLY,
 }
-"""The number of everything that can be said."""
+"""The number of every handshake part and packet type."""
 
 
-def name_of(said: type[AnyMessage]) -> str:
-    """What the specification calls it."""
-    return str(said.__struct_config__.tag)
+def name_of(message_type: type[AnyMessage]) -> str:
+    """The name of a message type in the specification."""
+    return str(message_type.__struct_config__.tag)

@@ -1,6 +1,7 @@
-"""Relink as plain objects, as people read and write them: names of the specification, bytes as hex. Both ways.
+"""Handshake parts and packets of Relink as plain objects (JSON), both ways; bytes as hex.
 
-It refuses to know files and terminals.
+`parse(describe(packet))` is the message of the packet. Its bytes are the same, too, unless the packet has unused bits or padding set
+(RELINK-12): `tolerated` then names UNUSED_BITS_SET, and the bits are not kept.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from wirelake.errors import DecodeError, UsageError
+from wirelake.protocols.json_fields import boolean, breach, fault_object, hex_list, message_type, number
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 from wirelake.protocols.relink.faults import UNREADABLE, Fault
 from wirelake.protocols.relink.messages import (
@@ -32,7 +34,7 @@ from wirelake.protocols.relink.wire import message
 
 __all__ = ["describe", "parse"]
 
-_BY_NAME: Final = {name_of(one): one for one in TYPES}
+_BY_NAME: Final = {name_of(message_type): message_type for message_type in TYPES}
 _FLAGS: Final = {
     "connector_transactions": HandshakeFlag.CONNECTOR_TRANSACTIONS,
     "listener_transactions": HandshakeFlag.LISTENER_TRANSACTIONS,
@@ -47,69 +49,56 @@ _BIGGEST: Final = (1 << 64) - 1
 
 
 def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001
-    """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
+    """Give a scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of the fault.
 
-    `base` is where `data` begins in what the user gave us.
+    `base` is the offset of `data` in the user's input.
     """
-    place: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH]}
     if row[FAULT] in UNREADABLE:
-        return _wrong(Fault(row[FAULT]), base + row[FAULT_AT], place)
+        return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
     try:
-        said = message(data, row, parts)
+        packet = message(data, row, parts)
     except DecodeError as reason:
-        return _wrong(cast(Fault, reason.fault), base + reason.offset, place)
-    described = {**place, "type": name_of(type(said)), **_fields(said)}
+        return fault_object(cast(Fault, reason.fault), base + reason.offset, base + row[START], row[LENGTH])
+    described = {"offset": base + row[START], "length": row[LENGTH], "type": name_of(type(packet)), **_fields(packet)}
     if tolerated := [fault.name for bit, fault in _ODDITIES.items() if row[ODDITIES] & bit]:
         described["tolerated"] = tolerated
     if row[FAULT]:
-        described |= {"breach": Fault(row[FAULT]).name, "clause": Fault(row[FAULT]).clause}
+        described |= breach(Fault(row[FAULT]))
     return described
 
 
-def _fields(said: AnyMessage) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(said)
+def _fields(packet: AnyMessage) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(packet)
     if "ids" in fields:
-        fields["ids"] = [one.hex() for one in fields["ids"]]
-    if isinstance(said, Message):
-        fields["parts"] = [one.hex() for one in said.parts]
-    if isinstance(said, Request):
+        fields["ids"] = [channel.hex() for channel in fields["ids"]]
+    if isinstance(packet, Message):
+        fields["parts"] = [part.hex() for part in packet.parts]
+    if isinstance(packet, Request):
         del fields["flags"]
-        fields |= {name: bool(said.flags & flag) for name, flag in _FLAGS.items()}
+        fields |= {name: bool(packet.flags & flag) for name, flag in _FLAGS.items()}
     return fields
 
 
-def _wrong(fault: Fault, offset: int, place: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "offset": offset,
-        "fault": fault.name,
-        "clause": fault.clause,
-        "text": fault.text,
-        "message_offset": place["offset"],
-        "message_length": place["length"],
-    }
-
-
 def parse(given: dict[str, Any]) -> AnyMessage:
-    """What an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over."""
-    if "fault" in given:
-        raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
-    kind = _BY_NAME.get(given.get("type", ""))
+    """Read the message that an object describes; raise UsageError that names the field. `offset` and `length` are ignored."""
+    name = message_type(given)
+    kind = _BY_NAME.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise UsageError(f"type: {given.get('type')!r} is not one of {', '.join(_BY_NAME)}")
+        raise UsageError(f"type: {name!r} is not one of {', '.join(_BY_NAME)}")
     if issubclass(kind, Version):
-        return Version(_number(given, "version", 255, 0))
+        return Version(number(given, "version", 255, 0))
     if issubclass(kind, Reply):
-        return Reply(_number(given, "epoch", _BIGGEST), _number(given, "link_id", _BIGGEST))
+        return Reply(number(given, "epoch", _BIGGEST), number(given, "link_id", _BIGGEST))
     if issubclass(kind, Request):
         return _parse_request(given)
     if issubclass(kind, Message):
-        forms = [_truth(given, name) for name in ("multicast", "long", "large")]
-        return Message(_many(given, "ids"), _many(given, "parts"), *forms)
+        forms = [boolean(given, name) for name in ("multicast", "long", "large")]
+        return Message(hex_list(given, "ids"), hex_list(given, "parts"), *forms)
     if issubclass(kind, Close | Closed):
-        return kind(_many(given, "ids"), _truth(given, "multicast"))
+        return kind(hex_list(given, "ids"), boolean(given, "multicast"))
     if issubclass(kind, Operation | Acknowledgement):
-        sequence = None if given.get("sequence") is None else _number(given, "sequence", LAST_SEQUENCE)
-        return kind(_many(given, "ids"), sequence, _truth(given, "multicast"))
+        sequence = None if given.get("sequence") is None else number(given, "sequence", LAST_SEQUENCE)
+        return kind(hex_list(given, "ids"), sequence, boolean(given, "multicast"))
     return kind()
 
 
@@ -117,31 +106,7 @@ def _parse_request(given: dict[str, Any]) -> Request:
     name = given.get("endpoint", "")
     if not isinstance(name, str) or len(name.encode(errors="replace")) > 255:
         raise UsageError("endpoint: a string of at most 255 bytes of UTF-8 is needed")
-    flags = sum(flag for one, flag in _FLAGS.items() if _truth(given, one))
-    connector, listener = (_number(given, one, 255, 0) for one in ("connector_id_size", "listener_id_size"))
-    epoch, link_id = (_number(given, one, _BIGGEST, 0) for one in ("epoch", "link_id"))
+    flags = sum(flag for one, flag in _FLAGS.items() if boolean(given, one))
+    connector, listener = (number(given, one, 255, 0) for one in ("connector_id_size", "listener_id_size"))
+    epoch, link_id = (number(given, one, _BIGGEST, 0) for one in ("epoch", "link_id"))
     return Request(name, connector, listener, flags, epoch, link_id)
-
-
-def _number(given: dict[str, Any], name: str, most: int, default: int | None = None) -> int:
-    value = given.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise UsageError(f"{name}: a number from 0 to {most} is needed, not {value!r}")
-    return value
-
-
-def _truth(given: dict[str, Any], name: str) -> bool:
-    value = given.get(name, False)
-    if not isinstance(value, bool):
-        raise UsageError(f"{name}: true or false is needed, not {value!r}")
-    return value
-
-
-def _many(given: dict[str, Any], name: str) -> tuple[bytes, ...]:
-    value = given.get(name, [])
-    if not isinstance(value, list):
-        raise UsageError(f"{name}: a list of hex strings is needed, not {value!r}")
-    try:
-        return tuple(bytes.fromhex(one) for one in value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{name}: bytes as hex digits are needed, not {value!r}") from None

@@ -1,4 +1,4 @@
-"""What links and sessions of Relink may be told. It refuses to act on any of it."""
+"""Options of Relink links and sessions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from wirelake.protocols.relink.limits import Limits, PacketLimits
 from wirelake.protocols.relink.messages import HandshakeFlag
-from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, Limits
 from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.reply_timer import MIN_RATE
 
@@ -48,24 +48,23 @@ def _never() -> float:
     return 0.0
 
 
-class Options(msgspec.Struct, frozen=True):
-    """What links and sessions may be told; every limit and every timer has its name here. Times are seconds; None switches one off."""
+class Options(PacketLimits, frozen=True, kw_only=True):
+    """Options of links and sessions, their limits included. Times are seconds; None switches a timer off."""
 
-    limits: Limits = DEFAULT_LIMITS
     handshake_timeout: float | None = 10.0
     """RELINK-4: how long the whole handshake may take."""
     ping_interval: float | None = 11.0
-    """RELINK-25: how long nothing may be heard before a ping is sent."""
+    """RELINK-25: how long nothing may arrive before a ping is sent."""
     pong_timeout: float | None = 7.0
     """RELINK-25: how long to wait for a pong."""
     packet_timeout: float | None = 30.0
     """RELINK-25: how long a packet may take to arrive, beyond what its size needs at `min_rate`."""
     min_rate: float = MIN_RATE
-    """RELINK-25: bytes a second below which a line counts as silent: only faster ones postpone the deadline of a pong or of a packet."""
+    """RELINK-25: bytes a second below which a connection counts as silent: only faster ones postpone the deadline of a pong or packet."""
     jitter: float = 0.25
     """RELINK-25: by how much of itself each of these timers is prolonged at most."""
     random: Callable[[], float] = _never
-    """Where jitter comes from: numbers from 0 to 1."""
+    """Source of the jitter: numbers from 0 to 1. `connect` and `serve` set it."""
     window: int = 65_536
     """RELINK-17: unconsumed messages a channel of ours may have; below 2^31."""
     max_unconsumed: int = 262_144
@@ -101,6 +100,11 @@ class Options(msgspec.Struct, frozen=True):
     """RELINK-24: links a listener has for each endpoint."""
     max_links_per_remote: int = 1000
     """RELINK-33: links a listener has for each remote host."""
+
+    @property
+    def limits(self) -> PacketLimits:
+        """The same object, as the limits of its messages."""
+        return self
 
 
 DEFAULT_OPTIONS: Final = Options()

@@ -1,8 +1,7 @@
-"""The layout of Relink as a scanner reads it: where handshake parts and packets are, and what is wrong with them.
+"""Scanner of Relink: where handshake parts and packets are, and which faults they have.
 
-This is the only reader of the layout. How long a packet is depends on the channel id sizes of both directions, and what the bytes of a
-stream are depends on how far its handshake is; both come in through the limits (`Limits.for_scan`), and `prologue.py` follows them. It
-refuses to know who speaks, what was said before, and what a payload contains.
+This is the only reader of the layout. The size of a packet depends on the channel id sizes of both directions, and the meaning of bytes on
+the stage of the handshake. Both come in through the limits (`Limits.for_scan`); `handshake.py` follows them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""One side of a Relink connection: bytes and time in; bytes, events and a deadline out. What it learns goes into a link that outlives it.
+"""One side of a Relink connection: bytes and time in; bytes, events and a deadline out.
 
-After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for what the peer did. It refuses to
-know sockets and clocks: `now` is any steadily growing number of seconds.
+Messages, acknowledgements and channels belong to a link (`link/core.py`), which outlives its connections.
+
+After every call on a session or its link: take `output()`, then `events()`, then read `deadline`. The order matters: `output` also ends the
+session once both sides have shut the link down, which is an event. `receive` never raises for what the peer did. `now` is any
+steadily growing number of seconds.
 """
 
 from __future__ import annotations
@@ -9,14 +12,13 @@ from __future__ import annotations
 from typing import Final, cast
 
 from wirelake.errors import DecodeError, LocalProtocolError
-from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS, START
-from wirelake.protocols.relink.events import Ended, Ending, Event, Noticed, Opened, Ponged
+from wirelake.protocols.relink.events import Ended, Ending, Noticed, Opened, Ponged, SessionEvent
 from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.handshake import HandshakeReader
 from wirelake.protocols.relink.keepalive import Keepalive
+from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.inbox import Inbox
-from wirelake.protocols.relink.link.link import Link
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.messages import (
     TYPES,
@@ -34,18 +36,21 @@ from wirelake.protocols.relink.messages import (
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.relink.scanner import COUNT, ID_SIZE, IDS, ODD_BITS, ODD_EMPTY, ODD_FORM, ODDITIES, PART_COLUMNS, SEQUENCE
 from wirelake.protocols.relink.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.relink.wire import buffer, channels, encode, message, payload
+from wirelake.protocols.relink.wire import channels, encode, message, packet_buffer, payload
+from wirelake.protocols.stream_session import StreamSession
 
 __all__ = ["Session"]
 
 _ALLOWED: Final[dict[tuple[State, Speaker], dict[int, State]]] = {
-    (state, speaker): {TYPES[said]: after for (before, who, said), after in TRANSITIONS.items() if (before, who) == (state, speaker)}
+    (state, speaker): {
+        TYPES[message_type]: after for (before, sender, message_type), after in TRANSITIONS.items() if (before, sender) == (state, speaker)
+    }
     for state in State
     for speaker in Speaker
 }
-"""The table again, by the number of what is said: it is asked for every packet."""
+"""TRANSITIONS by packet type instead of class: it is looked up for every packet."""
 _MESSAGE: Final = int(Kind.MESSAGE)
-_SAID: Final[dict[int, type[AnyMessage]]] = {number: one for one, number in TYPES.items()}
+_CLASSES: Final[dict[int, type[AnyMessage]]] = {number: message_type for message_type, number in TYPES.items()}
 _PING, _PONG = encode(Ping()), encode(Pong())
 _NOT_THE_PEERS: Final = frozenset(
     {
@@ -53,19 +58,19 @@ _NOT_THE_PEERS: Final = frozenset(
         *(Fault.LINK_LOST, Fault.LINKS_OVER_LIMIT),
     }
 )
-"""What ends a connection without the peer having broken the protocol (RELINK-12)."""
+"""Faults that end a connection though the peer broke no rule (RELINK-12)."""
 _ODDITIES: Final = {ODD_BITS: Fault.UNUSED_BITS_SET, ODD_FORM: Fault.NOT_MINIMAL, ODD_EMPTY: Fault.MULTICAST_EMPTY}
 
 
-class Session(Framed):
-    """A connection as one of its two ends lives it: a connector's belongs to its link, a listener's finds its link in a registry."""
+class Session(StreamSession[SessionEvent]):
+    """One side of a connection. A connector's session is made for its link; a listener's finds its link in a registry."""
 
     def __init__(
         self,
         speaker: Speaker,
         options: Options = DEFAULT_OPTIONS,
         *,
-        link: Link | None = None,
+        link: LinkCore | None = None,
         registry: Registry | None = None,
         remote: str = "",
     ) -> None:
@@ -78,63 +83,63 @@ class Session(Framed):
         self.state = INITIAL
         self.ended: Ended | None = None
         self.link = link
-        """The link this connection is for; a listener learns it in the handshake."""
+        """The link of this connection; a listener gets it in the handshake."""
         self._inbox: Inbox
         """The link's, once the connection is open."""
         self._registry = registry
         self._handshake = HandshakeReader(options.limits, link.endpoint.id_sizes if link is not None else None)
-        self._buffer = buffer(options.limits, self._handshake.limits(self.peer))
+        self._buffer = packet_buffer(options.limits, self._handshake.limits(self.peer) or ())
         self._output: list[bytes] = []
-        self._events: list[Event] = []
+        self._events: list[SessionEvent] = []
         self._is_open = False
-        self._requires = False
-        """RELINK-10: our request said that only the old link will do."""
+        self._requires_old_link = False
+        """RELINK-10: our request asks for the old link or none."""
         self._now = 0.0
         self._handshake_deadline: float | None = None
         self._keepalive = Keepalive(options)
 
-    # What comes out.
+    # Output.
 
     def output(self) -> bytes:
-        """The bytes to send now; they are gone from here."""
-        self._output_link()
-        self._finish_if_shut()
-        if not self._output:
-            return b""
-        data = self._join(self._output)
-        self._output.clear()
-        return data
+        """Take the bytes to send now.
 
-    def events(self) -> list[Event]:
-        """What happened since the last call, on the link as well."""
-        events, self._events = self._events, []
-        if self._is_open and self.link is not None and self.link.line.events:
+        The application acts on the link, not on the session. So this call also collects the link's packets and acknowledgements, and
+        ends the session if both sides have shut down and every message was consumed (§3.6). Take `events()` after it.
+        """
+        self._take_link_packets()
+        self._finish_if_shut()
+        return super().output()
+
+    def events(self) -> list[SessionEvent]:
+        """Take the events since the last call, those of the link included."""
+        events = super().events()
+        if self._is_open and self.link is not None:
             events += self.link.events()
         return events
 
     @property
     def deadline(self) -> float | None:
-        """When `tick` wants to be called next, whatever else happens."""
+        """When to call `tick` next."""
         timers = [self._handshake_deadline, self._keepalive.deadline]
         if self._is_open and self.link is not None:
             timers += (self.link.inbox.deadline, self.link.inbox.barrier_deadline)
         return min((timer for timer in timers if timer is not None), default=None)
 
-    # What the caller does.
+    # Calls of the owner.
 
     def start(self, now: float) -> None:
-        """§1: the connector begins."""
+        """§1: begin the handshake; the connector sends its version."""
         self._now = now
         if self.options.handshake_timeout is not None:
             self._handshake_deadline = now + self.options.handshake_timeout
         if self.speaker is Speaker.CONNECTOR:
-            self._say(Version(VERSION))
+            self._send(Version(VERSION))
 
     def ping(self, now: float) -> int:
-        """§3.4: ask for a pong; says which ping on this connection it is. RELINK-25: raises without a connection."""
+        """§3.4: send a ping; return its number on this connection. RELINK-25: raises without a connection."""
         if not self._is_open or self.link is None:
             raise LocalProtocolError(Fault.NOT_OPEN)
-        self._output_link()
+        self._take_link_packets()
         self._output.append(_PING)
         number = self._keepalive.ping(now)
         self.link.inbox.pinged(number)
@@ -143,11 +148,11 @@ class Session(Framed):
     def bye(self, detail: str = "") -> None:
         """Close the connection; the link stays."""
         if self.ended is None:
-            self._output_link()
+            self._take_link_packets()
             self._end(Ended(Ending.CLOSED, self.speaker, True, detail=detail))
 
     def fail(self, fault: Fault, detail: str = "") -> None:
-        """RELINK-12: close the connection, because a rule was broken."""
+        """RELINK-12: close the connection because of a fault."""
         if self.ended is not None:
             return
         link = self.link
@@ -158,17 +163,17 @@ class Session(Framed):
                 link.lose(fault)
             else:
                 link.strike()
-            self._released(link, link_id)
+            self._release_link(link, link_id)
             self._events += link.events()
 
-    # What the world does.
+    # Input: bytes and time.
 
     def receive(self, data: bytes, now: float) -> None:
-        """Bytes from the peer. Whatever they are, this does not raise."""
+        """Take bytes from the peer; never raises."""
         self._now = now
         self._keepalive.heard(now)
         if self.link is not None and self._is_open:
-            self.link.line.now = now
+            self.link.set_time(now)
         for taken, rows, parts in self._buffer.feed(data):
             for row in rows:
                 if self.ended is not None:
@@ -199,14 +204,13 @@ class Session(Framed):
         elif self._keepalive.is_pong_late(now):  # RELINK-25
             self.fail(Fault.PONG_TIMEOUT)
         elif self._is_open and self.link is not None:
-            self.link.line.now = now
             inbox = self.link.inbox
-            inbox.tick()
+            self.link.tick(now)
             if self._keepalive.wants_ping(now) or (inbox.barrier_deadline is not None and now >= inbox.barrier_deadline):
                 self.ping(now)
 
     def pause(self) -> None:
-        """The owner stops reading for a while: what waits unread is not a silent peer."""
+        """The owner stops reading: do not take unread bytes for a silent peer."""
         self._keepalive.pause()
 
     def resume(self, now: float) -> None:
@@ -217,7 +221,7 @@ class Session(Framed):
 
     @property
     def is_proven(self) -> bool:
-        """See Drivable: the handshake is done."""
+        """See Drivable: whether the handshake is done."""
         return self._is_open
 
     @property
@@ -230,29 +234,27 @@ class Session(Framed):
         self._keepalive.drained(count, now)
 
     def supersede(self, now: float) -> None:
-        """RELINK-11: another connection took the link over; the last one wins."""
+        """RELINK-11: another connection took the link over; the latest one keeps it."""
         self._now = now
         self.bye("another connection took the link over")
 
-    # Inside.
+    # Internal.
 
-    def _say(self, said: AnyMessage) -> None:
-        self.state = TRANSITIONS[self.state, self.speaker, type(said)]
-        self._output.append(encode(said))
+    def _send(self, part: Version | Request | Reply) -> None:
+        self.state = TRANSITIONS[self.state, self.speaker, type(part)]
+        self._output.append(encode(part))
 
-    def _output_link(self) -> None:
-        """What the link has to say goes before what the session says now."""
+    def _take_link_packets(self) -> None:
+        """Queue the packets of the link before those the session adds."""
         if self.link is not None and self._is_open:
-            self.link.inbox.flush()
-            line = self.link.line
-            if line.output:
-                self._output += line.output
-                line.output.clear()
+            packets = self.link.packets()
+            if packets:
+                self._output += packets
                 if self.link.has_said_shutdown:
                     self.state = _ALLOWED[self.state, self.speaker][TYPES[Shutdown]]
 
     def _take_message(self, data: bytes, row: list[int], parts: list[int]) -> None:
-        """The commonest of all, which no open state forbids: see `_take`."""
+        """Take a message packet, the most frequent one: `_take` without checks that cannot fail here."""
         try:
             if row[COUNT] == 1 and row[PARTS] == 1:
                 at, part = row[IDS], row[PART] * PART_COLUMNS
@@ -270,7 +272,7 @@ class Session(Framed):
             return
         after = _ALLOWED[self.state, self.peer].get(kind)
         if after is None:
-            self.fail(refusal(self.state, self.peer, _SAID[kind]), Kind(kind).name.lower())
+            self.fail(refusal(self.state, self.peer, _CLASSES[kind]), Kind(kind).name.lower())
             return
         self.state = after
         if row[ODDITIES]:
@@ -281,7 +283,7 @@ class Session(Framed):
             elif kind <= Kind.PONG:
                 self._take_general(kind)
             else:
-                link = cast(Link, self.link)
+                link = cast(LinkCore, self.link)
                 sequence = row[SEQUENCE] if row[SEQUENCE] >= 0 else None
                 link.take(kind, channels(data, row), sequence, payload(data, row, parts) if kind == Kind.MESSAGE else ())
         except Violation as breach:
@@ -291,70 +293,70 @@ class Session(Framed):
 
     def _take_general(self, kind: int) -> None:
         if kind == Kind.PING:  # RELINK-25: one pong per ping, in order
-            self._output_link()
+            self._take_link_packets()
             self._output.append(_PONG)
         elif kind == Kind.PONG:
             answered = self._keepalive.pong()
             if answered is None:
                 self._events.append(Noticed(Fault.PONG_UNSOLICITED))
                 return
-            cast(Link, self.link).inbox.ponged(answered)
+            cast(LinkCore, self.link).inbox.ponged(answered)
             self._events.append(Ponged(answered))
 
     def _take_handshake(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
-        said = message(data, row, parts)
-        if isinstance(said, Version):
-            self._take_version(said)
-        elif isinstance(said, Request):
-            self._take_request(said, now)
-        elif isinstance(said, Reply):
-            self._take_reply(said, now)
+        part = message(data, row, parts)
+        if isinstance(part, Version):
+            self._take_version(part)
+        elif isinstance(part, Request):
+            self._take_request(part, now)
+        elif isinstance(part, Reply):
+            self._take_reply(part, now)
         self._handshake.follow(self.peer, data, row)
         self._buffer.limits = self._handshake.limits(self.peer) or self._buffer.limits
 
-    def _take_version(self, said: Version) -> None:
+    def _take_version(self, version: Version) -> None:
         if self.speaker is Speaker.LISTENER:
-            self._say(Version(min(VERSION, said.version)))  # RELINK-5
-        elif said.version != VERSION:
-            raise Violation(Fault.VERSION_UNSUPPORTED, f"version {said.version}")
+            self._send(Version(min(VERSION, version.version)))  # RELINK-5
+        elif version.version != VERSION:
+            raise Violation(Fault.VERSION_UNSUPPORTED, f"version {version.version}")
         else:
-            link = cast(Link, self.link)
-            self._requires = link.id != 0 and (self.options.require_old_link or link.has_said_shutdown)  # RELINK-10, RELINK-23
-            flags = link.endpoint.flags | (HandshakeFlag.REQUIRE_OLD_LINK if self._requires else 0)
-            self._say(Request(link.endpoint.name, *link.endpoint.id_sizes, flags, link.epoch, link.id))
+            link = cast(LinkCore, self.link)
+            self._requires_old_link = link.id != 0 and (self.options.require_old_link or link.has_said_shutdown)  # RELINK-10, RELINK-23
+            flags = link.endpoint.flags | (HandshakeFlag.REQUIRE_OLD_LINK if self._requires_old_link else 0)
+            self._send(Request(link.endpoint.name, *link.endpoint.id_sizes, flags, link.epoch, link.id))
 
-    def _take_request(self, said: Request, now: float) -> None:
+    def _take_request(self, request: Request, now: float) -> None:
         registry = cast(Registry, self._registry)
-        link, resumed = registry.admit(said, self.remote)
+        link, resumed = registry.admit(request, self.remote)
         if link is None:  # RELINK-10
-            self._say(Reply(registry.epoch, 0))
+            self._send(Reply(registry.epoch, 0))
             self.bye("the required link is not known here")
             return
         if isinstance(link.owner, Session):
             link.owner.supersede(now)
         self.link = link
-        self._say(Reply(registry.epoch, link.id))
+        self._send(Reply(registry.epoch, link.id))
         self._open(link, registry.epoch, link.id, now, resumed=resumed)
 
-    def _take_reply(self, said: Reply, now: float) -> None:
-        """RELINK-10: what the listener makes of our link."""
-        link = cast(Link, self.link)
-        if said.link_id == 0:
-            if not self._requires:
+    def _take_reply(self, reply: Reply, now: float) -> None:
+        """RELINK-10: the listener resumes, replaces or refuses our link."""
+        link = cast(LinkCore, self.link)
+        if reply.link_id == 0:
+            if not self._requires_old_link:
                 raise Violation(Fault.LINK_REFUSED)
             link.lose(Fault.LINK_LOST)
             link.is_over = True
             self._events += link.events()
             self._end(Ended(Ending.CLOSED, self.peer, False, detail="the listener does not know the link any more"))
             return
-        resumed = (said.epoch, said.link_id) == (link.epoch, link.id)
-        if not resumed and self._requires:
+        resumed = (reply.epoch, reply.link_id) == (link.epoch, link.id)
+        if not resumed and self._requires_old_link:
             raise Violation(Fault.LINK_REPLACED)
         if not resumed and link.id:
             link.lose(Fault.LINK_LOST, replaced=True)
-        self._open(link, said.epoch, said.link_id, now, resumed=resumed)
+        self._open(link, reply.epoch, reply.link_id, now, resumed=resumed)
 
-    def _open(self, link: Link, epoch: int, link_id: int, now: float, *, resumed: bool) -> None:
+    def _open(self, link: LinkCore, epoch: int, link_id: int, now: float, *, resumed: bool) -> None:
         self._is_open = True
         self._handshake_deadline = None
         self._keepalive.open()
@@ -363,16 +365,16 @@ class Session(Framed):
         self._inbox = link.inbox
 
     def _finish_if_shut(self) -> None:
-        """§3.6: both have said shutdown: flush, close, forget."""
+        """§3.6: both sides have sent shutdown: flush, close the connection, forget the link."""
         link = self.link
         if link is not None and self._is_open and link.finish():
             link_id = link.id
-            self._output_link()
+            self._take_link_packets()
             self._end(Ended(Ending.SHUTDOWN, self.speaker, True))
-            self._released(link, link_id)
+            self._release_link(link, link_id)
 
-    def _released(self, link: Link, link_id: int) -> None:
-        """A listener forgets a link that is over or lost."""
+    def _release_link(self, link: LinkCore, link_id: int) -> None:
+        """Let a listener forget a link that is over or lost."""
         if self._registry is not None and (link.is_over or link.id != link_id):
             self._registry.release(link_id)
             link.is_over = True

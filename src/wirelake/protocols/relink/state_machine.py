@@ -1,7 +1,7 @@
-"""The conversation of Relink on one connection as a table: who may say what when, and which rule is broken by what may not be said.
+"""The state machine of one Relink connection: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-States are named from outside, so that connector, listener and the lake's auditor read the same table. It refuses to know bytes, time and
-what depends on data: whether the link is an old one, which channels are open, how far acknowledgements may go.
+States are named from outside, so that connector, listener and the lake's rules read the same table. Rules that depend on data are in the
+link: whether it is an old one, which channels are open, how far acknowledgements may go.
 """
 
 from __future__ import annotations
@@ -30,33 +30,20 @@ from wirelake.protocols.relink.messages import (
     Uncommitted,
     Version,
 )
+from wirelake.protocols.speaker import Speaker
 
 __all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
 
 
-class Speaker(IntEnum):
-    """Who opened the connection, and who accepted it; the specification calls them connector and listener."""
-
-    CLIENT = 0
-    SERVER = 1
-    CONNECTOR = 0
-    LISTENER = 1
-
-    @property
-    def other(self) -> Speaker:
-        """Who listens when this one speaks."""
-        return Speaker(1 - self)
-
-
 class State(IntEnum):
-    """How far the conversation on a connection is."""
+    """The states of a connection."""
 
     CONNECTED = 0
-    """Nobody has said anything."""
+    """No message was sent."""
     CONNECTOR_GREETED = 1
-    """§1: the connector said its version."""
+    """§1: the connector sent its version."""
     GREETED = 2
-    """§1: the listener said the version."""
+    """§1: the listener sent the version."""
     EARLY = 3
     """RELINK-4: the connector did not wait for the version."""
     REQUESTED = 4
@@ -85,12 +72,12 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[AnyMessage]], State]] = {
     (State.CONNECTOR_GREETED, LISTENER, Version): State.GREETED,
     (State.GREETED, CONNECTOR, Request): State.REQUESTED,
     (State.REQUESTED, LISTENER, Reply): State.OPEN,
-    # RELINK-4: a listener tolerates what arrives early.
+    # RELINK-4: a listener tolerates an early request.
     (State.CONNECTOR_GREETED, CONNECTOR, Request): State.EARLY,
     (State.EARLY, LISTENER, Version): State.REQUESTED,
-    # §2: full-duplex packets, also after a shutdown: RELINK-23, what is open stays open.
+    # §2: full-duplex packets, also after a shutdown: RELINK-23, open channels stay open.
     **{(state, speaker, packet): state for state in _TALKING for speaker in Speaker for packet in _PACKETS},
-    # §3.6: each says shutdown when it likes; saying it again changes nothing.
+    # §3.6: either side may send shutdown at any time; a repetition changes nothing.
     (State.OPEN, CONNECTOR, Shutdown): State.CONNECTOR_SHUT,
     (State.OPEN, LISTENER, Shutdown): State.LISTENER_SHUT,
     (State.CONNECTOR_SHUT, CONNECTOR, Shutdown): State.CONNECTOR_SHUT,
@@ -100,9 +87,9 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[AnyMessage]], State]] = {
     (State.SHUT, CONNECTOR, Shutdown): State.SHUT,
     (State.SHUT, LISTENER, Shutdown): State.SHUT,
 }
-"""(state, speaker, message) -> next state. What is not here is forbidden."""
+"""(state, speaker, message) -> next state. Other combinations are forbidden."""
 
 
-def refusal(state: State, speaker: Speaker, message: type[AnyMessage]) -> Fault:  # noqa: ARG001 - every room's refusal is asked the same
-    """Which rule is broken by what TRANSITIONS does not have: only the handshake has an order."""
+def refusal(state: State, speaker: Speaker, message: type[AnyMessage]) -> Fault:  # noqa: ARG001 - as in every protocol
+    """The rule that a message breaks which TRANSITIONS does not have: only the handshake has an order."""
     return Fault.HANDSHAKE_ORDER

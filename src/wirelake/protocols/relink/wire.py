@@ -1,6 +1,6 @@
 """Bytes of Relink to messages and back: `message` and `decode` build, `encode` writes.
 
-It refuses to know who speaks, what was said before, and time; how the layout is read is `scanner.py`'s.
+`scanner.py` reads the layout.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, PART, PARTS, START
 from wirelake.protocols.relink.faults import UNREADABLE, Fault
 from wirelake.protocols.relink.handshake import Following, sniff
+from wirelake.protocols.relink.limits import PacketLimits
 from wirelake.protocols.relink.messages import (
     TYPES,
     Acknowledgement,
@@ -74,6 +75,7 @@ __all__ = [
     "encode",
     "find",
     "message",
+    "packet_buffer",
     "payload",
     "scan",
     "sniff",
@@ -98,11 +100,11 @@ _SEQUENCED: Final[dict[int, type[Operation | Acknowledgement]]] = {
 }
 _MASK: Final = sum(HandshakeFlag)
 PADDING: Final = tuple(bytes(-size & 7) for size in range(8))
-"""What follows so many bytes over a multiple of 8."""
+"""The padding after so many bytes over a multiple of 8."""
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> AnyMessage:
-    """What a scanned row says; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
+    """Build the message of a scanned row; raises DecodeError if it cannot be read. Total over rows that the scanner accepted."""
     fault, kind = row[FAULT], row[KIND]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
@@ -168,35 +170,40 @@ def decode(
 
 
 def buffer(limits: Limits = DEFAULT_LIMITS, scan_limits: tuple[int, ...] | None = None) -> Buffer:
-    """A buffer that cuts one direction of a connection into packets: through its handshake, or with what a `Prologue` says."""
+    """A buffer that cuts one direction of a connection into packets: through its handshake, or with the limits of a `HandshakeReader`."""
     if scan_limits is None:
         return Following(limits)
+    return packet_buffer(limits, scan_limits)
+
+
+def packet_buffer(limits: PacketLimits, scan_limits: tuple[int, ...]) -> Buffer:
+    """A buffer for one direction of a connection whose handshake is read by a `HandshakeReader`."""
     return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, scan_limits, limits.max_parts)
 
 
-def encode(said: AnyMessage, limits: Limits = DEFAULT_LIMITS) -> bytes:
+def encode(message: AnyMessage, limits: PacketLimits = DEFAULT_LIMITS) -> bytes:
     """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or more than the limits (RELINK-24)."""
-    kind = TYPES[type(said)]
+    kind = TYPES[type(message)]
     if kind <= Kind.SHUTDOWN:
         return bytes((kind << 5, 0, 0, 0, 0, 0, 0, 0))
-    if isinstance(said, Message):
-        check(said.parts, limits)
+    if isinstance(message, Message):
+        check(message.parts, limits)
     if kind < Kind.VERSION:
-        check_ids(getattr(said, "ids", ()), limits)
+        check_ids(getattr(message, "ids", ()), limits)
     try:
-        if isinstance(said, Version | Request | Reply):
-            data = _encode_handshake(said)
-        elif isinstance(said, Message):
-            data = _encode_message(said)
+        if isinstance(message, Version | Request | Reply):
+            data = _encode_handshake(message)
+        elif isinstance(message, Message):
+            data = _encode_message(message)
         else:
-            data = _encode_control(cast(Operation | Acknowledgement | Close | Closed, said), kind)
+            data = _encode_control(cast(Operation | Acknowledgement | Close | Closed, message), kind)
     except (struct.error, ValueError, OverflowError) as reason:
         raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, str(reason)) from None
     return data + PADDING[len(data) & 7]
 
 
-def check(parts: tuple[bytes, ...], limits: Limits) -> None:
-    """RELINK-24: what we would not accept we do not send."""
+def check(parts: tuple[bytes, ...], limits: PacketLimits) -> None:
+    """RELINK-24: refuse to send a message that we would not accept."""
     if len(parts) > limits.max_parts:
         raise LocalProtocolError(Fault.PARTS_OVER_LIMIT, f"{len(parts)}, limit {limits.max_parts}")
     size = 0
@@ -208,33 +215,33 @@ def check(parts: tuple[bytes, ...], limits: Limits) -> None:
         raise LocalProtocolError(Fault.MESSAGE_OVER_LIMIT, f"{size} bytes, limit {limits.max_message_size}")
 
 
-def _encode_handshake(said: Version | Request | Reply) -> bytes:
-    if isinstance(said, Version):
-        return bytes((said.version,))
-    link = _LINK.pack(said.epoch, said.link_id)
-    if isinstance(said, Reply):
+def _encode_handshake(message: Version | Request | Reply) -> bytes:
+    if isinstance(message, Version):
+        return bytes((message.version,))
+    link = _LINK.pack(message.epoch, message.link_id)
+    if isinstance(message, Reply):
         return link
-    name = said.endpoint.encode()
-    fields = bytes((len(name),)) + name + bytes((said.connector_id_size, said.listener_id_size, said.flags))
+    name = message.endpoint.encode()
+    fields = bytes((len(name),)) + name + bytes((message.connector_id_size, message.listener_id_size, message.flags))
     return fields + PADDING[len(fields) & 7] + link
 
 
-def _encode_control(said: Operation | Acknowledgement | Close | Closed, kind: Kind) -> bytes:
+def _encode_control(message: Operation | Acknowledgement | Close | Closed, kind: Kind) -> bytes:
     """§2.3.1, §2.3.2: with a sequence number at a multiple of 4, or without."""
-    sequence = None if isinstance(said, Close | Closed) else said.sequence
+    sequence = None if isinstance(message, Close | Closed) else message.sequence
     is_ack = kind >= Kind.RECEIVED
     form = (Format.CHANNEL_ACKNOWLEDGEMENT if is_ack else Format.CHANNEL_OPERATION) | (0 if sequence is None else 2)
-    data = _encode_ids((kind & 7) << 5 | form << 2 | 1, 0, said.ids, said.multicast)
+    data = _encode_ids((kind & 7) << 5 | form << 2 | 1, 0, message.ids, message.multicast)
     return data if sequence is None else data + bytes(-len(data) & 3) + struct.pack("<I", sequence)
 
 
-def _encode_message(said: Message) -> bytes:
-    """§2.3.3: the forms that were asked for, or those that are needed (RELINK-30)."""
-    parts = said.parts
-    long = said.long or len(parts) > 255
-    large = said.large or max(map(len, parts), default=0) > 65535
+def _encode_message(message: Message) -> bytes:
+    """§2.3.3: a message in the forms it asks for, or those it needs (RELINK-30)."""
+    parts = message.parts
+    long = message.long or len(parts) > 255
+    large = message.large or max(map(len, parts), default=0) > 65535
     flags = (LONG if long else 0) | (LARGE if large else 0)
-    data = _encode_ids(flags | Format.MESSAGE << 2 | 1, 0 if long else len(parts), said.ids, said.multicast)
+    data = _encode_ids(flags | Format.MESSAGE << 2 | 1, 0 if long else len(parts), message.ids, message.multicast)
     data += bytes(len(data) & 1)
     if long:
         data += struct.pack("<I", len(parts))
@@ -247,7 +254,7 @@ def _encode_message(said: Message) -> bytes:
     return b"".join(pieces)
 
 
-def check_ids(ids: Sequence[bytes], limits: Limits) -> None:
+def check_ids(ids: Sequence[bytes], limits: PacketLimits) -> None:
     """RELINK-24: raise LocalProtocolError for more channels than a multicast may have."""
     most = limits.most_ids(len(ids[0]) if ids else 0)
     if len(ids) > most:
@@ -255,9 +262,9 @@ def check_ids(ids: Sequence[bytes], limits: Limits) -> None:
 
 
 def _encode_ids(first: int, second: int, ids: tuple[bytes, ...], multicast: bool) -> bytes:
-    """§2.1, §2.3: the header and whom it is about; unicast for one unless asked otherwise (RELINK-30)."""
-    if len({len(one) for one in ids}) > 1 or (ids and len(ids[0]) > 255):
-        raise LocalProtocolError(Fault.ID_SIZE_WRONG, f"sizes {sorted({len(one) for one in ids})}")
+    """§2.1, §2.3: the header and the channel ids; unicast for one unless `multicast` (RELINK-30)."""
+    if len({len(channel) for channel in ids}) > 1 or (ids and len(ids[0]) > 255):
+        raise LocalProtocolError(Fault.ID_SIZE_WRONG, f"sizes {sorted({len(channel) for channel in ids})}")
     if multicast or len(ids) != 1:
         return bytes((first | MULTICAST, second, 0, 0)) + struct.pack("<I", len(ids)) + b"".join(ids)
     return bytes((first, second)) + ids[0]

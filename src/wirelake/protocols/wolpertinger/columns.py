@@ -1,9 +1,7 @@
-"""What texts of wolpertinger look like as table rows: every field of both layers by its name, and the vocabulary all protocols share.
+"""Arrow columns of wolpertinger: every field of both layers, and the columns that all protocols share.
 
-The text that completes a message carries what the message says; the other fragments of it carry their piece. `passive` finds out what
-takes other texts or keys to be read, and remembers what that needs from block to block.
-
-It refuses to know files, sessions and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time.
+The row of the text that completes a message has the document; rows of other fragments have their part of the payload. `passive` decodes
+fragments and encrypted texts, and keeps their state from block to block.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.layer2 import documents
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, error_name
 from wirelake.protocols.wolpertinger.layer2.documents import Rejected
+from wirelake.protocols.wolpertinger.layer2.notation import describe_value
 from wirelake.protocols.wolpertinger.layer2.values import Int32, Int64, UInt64, Value
 from wirelake.protocols.wolpertinger.messages import Encryption, Envelope, ResultCode, TextKind
-from wirelake.protocols.wolpertinger.notation import described_value
 from wirelake.protocols.wolpertinger.passive import Passive, PassiveDecoder
 from wirelake.protocols.wolpertinger.scanner import (
     ENCRYPTION,
@@ -43,7 +41,7 @@ from wirelake.protocols.wolpertinger.scanner import (
     ROW_COLUMNS,
     Limits,
 )
-from wirelake.protocols.wolpertinger.state_machine import CORE, MESSAGES, Encrypted, Fragment, ResetNotice, utterance
+from wirelake.protocols.wolpertinger.state_machine import CORE, MESSAGES, Encrypted, Fragment, ResetNotice, message_kind
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import BLANKS, message, opened
 
@@ -121,9 +119,9 @@ def passive(
     keyring: Keyring | None,
     budget: int = UNLIMITED,
 ) -> tuple[dict[int, Passive], int]:
-    """What readable rows carry that take other texts, or keys, to be read; by the number of the row, and given to `columns`.
+    """Decode readable rows that need other texts, or keys; by row number, for `columns`.
 
-    `decoders` has what was heard before of each of the `speakers`, and is kept up to date. Also how many of the rows were looked at: no
+    `decoders` has the state of each of the `speakers`, and is kept up to date. Also how many of the rows were looked at: no
     more once half of the budget is used.
     """
     limits, size = _fitting(limits, budget), 0
@@ -135,7 +133,7 @@ def passive(
         row[PAYLOAD] = 0
         said = cast(Envelope, message(data[begin:end].tobytes(), row))
         decoder = decoders.setdefault(int(speakers[index]), PassiveDecoder())
-        found[index] = heard = decoder.hear(said, float(seconds[index]), limits, keyring)
+        found[index] = heard = decoder.decode(said, float(seconds[index]), limits, keyring)
         size += len(heard.payload or b"")
         if size > budget // 2:
             return found, index + 1
@@ -214,7 +212,7 @@ _SHORT: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
     bool: ("boolean", lambda value: "true" if value else "false"),
     **{number: (number.__name__.lower(), int.__repr__) for number in (Int32, Int64, UInt64)},
 }
-"""Type of a value -> its data type, and what writes it as JSON: those that are most common, and as `described_value` has them."""
+"""Type of a value -> its data type, and what writes it as JSON: those that are most common, and as `describe_value` has them."""
 
 
 class _Typed:
@@ -233,7 +231,7 @@ class _Typed:
         if short is not None:
             kind, text = short[0], short[1](value)
         else:
-            described = described_value(value)
+            described = describe_value(value)
             kind, text = described["type"], msgspec.json.encode(described["value"]).decode()
         self.rows.append(index)
         self.types.append(kind)
@@ -334,9 +332,9 @@ class _Reading:
         self.decrypted[index] = is_encrypted
         if isinstance(said, Rejected):
             self.faults[index] = self.faults[index] or said.fault
-            self.names[index] = _TAGS[utterance(None, is_encrypted)]
+            self.names[index] = _TAGS[message_kind(None, is_encrypted)]
             return
-        what = utterance(said, is_encrypted)
+        what = message_kind(said, is_encrypted)
         self.names[index] = _TAGS[what]
         self.kinds[index] = "control" if what is ResetNotice else _kind(said)
         self._tell(index, said)

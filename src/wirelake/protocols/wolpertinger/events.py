@@ -1,7 +1,4 @@
-"""What a session of wolpertinger tells its owner: frozen events, complete when they are made.
-
-It refuses to know how they come about.
-"""
+"""Events of a wolpertinger session for its owner: frozen, and complete when they are made."""
 
 from __future__ import annotations
 
@@ -9,11 +6,10 @@ from enum import Enum
 
 import msgspec
 
-from wirelake.errors import ConnectionLost, RemoteProtocolError, SessionClosed, WirelakeError
+from wirelake.protocols.ending import BaseEnded, Ending
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import error_name
 from wirelake.protocols.wolpertinger.layer2.values import Value
-from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.protocols.wolpertinger.wire import Keys
 
 __all__ = [
@@ -39,7 +35,7 @@ __all__ = [
 
 
 class Failure(Enum):
-    """Connection Timeouts, RemoteError: why a call of ours came to nothing."""
+    """Connection Timeouts, RemoteError: why a call of ours failed."""
 
     ERROR = "the peer answered with an error"
     TIMEOUT = "no response in time"
@@ -64,7 +60,7 @@ class CallDone(msgspec.Struct, frozen=True):
 
 
 class CallFailed(msgspec.Struct, frozen=True):
-    """A call of ours came to nothing; `code` is that of the RemoteError or of the result, if there was one."""
+    """A call of ours failed; `code` is that of the RemoteError or of the result, if there was one."""
 
     call_id: str
     why: Failure
@@ -74,7 +70,7 @@ class CallFailed(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The same for people."""
+        """The reason as text."""
         if self.code is None:
             return self.why.value
         name = error_name(self.code) if self.why is Failure.ERROR else None
@@ -82,7 +78,7 @@ class CallFailed(msgspec.Struct, frozen=True):
 
 
 class CallReceived(msgspec.Struct, frozen=True):
-    """RemoteMethodCall: the peer may call this, and does; component and method are spelled as they were declared."""
+    """RemoteMethodCall: a call of the peer that is allowed; component and method are spelled as they were declared."""
 
     call_id: str
     component: str
@@ -102,31 +98,31 @@ class ErrorReceived(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str | None:
-        """WOLP-15: what the schema calls the code."""
+        """WOLP-15: the name of the code in the schema."""
         return error_name(self.code)
 
 
 class TrustChanged(msgspec.Struct, frozen=True):
-    """WOLP-22: what the peer may do here, and what we may do there."""
+    """WOLP-22: the trust level of the peer here, and ours there."""
 
     granted: int
     held: int
 
 
 class KeysAgreed(msgspec.Struct, frozen=True):
-    """WOLP-24: everything is encrypted with these from now on; for whoever keeps a key log."""
+    """WOLP-24: everything is encrypted with these keys from now on; for a key log."""
 
     keys: Keys
 
 
 class TrustAwarded(msgspec.Struct, frozen=True):
-    """WOLP-27: what the peer says that it trusts us with; nothing follows from it."""
+    """WOLP-27: the trust level that the peer announced; it has no effect."""
 
     level: int
 
 
 class Step(Enum):
-    """How trust is gained."""
+    """The steps of authentication."""
 
     ESTABLISH = "EstablishConnection"
     KEYS = "KeyExchange"
@@ -136,7 +132,7 @@ class Step(Enum):
 
 
 class Authenticated(msgspec.Struct, frozen=True):
-    """The trust that was asked for with `authenticate` is there."""
+    """The trust level that `authenticate` asked for is reached."""
 
     level: int
 
@@ -151,7 +147,7 @@ class AuthenticationFailed(msgspec.Struct, frozen=True):
 
 
 class WasReset(msgspec.Struct, frozen=True):
-    """WOLP-28: levels, keys, fragments and calls are gone; calls of the peer that are at work need no answer any more."""
+    """WOLP-28: levels, keys, fragments and calls are gone; open calls of the peer need no answer any more."""
 
     here: bool
     """It was our decision."""
@@ -163,37 +159,14 @@ class PeerUnavailable(msgspec.Struct, frozen=True):
 
 
 class Noticed(msgspec.Struct, frozen=True):
-    """A rule was broken, and the conversation goes on."""
+    """A rule was broken, and the session goes on."""
 
     fault: Fault
     detail: str = ""
 
 
-class Ending(Enum):
-    """The ways a session ends."""
-
-    BYE = "bye"
-    CLOSED = "closed"
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """The session is over; `by` said the last word, `fault` is the rule that was broken, if one was."""
-
-    how: Ending
-    by: Speaker
-    here: bool
-    """The last word was ours."""
-    fault: Fault | None = None
-    detail: str = ""
-
-    def reason(self) -> WirelakeError:
-        """The error that fails whatever was still pending."""
-        if self.here and self.fault is not None:
-            return RemoteProtocolError(self.fault, self.detail)
-        if self.how is Ending.CLOSED and not self.here:
-            return ConnectionLost(f"the connection was lost: {self.fault.text if self.fault else self.detail}")
-        who = "this side" if self.here else "the peer"
-        return SessionClosed(f"{who} closed the session{': ' + self.detail if self.detail else ''}")
+class Ended(BaseEnded[Fault], frozen=True):
+    """The session is over."""
 
 
 SessionEvent = (

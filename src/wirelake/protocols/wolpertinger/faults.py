@@ -1,9 +1,7 @@
 """Every rule of wolpertinger that can be broken: its clause, the result or error that answers it, and how grave it is.
 
 Faults of layer 1 spoil one text, and are answered with a result, or not at all (WOLP-12). Faults of layer 2 spoil what a delivered message
-says, and are answered with a RemoteError, or not at all. A tolerated fault is written down and nothing else happens.
-
-It refuses to know how faults are found.
+says, and are answered with a RemoteError, or not at all. A tolerated fault is recorded and nothing else happens.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ class Rule(NamedTuple):
     error_code: int | None = None
     """WOLP-16: the code of the RemoteError that answers it; None: no RemoteError."""
     origin: Origin = Origin.TEXT
-    """Who says so: see `Origin`."""
+    """The source of the rule: see `Origin`."""
 
 
 class Fault(Faults):
@@ -82,7 +80,7 @@ class Fault(Faults):
     TRUST_TOO_LOW = 66
     PARAMETERS_WRONG = 67
 
-    # The conversation: what was said before matters.
+    # The state machine: earlier messages matter.
     CLEAR_WHEN_ENCRYPTED = 70
     ENCRYPTED_TOO_SOON = 71
     KEYS_UNASKED = 72
@@ -192,8 +190,8 @@ RULES: Final[dict[Fault, Rule]] = {
 """fault -> clause, sentence, and what answers it."""
 
 UNREADABLE: Final = frozenset(fault for fault in Fault if fault < Fault.FRAGMENT_CONFLICT)
-"""Faults that spoil the text: there is nothing to hand on."""
+"""Faults that make the text unreadable."""
 TOLERATED: Final = frozenset(fault for fault in Fault if fault >= Fault.KEY_NOT_LOWER)
-"""Faults that are written down and otherwise ignored."""
+"""Faults that are recorded and otherwise ignored."""
 BREACHES: Final = frozenset(Fault) - UNREADABLE - TOLERATED
-"""Faults of readable texts, of what they carry, and of the conversation."""
+"""Faults of readable texts, of their documents, and of the state machine."""

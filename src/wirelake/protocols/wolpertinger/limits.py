@@ -1,4 +1,4 @@
-"""What a reader of wolpertinger accepts at most. It refuses to read anything."""
+"""Limits of a reader of wolpertinger."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What a reader of wolpertinger accepts at most."""
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a reader of wolpertinger, checked before anything is buffered."""
 
     max_text_size: int = 256 * 1024
     """WOLP-29: bytes in a text, line feed not counted."""
     max_fragments: int = 4096
-    """WOLP-9: pieces of a message."""
+    """WOLP-9: fragments of a message."""
     max_reassembled_size: int = 64 * 1024 * 1024
-    """WOLP-29: bytes of a message that came in pieces, and of all pieces that wait for others."""
+    """WOLP-29: bytes of a message in fragments, and of all fragments that wait for others."""
     max_inflated_size: int = 64 * 1024 * 1024
     """WOLP-29: bytes of a payload after decompression."""
 
@@ -27,11 +27,11 @@ class Limits(msgspec.Struct, frozen=True):
         return 0
 
     def for_scan(self) -> tuple[int, int, int]:
-        """The same as the scanner wants it, for lines."""
+        """The limits as the scanner takes them, for lines."""
         return (self.max_text_size, self.max_fragments, 1)
 
     def for_text(self) -> tuple[int, int, int]:
-        """The same for one whole text, in which a line feed is a blank."""
+        """The limits as the scanner takes them, for one whole text, in which a line feed is a blank."""
         return (self.max_text_size, self.max_fragments, 0)
 
 

@@ -1,6 +1,6 @@
-"""The vocabulary of wolpertinger: what texts are in layer 1, what messages are in layer 2 (`calls.py`), an enum for every code.
+"""Messages of wolpertinger: texts of layer 1, documents of layer 2 (`layer2/calls.py`), an enum for every code.
 
-It refuses to know bytes, states and rules. Codes that no enum names survive as integers.
+Codes that no enum names survive as integers.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ DEFAULT_PORT: Final = None
 WRAPPINGS: Final = ("xmpp",)
 """WOLP-11: streams that texts may be the bodies of messages in."""
 HIGHEST_ID: Final = 0xFFFFFFFF
-"""WOLP-3: what is accepted as a message_id."""
+"""WOLP-3: the largest message_id that is accepted."""
 HIGHEST_SENT_ID: Final = 0x7FFFFFFF
-"""WOLP-3: what is sent as one; after it comes 1."""
+"""WOLP-3: the largest message_id that is sent; after it comes 1."""
 
 
 class TextKind(IntEnum):
-    """Layer 1: what a text is by its metadata."""
+    """Layer 1: the kinds of text, by their metadata."""
 
     MESSAGE = 0
     FRAGMENT = 1
@@ -49,7 +49,7 @@ class TextKind(IntEnum):
 
 
 class ResultCode(IntEnum):
-    """WOLP-4: what became of a message in layer 1."""
+    """WOLP-4: the outcome of a message in layer 1."""
 
     SUCCESS = 0
     TIMEOUT = 1
@@ -60,7 +60,7 @@ class ResultCode(IntEnum):
 
 
 class Encryption(IntEnum):
-    """Encryption: whether and how a payload is encrypted, and which key said so (WOLP-5)."""
+    """Encryption: whether and how a payload is encrypted, and which metadata key says so (WOLP-5)."""
 
     NONE = 0
     AES = 1
@@ -80,7 +80,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False, tag="message"):
 
 
 class Result(msgspec.Struct, frozen=True, gc=False, tag="result"):
-    """Message Id and Delivery Confirmation: what became of the message with this id."""
+    """Message Id and Delivery Confirmation: the outcome of the message with this id."""
 
     code: int
     message_id: int
@@ -90,5 +90,5 @@ Message = Envelope | Result
 
 
 def name_of(message: type[Message]) -> str:
-    """What a text is called."""
+    """The name of a kind of text."""
     return str(message.__struct_config__.tag)

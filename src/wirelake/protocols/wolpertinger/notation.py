@@ -1,244 +1,147 @@
-"""Texts and messages of wolpertinger as plain objects, as people read and write them: both layers, bytes as hex. Both ways.
+"""Texts of wolpertinger as plain objects (JSON), both ways; both layers, bytes as hex.
 
-A typed value is `{"type": …, "value": …}`, in lists, too. A `Describer` remembers: the fragment that completes a message shows what that
-says, and what is encrypted is shown if there are keys. It refuses to know files and terminals.
+An object has the metadata of layer 1 and, where it can be read, `payload` (hex) and `document` (`layer2/notation.py`). `base64` is the
+payload as it stands on the wire. It is there where `payload` is not, or would not give the same text: fragments, encrypted or
+damaged payloads, blanks inside base64 (WOLP-6), and gzip by another compressor.
+
+`parse` takes the first of `base64`, `base64_hex`, `payload` and `document` that an object has; delete the others to change one. So
+`parse(describe(text))` is the message of the text. Without `payload` it is the same message if the document is spelled as we write it:
+other white space, prefixes and upper case in a CallId are not kept in `document`. The name of an unknown encryption is not kept (WOLP-5):
+such a text is shown, but not taken back.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
-from uuid import UUID
 
-import msgspec
-
-from wirelake.errors import DecodeError, LocalProtocolError, RemoteProtocolError, UsageError
+from wirelake.errors import DecodeError, LocalProtocolError, UsageError
+from wirelake.protocols.json_fields import breach, fault_object, hex_bytes, message_type, number, text
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.layer2 import documents
-from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response, error_name, type_of
-from wirelake.protocols.wolpertinger.layer2.documents import Rejected
-from wirelake.protocols.wolpertinger.layer2.values import PRIMITIVES, DataType, DateTime, Int32, Int64, UInt64, Value, guid, moment_text
+from wirelake.protocols.wolpertinger.layer2.notation import describe_document, parse_document
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, ResultCode
 from wirelake.protocols.wolpertinger.passive import PassiveDecoder
-from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, HUGE, Limits
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import message, opened, sealed
 
-__all__ = ["Describer", "describe", "described_document", "described_value", "parse"]
+__all__ = ["Describer", "describe", "parse"]
 
 _RESULTS: Final = {code.value: code.name.lower() for code in ResultCode}
-_TYPES: Final[dict[type, str]] = {
-    bool: DataType.BOOLEAN.value,
-    str: DataType.STRING.value,
-    float: DataType.DOUBLE.value,
-    Int32: DataType.INT32.value,
-    Int64: DataType.INT64.value,
-    UInt64: DataType.UINT64.value,
-    DateTime: DataType.DATE_TIME.value,
-    UUID: DataType.GUID.value,
-    tuple: DataType.LIST.value,
+_ENCRYPTIONS: Final[dict[Encryption, dict[str, str]]] = {
+    Encryption.NONE: {},
+    Encryption.AES: {"encryption": "aes"},
+    Encryption.SECURE_AES: {"encryption": "aes", "alias": "secure"},
+    Encryption.UNKNOWN: {"encryption": "unknown"},
 }
-"""What most values are of; `type_of` knows the others."""
-_LEFT_OUT: Final = frozenset({"payload", "encryption"})
+"""WOLP-5: `alias` is there if the text says `secure` for `encryption`."""
+_NUMBERS: Final = {"gzip": HUGE, "fragment_index": HUGE, "fragment_count": HUGE}
+"""Metadata that a message need not have, and its largest numbers."""
 
 
 def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:
-    """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
+    """Give a scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of the fault.
 
-    `base` is where `data` begins in what the user gave us.
+    `base` is the offset of `data` in the user's input.
     """
     if row[FAULT] in UNREADABLE:
-        fault = Fault(row[FAULT])
-        return {
-            "offset": base + row[FAULT_AT],
-            "fault": fault.name,
-            "clause": fault.clause,
-            "text": fault.text,
-            "message_offset": base + row[START],
-            "message_length": row[LENGTH],
-        }
-    said = message(data, row, parts)
-    described: dict[str, Any] = {"offset": base + row[START], "length": row[LENGTH]}
-    if isinstance(said, Result):
-        return described | {"type": "result", "message_id": said.message_id, "code": said.code, "name": _RESULTS.get(said.code)}
-    is_whole = said.fragment_count in (None, 1)
-    described["type"] = "message" if is_whole else "fragment"
-    for name in said.__struct_fields__:
-        if name not in _LEFT_OUT and (value := getattr(said, name)) is not None:
-            described[name] = value
-    if said.encryption is not Encryption.NONE:
-        described["encryption"] = "aes" if said.encryption is not Encryption.UNKNOWN else "unknown"
-    if said.encryption is not Encryption.NONE or not is_whole:
-        return described | {"base64": said.payload.decode(errors="replace")}
+        return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
+    place = {"offset": base + row[START], "length": row[LENGTH]}
+    parsed = message(data, row, parts)
+    if isinstance(parsed, Result):
+        return place | {"type": "result", "message_id": parsed.message_id, "code": parsed.code, "name": _RESULTS.get(parsed.code)}
+    return place | _describe_envelope(parsed, limits)
+
+
+def _describe_envelope(envelope: Envelope, limits: Limits) -> dict[str, Any]:
+    is_whole = envelope.fragment_count in (None, 1)
+    described: dict[str, Any] = {"type": "message" if is_whole else "fragment", "message_id": envelope.message_id}
+    described |= {name: value for name in _NUMBERS if (value := getattr(envelope, name)) is not None}
+    described |= _ENCRYPTIONS[envelope.encryption]
+    if envelope.encryption is not Encryption.NONE or not is_whole:
+        return described | _as_on_the_wire(envelope.payload)
     try:
-        payload = opened(said.payload, said.gzip, said.encryption, None, limits)
+        payload = opened(envelope.payload, envelope.gzip, envelope.encryption, None, limits)
     except DecodeError as reason:
-        return described | {"base64": said.payload.decode(errors="replace"), "breach": reason.fault.name, "clause": reason.clause}
-    return described | {"payload": payload.hex(), "document": described_document(documents.decode(payload))}
+        return described | _as_on_the_wire(envelope.payload) | {"breach": reason.fault.name, "clause": reason.clause}
+    if sealed(payload, None, compress=envelope.gzip is not None).text != envelope.payload:
+        described |= _as_on_the_wire(envelope.payload)
+    return described | _describe_payload(payload)
+
+
+def _as_on_the_wire(payload: bytes) -> dict[str, str]:
+    try:
+        return {"base64": payload.decode()}
+    except UnicodeDecodeError:  # no base64 at all
+        return {"base64_hex": payload.hex()}
+
+
+def _describe_payload(payload: bytes) -> dict[str, Any]:
+    return {"payload": payload.hex(), "document": describe_document(documents.decode(payload))}
 
 
 class Describer:
-    """Describes the texts of one speaker, one after the other, with what earlier ones and keys say of them."""
+    """Describes the texts of one speaker in order: it joins fragments, and decrypts with the keys it has."""
 
     def __init__(self, keyring: Keyring | None = None) -> None:
         self._keyring = keyring
-        self._ear = PassiveDecoder()
+        self._decoder = PassiveDecoder()
 
     def describe(self, data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:
-        """See `describe`. Nobody knows when texts came, so pieces wait for each other without end."""
+        """See `describe`. The time of a text is not known here, so fragments wait for each other without limit."""
         described = describe(data, row, parts, limits, base)
-        if described.get("type") not in ("message", "fragment") or "base64" not in described or "breach" in described:
+        if described.get("type") not in ("message", "fragment") or "payload" in described or "breach" in described:
             return described
-        said = message(data, row, parts)
-        assert isinstance(said, Envelope)  # noqa: S101 - by its type
-        heard = self._ear.hear(said, 0.0, limits, self._keyring)
-        if heard.fault is not None:
-            return described | {"breach": heard.fault.name, "clause": heard.fault.clause}
-        if heard.payload is None:
-            return described
-        return described | {"payload": heard.payload.hex(), "document": described_document(documents.decode(heard.payload))}
-
-
-def described_document(said: Call | Response | Error | Rejected) -> dict[str, Any]:
-    """Layer 2: a message, or why it is none."""
-    if isinstance(said, Rejected):
-        return {"rejected": said.fault.name, "clause": said.fault.clause, "text": said.fault.text}
-    root = str(type(said).__struct_config__.tag)
-    if isinstance(said, Call):
-        parameters = [described_value(value) for value in said.parameters]
-        return {"root": root, "component": said.component, "method": said.method, "call_id": said.call_id, "parameters": parameters}
-    if isinstance(said, Response):
-        value = None if said.value is None else described_value(said.value)
-        return {"root": root, "component": said.component, "call_id": said.call_id, "value": value}
-    return {"root": root, "component": said.component, "code": said.code, "name": error_name(said.code), "call_id": said.call_id}
-
-
-def described_value(value: Value) -> dict[str, Any]:
-    """WOLP-18: a typed value; numbers are exact, what JSON has no number for is its text."""
-    return {"type": _TYPES.get(type(value)) or str(type_of(value)), "value": _plain(value)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {math.inf: "INF", -math.inf: "-INF"}.get(value, "NaN")
-    if isinstance(value, DateTime):
-        return moment_text(value)[:-1].rstrip("0").rstrip(".") + "Z"
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Call | Response | Error):
-        return described_document(value)
-    if isinstance(value, msgspec.Struct):
-        return {name: _inner(getattr(value, name)) for name in value.__struct_fields__}
-    return [described_value(one) for one in value]
-
-
-def _inner(value: Any) -> Any:
-    """A field of a complex value, whose type is known."""
-    return [_inner(one) for one in value] if isinstance(value, tuple | list) else _plain(value)
+        envelope = message(data, row, parts)
+        assert isinstance(envelope, Envelope)  # noqa: S101 - by its type
+        outcome = self._decoder.decode(envelope, 0.0, limits, self._keyring)
+        if outcome.fault is not None:
+            return described | breach(outcome.fault)
+        return described if outcome.payload is None else described | _describe_payload(outcome.payload)
 
 
 def parse(given: dict[str, Any]) -> Message:
-    """The text an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over.
-
-    What a message carries is `base64`, as it stands on the wire, or else `payload`, in hex, or else `document`.
-    """
-    if "fault" in given:
-        raise UsageError(f"this object describes a fault ({given['fault']}), not a message")
-    match given.get("type"):
+    """Read the message that an object describes; raise UsageError that names the field. `offset` and `length` are ignored."""
+    kind = message_type(given)
+    match kind:
         case "result":
-            return Result(_number(given, "code", HIGHEST_ID), _number(given, "message_id", HIGHEST_ID))
+            return Result(number(given, "code", HUGE), number(given, "message_id", HIGHEST_ID))
         case "message" | "fragment":
             return _envelope(given)
-    raise UsageError(f"type: {given.get('type')!r} is not one of message, fragment, result")
+    raise UsageError(f"type: {kind!r} is not one of message, fragment, result")
 
 
 def _envelope(given: dict[str, Any]) -> Envelope:
-    encryption = given.get("encryption")
+    message_id = number(given, "message_id", HIGHEST_ID)
+    gzip, index, count = (None if given.get(name) is None else number(given, name, most) for name, most in _NUMBERS.items())
+    encryption = _encryption(given)
+    if "base64" in given or "base64_hex" in given:
+        payload = text(given, "base64").encode() if "base64" in given else hex_bytes(given, "base64_hex")
+        return Envelope(message_id, payload, gzip, encryption, index, count)
+    if encryption is not Encryption.NONE or given["type"] == "fragment":
+        raise UsageError("base64: an encrypted message or a fragment needs its payload as it stands on the wire")
+    result = sealed(_payload(given), None, compress=gzip is not None)
+    return Envelope(message_id, result.text, result.gzip, result.encryption, index, count)
+
+
+def _encryption(given: dict[str, Any]) -> Encryption:
+    encryption, alias = given.get("encryption"), given.get("alias")
     if encryption not in (None, "aes"):
         raise UsageError(f"encryption: aes is needed, or nothing, not {encryption!r}")
-    gzip, index, count = (None if given.get(name) is None else _number(given, name, HIGHEST_ID) for name in _OPTIONAL)
-    message_id = _number(given, "message_id", HIGHEST_ID)
-    if "base64" in given:
-        if not isinstance(given["base64"], str):
-            raise UsageError(f"base64: a string is needed, not {given['base64']!r}")
-        kind = Encryption.NONE if encryption is None else Encryption.AES
-        return Envelope(message_id, given["base64"].encode(), gzip, kind, index, count)
-    if encryption is not None or given["type"] == "fragment":
-        raise UsageError("base64: what is encrypted, or a fragment, is given as it stands on the wire")
-    what = sealed(_payload(given), None, compress=gzip is not None)
-    return Envelope(message_id, what.text, what.gzip, what.encryption, index, count)
-
-
-_OPTIONAL: Final = ("gzip", "fragment_index", "fragment_count")
+    if alias not in (None, "secure"):
+        raise UsageError(f"alias: secure is needed, or nothing, not {alias!r}")
+    if encryption is None:
+        return Encryption.NONE
+    return Encryption.AES if alias is None else Encryption.SECURE_AES
 
 
 def _payload(given: dict[str, Any]) -> bytes:
-    if "document" in given and "payload" not in given:
-        try:
-            return documents.encode(_document(given["document"]))
-        except LocalProtocolError as reason:
-            raise UsageError(f"document: {reason}") from None
-    value = given.get("payload", "")
+    if "payload" in given or "document" not in given:
+        return hex_bytes(given, "payload")
     try:
-        return bytes.fromhex(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"payload: bytes as hex digits are needed, not {value!r}") from None
-
-
-def _document(given: Any) -> Call | Response | Error:
-    root = given.get("root") if isinstance(given, dict) else None
-    if root == "RemoteMethodCall":
-        parameters = given.get("parameters", [])
-        if not isinstance(parameters, list):
-            raise UsageError(f"parameters: a list is needed, not {parameters!r}")
-        values = tuple(_value(one) for one in parameters)
-        return Call(_text(given, "component"), _text(given, "method"), _call_id(given), values)
-    if root == "RemoteMethodResponse":
-        value = given.get("value")
-        return Response(_text(given, "component"), _call_id(given), None if value is None else _value(value))
-    if root == "RemoteError":
-        call_id = None if given.get("call_id") is None else _call_id(given)
-        return Error(_text(given, "component"), _number(given, "code", (1 << 31) - 1), call_id)
-    raise UsageError(f"document.root: {root!r} is not one of RemoteMethodCall, RemoteMethodResponse, RemoteError")
-
-
-def _value(given: Any) -> Value:
-    data_type = given.get("type") if isinstance(given, dict) else None
-    value = given.get("value") if isinstance(given, dict) else None
-    if data_type == DataType.LIST and isinstance(value, list):
-        return tuple(_value(one) for one in value)
-    if data_type not in PRIMITIVES or value is None:
-        raise UsageError(f'a value is an object like {{"type": "string", "value": "x"}} of a primitive type or a list, not {given!r}')
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    try:
-        return PRIMITIVES[data_type](text)
-    except RemoteProtocolError as reason:
-        raise UsageError(f"{data_type}: {reason}") from None
-
-
-def _call_id(given: dict[str, Any]) -> str:
-    value = guid(_text(given, "call_id"))
-    if value is None:
-        raise UsageError(f"call_id: a guid is needed, not {given['call_id']!r}")
-    return value
-
-
-def _number(given: dict[str, Any], name: str, most: int) -> int:
-    value = given.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise UsageError(f"{name}: a number from 0 to {most} is needed, not {value!r}")
-    return value
-
-
-def _text(given: dict[str, Any], name: str) -> str:
-    value = given.get(name)
-    if not isinstance(value, str):
-        raise UsageError(f"{name}: a string is needed, not {value!r}")
-    return value
+        return documents.encode(parse_document(given["document"]))
+    except LocalProtocolError as reason:
+        raise UsageError(f"document: {reason}") from None
+    except RecursionError:
+        raise UsageError("document: values inside each other without end") from None

@@ -1,4 +1,4 @@
-"""What a session of wolpertinger may be told, and what an application may declare. It refuses to act on any of it."""
+"""Options of a wolpertinger session, and the declaration of methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from wirelake.protocols.rates import Buckets
 from wirelake.protocols.reply_timer import MIN_RATE
 from wirelake.protocols.wolpertinger.layer2.xml_tree import DocumentLimits
-from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.wolpertinger.scanner import Limits
 
 __all__ = ["DEFAULT_OPTIONS", "HIGHEST_TRUST", "Limits", "Method", "Options"]
 
@@ -30,10 +30,9 @@ class Method(msgspec.Struct, frozen=True):
     """The trust a caller needs."""
 
 
-class Options(msgspec.Struct, frozen=True):
-    """What a session may be told; every limit and every timer has its name here. Times are seconds."""
+class Options(Limits, frozen=True, kw_only=True):
+    """Options of a session, its limits included. Times are seconds."""
 
-    limits: Limits = DEFAULT_LIMITS
     documents: DocumentLimits = DEFAULT_DOCUMENT_LIMITS
     """WOLP-17: what a document may cost."""
     compress: bool = False
@@ -47,17 +46,17 @@ class Options(msgspec.Struct, frozen=True):
     retries: int = 2
     """WOLP-10: how often a message is sent again before its receiver counts as unavailable."""
     min_rate: float = MIN_RATE
-    """WOLP-10: bytes a second below which a line counts as silent; while a text arrives or our output drains faster, nobody is late."""
+    """WOLP-10: bytes a second below which a connection counts as silent; while a text arrives or output drains faster, no timer expires."""
     remember_time: float = 300.0
-    """WOLP-10: how long a delivered message is known again."""
+    """WOLP-10: how long a delivered message is recognised as a duplicate."""
     max_remembered: int = 65_536
-    """WOLP-10: delivered messages that are known again; the oldest is forgotten first."""
+    """WOLP-10: delivered messages recognised as duplicates; the oldest is forgotten first."""
     fragment_timeout: float = 20.0
     """WOLP-9: how long to wait for the pieces of a message, for each of them."""
     max_incomplete: int = 256
     """WOLP-9: messages that wait for pieces."""
     max_unconfirmed: int = 4096
-    """WOLP-10: messages of ours without a result; with more, what the peer sends is not taken, and not confirmed."""
+    """WOLP-10: messages of ours without a result; above that, messages of the peer are not accepted, and not confirmed."""
     call_timeout: float = 30.0
     """WOLP-21: how long a confirmed call waits for its response, or for the next sign of life."""
     heartbeat_interval: float = 25.0
@@ -65,23 +64,28 @@ class Options(msgspec.Struct, frozen=True):
     max_calls: int = 1024
     """WOLP-29: calls in flight, of either side."""
     components: Mapping[str, Mapping[str, Method]] = {}
-    """WOLP-20: the components of the application and their methods."""
+    """WOLP-20: the components of the application and their methods; a live peer sets it from its classes."""
     admit: bool = True
-    """WOLP-23: what EstablishConnection is answered with."""
+    """WOLP-23: the answer to EstablishConnection."""
     cluster_key: bytes | None = None
-    """WOLP-25: what the members of our cluster share; without, nobody can prove to be one."""
+    """WOLP-25: the key that members of our cluster share; without it no peer can prove membership."""
     password_of: Callable[[str], str | None] | None = None
     """WOLP-25: the password of a user, whose name comes in lower case; None: there is no such user."""
     token_life: float = 60.0
     """WOLP-25: how long a token can be used, once."""
     attempts: Buckets | None = None
-    """WOLP-25: how often proofs are looked at; shared by all sessions with one peer, else it could begin anew with each connection."""
+    """WOLP-25: how often proofs are checked, over all connections of one peer. A server makes one of its own."""
     source: str = ""
-    """Whom the peer counts as in `attempts`."""
+    """The address of the peer in `attempts`; a live peer sets it."""
 
     def __repr__(self) -> str:
-        """Keys do not belong into logs."""
+        """Without keys: options may be logged."""
         return "Options(…)"
+
+    @property
+    def limits(self) -> Limits:
+        """The same object, as the limits of its messages."""
+        return self
 
 
 DEFAULT_OPTIONS: Final = Options()

@@ -1,8 +1,7 @@
-"""What a third party can make of one side's texts: pieces joined (WOLP-9), and what is encrypted opened, if there are keys (WOLP-8).
+"""Decode one side's texts from a recording: join fragments (WOLP-9), and decrypt with known keys (WOLP-8).
 
-What was heard of a speaker is an `PassiveDecoder`, which goes on from block to block and holds no keys. Time is when a text was seen. A
-reset (WOLP-28) does not clear it: whoever resets goes on counting, so pieces of before join nothing. It refuses to know what payloads
-say.
+A `PassiveDecoder` keeps the state of one speaker from block to block; it holds no keys. Time is when a text was captured. A reset
+(WOLP-28) does not clear the state: message ids go on after a reset, so older fragments join nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _NO_KEYS: Final = Keyring()
 
 
 class Passive(msgspec.Struct, frozen=True):
-    """What became of one text."""
+    """The result of decoding one text."""
 
     payload: bytes | None = None
-    """What its message carries, whole and plain; None: it is not whole, or nobody here can open it."""
+    """The payload of its message, whole and decrypted; None: it is not whole, or no key opens it."""
     fault: Fault | None = None
 
 
@@ -37,10 +36,10 @@ _WAITS: Final = Passive()
 
 
 class PassiveState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An `PassiveDecoder` as it is stored."""
+    """A `PassiveDecoder` as it is stored."""
 
     key: bytes | None
-    """The name of the key that opened the last text; it says nothing about the key."""
+    """The fingerprint of the key that opened the last text."""
     sets: list[SetState] | None
 
 
@@ -49,7 +48,7 @@ def _assembly() -> Assembly:
 
 
 class PassiveDecoder:
-    """What was heard of one speaker, as far as it matters for what comes next."""
+    """The fragments and the last key of one speaker."""
 
     def __init__(self) -> None:
         self._assembly: Assembly | None = None
@@ -57,25 +56,25 @@ class PassiveDecoder:
 
     @property
     def weight(self) -> int:
-        """Bytes that wait, about."""
+        """Bytes of fragments that are kept, about."""
         return 0 if self._assembly is None else self._assembly.weight
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to remember."""
+        """Whether there is no state to store."""
         return self._key is None and self._assembly is None
 
     def forget_pieces(self) -> None:
-        """Do without the pieces that wait."""
+        """Drop the fragments that wait for others."""
         self._assembly = None
 
     def state(self) -> PassiveState:
-        """What is to be stored."""
+        """The state to store."""
         return PassiveState(self._key, None if self._assembly is None else self._assembly.state())
 
     @classmethod
     def restored(cls, state: PassiveState) -> PassiveDecoder | None:
-        """An ear that goes on from a state; None if this cannot be one."""
+        """Make a decoder that continues from a state; None if the state is invalid."""
         decoder = cls()
         decoder._key = state.key
         if state.sets is not None:
@@ -84,17 +83,17 @@ class PassiveDecoder:
                 return None
         return decoder
 
-    def hear(self, said: Envelope, now: float, limits: Limits, keyring: Keyring | None) -> Passive:
-        """One text that is a piece of a message, or encrypted."""
-        if said.fragment_count not in (None, 1):
-            joined = self._join(said, now, limits)
+    def decode(self, envelope: Envelope, now: float, limits: Limits, keyring: Keyring | None) -> Passive:
+        """Decode a text that is a fragment, or encrypted."""
+        if envelope.fragment_count not in (None, 1):
+            joined = self._join(envelope, now, limits)
             if not isinstance(joined, Envelope):
                 return _WAITS if joined is None else Passive(fault=joined)
-            said = joined
+            envelope = joined
         try:
-            if said.encryption is Encryption.NONE:
-                return Passive(opened(said.payload, said.gzip, said.encryption, None, limits))
-            found = (keyring or _NO_KEYS).open(said.payload, said.gzip, said.encryption, limits, self._key)
+            if envelope.encryption is Encryption.NONE:
+                return Passive(opened(envelope.payload, envelope.gzip, envelope.encryption, None, limits))
+            found = (keyring or _NO_KEYS).open(envelope.payload, envelope.gzip, envelope.encryption, limits, self._key)
         except DecodeError as reason:
             return Passive(fault=cast(Fault, reason.fault))
         if found is None:
@@ -102,12 +101,12 @@ class PassiveDecoder:
         payload, self._key = found
         return Passive(payload)
 
-    def _join(self, said: Envelope, now: float, limits: Limits) -> Envelope | Fault | None:
+    def _join(self, envelope: Envelope, now: float, limits: Limits) -> Envelope | Fault | None:
         if self._assembly is None:
             self._assembly = _assembly()
         self._assembly.max_weight = -(-limits.max_reassembled_size // 3) * 4
         self._assembly.expire(now)
-        joined = self._assembly.add(said, now)
+        joined = self._assembly.add(envelope, now)
         if self._assembly.deadline is None:
             self._assembly = None
         return joined

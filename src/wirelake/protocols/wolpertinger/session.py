@@ -1,10 +1,11 @@
-"""A session of wolpertinger: texts and time in; texts, events and a deadline out. It never reads a clock or a socket.
+"""A session of wolpertinger: texts and time in; texts, events and a deadline out.
 
-`receive` never raises for what the peer did. What the caller asks may raise LocalProtocolError: that is the caller's bug. After every call,
-drain `output` (or `messages`) and `events`, and read `deadline` again.
+`receive` never raises for what the peer did. A call of the owner may raise LocalProtocolError: that is a bug of the owner. After every
+call, take `output` (or `messages`) and `events`, and read `deadline` again.
 
-Layer 1 is `link.py`'s, trust is gained in `authentication.py`, documents are read in `documents.py`; here is what ties them together: who
-may call what, what came of our calls, and what a reset takes away.
+`base_session.py` has the state and the sending half. This file has the receiving half: it checks each message against the state machine,
+looks up the method of a call, matches answers with calls, and resets. Layer 1 (confirmations, fragments, encryption) is
+`layer1/endpoint.py`, documents are read in `layer2/documents.py`, trust levels are gained in `trust/authentication.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from wirelake.protocols.wolpertinger.base_session import BaseSession
 from wirelake.protocols.wolpertinger.events import (
     Authenticated,
     AuthenticationFailed,
@@ -41,75 +43,74 @@ from wirelake.protocols.wolpertinger.layer2.methods import Directory
 from wirelake.protocols.wolpertinger.layer2.requests import Pending
 from wirelake.protocols.wolpertinger.messages import ResultCode
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS, Options
-from wirelake.protocols.wolpertinger.outgoing import OutgoingSide
-from wirelake.protocols.wolpertinger.state_machine import AUTHENTICATION, CORE, INITIAL, TRANSITIONS, Speaker, State, refusal, utterance
+from wirelake.protocols.wolpertinger.state_machine import AUTHENTICATION, CORE, INITIAL, TRANSITIONS, Speaker, State, message_kind, refusal
 from wirelake.protocols.wolpertinger.trust.authentication import METHODS, Ask, Draw, Progress
 from wirelake.protocols.wolpertinger.trust.state import STRANGER, TrustState
 
 __all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
 
 
-class Session(OutgoingSide):
-    """A conversation as one of its two speakers lives it."""
+class Session(BaseSession):
+    """One side of a session."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw, trust_state: TrustState = STRANGER) -> None:
         super().__init__(speaker, options, draw=draw, trust_state=trust_state)
         self._directory = Directory(options.components)
         self._paused = False
         self.is_proven = False
-        """See Drivable: a valid text came."""
+        """See Drivable: whether a valid text arrived."""
         self._moving_until = float("-inf")
-        """Until when bytes that arrived or left speak for the peer."""
-        self._takers: dict[type[Any], Callable[[Any, float], None]] = {
+        """Until then, bytes that arrived or left count as a sign of life of the peer."""
+        self._handlers: dict[type[Any], Callable[[Any, float], None]] = {
             Delivered: self._take,
-            Piece: lambda _, now: self._asked.alive(now),
+            Piece: lambda _, now: self._requests.alive(now),
             Confirmed: self._take_confirmation,
             Undelivered: self._take_failure,
             Noticed: lambda outcome, _: self._events.append(outcome),
         }
 
-    # What the caller does.
+    # Calls of the owner.
 
     def start(self, now: float) -> None:
-        """Nothing is said before somebody wants something."""
+        """Do nothing: the protocol has no greeting."""
 
     def authenticate(self, level: int, now: float, *, user: str = "", password: str = "") -> None:
-        """WOLP-22 to WOLP-26: gain trust, step by step; Authenticated or AuthenticationFailed says what came of it."""
+        """WOLP-22 to WOLP-26: gain trust, step by step; the event Authenticated or AuthenticationFailed follows."""
         self._require_open()
-        self._go_on(self._trust.begin(level, self.trust_state, user, password, now), now)
+        self._continue_authentication(self._authentication.begin(level, self.trust_state, user, password, now), now)
 
     def reset(self, now: float) -> None:
-        """WOLP-28: tell the peer, and begin anew as strangers."""
+        """WOLP-28: send a reset notice, and drop trust, keys and calls."""
         self._require_open()
         self._reset(now, here=True, notice=True)
 
     def bye(self, detail: str = "") -> None:
-        """The session is over here; a peer that knows us hears of a reset."""
+        """End the session; send a reset notice if there is trust."""
         if self.ended is None:
             if self.trust_state != STRANGER:
-                self._link.reset(None)
-                self._link.send(documents.encode(self._notice()), 0.0)
+                self._layer1.reset(None)
+                self._layer1.send(documents.encode(self._notice()), 0.0)
             self._end(Ended(Ending.BYE, self.speaker, True, detail=detail))
 
-    # What the world does.
+    # Input: bytes and time.
 
     def receive(self, data: bytes, now: float) -> None:
-        """Bytes of a stream of lines. Whatever they are, this does not raise."""
+        """Take bytes of a stream of lines; never raises."""
         for taken, rows, _ in self._buffer.feed(data):
             for row in rows:
                 if self.ended is not None:
                     return
-                self._hear(taken, row, now)
+                self._receive_row(taken, row, now)
         if self._buffer.size:
-            self._moved(len(data), now)
+            self._note_traffic(len(data), now)
         if self._buffer.lost and self.ended is None:  # WOLP-29
             self._end(Ended(Ending.CLOSED, self.speaker, True, Fault.TEXT_OVER_LIMIT))
 
     def receive_text(self, text: str | bytes, now: float) -> None:
-        """One whole text, from a transport that keeps them apart. Whatever it is, this does not raise."""
+        """Take one whole text, from a transport that keeps them apart; never raises."""
         data = text.encode(errors="replace") if isinstance(text, str) else text
         if self.ended is None:
-            self._hear(data, row_of(data, 0, len(data), self.options.limits), now)
+            self._receive_row(data, row_of(data, 0, len(data), self.options.limits), now)
 
     def receive_eof(self, now: float) -> None:  # noqa: ARG002 - every input of a session carries the time
         """The peer closed the connection."""
@@ -123,114 +124,114 @@ class Session(OutgoingSide):
             return
         listening = not self._paused and now >= self._moving_until
         if not listening:
-            self._asked.alive(now)
-        self._link.tick(now, listening=listening)
-        self._settle(now)
-        for pending in self._asked.expire(now):
+            self._requests.alive(now)
+        self._layer1.tick(now, listening=listening)
+        self._handle_outcomes(now)
+        for pending in self._requests.expire(now):
             self._failed(pending, CallFailed(pending.call_id, Failure.TIMEOUT), now)
-        if (late := self._trust.deadline) is not None and now >= late:
+        if (late := self._authentication.deadline) is not None and now >= late:
             self._step_failed(Fault.NO_ANSWER, now, Failure.TIMEOUT)
-        if self._served.beat(now):
-            self._post(Call(CORE, "Heartbeat", self._call_id()), now)
+        if self._peer_requests.beat(now):
+            self._send(Call(CORE, "Heartbeat", self._call_id()), now)
 
     def pause(self) -> None:
-        """The owner stops reading for a while: results and responses that wait unread are not a silent peer."""
+        """The owner stops reading: do not take unread results and responses for a silent peer."""
         self._paused = True
 
     def resume(self, now: float) -> None:
         """The owner reads again."""
         self._paused = False
-        self._asked.alive(now)
+        self._requests.alive(now)
 
     @property
     def asked(self) -> int:
-        """See Drivable: every message asks for its result."""
-        return self._link.last_id
+        """See Drivable: every message asks for a result."""
+        return self._layer1.last_id
 
     def drained(self, count: int, now: float) -> None:
         """As EMP-32: bytes that were sent before the last message have left."""
-        self._moved(count, now)
+        self._note_traffic(count, now)
 
     def release(self) -> None:
         """See Drivable."""
         super().release()
-        self._takers = {}  # they refer to this object
+        self._handlers = {}  # they refer to this object
 
-    # Inside: hearing.
+    # Internal: receiving.
 
-    def _moved(self, count: int, now: float) -> None:
-        """A text still arrives, or our own output still drains: the peer cannot have answered yet."""
+    def _note_traffic(self, count: int, now: float) -> None:
+        """A text is still arriving, or our output is still draining: the peer cannot have answered yet."""
         until = max(self._moving_until, now) + count / self.options.min_rate
         self._moving_until = min(until, now + self.options.confirm_timeout)
 
-    def _hear(self, data: bytes, row: list[int], now: float) -> None:
+    def _receive_row(self, data: bytes, row: list[int], now: float) -> None:
         self.available = True
-        self._link.receive(data, row, now)
-        self.is_proven = self.is_proven or self._link.has_understood
-        self._settle(now)
+        self._layer1.receive(data, row, now)
+        self.is_proven = self.is_proven or self._layer1.has_understood
+        self._handle_outcomes(now)
 
-    def _settle(self, now: float) -> None:
-        for outcome in self._link.outcomes():
-            self._takers[type(outcome)](outcome, now)
+    def _handle_outcomes(self, now: float) -> None:
+        for outcome in self._layer1.outcomes():
+            self._handlers[type(outcome)](outcome, now)
 
     def _take(self, delivered: Delivered, now: float) -> None:
-        """A message: may it be said now, can it be read, what does it say."""
-        said = documents.decode(delivered.payload, self.options.documents)
-        readable = None if isinstance(said, Rejected) else said
-        what = utterance(readable, delivered.encrypted)
+        """Take a message: check the state machine, then handle its document."""
+        document = documents.decode(delivered.payload, self.options.documents)
+        readable = None if isinstance(document, Rejected) else document
+        kind = message_kind(readable, delivered.encrypted)
         before = self.state
-        if not self._advance(self.peer, what):
-            self._forbid(said, refusal(self.state, self.peer, what), now)
-        elif isinstance(said, Call):
-            self._take_call(said, delivered, now)
-        elif isinstance(said, Response):
-            self._take_response(said, now)
-        elif isinstance(said, Error):
-            self._take_error(said, now)
+        if not self._advance(self.peer, kind):
+            self._forbid(document, refusal(self.state, self.peer, kind), now)
+        elif isinstance(document, Call):
+            self._take_call(document, delivered, now)
+        elif isinstance(document, Response):
+            self._take_response(document, now)
+        elif isinstance(document, Error):
+            self._take_error(document, now)
             if before is State.ENCRYPTED and self.state is not before:  # WOLP-22: the peer has reset
                 self._reset(now, here=False, fault=Fault.CLEAR_WHEN_ENCRYPTED, reason=delivered.message_id)
         else:
-            self._take_unreadable(said, now)
+            self._take_unreadable(document, now)
 
-    def _take_unreadable(self, said: Rejected, now: float) -> None:
-        """WOLP-16: a document that is refused is answered, if it may be; a call that it would have answered need not wait any longer."""
-        self._events.append(Noticed(said.fault, said.detail))
-        if (answer := said.answer) is not None:
-            self._post(answer, now)
-        is_call = said.root not in ("RemoteMethodResponse", "RemoteError")
-        pending = None if is_call or said.call_id is None else self._asked.take(said.call_id)
+    def _take_unreadable(self, rejected: Rejected, now: float) -> None:
+        """WOLP-16: answer a rejected document, if that is allowed; fail the call of ours that it would have answered."""
+        self._events.append(Noticed(rejected.fault, rejected.detail))
+        if (answer := rejected.answer) is not None:
+            self._send(answer, now)
+        is_call = rejected.root not in ("RemoteMethodResponse", "RemoteError")
+        pending = None if is_call or rejected.call_id is None else self._requests.take(rejected.call_id)
         if pending is not None:
             self._failed(pending, CallFailed(pending.call_id, Failure.UNREADABLE), now)
 
-    def _forbid(self, said: Call | Response | Error | Rejected, fault: Fault, now: float) -> None:
-        """WOLP-22: an unencrypted message where there must be none: 202, unless it is an error, and then a reset."""
+    def _forbid(self, document: Call | Response | Error | Rejected, fault: Fault, now: float) -> None:
+        """WOLP-22: answer a forbidden unencrypted message with 202, unless it is an error, and reset."""
         self._events.append(Noticed(fault))
-        unanswerable = isinstance(said, Error) or (isinstance(said, Rejected) and said.answer is None)
+        unanswerable = isinstance(document, Error) or (isinstance(document, Rejected) and document.answer is None)
         if fault is Fault.CLEAR_WHEN_ENCRYPTED and not unanswerable:
-            call_id = said.call_id if isinstance(said, Call) else None
+            call_id = document.call_id if isinstance(document, Call) else None
             self._reset(now, here=True, fault=fault)
-            self._post(Error(AUTHENTICATION, ErrorCode.ENCRYPTION, call_id), now)
+            self._send(Error(AUTHENTICATION, ErrorCode.ENCRYPTION, call_id), now)
 
     def _take_call(self, call: Call, delivered: Delivered, now: float) -> None:
-        found = self._directory.look_up(call, self.trust_state.granted)
-        if isinstance(found, Fault):
-            self._events.append(Noticed(found, f"{call.component}.{call.method}"))
-            self._post(Error(call.component, found.rule.error_code or ErrorCode.UNSPECIFIED, call.call_id), now)
-        elif found.built_in:
-            self._take_built_in(call, found.method, delivered, now)
-        elif call.call_id in self._served:
+        entry = self._directory.look_up(call, self.trust_state.granted)
+        if isinstance(entry, Fault):
+            self._events.append(Noticed(entry, f"{call.component}.{call.method}"))
+            self._send(Error(call.component, entry.rule.error_code or ErrorCode.UNSPECIFIED, call.call_id), now)
+        elif entry.built_in:
+            self._take_built_in(call, entry.method, delivered, now)
+        elif call.call_id in self._peer_requests:
             self._events.append(Noticed(Fault.CALL_ID_IN_FLIGHT, call.call_id))
-        elif found.declared.returns and len(self._served) >= self.options.max_calls:  # WOLP-29
+        elif entry.declared.returns and len(self._peer_requests) >= self.options.max_calls:  # WOLP-29
             self._events.append(Noticed(Fault.CALLS_OVER_LIMIT))
-            self._post(Error(found.component, ErrorCode.UNSPECIFIED, call.call_id), now)
+            self._send(Error(entry.component, ErrorCode.UNSPECIFIED, call.call_id), now)
         else:
-            self._served.take(call.call_id, found.component, found.declared.returns, now)
+            self._peer_requests.take(call.call_id, entry.component, entry.declared.returns, now)
             size = len(delivered.payload)
-            self._events.append(CallReceived(call.call_id, found.component, found.method, call.parameters, found.declared.returns, size))
+            self._events.append(CallReceived(call.call_id, entry.component, entry.method, call.parameters, entry.declared.returns, size))
 
     def _take_built_in(self, call: Call, method: str, delivered: Delivered, now: float) -> None:
         if method == "Heartbeat":  # WOLP-21
-            self._asked.alive(now)
+            self._requests.alive(now)
         elif method == "SendResetNotice":  # WOLP-28
             self._reset(now, here=False, reason=delivered.message_id)
         else:
@@ -238,15 +239,15 @@ class Session(OutgoingSide):
 
     def _take_authentication(self, call: Call, method: str, message_id: int, now: float) -> None:
         if method == "EstablishConnection":  # WOLP-10
-            self._link.forget(message_id)
-        verdict = self._trust.answer(method, call.parameters, self.trust_state, now)
+            self._layer1.forget(message_id)
+        verdict = self._authentication.answer(method, call.parameters, self.trust_state, now)
         if verdict.fault is not None:
             self._events.append(Noticed(verdict.fault))
             code = verdict.fault.rule.error_code or ErrorCode.UNSPECIFIED
-            self._post(Error(AUTHENTICATION, code, call.call_id), now, at_once=verdict.fault is Fault.KEYS_CROSSED)
+            self._send(Error(AUTHENTICATION, code, call.call_id), now, at_once=verdict.fault is Fault.KEYS_CROSSED)
             return
         if METHODS[method].returns:
-            self._post(Response(AUTHENTICATION, call.call_id, verdict.value), now)
+            self._send(Response(AUTHENTICATION, call.call_id, verdict.value), now)
         awarded = self.trust_state.awarded
         self._adopt(verdict.trust_state)
         if verdict.trust_state.awarded != awarded and verdict.trust_state.awarded is not None:
@@ -257,54 +258,56 @@ class Session(OutgoingSide):
         elif verdict.ask is not None:
             self._ask(verdict.ask, now)
         else:
-            self._go_on(self._trust.proven(self.trust_state, now), now)
+            self._continue_authentication(self._authentication.proven(self.trust_state, now), now)
 
     def _take_response(self, response: Response, now: float) -> None:
-        message_id = self._asked.message_of(response.call_id)
-        pending = self._asked.take(response.call_id)
+        message_id = self._requests.message_of(response.call_id)
+        pending = self._requests.take(response.call_id)
         if message_id is not None:
-            self._link.settle(message_id)
+            self._layer1.settle(message_id)
         if pending is None or not pending.returns:
             self._events.append(Noticed(Fault.RESPONSE_UNMATCHED, response.call_id))
-            if self.state is State.ENCRYPTED and self._link.keys is None:  # a key we did not ask for, or gave up
+            if self.state is State.ENCRYPTED and self._layer1.keys is None:  # a key we did not ask for, or gave up
                 self._reset(now, here=True, fault=Fault.KEYS_UNASKED, notice=True)
         elif pending.step is not None:
-            self._go_on(self._trust.answered(pending.step, pending.method, response.value, self.trust_state, now), now)
+            self._continue_authentication(
+                self._authentication.answered(pending.step, pending.method, response.value, self.trust_state, now), now
+            )
         else:
             self._events.append(CallReturned(response.call_id, response.value))
 
     def _take_error(self, error: Error, now: float) -> None:
-        message_id = None if error.call_id is None else self._asked.message_of(error.call_id)
-        pending = None if error.call_id is None else self._asked.take(error.call_id)
+        message_id = None if error.call_id is None else self._requests.message_of(error.call_id)
+        pending = None if error.call_id is None else self._requests.take(error.call_id)
         if message_id is not None:
-            self._link.settle(message_id)
+            self._layer1.settle(message_id)
         if pending is None:
             self._events.append(ErrorReceived(error.component, error.code, error.call_id))
         else:
             self._failed(pending, CallFailed(pending.call_id, Failure.ERROR, error.code, error.component), now)
 
     def _take_confirmation(self, confirmed: Confirmed, now: float) -> None:
-        pending = self._asked.confirmed(confirmed.message_id, now)
+        pending = self._requests.confirmed(confirmed.message_id, now)
         if pending is None:
             return
         if pending.step is None:
             self._events.append(CallDone(pending.call_id))
         else:
-            self._go_on(self._trust.answered(pending.step, pending.method, None, self.trust_state, now), now)
+            self._continue_authentication(self._authentication.answered(pending.step, pending.method, None, self.trust_state, now), now)
 
     def _take_failure(self, failure: Undelivered, now: float) -> None:
         timed_out = failure.code == ResultCode.TIMEOUT
         if timed_out and self.available:  # WOLP-10
             self.available = False
             self._events.append(PeerUnavailable())
-        pending = self._asked.undelivered(failure.message_id)
+        pending = self._requests.undelivered(failure.message_id)
         if pending is None:
             self._events.append(Noticed(Fault.NOT_CONFIRMED, f"message {failure.message_id}, result {failure.code}"))
         else:
             why = Failure.UNDELIVERED if timed_out else Failure.REFUSED
             self._failed(pending, CallFailed(pending.call_id, why, None if timed_out else failure.code), now)
 
-    # Inside: trust, reset, end.
+    # Internal: trust, reset, end.
 
     def _failed(self, pending: Pending, failed: CallFailed, now: float) -> None:
         if pending.step is None:
@@ -315,14 +318,14 @@ class Session(OutgoingSide):
     def _ask(self, ask: Ask, now: float) -> None:
         self._call(AUTHENTICATION, ask.method, ask.parameters, now, returns=ask.returns, timeout=None, step=ask.step)
 
-    def _go_on(self, progress: Progress, now: float) -> None:
-        """What an answer, or a proof, means for the trust we want."""
+    def _continue_authentication(self, progress: Progress, now: float) -> None:
+        """Take the next step towards the trust we want, after an answer or a proof."""
         self._adopt(progress.trust_state)
         if progress.fault is not None:
             self._step_failed(progress.fault, now)
             return
-        if not self._trust.offering:
-            self._release(now)
+        if not self._authentication.offering:
+            self._send_waiting(now)
         if progress.reached is not None:
             self._events.append(Authenticated(progress.reached))
         elif progress.ask is not None:
@@ -330,42 +333,42 @@ class Session(OutgoingSide):
 
     def _adopt(self, trust_state: TrustState) -> None:
         before, self.trust_state = self.trust_state, trust_state
-        self._link.keys = trust_state.keys
+        self._layer1.keys = trust_state.keys
         if trust_state.keys is not None and trust_state.keys != before.keys:
             self._events.append(KeysAgreed(trust_state.keys))
         if (before.granted, before.held) != (trust_state.granted, trust_state.held):
             self._events.append(TrustChanged(trust_state.granted, trust_state.held))
 
     def _step_failed(self, fault: Fault, now: float, why: Failure | None = None, code: int | None = None) -> None:
-        """A step towards more trust failed: what was gained is given up, too (WOLP-25)."""
-        step = self._trust.clear()
+        """A step towards more trust failed: give up the trust gained before, too (WOLP-25)."""
+        step = self._authentication.clear()
         if step is not None:
             self._events.append(AuthenticationFailed(step, fault, why, code))
         if step is not Step.ESTABLISH:
             self._reset(now, here=True, fault=fault, notice=True)
 
     def _reset(self, now: float, *, here: bool, fault: Fault | None = None, notice: bool = False, reason: int | None = None) -> None:
-        """WOLP-28: forget levels, keys, calls, fragments and what was delivered; `reason` is the message that made us."""
-        nothing_to_lose = self.trust_state == STRANGER and not self._asked and not self._served
-        self._link.reset(reason)
-        self._give_up(Failure.RESET, fault)
+        """WOLP-28: forget levels, keys, calls, fragments and delivered messages; `reason` is the message that caused it."""
+        nothing_to_lose = self.trust_state == STRANGER and not self._requests and not self._peer_requests
+        self._layer1.reset(reason)
+        self._fail_all(Failure.RESET, fault)
         self._adopt(STRANGER)
         if not nothing_to_lose:
             self._events.append(WasReset(here, fault))
         if notice:
-            self._post(self._notice(), now)
+            self._send(self._notice(), now)
 
     def _end(self, ended: Ended) -> None:
         self.ended = ended
-        self._give_up(Failure.ENDED, ended.fault)
+        self._fail_all(Failure.ENDED, ended.fault)
         self._events.append(ended)
 
-    def _give_up(self, why: Failure, fault: Fault | None) -> None:
-        """Nothing that was asked for on either side is going to be answered."""
-        self._held.clear()
-        self._served.clear()
-        for pending in self._asked.clear():
+    def _fail_all(self, why: Failure, fault: Fault | None) -> None:
+        """Fail all calls of ours, and forget those of the peer: no answer will come."""
+        self._waiting.clear()
+        self._peer_requests.clear()
+        for pending in self._requests.clear():
             if pending.step is None:
                 self._events.append(CallFailed(pending.call_id, why))
-        if (step := self._trust.clear()) is not None:
+        if (step := self._authentication.clear()) is not None:
             self._events.append(AuthenticationFailed(step, fault or Fault.NO_ANSWER, why))

@@ -1,8 +1,7 @@
-"""The conversation of wolpertinger as a table: who may say what, encrypted or not, and which rule is broken by what may not be said.
+"""The state machine of wolpertinger: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-Both sides speak in the same way; who is called client opened the connection. States are named from outside, so that both sides and the
-lake's auditor read the same table. It refuses to know bytes and time, and what depends on data: which calls are in flight, and which
-trust a method asks for.
+Both sides have the same rights; the client is the one that opened the connection. States are named from outside, so that both sides and the
+lake's rules read the same table. Rules that depend on data are in the session: which calls are in flight, and which trust a method needs.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from wirelake.protocols.speaker import Speaker
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import Call, Envelope, Error, ErrorCode, Response, Result
 
@@ -29,8 +29,8 @@ __all__ = [
     "ResetNotice",
     "Speaker",
     "State",
+    "message_kind",
     "refusal",
-    "utterance",
 ]
 
 CORE: Final = "Core"
@@ -40,20 +40,8 @@ _BLOB: Final = "RUNL"
 """WOLP-24: what base64 of a public key begins with, whatever its curve."""
 
 
-class Speaker(IntEnum):
-    """Who opened the connection, and who accepted it."""
-
-    CLIENT = 0
-    SERVER = 1
-
-    @property
-    def other(self) -> Speaker:
-        """Who listens when this one speaks."""
-        return Speaker(1 - self)
-
-
 class State(IntEnum):
-    """How far the conversation is."""
+    """The states: whether keys are agreed on."""
 
     CLEAR = 0
     """Nothing is encrypted: trust is 0 or 1."""
@@ -65,11 +53,11 @@ class State(IntEnum):
 
 
 class Fragment(msgspec.Struct, frozen=True, tag="fragment"):
-    """Message Splitting: a piece of a message, of which others are to come."""
+    """Message Splitting: a fragment that does not complete its message."""
 
 
 class Encrypted(msgspec.Struct, frozen=True, tag="encrypted"):
-    """Encryption: a message that is encrypted, whatever it says, unless it is a reset notice."""
+    """Encryption: an encrypted message of any content except a reset notice."""
 
 
 class KeyExchange(msgspec.Struct, frozen=True, tag="KeyExchange"):
@@ -85,7 +73,7 @@ class ResetNotice(msgspec.Struct, frozen=True, tag="SendResetNotice"):
 
 
 class EncryptionError(msgspec.Struct, frozen=True, tag="RemoteError.202"):
-    """WOLP-22: an unencrypted RemoteError that says that its sender expected encryption, and has reset."""
+    """WOLP-22: an unencrypted RemoteError: its sender expected encryption, and has reset."""
 
 
 INITIAL: Final = State.CLEAR
@@ -94,20 +82,20 @@ SERVER: Final = Speaker.SERVER
 _ALWAYS: Final[tuple[type[Any], ...]] = (Result, Fragment)
 _IN_CLEAR: Final[tuple[type[Any], ...]] = (Envelope, Call, Response, Error, EncryptionError)
 MESSAGES: Final[tuple[type[Any], ...]] = (*_ALWAYS, *_IN_CLEAR, KeyExchange, KeyAnswer, ResetNotice, Encrypted)
-"""What can be said: a result, a fragment, a message nobody can read, and what messages say as far as the table cares."""
+"""Kinds of message in the table: a result, a fragment, an unreadable message (Envelope), and the documents it distinguishes."""
 _OFFERED: Final = {CLIENT: State.CLIENT_OFFERED, SERVER: State.SERVER_OFFERED}
 
 TRANSITIONS: Final[dict[tuple[State, Speaker, type[Any]], State]] = {
     # Delivery Confirmation, Message Splitting: layer 1 works at any moment.
-    **{(state, speaker, said): state for state in State for speaker in Speaker for said in _ALWAYS},
+    **{(state, speaker, kind): state for state in State for speaker in Speaker for kind in _ALWAYS},
     # Until keys are agreed on, nothing is encrypted.
     **{
-        (state, speaker, said): state
+        (state, speaker, kind): state
         for state in (State.CLEAR, State.CLIENT_OFFERED, State.SERVER_OFFERED)
         for speaker in Speaker
-        for said in _IN_CLEAR
+        for kind in _IN_CLEAR
     },
-    # WOLP-24: either side may offer a key, again if nobody answered; who answers agrees.
+    # WOLP-24: either side may offer a key, again if there is no answer; an answer is an agreement.
     **{
         (state, speaker, KeyExchange): _OFFERED[speaker]
         for state in (State.CLEAR, State.CLIENT_OFFERED, State.SERVER_OFFERED)
@@ -117,32 +105,32 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[Any]], State]] = {
     (State.SERVER_OFFERED, CLIENT, KeyAnswer): State.ENCRYPTED,
     # WOLP-22: from then on everything is encrypted.
     **{(State.ENCRYPTED, speaker, Encrypted): State.ENCRYPTED for speaker in Speaker},
-    # WOLP-28: a reset is acted on in any state; who answers 202 has reset.
+    # WOLP-28: a reset is valid in any state; a side that answers 202 has reset.
     **{(state, speaker, ResetNotice): State.CLEAR for state in State for speaker in Speaker},
     **{(State.ENCRYPTED, speaker, EncryptionError): State.CLEAR for speaker in Speaker},
 }
-"""(state, speaker, message) -> next state. What is not here is forbidden."""
+"""(state, speaker, kind of message) -> next state. Other combinations are forbidden."""
 
 
-def refusal(state: State, speaker: Speaker, message: type[Any]) -> Fault:  # noqa: ARG001 - as every room's
-    """Which rule is broken by a message that TRANSITIONS does not have."""
+def refusal(state: State, speaker: Speaker, message: type[Any]) -> Fault:  # noqa: ARG001 - as in every protocol
+    """The rule that a message breaks which TRANSITIONS does not have."""
     if message is Encrypted:
         return Fault.ENCRYPTED_TOO_SOON  # WOLP-22
     return Fault.CLEAR_WHEN_ENCRYPTED if state is State.ENCRYPTED else Fault.KEYS_UNASKED  # WOLP-22, WOLP-24
 
 
-def utterance(said: Call | Response | Error | None, encrypted: bool) -> type[Any]:
-    """What a whole message is in the table; None is a message that nobody can read."""
-    if isinstance(said, Call) and said.method == "SendResetNotice" and said.component.lower() == CORE.lower():
+def message_kind(document: Call | Response | Error | None, encrypted: bool) -> type[Any]:
+    """The kind of a whole message in the table; None is a message that cannot be read."""
+    if isinstance(document, Call) and document.method == "SendResetNotice" and document.component.lower() == CORE.lower():
         return ResetNotice
     if encrypted:
         return Encrypted
-    if said is None:
+    if document is None:
         return Envelope
-    if isinstance(said, Error):
-        return EncryptionError if said.code == ErrorCode.ENCRYPTION else Error
-    if said.component.lower() == AUTHENTICATION.lower():
-        if isinstance(said, Call):
-            return KeyExchange if said.method == "KeyExchange" else Call
-        return KeyAnswer if isinstance(said.value, str) and said.value.startswith(_BLOB) else Response
-    return type(said)
+    if isinstance(document, Error):
+        return EncryptionError if document.code == ErrorCode.ENCRYPTION else Error
+    if document.component.lower() == AUTHENTICATION.lower():
+        if isinstance(document, Call):
+            return KeyExchange if document.method == "KeyExchange" else Call
+        return KeyAnswer if isinstance(document.value, str) and document.value.startswith(_BLOB) else Response
+    return type(document)

@@ -1,13 +1,12 @@
-"""Texts of wolpertinger to messages and back: `decode` and `encode` for one text, `opened` and `sealed` for what a message carries.
+"""Texts of wolpertinger to messages and back: `decode` and `encode` for one text, `opened` and `sealed` for payloads.
 
-A payload is packed, encrypted, written as base64 and split, in this order (WOLP-7); `fragments.py` splits. It refuses to know who speaks,
-what was said before, time, and what payloads mean; how metadata is read is `scanner.py`'s.
+A payload is packed, encrypted, written as base64 and split, in this order (WOLP-7); `layer1/fragments.py` splits.
+`scanner.py` reads metadata.
 """
 
 from __future__ import annotations
 
 import binascii
-import zlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 
 from wirelake.errors import DecodeError, LocalProtocolError
+from wirelake.protocols.gzip import deflate, inflate
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.layer1.lines import Lines, measure
@@ -48,6 +48,7 @@ __all__ = [
     "buffer",
     "decode",
     "encode",
+    "encode_line",
     "find",
     "is_text",
     "message",
@@ -63,14 +64,10 @@ BLANKS: Final = b" \t\r\n"
 KEY_SIZE: Final = 32
 BLOCK_SIZE: Final = 16
 """WOLP-8: bytes of an AES-256 key, and of a block and the IV."""
-GZIP_FORMAT: Final = 31
-"""zlib's name for the format of RFC 1952."""
-WINDOW: Final = 512
-"""What a gzip member is offered at first, unless it is the only one: zlib copies what it leaves, and members can be tiny and many."""
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """WOLP-8: what KeyExchange agreed on. The IV is the same for all messages of both directions, and nothing protects integrity."""
+    """WOLP-8: the keys of a KeyExchange. The IV is the same for all messages of both directions, and nothing protects integrity."""
 
     key: bytes
     iv: bytes
@@ -80,7 +77,7 @@ class Keys(msgspec.Struct, frozen=True):
             raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"a key of {len(self.key)} bytes and an IV of {len(self.iv)}")
 
     def __repr__(self) -> str:
-        """Keys do not belong into logs."""
+        """Keep keys out of logs."""
         return "Keys(…)"
 
     @property
@@ -90,15 +87,15 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """A payload on its way: base64, and what metadata says of it."""
+    """A payload as it is sent: base64, and its metadata."""
 
     text: bytes
     gzip: int | None
     encryption: Encryption
 
 
-def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as every room's
-    """The text of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
+def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as in every protocol
+    """Build the message of a scanned row; raises DecodeError if it cannot be read. Total over rows that the scanner accepted."""
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
@@ -150,12 +147,16 @@ def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
     return text
 
 
+def encode_line(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """WOLP-11: the bytes of a message in a stream: its text and a line feed."""
+    return encode(message, limits) + b"\n"
+
+
 def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Sealed:
-    """WOLP-7: a payload packed if that is wanted, encrypted if there are keys, as base64 in one line."""
+    """WOLP-7: compress a payload if wanted, encrypt it if there are keys, and write it as base64 in one line."""
     gzip = None
     if compress:
-        packer = zlib.compressobj(wbits=GZIP_FORMAT)
-        payload = packer.compress(payload) + packer.flush()
+        payload = deflate(payload)
         gzip = len(payload)
     if keys is not None:
         padding = BLOCK_SIZE - len(payload) % BLOCK_SIZE
@@ -165,7 +166,7 @@ def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Seal
 
 
 def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | None, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """WOLP-7: what a whole payload carries; raises DecodeError, whose offset counts from the start of the payload.
+    """WOLP-7: undo `sealed` for a whole payload; raises DecodeError, whose offset counts from the start of the payload.
 
     WOLP-8: of an encrypted payload that is base64, everything that can go wrong is one fault, without a detail.
     """
@@ -187,7 +188,7 @@ def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | N
 
 
 def _decrypted(payload: bytes, keys: Keys | None) -> bytes | None:
-    """WOLP-8: AES-256-CBC and PKCS#7 undone; None, whatever is wrong."""
+    """WOLP-8: undo AES-256-CBC and PKCS#7; None for every error."""
     if keys is None or not payload or len(payload) % BLOCK_SIZE:
         return None
     decryptor = keys.cipher.decryptor()
@@ -202,22 +203,4 @@ def _inflated(packed: bytes, length: int, most: int) -> bytes:
     """WOLP-7: gzip undone: one or more members of exactly this length, nothing before, between or after."""
     if length != len(packed):
         raise DecodeError(Fault.GZIP_INVALID, 0, f"{len(packed)} bytes, {length} were said")
-    pieces, size, at, view = [], 0, 0, memoryview(packed)
-    while True:
-        member, start, offer = zlib.decompressobj(GZIP_FORMAT), at, WINDOW if at else len(packed)
-        while not member.eof:
-            offered = view[at : at + offer]
-            if not offered:
-                raise DecodeError(Fault.GZIP_INVALID, start, "cut")
-            try:
-                piece = member.decompress(offered, most - size + 1)
-            except zlib.error as reason:
-                raise DecodeError(Fault.GZIP_INVALID, start, str(reason)) from None
-            size += len(piece)
-            if size > most:
-                raise DecodeError(Fault.INFLATED_OVER_LIMIT, start, f"over {most} bytes")
-            pieces.append(piece)
-            at += len(offered) - len(member.unused_data)
-            offer *= 2
-        if at == len(packed):
-            return b"".join(pieces)
+    return inflate(packed, most, invalid=Fault.GZIP_INVALID, over_limit=Fault.INFLATED_OVER_LIMIT)

@@ -1,7 +1,4 @@
-"""A YAMP session's link with its peer: bytes cut into messages, handshake, keep-alive, close and redirect; who may say what when.
-
-It refuses to know events and requests: `session.py` does. See there for how it is used.
-"""
+"""The base of a YAMP session: handshake, keep-alive, close and redirect. `session.py` adds events and requests."""
 
 from __future__ import annotations
 
@@ -9,19 +6,25 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
-from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT, KIND, START
 from wirelake.protocols.reply_timer import ReplyClock
+from wirelake.protocols.stream_session import StreamSession
 from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened, PongReceived, SessionEvent
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Close, CloseRedirect, Handshake, Message, Ping, Pong, name_of
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options, Serializer
-from wirelake.protocols.yamp.scanner import CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, ROW_COLUMNS
+from wirelake.protocols.yamp.scanner import CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, ROW_COLUMNS, UID_SIZE
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.yamp.uids import Draw, Uids
 from wirelake.protocols.yamp.wire import buffer, encode, message, scan
 
-__all__ = ["BaseSession"]
+__all__ = ["BaseSession", "Draw"]
+
+Draw = Callable[[int], bytes]
+"""Gives so many random bytes, as `os.urandom` does."""
+POOL: Final = 256
+"""Uids made of one draw."""
+_VERSION: Final = bytes((byte & 0x0F) | 0x40 for byte in range(256))
+_VARIANT: Final = bytes((byte & 0x3F) | 0x80 for byte in range(256))
 
 _ODD: Final = {
     ODD_BOOL: Fault.BOOL_ODD,
@@ -32,8 +35,28 @@ _ODD: Final = {
 _MESSAGES: Final[dict[int, type[Message]]] = {number: one for one, number in TYPES.items()}
 
 
-class BaseSession(Framed):
-    """What a session does whoever asks whom for what."""
+class Uids:
+    """YAMP-24: UUIDs of version 4."""
+
+    def __init__(self, draw: Draw) -> None:
+        self._draw = draw
+        self._pool = b""
+        self._at = 0
+
+    def next(self) -> bytes:
+        """The next uid."""
+        at = self._at
+        if at == len(self._pool):
+            pool = bytearray(self._draw(POOL * UID_SIZE))
+            pool[6::UID_SIZE] = pool[6::UID_SIZE].translate(_VERSION)
+            pool[8::UID_SIZE] = pool[8::UID_SIZE].translate(_VARIANT)
+            self._pool, at = bytes(pool), 0
+        self._at = at + UID_SIZE
+        return self._pool[at : at + UID_SIZE]
+
+
+class BaseSession(StreamSession[SessionEvent]):
+    """Base class of `Session`: everything but events and requests."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
         if options.serializer not in options.serializers:  # YAMP-5: an empty name is never sent
@@ -49,7 +72,7 @@ class BaseSession(Framed):
         self._datagram = b""
         self._output: list[bytes] = []
         self.last_size = 0
-        """Bytes of the last message that was said."""
+        """Bytes of the last message that was sent."""
         self._events: list[SessionEvent] = []
         self._uids = Uids(draw)
         self._agreed: Handshake | None = None
@@ -60,30 +83,25 @@ class BaseSession(Framed):
         self._ping_payload: bytes | None = None
         """The keep-alive ping that waits for its pong."""
         self._manual_payload: bytes | None = None
-        """The same of a ping that the owner sent."""
+        """The payload of a ping of the owner that waits for its pong."""
         self._takers: dict[type[Message], Callable[[Any, float], None]] = {
             Handshake: self._take_handshake,
-            Ping: lambda said, _: self._say(Pong(said.payload)),  # YAMP-17: verbatim
+            Ping: lambda ping, _: self._say(Pong(ping.payload)),  # YAMP-17: verbatim
             Pong: self._take_pong,
-            Close: lambda said, _: self._end(Ended(Ending.CLOSE, self.peer, False, detail=said.reason)),  # YAMP-20: no echo
-            CloseRedirect: lambda said, _: self._end(Ended(Ending.REDIRECT, self.peer, False, detail=said.url)),
+            Close: lambda close, _: self._end(Ended(Ending.CLOSE, self.peer, False, detail=close.reason)),  # YAMP-20: no echo
+            CloseRedirect: lambda redirect, _: self._end(Ended(Ending.REDIRECT, self.peer, False, detail=redirect.url)),
         }
 
-    # What comes out.
+    # Output.
 
     def output(self) -> bytes:
         """The bytes to send now; they are gone from here."""
         return self._join(self.messages())
 
     def messages(self) -> list[bytes]:
-        """The same, message by message: for transports that keep them apart (YAMP-14, YAMP-15)."""
+        """Take the messages to send now, one by one: for transports that keep them apart (YAMP-14, YAMP-15)."""
         messages, self._output = self._output, []
         return messages
-
-    def events(self) -> list[SessionEvent]:
-        """What happened since the last call."""
-        events, self._events = self._events, []
-        return events
 
     @property
     def deadline(self) -> float | None:
@@ -103,10 +121,10 @@ class BaseSession(Framed):
 
     @property
     def serializer(self) -> str:
-        """What bodies are in: the name that was agreed on, or this side's own before that."""
+        """The name of the negotiated serializer; this side's own before the handshake."""
         return (self._agreed.serializer if self._agreed else "") or self.options.serializer
 
-    # What the caller does.
+    # Commands of the owner.
 
     def start(self, now: float) -> None:
         """0x00 system.handshake: a client says what it wants; both wait for the other's."""
@@ -147,12 +165,12 @@ class BaseSession(Framed):
         """The close this fault is answered with, if any, and the end of the session."""
         if self.ended is None:
             reason = fault.rule.reason
-            said = reason is not None and (self.state, self.speaker, Close) in TRANSITIONS
-            if reason is not None and said:
+            is_sent = reason is not None and (self.state, self.speaker, Close) in TRANSITIONS
+            if reason is not None and is_sent:
                 self._close(reason.format(detail))
-            self._end(Ended(Ending.CLOSE if said else Ending.CLOSED, self.speaker, True, fault, detail))
+            self._end(Ended(Ending.CLOSE if is_sent else Ending.CLOSED, self.speaker, True, fault, detail))
 
-    # What the world does.
+    # Input: bytes of the peer, and time.
 
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the peer, or one datagram. Whatever they are, this does not raise."""
@@ -208,21 +226,21 @@ class BaseSession(Framed):
         super().release()
         self._takers = {}  # they refer to this object
 
-    # Inside.
+    # Internals.
 
-    def _advance(self, speaker: Speaker, said: type[Message]) -> bool:
+    def _advance(self, speaker: Speaker, message_type: type[Message]) -> bool:
         """The only place where the state changes."""
-        after = TRANSITIONS.get((self.state, speaker, said))
+        after = TRANSITIONS.get((self.state, speaker, message_type))
         if after is None:
             return False
         self.state = after
         return True
 
-    def _say(self, said: Message) -> None:
-        self._put(type(said), encode(said, self.options.limits))
+    def _say(self, outgoing: Message) -> None:
+        self._put(type(outgoing), encode(outgoing, self.options.limits))
 
     def _put(self, kind: type[Message], data: bytes) -> None:
-        """Say a message that is written already, if it may be said."""
+        """Send a message that is encoded already, if the state machine allows it."""
         if self._is_lossy and len(data) > self.options.max_datagram:
             raise LocalProtocolError(Fault.DATAGRAM_TOO_LARGE, f"{len(data)} bytes, {self.options.max_datagram} fit")
         if not self._advance(self.speaker, kind):
@@ -265,14 +283,14 @@ class BaseSession(Framed):
             self._take(data, row, now)
 
     def _take(self, data: bytes, row: list[int], now: float) -> None:
-        """One message of the peer, in the order of judgement: can it be read, may it be said now, may it be said at all."""
+        """Take one message of the peer. Checks, in order: readable, allowed in this state, allowed at all."""
         fault = row[FAULT]
         if fault in UNREADABLE:
             self.fail(Fault(fault), str(data[row[START]]))
             return
-        said = _MESSAGES[row[KIND]]
-        if not self._advance(self.peer, said):
-            self.fail(refusal(self.state, self.peer, said), name_of(said))
+        message_type = _MESSAGES[row[KIND]]
+        if not self._advance(self.peer, message_type):
+            self.fail(refusal(self.state, self.peer, message_type), name_of(message_type))
         elif fault:  # YAMP-36
             self.fail(Fault(fault), str(row[CODE]))
         else:
@@ -280,9 +298,9 @@ class BaseSession(Framed):
                 for odd, tolerated in _ODD.items():
                     if row[ODDITIES] & odd:
                         self._notice(tolerated)
-            self._takers[said](message(data, row), now)
+            self._takers[message_type](message(data, row), now)
 
-    def _take_handshake(self, said: Handshake, now: float) -> None:
+    def _take_handshake(self, handshake: Handshake, now: float) -> None:
         if self._agreed is not None:
             if self.speaker is Speaker.SERVER and self.options.datagrams:  # YAMP-15: the echo may have been lost
                 self._say(self._agreed)
@@ -290,19 +308,21 @@ class BaseSession(Framed):
                 self._notice(Fault.HANDSHAKE_REPEATED)
         elif self.speaker is Speaker.CLIENT:
             wanted = Handshake(VERSION, self.options.serializer)
-            if said == wanted:
-                self._open(said, now)
+            if handshake == wanted:
+                self._open(handshake, now)
             else:  # YAMP-8
-                self.fail(Fault.ECHO_DIFFERS, f"version {said.version}, serializer {said.serializer!r}")
-        elif said.version != VERSION:  # YAMP-3
-            self.fail(Fault.VERSION_UNSUPPORTED, str(said.version))
-        elif said.serializer not in self.options.serializers and (said.serializer or not self.options.accept_empty_serializer):  # YAMP-4, 5
-            self.fail(Fault.SERIALIZER_UNSUPPORTED, f"{said.serializer} not supported. Use {', '.join(self.options.serializers)}")
+                self.fail(Fault.ECHO_DIFFERS, f"version {handshake.version}, serializer {handshake.serializer!r}")
+        elif handshake.version != VERSION:  # YAMP-3
+            self.fail(Fault.VERSION_UNSUPPORTED, str(handshake.version))
+        elif handshake.serializer not in self.options.serializers and (
+            handshake.serializer or not self.options.accept_empty_serializer
+        ):  # YAMP-4, 5
+            self.fail(Fault.SERIALIZER_UNSUPPORTED, f"{handshake.serializer} not supported. Use {', '.join(self.options.serializers)}")
         elif self.options.redirect_to is not None:
             self.redirect(self.options.redirect_to)
         else:
-            self._say(said)  # YAMP-7: the same handshake
-            self._open(said, now)
+            self._say(handshake)  # YAMP-7: the same handshake
+            self._open(handshake, now)
 
     def _open(self, agreed: Handshake, now: float) -> None:
         self._agreed = agreed
@@ -325,14 +345,14 @@ class BaseSession(Framed):
         self._say(Ping(payload))
         return payload
 
-    def _take_pong(self, said: Pong, now: float) -> None:
-        if said.payload == self._manual_payload:
+    def _take_pong(self, pong: Pong, now: float) -> None:
+        if pong.payload == self._manual_payload:
             self._manual_payload = None
-        elif said.payload == self._ping_payload:
+        elif pong.payload == self._ping_payload:
             self._ping_payload = None
             self._pong.stop()
             self._plan_ping(now)
         else:  # YAMP-19
             self._notice(Fault.PONG_UNSOLICITED)
             return
-        self._events.append(PongReceived(said.payload))
+        self._events.append(PongReceived(pong.payload))

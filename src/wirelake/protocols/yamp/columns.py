@@ -1,10 +1,10 @@
-"""What YAMP messages look like as table rows: every field of the specification by its name, and the vocabulary all protocols share.
+"""Arrow columns of YAMP messages: one for each field of the specification, and those all protocols share.
 
-It refuses to know files, sessions and Spark: it turns bytes and scanned rows into Arrow columns, a block at a time. Only what needs a
-library (broken UTF-8, the serializers) is looked at one by one, and only on the rows that have it.
+It turns bytes and scanned rows into columns, a block at a time. Only fields that need a library (broken UTF-8, the serializers) are read
+one by one, and only on the rows that have them.
 
-Which serializer bodies are in, the bytes say themselves: the first message of either direction is the handshake, or its echo, and names
-it. `negotiated` reads that off the rows of many speakers; who scans a connection in several goes keeps what it learnt.
+The first message of either direction is the handshake, or its echo, and names the serializer of bodies. `negotiated` reads the name off
+the rows of many speakers. A caller that scans a connection in several parts keeps the names it has read.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from wirelake.protocols.arrow import (
 )
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.limits import Limits
 from wirelake.protocols.yamp.messages import TYPES, MessageType, ResponseType, name_of
 from wirelake.protocols.yamp.scanner import (
     BODY,
@@ -44,7 +45,6 @@ from wirelake.protocols.yamp.scanner import (
     UID_SIZE,
     URI,
     URI_LENGTH,
-    Limits,
 )
 from wirelake.protocols.yamp.serializers.formats import installed
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Serializer
@@ -93,11 +93,11 @@ _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
 _JSON_GROWTH: Final = 4
 """Bytes of JSON that a byte of a body becomes at most, in bodies as they are; a text may take more, but not more than a batch."""
 _MSGPACK_STARTS: Final = np.array([*range(0x80, 0xA0), *range(0xDC, 0xE0)], np.uint8)
-"""What a JSON object or array, and a map or array of msgpack, begins with."""
+"""First bytes of a JSON object or array, and of a map or array of msgpack."""
 
 
 def readable(rows: Array) -> Array:
-    """Which rows are messages, whatever else is wrong with them."""
+    """The rows that are messages, with a fault or without."""
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
@@ -129,7 +129,7 @@ def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[
 def columns(
     data: Array,
     rows: Array,
-    parts: Array,  # noqa: ARG001 - as every room's
+    parts: Array,  # noqa: ARG001 - as in every protocol
     limits: Limits,
     json_bodies: bool = True,
     budget: int = UNLIMITED,
@@ -229,9 +229,9 @@ def _json(
 
 
 def _readers(first: Array, chosen: Array, name: str, serializers: Mapping[str, Serializer]) -> list[tuple[Array, Serializer | None]]:
-    """Which bodies are read by whom; None reads JSON. Without a name, what bodies look like must do, and nobody is to blame.
+    """The serializer of each body; None reads JSON. Without a name, the first bytes of a body decide, and no fault is reported.
 
-    A name is missing if it was left to the server (YAMP-5), or if nobody heard the handshake.
+    A name is missing if it was left to the server (YAMP-5), or if the handshake was not captured.
     """
     if name == "json":
         return [(chosen, None)]

@@ -1,18 +1,14 @@
-"""What a session of YAMP tells its owner: frozen events, complete when they are made.
-
-It refuses to know how they come about.
-"""
+"""Events of a YAMP session: frozen values."""
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any
 
 import msgspec
 
-from wirelake.errors import ConnectionLost, Redirected, RemoteProtocolError, SessionClosed, WirelakeError
+from wirelake.errors import Redirected, WirelakeError
+from wirelake.protocols.ending import BaseEnded, Ending
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.state_machine import Speaker
 
 __all__ = [
     "CancelReceived",
@@ -26,7 +22,7 @@ __all__ = [
     "RequestExpired",
     "RequestReceived",
     "ResponseReceived",
-    "ResponseSpoilt",
+    "ResponseUnreadable",
     "SessionEvent",
 ]
 
@@ -75,14 +71,14 @@ class ProgressReceived(msgspec.Struct, frozen=True):
 
 
 class ResponseReceived(msgspec.Struct, frozen=True):
-    """0x08 response: what became of a request of ours; done, error or cancelled (YAMP-30)."""
+    """0x08 response: the outcome of a request of ours; done, error or cancelled (YAMP-30)."""
 
     request_uid: bytes
     response_type: int
     body: Any
 
 
-class ResponseSpoilt(msgspec.Struct, frozen=True):
+class ResponseUnreadable(msgspec.Struct, frozen=True):
     """YAMP-44: a request of ours was answered with a body that the serializer refuses."""
 
     request_uid: bytes
@@ -110,35 +106,14 @@ class Noticed(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class Ending(Enum):
-    """The ways a session ends."""
-
-    CLOSE = "close"
-    REDIRECT = "redirect"
-    CLOSED = "closed"
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """0x03 system.close: the session is over; `by` said the last word, `fault` is the rule that was broken, if one was."""
-
-    how: Ending
-    by: Speaker
-    here: bool
-    """The last word was ours."""
-    fault: Fault | None = None
-    detail: str = ""
-    """The reason that was given, or the url of a redirect, or what was seen."""
+class Ended(BaseEnded[Fault], frozen=True):
+    """0x03 system.close: the session is over. `detail` is the reason, or the url of a redirect."""
 
     def reason(self) -> WirelakeError:
-        """The error that fails whatever was still pending (YAMP-49)."""
-        if self.here and self.fault is not None:
-            return RemoteProtocolError(self.fault, self.detail)
-        if self.how is Ending.CLOSED and not self.here:
-            return ConnectionLost(f"the connection was lost: {self.fault.text if self.fault else self.detail}")
-        who = "this side" if self.here else "the peer"
+        """The error that pending calls fail with (YAMP-49)."""
         if self.how is Ending.REDIRECT:
-            return Redirected(self.detail, f"{who} redirected to {self.detail}")
-        return SessionClosed(f"{who} closed the session{': ' + self.detail if self.detail else ''}")
+            return Redirected(self.detail, f"{self.actor} redirected to {self.detail}")
+        return super().reason()
 
 
 SessionEvent = (
@@ -148,7 +123,7 @@ SessionEvent = (
     | CancelReceived
     | ProgressReceived
     | ResponseReceived
-    | ResponseSpoilt
+    | ResponseUnreadable
     | RequestExpired
     | PongReceived
     | Noticed

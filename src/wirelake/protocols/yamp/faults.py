@@ -1,9 +1,7 @@
-"""Every rule of YAMP that can be broken: its clause, the reason of the close that answers it, and how grave it is.
+"""Every rule of YAMP that can be broken: its clause, the reason of the close that answers it, and its severity.
 
 A fault that makes bytes unreadable spoils one message, or all that follows. A fault of a readable message is a *breach*: the message
-exists, but saying it ends the session. A tolerated fault is written down and nothing else happens.
-
-It refuses to know how faults are found.
+exists, but sending it ends the session. A tolerated fault is recorded, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
 
 class Rule(NamedTuple):
-    """What the table below says of one fault."""
+    """One row of the table of faults below."""
 
     clause: str
     text: str
     reason: str | None = None
     """The reason of the system.close that answers it, `{}` standing for what was seen; None: nothing is answered."""
     origin: Origin = Origin.TEXT
-    """Who says so: see `Origin`."""
+    """See `Origin`."""
 
 
 class Fault(Faults):
@@ -40,10 +38,10 @@ class Fault(Faults):
     MESSAGE_CUT = 13
     BYTES_AFTER_MESSAGE = 14
 
-    # Breaches: readable, but not to be said.
+    # Breaches: readable, but not allowed.
     RESPONSE_TYPE_UNKNOWN = 40
 
-    # Breaches of the conversation: what was said before matters.
+    # Breaches of the state machine: earlier messages matter.
     HANDSHAKE_EXPECTED = 60
     VERSION_UNSUPPORTED = 61
     SERIALIZER_UNSUPPORTED = 62
@@ -130,4 +128,4 @@ UNREADABLE: Final = frozenset(fault for fault in Fault if fault < Fault.RESPONSE
 TOLERATED: Final = frozenset(fault for fault in Fault if fault >= Fault.BOOL_ODD)
 """Faults that are written down and otherwise ignored."""
 BREACHES: Final = frozenset(Fault) - UNREADABLE - TOLERATED
-"""Faults of readable messages and of the conversation."""
+"""Faults of readable messages and of the state machine."""

@@ -1,6 +1,6 @@
-"""The vocabulary of YAMP: one frozen value per message, an enum for every code.
+"""YAMP messages: one frozen value per message, an enum for every code.
 
-It refuses to know bytes, states and rules. Codes that no enum names survive as integers.
+Codes that no enum names are kept as integers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEFAULT_PORT: Final = None
 """YAMP-51: there is none; an address names its port."""
 
 WRAPPINGS: Final = ("websocket",)
-"""YAMP-14: what its bytes may travel inside."""
+"""YAMP-14: carriers of its bytes."""
 
 
 class MessageType(IntEnum):
@@ -54,7 +54,7 @@ class MessageType(IntEnum):
 
 
 class ResponseType(IntEnum):
-    """0x08 response: what became of the request."""
+    """0x08 response: the outcome of a request."""
 
     DONE = 0
     ERROR = 1
@@ -94,7 +94,7 @@ class CloseRedirect(msgspec.Struct, frozen=True, gc=False, tag="system.close-red
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag="event"):
-    """0x05 event: nobody answers it. `body` is as the serializer made it."""
+    """0x05 event: it has no answer. `body` is as the serializer made it."""
 
     uid: bytes
     uri: str
@@ -146,5 +146,5 @@ TYPES: Final[dict[type[Message], MessageType]] = {
 
 
 def name_of(message: type[Message]) -> str:
-    """What the specification calls a message."""
+    """The name of a message in the specification."""
     return str(message.__struct_config__.tag)

@@ -1,29 +1,26 @@
-"""What a session of YAMP may be told. It refuses to act on any of it."""
+"""Options of a YAMP session."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from wirelake.protocols.reply_timer import MIN_RATE
-from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, Limits
+from wirelake.protocols.yamp.limits import Limits, MessageLimits
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Registry, Serializer
 
 __all__ = ["DEFAULT_OPTIONS", "Limits", "Options", "Registry", "Serializer"]
 
 
-class Options(msgspec.Struct, frozen=True):
-    """What a session may be told; every limit and every timer has its name here. Times are seconds; None switches a timer off."""
+class Options(MessageLimits, frozen=True, kw_only=True):
+    """Options of a session, its limits included. Times are seconds; None switches a timer off."""
 
-    limits: Limits = DEFAULT_LIMITS
     serializer: str = "json"
-    """YAMP-7: the one a client asks for; for a server, the one an empty name stands for."""
+    """YAMP-7: the name a client offers; for a server, the one that an empty name means."""
     serializers: Mapping[str, Serializer] = STANDARD
     """YAMP-7: the set a server supports; a client's own must be in it."""
     accept_empty_serializer: bool = True
-    """YAMP-5: a server takes an empty name for its default and echoes it as it is."""
+    """YAMP-5: a server accepts an empty name as its default, and echoes it empty."""
     handshake_timeout: float | None = 5.0
     """YAMP-12: how long to wait for the peer's handshake."""
     ping_interval: float | None = None
@@ -31,19 +28,24 @@ class Options(msgspec.Struct, frozen=True):
     ping_timeout: float | None = 10.0
     """YAMP-18: how long to wait for a pong. Silence after a keep-alive ping ends the session; after a ping by hand only that ping."""
     min_rate: float = MIN_RATE
-    """YAMP-18: bytes a second below which a line counts as silent: only faster ones postpone the deadline of a pong."""
+    """YAMP-18: bytes a second below which a connection counts as silent: only faster ones postpone the deadline of a pong."""
     request_timeout: float | None = 30.0
-    """YAMP-41: how long a request waits, from its sending or its last progress, unless it says otherwise."""
+    """YAMP-41: how long a request waits, from its sending or its last progress, unless it has a timeout of its own."""
     kill_on_timeout: bool = False
-    """YAMP-41: tell the peer that nobody waits any more."""
+    """YAMP-41: kill a request at the peer when it times out here."""
     redirect_to: str | None = None
-    """0x04 system.close-redirect: a server sends every client there instead of echoing its handshake."""
+    """0x04 system.close-redirect: a server redirects every client there instead of echoing its handshake."""
     datagrams: bool = False
-    """YAMP-15: what is received is one message each time, and may be lost, repeated or cut."""
+    """YAMP-15: each receipt is one message, which may be lost, repeated or cut. A live peer sets it by its transport."""
     handshake_interval: float = 0.5
     """YAMP-15: how long a client waits before it repeats its handshake in another datagram."""
     max_datagram: int = 65_507
-    """YAMP-15: bytes that a datagram holds."""
+    """YAMP-15: bytes of a datagram at most."""
+
+    @property
+    def limits(self) -> MessageLimits:
+        """The same object, as the limits of its messages."""
+        return self
 
 
 DEFAULT_OPTIONS: Final = Options()

@@ -1,4 +1,4 @@
-"""0x04 system.close-redirect: whether a url may be followed. It refuses to follow it."""
+"""0x04 system.close-redirect: the check whether a client may follow a url."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests in flight: those this side asked, and those it was asked. It refuses to know messages and bytes."""
+"""Requests in flight, by uid: those of this side, and those of the peer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutgoingRequests:
-    """The asking side: what is pending, and until when. Uids nobody asked with are not remembered (YAMP-37)."""
+    """Requests of this side, with their deadlines. Unknown uids are not remembered (YAMP-37)."""
 
     def __init__(self) -> None:
         self._pending: dict[bytes, Pending] = {}
@@ -47,7 +47,7 @@ class OutgoingRequests:
             self._expiries.set(uid, now + patience)
 
     def drop(self, uid: bytes) -> Pending | None:
-        """The request has its outcome, or nobody waits for one any more."""
+        """The request has its outcome, or it was given up."""
         self._expiries.drop(uid)
         return self._pending.pop(uid, None)
 
@@ -74,7 +74,7 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 
 
 class IncomingRequests:
-    """The asked side: what is in flight."""
+    """Requests of the peer in flight."""
 
     def __init__(self) -> None:
         self._taken: dict[bytes, Taken] = {}

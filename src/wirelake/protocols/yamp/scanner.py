@@ -1,21 +1,19 @@
-"""The layout of YAMP as a scanner reads it: where messages and their fields are, and what is wrong with them.
+"""The scanner of YAMP: finds messages and their fields, and the rules they break.
 
-This is the only reader of the layout. It accepts every message that can be read, also one that must not be said: such a breach is in the
-row's fault column, and it is for the session to act on. It refuses to know who speaks, what was said before, and what a body contains.
+This is the only reader of the layout. It accepts every message that can be read, also one that breaks a rule: such a breach is in the
+row's fault column, and the session acts on it. It does not look into bodies.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
-
-import msgspec
+from typing import Any, Final
 
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, SHARED, START, kernel, u16, u32, walker
 from wirelake.protocols.utf8 import is_ascii, utf8
 from wirelake.protocols.websocket import inside
 from wirelake.protocols.yamp.faults import Fault
+from wirelake.protocols.yamp.limits import CLOSE_HEADER, DEFAULT_LIMITS, Limits
 from wirelake.protocols.yamp.messages import MessageType, ResponseType
-from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds
 
 __all__ = [
     "BODY",
@@ -70,52 +68,15 @@ ODD_BODY: Final = 16
 
 UID_SIZE: Final = 16
 HEADER: Final = 18
-"""Type, uid and the uri's size: what a user message begins with."""
+"""Bytes of type, uid and the uri's size, at the start of a user message."""
 HANDSHAKE_HEADER: Final = 4
 PING_HEADER: Final = 2
-CLOSE_HEADER: Final = 3
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What a reader of YAMP accepts at most, and how it reads."""
-
-    max_body_size: int = 16 * 1024 * 1024
-    """YAMP-43: bytes in a body, checked before anything is buffered."""
-    one_byte_redirect_size: bool = False
-    """YAMP-1: for peers whose close-redirect has one byte for the size of the url."""
-    max_items: int = DEFAULT_BOUNDS.max_items
-    """YAMP-44: items of a body that is turned into JSON for a table; a body with more is kept as bytes only."""
-    max_depth: int = DEFAULT_BOUNDS.max_depth
-    """YAMP-44: containers inside each other in such a body."""
-
-    DIALECT: ClassVar = ("one_byte_redirect_size",)
-    """The flags that say how the peer departs from the text."""
-
-    OFFLINE: ClassVar = ("max_items", "max_depth")
-    """A live peer's serializers have bounds of their own."""
-
-    @property
-    def bounds(self) -> Bounds:
-        """What parsing a body may cost."""
-        return Bounds(max_items=self.max_items, max_elements=min(self.max_items, DEFAULT_BOUNDS.max_elements), max_depth=self.max_depth)
-
-    @property
-    def max_parts(self) -> int:
-        """Messages of YAMP have no parts."""
-        return 0
-
-    def for_scan(self) -> tuple[int, int]:
-        """The same as the scanner wants it: the limit, and the bytes before the url."""
-        return (self.max_body_size, CLOSE_HEADER - 1 if self.one_byte_redirect_size else CLOSE_HEADER)
-
-
-DEFAULT_LIMITS: Final = Limits()
-
-
 @kernel
-def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:  # noqa: ARG001 - as every room's
+def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:  # noqa: ARG001 - as in every protocol
     """Walk whole messages in data[start:stop]; one row each.
 
     Returns (rows written, 0, next offset, need): `need` is how many bytes the next message takes, 0 if that is not known yet,
@@ -245,7 +206,7 @@ def _plausible(data: Any, at: int, stop: int, limits: Any) -> int:
 def find(data: Any, start: int, stop: int, limits: Any) -> int:
     """The next place where messages certainly begin again: a user message ends exactly at `stop`, or another follows it. Else `stop`.
 
-    System messages are too short to be told from noise: they are found after a user message, and the one before is not certain.
+    System messages are too short to distinguish from noise: they are found after a user message, and the one before is not certain.
     """
     for at in range(start, stop):
         size = _plausible(data, at, stop, limits)

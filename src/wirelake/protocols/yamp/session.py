@@ -1,8 +1,8 @@
-"""One side of a YAMP conversation: bytes and time in; bytes, events and a deadline out.
+"""One side of a YAMP session: bytes and time in; bytes, events and a deadline out.
 
-After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for what the peer did; sending may
-raise LocalProtocolError or SessionClosed, for what the caller did. It refuses to know sockets and clocks: `now` is any steadily growing
-number of seconds, and random bytes come from `draw`.
+After every call: drain `output()`, drain `events()`, read `deadline` again. `receive` never raises for an error of the peer. Sending may
+raise LocalProtocolError or SessionClosed, for an error of the caller. `now` is any steadily growing number of seconds; random bytes come
+from `draw`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
-from wirelake.protocols.yamp.base_session import BaseSession
+from wirelake.protocols.yamp.base_session import BaseSession, Draw
 from wirelake.protocols.yamp.events import (
     CancelReceived,
     Ended,
@@ -20,15 +20,14 @@ from wirelake.protocols.yamp.events import (
     RequestExpired,
     RequestReceived,
     ResponseReceived,
-    ResponseSpoilt,
+    ResponseUnreadable,
 )
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Event, MessageType, Request, Response, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.yamp.requests import IncomingRequests, OutgoingRequests, Pending, Taken
-from wirelake.protocols.yamp.serializers.bodies import Undecodable, pack, pack_text, unpack
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, pack, pack_text, unpack
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.yamp.uids import Draw
 from wirelake.protocols.yamp.wire import user
 
 __all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
@@ -38,12 +37,12 @@ _RESPONSES: Final = {kind: bytes((kind,)) for kind in ResponseType}
 
 
 class Session(BaseSession):
-    """A conversation as one of its two speakers lives it."""
+    """One side of a YAMP session."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
         super().__init__(speaker, options, draw=draw)
-        self._asked = OutgoingRequests()
-        self._served = IncomingRequests()
+        self._requests: OutgoingRequests = OutgoingRequests()
+        self._peer_requests: IncomingRequests = IncomingRequests()
         self._takers |= {
             Event: self._take_event,
             Request: self._take_request,
@@ -51,32 +50,22 @@ class Session(BaseSession):
             Response: self._take_response,
         }
 
-    # What comes out.
+    # Output.
 
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        own, asked = super().deadline, self._asked.deadline
+        own, asked = super().deadline, self._requests.deadline
         return asked if own is None else own if asked is None else min(own, asked)
-
-    @property
-    def pending(self) -> int:
-        """Requests of ours without an outcome."""
-        return len(self._asked)
-
-    @property
-    def serving(self) -> int:
-        """Requests of the peer without an outcome."""
-        return len(self._served)
 
     def is_serving(self, request_uid: bytes) -> bool:
         """Whether a request of the peer still wants an outcome: a killed one does not."""
-        return request_uid in self._served
+        return request_uid in self._peer_requests
 
-    # What the caller does.
+    # Commands of the owner.
 
     def send(self, uri: str, body: Any = None) -> None:
-        """0x05 event: nobody answers it."""
+        """0x05 event: send one; it has no answer."""
         self.send_packed(uri, self.pack(body))
 
     def pack(self, body: Any) -> bytes:
@@ -95,22 +84,22 @@ class Session(BaseSession):
         body = pack(self._serializer, body)
         self._put(Request, user(MessageType.REQUEST, uid, _checked(uri), _TRUTHS[progressive], body, self.options.limits))
         patience = self.options.request_timeout if timeout is None else timeout
-        self._asked.ask(uid, Pending(uri, progressive, None if patience == math.inf else patience), now)
+        self._requests.ask(uid, Pending(uri, progressive, None if patience == math.inf else patience), now)
         return uid
 
     def cancel(self, request_uid: bytes, *, kill: bool = False) -> bool:
-        """0x07 cancel: take a request back; killed, nobody waits for it any more (YAMP-34). False if it is not pending (YAMP-32)."""
-        pending = self._asked.get(request_uid)
+        """0x07 cancel: take a request back; killed, it gets no answer any more (YAMP-34). False if it is not pending (YAMP-32)."""
+        pending = self._requests.get(request_uid)
         if pending is None or self.ended is not None:
             return False
         self._say(Cancel(self._uids.next(), pending.uri, request_uid, kill))  # YAMP-27
         if kill:
-            self._asked.drop(request_uid)
+            self._requests.drop(request_uid)
         return True
 
     def forget(self, request_uid: bytes) -> None:
-        """YAMP-41: nobody waits for the outcome any more, and the peer is not told; what still comes is ignored (YAMP-37)."""
-        self._asked.drop(request_uid)
+        """YAMP-41: give a request up without a cancel; late responses are ignored (YAMP-37)."""
+        self._requests.drop(request_uid)
 
     def respond(self, request_uid: bytes, body: Any = None) -> None:
         """0x08 response, done: the request succeeded."""
@@ -131,94 +120,96 @@ class Session(BaseSession):
     def report(self, request_uid: bytes, body: Any) -> bool:
         """0x08 response, progress: a step on the way; False if the request did not ask for any (YAMP-29)."""
         self._require_open()
-        taken = self._served.get(request_uid)
+        taken = self._peer_requests.get(request_uid)
         if taken.progressive:
             self._say_response(taken.uri, request_uid, ResponseType.PROGRESS, pack(self._serializer, body))
         return taken.progressive
 
-    # What the world does.
+    # Input: bytes of the peer, and time.
 
     def tick(self, now: float) -> None:
         """Time passed: timers that are due fire."""
         super().tick(now)
-        for uid, pending in self._asked.expire(now):
+        for uid, pending in self._requests.expire(now):
             self._events.append(RequestExpired(uid))
             if self.options.kill_on_timeout:  # YAMP-41
                 self._say(Cancel(self._uids.next(), pending.uri, uid, True))
 
-    # Inside.
+    # Internals.
 
     def _end(self, ended: Ended) -> None:
-        self._asked.clear()
-        self._served.clear()
+        self._requests.clear()
+        self._peer_requests.clear()
         super()._end(ended)
 
     def _answer(self, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
         self._require_open()
-        uri = self._served.get(request_uid).uri  # YAMP-27
+        uri = self._peer_requests.get(request_uid).uri  # YAMP-27
         self._say_response(uri, request_uid, response_type, body)
-        self._served.drop(request_uid)
+        self._peer_requests.drop(request_uid)
 
     def _say_response(self, uri: str, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
         rest = request_uid + _RESPONSES[response_type]
         self._put(Response, user(MessageType.RESPONSE, self._uids.next(), uri, rest, body, self.options.limits))
 
-    def _take_event(self, said: Event, _: float) -> None:
+    def _take_event(self, event: Event, _: float) -> None:
         try:
-            self._events.append(EventReceived(said.uri, unpack(self._serializer, said.body), said.uid, len(said.body)))
-        except Undecodable as reason:  # YAMP-44
-            self._notice(Fault.BODY_UNDECODABLE, f"event {said.uri!r}: {reason}")
+            self._events.append(EventReceived(event.uri, unpack(self._serializer, event.body), event.uid, len(event.body)))
+        except BodyRejected as reason:  # YAMP-44
+            self._notice(Fault.BODY_UNDECODABLE, f"event {event.uri!r}: {reason}")
 
-    def _take_request(self, said: Request, _: float) -> None:
-        if said.uid in self._served:
+    def _take_request(self, request: Request, _: float) -> None:
+        if request.uid in self._peer_requests:
             if self.options.datagrams:  # YAMP-15
                 self._notice(Fault.REQUEST_REPEATED)
             else:  # YAMP-25
-                self.fail(Fault.REQUEST_UID_IN_FLIGHT, said.uid.hex())
+                self.fail(Fault.REQUEST_UID_IN_FLIGHT, request.uid.hex())
             return
-        self._served.take(said.uid, Taken(said.uri, said.progressive))
+        self._peer_requests.take(request.uid, Taken(request.uri, request.progressive))
         try:
-            body = unpack(self._serializer, said.body)
-        except Undecodable as reason:  # YAMP-44
-            self._notice(Fault.BODY_UNDECODABLE, f"request {said.uri!r}: {reason}")
-            self.respond_failure(said.uid, f"the body cannot be read: {reason}")
+            body = unpack(self._serializer, request.body)
+        except BodyRejected as reason:  # YAMP-44
+            self._notice(Fault.BODY_UNDECODABLE, f"request {request.uri!r}: {reason}")
+            self.respond_failure(request.uid, f"the body cannot be read: {reason}")
         else:
-            self._events.append(RequestReceived(said.uid, said.uri, body, said.progressive, len(said.body)))
+            self._events.append(RequestReceived(request.uid, request.uri, body, request.progressive, len(request.body)))
 
-    def _take_cancel(self, said: Cancel, _: float) -> None:
-        if said.request_uid not in self._served:  # YAMP-32, YAMP-35
+    def _take_cancel(self, cancel: Cancel, _: float) -> None:
+        if cancel.request_uid not in self._peer_requests:  # YAMP-32, YAMP-35
             self._notice(Fault.CANCEL_UNMATCHED)
             return
-        if said.kill:  # YAMP-34
-            self._served.drop(said.request_uid)
-        self._events.append(CancelReceived(said.request_uid, said.kill))
+        if cancel.kill:  # YAMP-34
+            self._peer_requests.drop(cancel.request_uid)
+        self._events.append(CancelReceived(cancel.request_uid, cancel.kill))
 
-    def _take_response(self, said: Response, now: float) -> None:
-        uid, pending = said.request_uid, self._asked.get(said.request_uid)
+    def _take_response(self, response: Response, now: float) -> None:
+        uid, pending = response.request_uid, self._requests.get(response.request_uid)
         if pending is None:  # YAMP-37
             self._notice(Fault.RESPONSE_UNMATCHED)
             return
-        steps = said.response_type == ResponseType.PROGRESS
+        steps = response.response_type == ResponseType.PROGRESS
         if steps and not pending.progressive:  # YAMP-29
             self._notice(Fault.PROGRESS_UNASKED)
             return
         if steps:
-            self._asked.restart(uid, now)
+            self._requests.restart(uid, now)
         else:  # YAMP-30
-            self._asked.drop(uid)
+            self._requests.drop(uid)
         try:
-            body = unpack(self._serializer, said.body)
-        except Undecodable as reason:  # YAMP-44
+            body = unpack(self._serializer, response.body)
+        except BodyRejected as reason:  # YAMP-44
             if steps:
-                self._notice(Fault.BODY_UNDECODABLE, f"progress of {said.uri!r}: {reason}")
+                self._notice(Fault.BODY_UNDECODABLE, f"progress of {response.uri!r}: {reason}")
             else:
-                self._events.append(ResponseSpoilt(uid, said.response_type, said.body, str(reason)))
+                self._events.append(ResponseUnreadable(uid, response.response_type, response.body, str(reason)))
         else:
-            self._events.append(ProgressReceived(uid, body, len(said.body)) if steps else ResponseReceived(uid, said.response_type, body))
+            self._events.append(
+                ProgressReceived(uid, body, len(response.body)) if steps else ResponseReceived(uid, response.response_type, body)
+            )
 
 
 def _checked(uri: str) -> str:
-    """YAMP-26: what we send has a uri."""
+    """YAMP-26: check that a message to send has a uri."""
     if not uri:
         raise LocalProtocolError(Fault.URI_SIZE, "0 bytes")
     return uri

@@ -1,7 +1,7 @@
-"""The conversation of YAMP as a table: who may say what when, and which rule a message breaks that may not be said.
+"""The state machine of YAMP: (state, speaker, message) -> next state, and the fault of a forbidden message.
 
-States are named from outside, so that client, server and the lake's auditor read the same table. It refuses to know bytes, time and
-what depends on data, such as which requests are in flight.
+States are named from outside, so that client, server and the lake's rules read the same table. Rules that depend on data, such as which
+requests are in flight, are in the session.
 """
 
 from __future__ import annotations
@@ -9,35 +9,24 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from wirelake.protocols.speaker import Speaker
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Event, Handshake, Message, Ping, Pong, Request, Response
 
 __all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "UNTIMELY", "Speaker", "State", "refusal"]
 
 
-class Speaker(IntEnum):
-    """Who opened the connection, and who accepted it."""
-
-    CLIENT = 0
-    SERVER = 1
-
-    @property
-    def other(self) -> Speaker:
-        """Who listens when this one speaks."""
-        return Speaker(1 - self)
-
-
 class State(IntEnum):
-    """How far the conversation is."""
+    """The state of a connection."""
 
     CONNECTED = 0
-    """0x00 system.handshake: nobody has said anything."""
+    """Connected; no message yet."""
     CLIENT_GREETED = 1
-    """The client has said what it wants; the server has not answered."""
+    """The client sent its handshake; the server has not answered."""
     OPEN = 2
     """The server echoed the handshake: both sides may send events, ask and answer (YAMP-45)."""
     CLIENT_LEFT = 3
-    """0x03 system.close: the client closed; what the server still had on its way may arrive."""
+    """0x03 system.close: the client closed; messages that the server sent before may still arrive."""
     SERVER_LEFT = 4
     CLOSED = 5
 
@@ -50,14 +39,14 @@ _EXCHANGES: Final[tuple[type[Message], ...]] = (Ping, Pong, Event, Request, Canc
 _PARTINGS: Final[tuple[type[Message], ...]] = (Close, CloseRedirect)
 
 TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
-    # 0x00 system.handshake: the client says what it wants, the server echoes it.
+    # 0x00 system.handshake: the client sends its handshake, the server echoes it.
     (State.CONNECTED, CLIENT, Handshake): State.CLIENT_GREETED,
     (State.CLIENT_GREETED, SERVER, Handshake): State.OPEN,
     # YAMP-11: a second handshake is ignored.
     (State.CLIENT_GREETED, CLIENT, Handshake): State.CLIENT_GREETED,
     (State.OPEN, CLIENT, Handshake): State.OPEN,
     (State.OPEN, SERVER, Handshake): State.OPEN,
-    # YAMP-10: a client should wait for the echo; what it sent before is taken all the same.
+    # YAMP-10: a client should wait for the echo; messages it sent before are accepted all the same.
     **{(State.CLIENT_GREETED, CLIENT, exchange): State.CLIENT_GREETED for exchange in _EXCHANGES},
     **{(State.OPEN, speaker, exchange): State.OPEN for speaker in Speaker for exchange in _EXCHANGES},
     # 0x03 system.close, YAMP-9: a server may refuse or redirect at any moment, a client may close once it has greeted.
@@ -67,13 +56,13 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
         for parting in _PARTINGS
     },
     **{(state, CLIENT, Close): State.CLIENT_LEFT for state in (State.CLIENT_GREETED, State.OPEN)},
-    # YAMP-20: who stays may have spoken before the close reached them.
+    # YAMP-20: the other end may have sent messages before the close reached it.
     **{(State.CLIENT_LEFT, SERVER, message): State.CLIENT_LEFT for message in (Handshake, *_EXCHANGES)},
     **{(State.SERVER_LEFT, CLIENT, message): State.SERVER_LEFT for message in (Handshake, *_EXCHANGES)},
     **{(State.CLIENT_LEFT, SERVER, parting): State.CLOSED for parting in _PARTINGS},
     (State.SERVER_LEFT, CLIENT, Close): State.CLOSED,
 }
-"""(state, speaker, message) -> next state. What is not here is forbidden."""
+"""(state, speaker, message) -> next state. Every other triple is forbidden."""
 
 UNTIMELY: Final = {(State.CLIENT_GREETED, CLIENT, exchange): Fault.SPOKE_TOO_SOON for exchange in _EXCHANGES}
 """(state, speaker, message) that TRANSITIONS has, so that it is taken -> the rule its sender breaks all the same (YAMP-10)."""
@@ -82,7 +71,7 @@ _LEFT: Final = {CLIENT: (State.CLIENT_LEFT, State.CLOSED), SERVER: (State.SERVER
 
 
 def refusal(state: State, speaker: Speaker, message: type[Message]) -> Fault:
-    """Which rule is broken by a message that TRANSITIONS does not have."""
+    """The rule that a message breaks if TRANSITIONS does not have it."""
     if state in _LEFT[speaker]:
         return Fault.SPOKE_AFTER_CLOSE  # YAMP-20
     if message is CloseRedirect:

@@ -1,7 +1,4 @@
-"""Bytes of YAMP to messages and back: `message` and `decode` build, `encode` writes.
-
-It refuses to know who speaks, what was said before, time, and what bodies mean; how the layout is read is `scanner.py`'s.
-"""
+"""YAMP bytes to messages and back: `message` and `decode` read, `encode` writes."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from wirelake.protocols.buffer import Buffer
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, START
 from wirelake.protocols.utf8 import fit
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
+from wirelake.protocols.yamp.limits import DEFAULT_LIMITS, Limits, MessageLimits
 from wirelake.protocols.yamp.messages import (
     Cancel,
     Close,
@@ -30,13 +28,11 @@ from wirelake.protocols.yamp.scanner import (
     BODY,
     BODY_LENGTH,
     CODE,
-    DEFAULT_LIMITS,
     PART_COLUMNS,
     ROW_COLUMNS,
     UID_SIZE,
     URI,
     URI_LENGTH,
-    Limits,
     find,
     scan,
     sniff,
@@ -60,14 +56,14 @@ __all__ = [
 ]
 
 LONGEST_STRING: Final = 0xFF
-"""YAMP-6, YAMP-17, YAMP-26: what one byte of size can say of a serializer, a payload or a uri."""
+"""YAMP-6, YAMP-17, YAMP-26: the most bytes of a serializer, a payload or a uri, whose size is one byte."""
 LONGEST_REASON: Final = 0xFFFF
-"""YAMP-20: what two bytes of size can say of a reason or a url."""
+"""YAMP-20: the most bytes of a reason or a url, whose size is two bytes."""
 LARGEST_BODY: Final = 0xFFFFFFFF
-"""YAMP-43: what four bytes of size can say."""
+"""YAMP-43: the most bytes of a body, whose size is four bytes."""
 
 
-def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as every room's
+def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as in every protocol
     """The message of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
@@ -128,12 +124,12 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
     return result
 
 
-def buffer(limits: Limits = DEFAULT_LIMITS) -> Buffer:
+def buffer(limits: MessageLimits = DEFAULT_LIMITS) -> Buffer:
     """A buffer that cuts a stream into messages."""
     return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
 
 
-def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
+def encode(message: Message, limits: MessageLimits = DEFAULT_LIMITS) -> bytes:
     """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or a body over the limit."""
     try:
         return _WRITERS[type(message)](message, limits)
@@ -148,7 +144,7 @@ def _short(data: bytes) -> bytes:
     return len(data).to_bytes() + data
 
 
-def user(kind: MessageType, uid: bytes, uri: str, rest: bytes, body: bytes | None, limits: Limits) -> bytes:
+def user(kind: MessageType, uid: bytes, uri: str, rest: bytes, body: bytes | None, limits: MessageLimits) -> bytes:
     """UserMessageHeader, what a message has of its own, and UserMessageBody, unless it has none; raises LocalProtocolError.
 
     What sessions say most often is written by this alone, without a message made for it first.
@@ -174,17 +170,17 @@ def _reference(message: Cancel | Response, code: int) -> bytes:
     return message.request_uid + code.to_bytes()
 
 
-def _close(message: Close, _: Limits) -> bytes:
+def _close(message: Close, _: MessageLimits) -> bytes:
     reason = fit(message.reason, LONGEST_REASON)  # YAMP-20
     return b"\x03" + len(reason).to_bytes(2) + reason
 
 
-def _close_redirect(message: CloseRedirect, limits: Limits) -> bytes:
+def _close_redirect(message: CloseRedirect, limits: MessageLimits) -> bytes:
     url = message.url.encode()
     return b"\x04" + (_short(url) if limits.one_byte_redirect_size else len(url).to_bytes(2) + url)  # YAMP-1
 
 
-_WRITERS: Final[dict[type[Message], Callable[[Any, Limits], bytes]]] = {
+_WRITERS: Final[dict[type[Message], Callable[[Any, MessageLimits], bytes]]] = {
     Handshake: lambda message, _: b"\x00" + message.version.to_bytes(2) + _short(message.serializer.encode()),
     Ping: lambda message, _: b"\x01" + _short(message.payload),
     Pong: lambda message, _: b"\x02" + _short(message.payload),

@@ -1,1 +1,1 @@
-"""How gold tables are kept: what a new batch touches, and only that, is built anew. Every file knows one step of it."""
+"""Incremental refresh of gold tables: only rows of sessions that a new batch affects are rebuilt."""

@@ -1,7 +1,4 @@
-"""The index of the lake: tables that grow by the sums of every new batch, once, and tell what a batch touches.
-
-It refuses to know what is summed: `talks.py` and `tallies.py` do.
-"""
+"""Extend the index tables by the sums of every new batch. They say which sessions a batch affects."""
 
 from __future__ import annotations
 
@@ -9,37 +6,35 @@ import logging
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.incremental import connection_index, minute_index
+from wirelake.lake.sources.tables import frame_of_files, spark_schema
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables.catalog import table as table_named
+from wirelake.lake.tables.index import CONNECTION_INDEX, INDEX_TABLES, MINUTE_INDEX
 from wirelake.lake.tables.schema import Table
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["MOST_SMALL", "SMALL_ROWS", "TABLES", "extend", "merge"]
-
-TABLES: Final = (connection_index.TABLE, minute_index.TABLE)
-"""Kept beside the tables that people ask; none of them is in the catalog."""
+__all__ = ["MOST_SMALL", "SMALL_ROWS", "extend", "merge"]
 
 SMALL_ROWS: Final = 50_000
 """A file with fewer rows than this is small."""
 MOST_SMALL: Final = 32
-"""How many small files there may be before they become one: whoever follows live traffic adds a few rows every few seconds."""
+"""Small files beyond this are merged into one (compaction): following adds a few rows every few seconds."""
 
-_BUILDERS: Final = {connection_index.TABLE.name: connection_index, minute_index.TABLE.name: minute_index}
+_BUILDERS: Final = {CONNECTION_INDEX.name: connection_index, MINUTE_INDEX.name: minute_index}
 _LOG: Final = logging.getLogger("wirelake.lake")
 
 
 def extend(spark: SparkSession, lake: Path, newest: int) -> None:
-    """Add the sums of batches up to `newest` that are not in it."""
-    for table in TABLES:
+    """Add the sums of batches up to `newest` that the index does not have."""
+    for table in INDEX_TABLES:
         known = delta.batch(lake, table) or 0
         if known >= newest:
             continue
@@ -49,7 +44,7 @@ def extend(spark: SparkSession, lake: Path, newest: int) -> None:
         rows = module.build(*(_since(spark, lake, name, known, newest) for name in module.INPUTS))
         name = f"batch-{newest:08d}-{uuid.uuid4().hex}"
         at = delta.folder(lake, table) / name
-        written = rows.to(delta.spark_schema(table)).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        written = rows.to(spark_schema(table)).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         written.parquet(f"file://{at.absolute()}")
         counts = [(path, pq.read_metadata(path).num_rows) for path in sorted(at.glob("*.parquet"))]
         added = [File(f"{name}/{path.name}", path.stat().st_size, count) for path, count in counts if count]
@@ -61,7 +56,7 @@ def extend(spark: SparkSession, lake: Path, newest: int) -> None:
 
 
 def merge(lake: Path, table: Table) -> bool:
-    """Make one file of small ones, if they are many; says whether it did. Rows say themselves which batch they came with."""
+    """Merge small files into one, if there are many; returns whether it did. Rows have their batch number."""
     small = [file for file in delta.entries(lake, table) if file.rows < SMALL_ROWS]
     if len(small) <= MOST_SMALL:
         return False
@@ -76,10 +71,8 @@ def merge(lake: Path, table: Table) -> bool:
 
 
 def _since(spark: SparkSession, lake: Path, name: str, known: int, newest: int) -> DataFrame:
-    """Rows of new batches, with their `batch`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
+    """Read rows of new batches, with their `batch`."""
     table = table_named(name)
     files = [file for batch, each in delta.files_by_batch(lake, table).items() if known < batch <= newest for file in each]
-    rows = delta.frame_of(spark, lake, table, files)
+    rows = frame_of_files(spark, lake, table, files)
     return rows.withColumn("batch", connection_index.batch_of_file() if files else sql.lit(0).cast("long"))

@@ -1,9 +1,7 @@
-"""Leaves: the files of a gold table, each with the rows of one range of slots. A key's slot is a hash of it.
+"""The files of a gold table: each has the rows of one range of hash slots. A key's slot is a hash of it.
 
-What is built anew replaces the leaves it lies in, and no others; a leaf that would grow too large is split on that occasion. So a small
-table is one file, and a large one is rewritten only where it changes.
-
-It refuses to know what rows mean, and when files begin to count.
+A refresh replaces the files whose range has affected keys, and no others. A file that would grow too large is split. So a small table is
+one file, and a large one is rewritten only where it changes.
 """
 
 from __future__ import annotations
@@ -15,18 +13,18 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.incremental.affected import SLOTS
+from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables.schema import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["KEY_RANGE_ROWS", "KeyRange", "Rebuild", "plan", "write"]
 
@@ -51,7 +49,7 @@ class KeyRange(msgspec.Struct, frozen=True, order=True):
 
 
 class Rebuild(msgspec.Struct, frozen=True):
-    """Which files go, and which leaves are written in their place."""
+    """The files to replace, and the key ranges to write in their place."""
 
     removed: list[File]
     key_ranges: list[KeyRange]
@@ -64,7 +62,7 @@ def _key_range(file: File) -> KeyRange:
 
 
 def _gaps(key_ranges: Iterable[KeyRange]) -> Iterator[KeyRange]:
-    """Ranges that no file covers: leaves without rows have none."""
+    """Ranges that no file covers: key ranges without rows have no file."""
     edges = [KeyRange(-1, -1), *sorted(key_ranges), KeyRange(SLOTS, SLOTS)]
     for one, other in pairwise(edges):
         if one.last + 1 < other.first:
@@ -76,7 +74,7 @@ def plan(files: Collection[File], slots: Collection[int], more: int, most: int =
     if not slots:
         return Rebuild([], [])
     ranges = {file.path: _key_range(file) for file in files}
-    if len(set(ranges.values())) < len(files):  # written before there were leaves
+    if len(set(ranges.values())) < len(files):  # written before there were key ranges
         return Rebuild(list(files), list(_cut(KeyRange(0, SLOTS - 1), sum(file.rows for file in files) + more, most)))
     rows = {ranges[file.path]: file.rows for file in files} | dict.fromkeys(_gaps(ranges.values()), 0)
     chosen = set(slots)
@@ -103,9 +101,7 @@ def _cut(key_range: KeyRange, rows: float, most: int) -> Iterator[KeyRange]:
 
 
 def _place(key: Column, key_ranges: list[KeyRange]) -> Column:
-    """Which of the leaves a key belongs to."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
+    """Return the key range of a key."""
     places = [0] * SLOTS
     for place, key_range in enumerate(key_ranges):
         for at in key_range.slots:
@@ -116,9 +112,9 @@ def _place(key: Column, key_ranges: list[KeyRange]) -> Column:
 
 
 def write(rows: DataFrame, lake: Path, table: Table, key: Column, key_ranges: list[KeyRange]) -> list[File]:
-    """Let Spark write the rows as these leaves, which nobody counts yet; `to` holds the builder to the schema of record."""
+    """Write the rows to one file per key range; they are committed later. `to` enforces the schema of record."""
     at = delta.folder(lake, table) / f"batch-{uuid.uuid4().hex}"
-    fitted = rows.to(delta.spark_schema(table))
+    fitted = rows.to(spark_schema(table))
     dealt = fitted.coalesce(1) if len(key_ranges) == 1 else fitted.repartitionById(len(key_ranges), _place(key, key_ranges))
     dealt.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(f"file://{at.absolute()}")
     files = []

@@ -1,26 +1,23 @@
-"""How Spark is to go about a piece of work, decided by its rows and nowhere else.
+"""Choose how Spark plans a piece of work, by its number of rows.
 
-Generating and compiling code for a plan takes longer than running it over a few thousand rows, and so do many empty partitions: a small
-slice is interpreted, and stays in one piece. What is large gets all that Spark can do.
-
-It refuses to know what the work is.
+Generating and compiling code for a plan takes longer than running it over a few thousand rows; so do many empty shuffle partitions. Small
+work is interpreted, in one partition. Large work uses Spark's full optimisation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from wirelake.lake.session.start import set_for_now
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["SMALL_ROWS", "is_small", "paced"]
+__all__ = ["SMALL_ROWS", "is_small", "plan_mode"]
 
 SMALL_ROWS: Final = 100_000
-"""Up to how many rows a piece of work is small."""
+"""Work on at most this many rows is small."""
 
 _ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
 _SMALL: Final = {
@@ -33,16 +30,16 @@ _SMALL: Final = {
 
 
 def is_small(rows: int) -> bool:
-    """Whether work on so many rows costs less than deciding how to do less of it."""
+    """Whether work on so many rows is small."""
     return rows <= SMALL_ROWS
 
 
 @contextmanager
-def paced(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Settings for work on so many rows; afterwards they are what they were.
+def plan_mode(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Set Spark's planner for work on so many rows; restore its settings afterwards.
 
-    A session of its own would keep them from others who use this one meanwhile, but a new session becomes the active one, for everybody.
-    Streams do not notice: they have had a copy of the settings since they were started.
+    A new session would isolate these settings, but it would become the active one for the whole process. Running streams are not affected:
+    they copied the settings when they started.
     """
     with set_for_now(spark, _ALWAYS | (_SMALL if is_small(rows) else {})):
         yield

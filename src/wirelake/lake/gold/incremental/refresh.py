@@ -1,12 +1,10 @@
-"""The gold job: tables that Spark SQL builds from the others, and keeps true to them at the price of what is new.
+"""Refresh gold tables incrementally, at a cost that depends on what is new.
 
-A new batch touches some sessions; their rows in silver tables are read, wherever in history they lie, their rows in gold tables are
-built anew, and the files in which these lie are replaced. Minutes and pairs of peers add up sums of batches, so only those that are
-touched are added up again. The result is the same however history was cut into batches, and in whatever order they came.
+A new batch affects some sessions. Their rows in silver tables are read, wherever in history they are. Their rows in gold tables are
+rebuilt, and the files with these rows are replaced. Minutes and pairs of peers add up sums of batches, so only affected ones are added up
+again. The result is the same however history was divided into batches, and in whatever order they came.
 
-All tables change together, after all files are written. A job that died is simply done again.
-
-It refuses to know what the tables contain: each one's `build` does.
+All tables are committed together, after all files are written. A refresh that died is simply repeated.
 """
 
 from __future__ import annotations
@@ -20,39 +18,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow.dataset as pads
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
-from wirelake.lake.gold.incremental import connection_index, index, minute_index, publish
+from wirelake.lake.gold import exchanges, metrics, security, sessions, topology, violations
+from wirelake.lake.gold.incremental import index, minute_index
 from wirelake.lake.gold.incremental.affected import SLOTS, Affected, affected, minutes, slot
 from wirelake.lake.gold.incremental.inputs import Inputs
-from wirelake.lake.gold.incremental.plan_mode import is_small, paced
+from wirelake.lake.gold.incremental.plan_mode import is_small, plan_mode
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
-from wirelake.lake.gold.rules.registry import ROOMS
+from wirelake.lake.gold.rules.registry import RULES
 from wirelake.lake.gold.steps import relink_deliveries, request_pairs, session_facts, state_changes, wolpertinger_calls, yamp_outcomes
-from wirelake.lake.store import delta, journal, settings
-from wirelake.lake.tables import exchanges, ledger, messages, metrics, security, sessions, topology, violations
+from wirelake.lake.sources.tables import frame, spark_schema
+from wirelake.lake.store import delta, gold_commit, journal, settings
+from wirelake.lake.tables import ledger, messages
 from wirelake.lake.tables.catalog import GOLD
+from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 from wirelake.lake.tables.schema import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from wirelake.protocols.event_mesh.security.trust import TrustStore
 
-__all__ = ["refresh", "stale"]
+__all__ = ["refresh"]
 
 _LOG: Final = logging.getLogger("wirelake.lake")
 _EVERY_SLOT: Final = frozenset(range(SLOTS))
-
-
-def stale(lake: Path, keys: TrustStore | None = None) -> list[Table]:
-    """Gold tables that are older than the ledger, in the order in which they are to be built; new keys age what is judged by keys, and
-    another edition of the rules ages all."""
-    newest = delta.batch(lake, ledger.TABLE)
-    if newest is None:
-        return []
-    if publish.has_other_rules(lake):
-        return list(GOLD)
-    return [table for table in GOLD if delta.batch(lake, table) != newest or (table is security.TABLE and keys is not None)]
 
 
 def refresh(
@@ -63,33 +53,33 @@ def refresh(
     *,
     judge_all: bool = True,
 ) -> list[str]:
-    """Bring gold tables up to the ledger, and with keys judge all of history by them; says which tables were built.
+    """Refresh stale gold tables; with keys, check all of history by them. Returns the names of the tables that were built.
 
-    `tell` hears of each before it is built, and of the index before them.
+    `tell` is called with the name of each table before it is built, and with `index` before all of them.
 
-    Without `judge_all` keys are asked only of what new batches touch: for whoever comes again and again with the same keys. It may be
-    interrupted at any point and done again. One at a time: who calls it holds the lake.
+    Without `judge_all` keys are only used for sessions that new batches affect, for callers that refresh often with the same keys.
+    It is idempotent, and may be interrupted at any point. The caller holds the lake's lock.
     """
-    publish.finish(lake)
-    publish.sweep(lake)
+    gold_commit.finish(lake)
+    gold_commit.sweep(lake)
     newest = delta.batch(lake, ledger.TABLE)
-    old = stale(lake, keys if judge_all else None)
+    old = gold_commit.stale(lake, keys if judge_all else None)
     if newest is None or not old:
         return []
-    built = 0 if publish.has_other_rules(lake) else min(delta.batch(lake, table) or 0 for table in GOLD)
+    built = 0 if gold_commit.has_other_rules(lake) else min(delta.batch(lake, table) or 0 for table in GOLD)
     with _scratch(lake) as scratch:
         work = _Refresh(spark, lake, built, newest, scratch, tell)
         if built < newest:
             work.catch_up(keys, judge_all)
         else:
             work.judge(keys)
-        publish.publish(lake, newest, list(work.tables.changes.values()))
+        gold_commit.publish(lake, newest, list(work.tables.changes.values()))
     return [table.name for table in old]
 
 
 @contextmanager
 def _scratch(lake: Path) -> Iterator[Path]:
-    """A folder for what nobody needs afterwards; those of jobs that died go, too."""
+    """Create a scratch folder for one refresh; delete those of refreshes that died."""
     home = lake / journal.FOLDER / "scratch"
     shutil.rmtree(home, ignore_errors=True)
     at = home / uuid.uuid4().hex
@@ -101,7 +91,7 @@ def _scratch(lake: Path) -> Iterator[Path]:
 
 
 class _Refresh:
-    """From the batches up to `built`, which gold tables have, to those up to `newest`. If they have none, no row of theirs stays."""
+    """One refresh: gold tables have batches up to `built`, and get those up to `newest`. With `built` 0 all rows are replaced."""
 
     def __init__(self, spark: SparkSession, lake: Path, built: int, newest: int, scratch: Path, tell: Callable[[str], None]) -> None:
         self._spark = spark
@@ -117,34 +107,36 @@ class _Refresh:
         return sum({file.path: file.rows for batch in batches for file in self._said.get(batch, ())}.values())
 
     def _everything(self) -> Affected:
-        """All of history, as if it were new."""
+        """Treat all of history as new."""
         known = tuple(batch for batch in delta.files_by_batch(self._lake, ledger.TABLE) if batch <= self._newest)
-        return Affected(None, None, _EVERY_SLOT, tuple(ROOMS), known, (), {})
+        return Affected(None, None, _EVERY_SLOT, tuple(RULES), known, (), {})
 
     def judge(self, keys: TrustStore | None) -> None:
-        """Ask these keys of all of history."""
+        """Check all of history by these keys."""
         everything = self._everything()
-        with paced(self._spark, self._rows(everything.fresh)):
+        with plan_mode(self._spark, self._rows(everything.fresh)):
             self._security(self._inputs(everything), everything, keys)
 
     def catch_up(self, keys: TrustStore | None, judge_all: bool) -> None:
-        """Build what new batches touch."""
+        """Rebuild what new batches affect."""
         self._tell("index")
-        with paced(self._spark, self._rows([batch for batch in self._said if self._built < batch <= self._newest])):
+        with plan_mode(self._spark, self._rows([batch for batch in self._said if self._built < batch <= self._newest])):
             index.extend(self._spark, self._lake, self._newest)
         what = affected(self._lake, self._built, self._newest, self._scratch)
-        _LOG.info("batches %s touch sessions in %d older ones; spoken: %s", list(what.fresh), len(what.older), ", ".join(what.protocols))
+        _LOG.info(
+            "batches %s affect sessions in %d older ones; protocols: %s", list(what.fresh), len(what.older), ", ".join(what.protocols)
+        )
         is_judged = keys is not None and judge_all
-        with paced(self._spark, self._rows([*what.fresh, *what.older])):
+        with plan_mode(self._spark, self._rows([*what.fresh, *what.older])):
             part = self._inputs(what)
-            self._conversations(part, what)
+            self._by_session(part, what)
             if not is_judged:
                 self._security(part, what, keys)
         if is_judged:
             self.judge(keys)
-        with paced(self._spark, self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, minute_index.TABLE)):
+        with plan_mode(self._spark, self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, MINUTE_INDEX)):
             self._metrics(what)
-        with paced(self._spark, self._rows_in(connection_index.TABLE)):
+        with plan_mode(self._spark, self._rows_in(CONNECTION_INDEX)):
             self._topology()
 
     def _rows_in(self, *tables: Table) -> int:
@@ -154,9 +146,7 @@ class _Refresh:
         return Inputs(self._spark, self._lake, what, self._scratch)
 
     def _replace(self, part: Inputs, what: Affected, table: Table, rows: DataFrame) -> None:
-        """Rows of touched sessions in place of those there were."""
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
+        """Replace the rows of affected sessions."""
         self.tables.replace(
             part.spark,
             table,
@@ -167,31 +157,33 @@ class _Refresh:
             others=(lambda before: part.affected(before, how="left_anti")) if self._built else None,
         )
 
-    def _conversations(self, part: Inputs, what: Affected) -> None:
-        """What is told session by session."""
-        rooms = {name: part[name] for name in ROOMS if name in what.protocols or not what.protocols}
+    def _by_session(self, part: Inputs, what: Affected) -> None:
+        """Rebuild `exchanges`, `violations` and `sessions`."""
+        protocol_tables = {name: part[name] for name in RULES if name in what.protocols or not what.protocols}
         self._tell(exchanges.TABLE.name)
         paired = part.keep("paired", request_pairs.build(part["messages"]))
         delivered = (
             relink_deliveries.build(*(part[name] for name in relink_deliveries.INPUTS))
-            if set(relink_deliveries.INPUTS) <= set(rooms)
+            if set(relink_deliveries.INPUTS) <= set(protocol_tables)
             else None
         )
-        called = wolpertinger_calls.build(paired, part[wolpertinger_calls.PROTOCOL]) if wolpertinger_calls.PROTOCOL in rooms else None
-        ended = yamp_outcomes.build(paired, part[yamp_outcomes.PROTOCOL]) if yamp_outcomes.PROTOCOL in rooms else None
+        called = (
+            wolpertinger_calls.build(paired, part[wolpertinger_calls.PROTOCOL]) if wolpertinger_calls.PROTOCOL in protocol_tables else None
+        )
+        ended = yamp_outcomes.build(paired, part[yamp_outcomes.PROTOCOL]) if yamp_outcomes.PROTOCOL in protocol_tables else None
         late = settings.of(self._lake).late_seconds
         self._replace(part, what, exchanges.TABLE, exchanges.build(paired, delivered, called, ended, late_seconds=late))
         self._tell(violations.TABLE.name)
-        known = part.keep("facts", session_facts.build(*(part[name] for name in session_facts.INPUTS), newest=what.newest))
-        course = part.keep("courses", state_changes.build(*(part[name] for name in state_changes.INPUTS)))
-        found = violations.build(part["messages"], part["quarantine"], paired, known, course, **rooms)
+        known = part.keep("session_facts", session_facts.build(*(part[name] for name in session_facts.INPUTS), newest=what.newest))
+        course = part.keep("state_changes", state_changes.build(*(part[name] for name in state_changes.INPUTS)))
+        found = violations.build(part["messages"], part["quarantine"], paired, known, course, **protocol_tables)
         self._replace(part, what, violations.TABLE, found)
         self._tell(sessions.TABLE.name)
         asked, broken = (self.tables.written(part.spark, table) for table in (exchanges.TABLE, violations.TABLE))
-        self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **rooms))
+        self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **protocol_tables))
 
     def _security(self, part: Inputs, what: Affected, keys: TrustStore | None) -> None:
-        """Who can be believed, of those who say who they are; and threats, of which `violations` tells."""
+        """Rebuild `security`."""
         self._tell(security.TABLE.name)
         is_kept = self._built or not self._rows_in(security.TABLE)  # else it may have rows of sources that are gone
         if is_kept and security.PROTOCOL not in what.protocols and not self._threatened(what):
@@ -202,11 +194,11 @@ class _Refresh:
         else:
             broken = part.affected(self.tables.written(part.spark, violations.TABLE))
         silver = {name: part[name] for name in security.INPUTS if name != violations.TABLE.name}
-        before = part.affected(delta.frame(part.spark, self._lake, security.TABLE))
+        before = part.affected(frame(part.spark, self._lake, security.TABLE))
         self._replace(part, what, security.TABLE, security.build(**silver, violations=broken, before=before, keys=keys))
 
     def _threatened(self, what: Affected) -> bool:
-        """Whether a threat is, or was, among what touched sessions broke."""
+        """Whether a violation of an affected session is, or was, a threat."""
         change = self.tables.changes[violations.TABLE.name]
         at = delta.folder(self._lake, violations.TABLE)
         files = [str(at / file.path) for file in (*change.removed, *change.added)]
@@ -220,11 +212,9 @@ class _Refresh:
         return bool(threatened.join(sessions, "session_id", join_type="left semi").num_rows)
 
     def _metrics(self, what: Affected) -> None:
-        """The minutes in which something is new, or of which other gold tables say something else than before."""
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
+        """Rebuild the minutes with new messages, or with changed rows in other gold tables."""
         self._tell(metrics.TABLE.name)
-        said = [delta.frame(self._spark, self._lake, minute_index.TABLE).where(sql.col("batch") <= self._newest)]
+        said = [frame(self._spark, self._lake, MINUTE_INDEX).where(sql.col("batch") <= self._newest)]
         said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
         times = ("minute", *(column for _, column in metrics.TOLD))
         told: dict[str, list[Path]] = {}
@@ -246,24 +236,22 @@ class _Refresh:
             metrics.build(*said),
             key=sql.unix_micros("minute").cast("string"),
             slots=slots if self._built else _EVERY_SLOT,
-            more=self._rows_in(minute_index.TABLE),
+            more=self._rows_in(MINUTE_INDEX),
             others=(lambda before: within(before, "minute", "left_anti")) if self._built else None,
         )
 
     def _topology(self) -> None:
-        """Pairs of peers of whom something is new; all pairs while sums are few, because choosing costs more than building then."""
-        from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
+        """Rebuild the pairs of peers with new traffic; all pairs while the index is small, because selecting costs more than building."""
         self._tell(topology.TABLE.name)
-        rows = topology.pairs(delta.frame(self._spark, self._lake, connection_index.TABLE).where(sql.col("batch") <= self._newest))
+        rows = topology.pairs(frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest))
         grain = list(topology.TABLE.grain)
         slots: Collection[int] = _EVERY_SLOT
         others: Callable[[DataFrame], DataFrame] | None = None
-        if self._built and not is_small(self._rows_in(connection_index.TABLE)):
+        if self._built and not is_small(self._rows_in(CONNECTION_INDEX)):
             at = self._scratch / "pairs"
             rows.where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
             slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}
-            kinds = delta.spark_schema(topology.TABLE)
+            kinds = spark_schema(topology.TABLE)
             chosen = self._spark.read.schema(kinds).parquet(f"file://{at.absolute()}").select(grain)
             rows = rows.join(chosen, grain, "left_semi")
 
@@ -276,6 +264,6 @@ class _Refresh:
             topology.build(rows),
             key=sql.concat_ws("/", *grain),
             slots=slots,
-            more=self._rows_in(connection_index.TABLE),
+            more=self._rows_in(CONNECTION_INDEX),
             others=others,
         )

@@ -1,7 +1,4 @@
-"""Gold tables as they will be: rows that were built anew, among those that stay as they are, in files that nobody counts yet.
-
-It refuses to know what is built, and why.
-"""
+"""Write new files of gold tables: rebuilt rows, and the rows beside them that stay. They are committed later."""
 
 from __future__ import annotations
 
@@ -9,16 +6,16 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from wirelake.lake.gold.incremental import key_ranges
-from wirelake.lake.gold.incremental.publish import Change
+from wirelake.lake.sources.tables import frame_of_files
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.gold_commit import Change
 from wirelake.lake.tables.schema import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["Rebuilding"]
 
@@ -43,11 +40,11 @@ class Rebuilding:
         more: int,
         others: Callable[[DataFrame], DataFrame] | None,
     ) -> None:
-        """Put rows, whose `key` falls into these slots, in place of those there were; `others` picks what stays, None: nothing does."""
+        """Replace the rows whose `key` falls into these slots. `others` selects old rows that stay; None: none do."""
         started = time.monotonic()
         plan = key_ranges.plan(delta.entries(self._lake, table), slots, more)
         if plan.removed and others is not None:
-            rows = rows.select(*table.schema.names).unionByName(others(delta.frame_of(spark, self._lake, table, plan.removed)))
+            rows = rows.select(*table.schema.names).unionByName(others(frame_of_files(spark, self._lake, table, plan.removed)))
         added = key_ranges.write(rows, self._lake, table, key, plan.key_ranges) if plan.key_ranges else []
         self.changes[table.name] = Change(table.name, plan.removed, added)
         _LOG.info(
@@ -56,16 +53,16 @@ class Rebuilding:
         )
 
     def leave(self, table: Table) -> None:
-        """The table stays as it is."""
+        """Leave the table as it is."""
         self.changes[table.name] = Change(table.name, [], [])
 
     def written(self, spark: SparkSession, table: Table) -> DataFrame:
-        """What was written for a table: all rows that are new, and some that are not."""
-        return delta.frame_of(spark, self._lake, table, self.changes[table.name].added)
+        """Read what was written for a table: all new rows, and old ones in the same files."""
+        return frame_of_files(spark, self._lake, table, self.changes[table.name].added)
 
     def afterwards(self, spark: SparkSession, table: Table) -> DataFrame:
-        """The whole table as it will be."""
+        """Read the whole table as it will be after the commit."""
         change = self.changes.get(table.name, Change(table.name, [], []))
         gone = {file.path for file in change.removed}
         stays: list[File] = [file for file in delta.entries(self._lake, table) if file.path not in gone]
-        return delta.frame_of(spark, self._lake, table, [*stays, *change.added])
+        return frame_of_files(spark, self._lake, table, [*stays, *change.added])

@@ -1,30 +1,25 @@
-"""EMP's guards over history: rules that depend on data or time rather than on the state of the conversation.
+"""EMP's guards over history: rules that depend on data or time rather than on the state machine.
 
 A live session judges the same rules as it goes; here they are windows and aggregations over what was recorded. Every function takes rows
-and gives findings (`audit.FINDING`).
-
-It refuses to know the rules' clauses and gravity: the room's faults do.
+and returns findings (`engine.FINDING`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
-from wirelake.lake.gold.rules.threats import Threat
 from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Timeouts, in_time, omissions, omitted, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
-
-HANDSHAKE_SECONDS: Final = 5.0
-"""EMP-29: how long both sides have to say hello."""
+__all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
 ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.BODY_IGNORED)
 """What the bits of the column `oddities` mean, lowest first."""
@@ -39,7 +34,7 @@ _SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault
 
 
 TIMEOUTS: Final = Timeouts(
-    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_PARTING, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS, _SILENT_CLOSE
+    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_PARTING, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout, _SILENT_CLOSE
 )
 """EMP-29, EMP-43: say hello in time, end with bye or error, and never inside a message."""
 
@@ -60,29 +55,22 @@ _NEXT_PONG: Final = "lead(IF(name = 'pong', {}, NULL)) IGNORE NULLS OVER (PARTIT
 
 def by_fields(emp: DataFrame) -> DataFrame:
     """EMP-27, EMP-5, EMP-20: a version that is none, and what is tolerated on receipt but should not have been sent."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_other_version = sql.expr(f"type = {int(MessageType.HELLO)} AND fault IS NULL AND version != {VERSION}")
     return breaches(emp, "emp", {Fault.VERSION_UNSUPPORTED: is_other_version} | odd(ODDITIES))
 
 
 def mismatched(paired: DataFrame) -> DataFrame:
     """EMP-16, EMP-18: responses nobody waits for, and requests with an id that is in flight."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     place = sql.col("place")
     rule = sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name).otherwise(Fault.REQUEST_ID_IN_FLIGHT.name)
     return paired.where(place.isin(UNMATCHED, REPEATS)).withColumn("rule", rule).select(*FINDING)
 
 
-def out_of_step(messages: DataFrame, facts: DataFrame) -> DataFrame:
+def out_of_step(messages: DataFrame, session_facts: DataFrame) -> DataFrame:
     """EMP-30, EMP-31, EMP-32: pongs nobody asked for, pings before the pong of the last one, and pings without a pong in time.
 
     Every ping deserves its pong; one that came too late is told when the time was up, of who kept silent, if nobody had left by then.
     """
-    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
     is_ping = sql.col("name") == "ping"
     said_by_client = sql.col("direction") == "to_server"
     in_order = Window.partitionBy("session_id", "pinged_by").orderBy("ts", "message_id")
@@ -107,19 +95,17 @@ def out_of_step(messages: DataFrame, facts: DataFrame) -> DataFrame:
         .when(~is_ping & (sql.col("waiting") <= 0), Fault.PONG_UNSOLICITED.name)
         .when(is_ping & went_by(due, sql.col("pong")), Fault.PONG_TIMEOUT.name)
     )
-    found = stepped.join(facts.select("session_id", *WENT_BY), "session_id").withColumn("rule", rule).where("rule IS NOT NULL")
+    found = stepped.join(session_facts.select("session_id", *WENT_BY), "session_id").withColumn("rule", rule).where("rule IS NOT NULL")
     return omitted(found, due, sql.col("rule") == Fault.PONG_TIMEOUT.name).select(*FINDING)
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
-    return [mismatched(paired), out_of_step(messages, facts), omissions(facts, TIMEOUTS)]
+    return [mismatched(paired), out_of_step(messages, session_facts), omissions(session_facts, TIMEOUTS)]
 
 
 def greetings(emp: DataFrame) -> DataFrame:
     """Per session what both sides said of themselves, and how the first error went: for `sessions`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_hello, is_error = (sql.col("type") == int(kind) for kind in (MessageType.HELLO, MessageType.ERROR))
     said_by_client = sql.col("direction") == "to_server"
     told = sql.struct("ts", "message_id", "version")

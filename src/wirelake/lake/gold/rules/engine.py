@@ -1,10 +1,9 @@
-"""The auditor: replays a room's table of who may say what when over history, and finds every message that the table does not have.
+"""The rules engine: runs a protocol's state machine over history, and finds every message that it forbids.
 
-Few messages move a conversation on: those that change the state in some row of the table. Only they are folded, connection by
-connection, into intervals of known state; all other messages are then held against the interval they fall into, by a join. A forbidden
-message leaves the state as it is, as it does for a live session.
+Few messages change the state. Only they are folded, connection by connection, into intervals of known state. All other messages are then
+joined to the interval they fall into. A forbidden message leaves the state as it is, as in a live session.
 
-It refuses to know any protocol: a room's `conversation` module is the argument.
+It knows no protocol: a protocol's `state_machine` module is the argument.
 """
 
 from __future__ import annotations
@@ -12,54 +11,53 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.errors import FaultLike
 from wirelake.protocols.protocol import StateMachine
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 __all__ = [
     "DIRECTIONS",
     "FINDING",
-    "Conversation",
+    "StateMachineTable",
     "breaches",
-    "conversation",
     "default_greetings",
     "forbidden",
     "intervals",
     "is_milestone",
     "no_findings",
     "odd",
+    "state_machine_table",
     "together",
 ]
 
 DIRECTIONS: Final = {"CLIENT": ("to_server",), "SERVER": ("to_client",), "NODE": ("to_server", "to_client")}
-"""Speaker -> the directions of what they say; a node speaks on connections it opened, and on those of others."""
+"""Speaker -> directions of its messages; a node sends on connections it opened, and on those of others."""
 
 FINDING: Final = ("session_id", "message_id", "ts", "protocol", "direction", "rule", "source", "offset", "length")
-"""What every finding says; clause, text and gravity of a rule are looked up later, for all of them at once."""
+"""Columns of a finding; clause, text and severity of its rule are looked up later, for all findings at once."""
 
 
-class Conversation(msgspec.Struct, frozen=True):
-    """A room's table as plain data. An utterance is a direction and the name of a message."""
+class StateMachineTable(msgspec.Struct, frozen=True):
+    """A protocol's state machine as plain data."""
 
     initial: int
     moves: dict[tuple[int, str, str], int]
-    """(state, direction, name) -> another state."""
+    """(state, direction, message name) -> next state, where it differs."""
     refusals: dict[tuple[int, str, str], str]
-    """(state, direction, name) that is forbidden, or untimely -> the name of the rule it breaks."""
+    """(state, direction, message name) that is forbidden, or untimely -> name of the rule it breaks."""
 
     @property
     def milestones(self) -> list[tuple[str, str]]:
-        """Utterances that change the state somewhere in the table; none, if nothing is ever forbidden."""
+        """(direction, message name) that change some state; empty if nothing is ever forbidden."""
         return sorted({(direction, name) for _, direction, name in self.moves}) if self.refusals else []
 
 
-def conversation(machine: StateMachine) -> Conversation:
+def state_machine_table(machine: StateMachine) -> StateMachineTable:
     """A protocol's state machine as plain data."""
     moves, refusals = {}, {}
     for state, speaker, message in product(machine.states, machine.speakers, machine.messages):
@@ -73,28 +71,26 @@ def conversation(machine: StateMachine) -> Conversation:
                 moves[at] = int(after)
             if (state, speaker, message) in machine.untimely:
                 refusals[at] = machine.untimely[state, speaker, message].name
-    return Conversation(int(machine.initial), moves, refusals)
+    return StateMachineTable(int(machine.initial), moves, refusals)
 
 
 def _lookup(entries: Mapping[str, Mapping[tuple[int, str, str], int | str]], kind: str, *key: Column) -> Column:
     """Small tables as one constant, so that a plan with it stays small: the entry for protocol, state, direction and name, or null."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     flat = {"/".join((protocol, *map(str, at))): value for protocol, table in entries.items() for at, value in table.items()}
     text = msgspec.json.encode(flat).decode()
     return sql.try_element_at(sql.from_json(sql.lit(text), f"map<string,{kind}>"), sql.concat_ws("/", *key))
 
 
-def is_milestone(talk: Conversation) -> str:
-    """The condition, over columns `direction` and `name`, that a message is one of the few that are folded."""
-    return " OR ".join(f"(direction = '{direction}' AND name = '{name}')" for direction, name in talk.milestones) or "false"
+def is_milestone(machine: StateMachineTable) -> str:
+    """Return the SQL condition, over `direction` and `name`, that a message changes some state."""
+    return " OR ".join(f"(direction = '{direction}' AND name = '{name}')" for direction, name in machine.milestones) or "false"
 
 
-def _is_refused(talks: Mapping[str, Conversation]) -> str:
-    """The condition that the tables lack a message: one comparison of states and one of directions decides most of it."""
+def _is_refused(machines: Mapping[str, StateMachineTable]) -> str:
+    """Return the SQL join condition that a message is forbidden in its state."""
     names: dict[tuple[str, int, str], list[str]] = {}
-    for protocol, talk in talks.items():
-        for state, direction, name in talk.refusals:
+    for protocol, machine in machines.items():
+        for state, direction, name in machine.refusals:
             names.setdefault((protocol, state, direction), []).append(f"'{name}'")
     return (
         " OR ".join(
@@ -111,17 +107,17 @@ _UNTIL: Final = "(said.ts < known.until.ts OR (said.ts = known.until.ts AND said
 _WITHIN: Final = f"(known.after IS NULL OR {_AFTER}) AND (known.until IS NULL OR {_UNTIL})"
 
 
-def intervals(courses: DataFrame, talks: Mapping[str, Conversation]) -> DataFrame:
-    """One row per connection and stretch of time in which its state did not change: (`after`, `until`], null where there is no bound.
+def intervals(state_changes: DataFrame, machines: Mapping[str, StateMachineTable]) -> DataFrame:
+    """One row per connection and interval in which its state did not change: (`after`, `until`], null where there is no bound.
 
-    `courses` has a `connection_id`, its `protocol` and its `milestones`: an array of (ts, message_id, direction, name), in any order.
+    `state_changes` has a `connection_id`, its `protocol` and its `milestones`: an array of (ts, message_id, direction, name), in any order.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     place = "struct<ts:timestamp,message_id:binary>"
     nowhere = sql.lit(None).cast(place)
-    initial = sql.from_json(sql.lit(msgspec.json.encode({name: talk.initial for name, talk in talks.items()}).decode()), "map<string,int>")
-    moves = {name: talk.moves for name, talk in talks.items()}
+    initial = sql.from_json(
+        sql.lit(msgspec.json.encode({name: machine.initial for name, machine in machines.items()}).decode()), "map<string,int>"
+    )
+    moves = {name: machine.moves for name, machine in machines.items()}
     start = sql.struct(
         nowhere.alias("after"),
         sql.try_element_at(initial, "protocol").alias("state"),
@@ -140,21 +136,17 @@ def intervals(courses: DataFrame, talks: Mapping[str, Conversation]) -> DataFram
         return sql.concat(walked["past"], sql.array(last))
 
     walk = sql.aggregate(sql.sort_array("milestones"), start, step, finish)
-    walked = courses.select("connection_id", "protocol", walk.alias("intervals"))
+    walked = state_changes.select("connection_id", "protocol", walk.alias("intervals"))
     return walked.select("connection_id", "protocol", sql.inline("intervals"))
 
 
 def odd(faults: Iterable[FaultLike]) -> dict[FaultLike, Column]:
     """What the bits of the column `oddities` mean, the lowest first: fault -> the condition that its bit is set."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     return {fault: sql.col("oddities").bitwiseAND(1 << bit) != 0 for bit, fault in enumerate(faults)}
 
 
 def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Column]) -> DataFrame:
-    """Rows of a room's table that break a rule by their fields: one finding for each condition that holds."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
+    """Find rows of a protocol's table that break a rule by their fields: one finding per condition that holds."""
     broken = sql.array(*(sql.when(condition, fault.name) for fault, condition in conditions.items()))
     suspects = own.where(reduce(lambda one, other: one | other, conditions.values()))
     return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit(protocol)).select(*FINDING)
@@ -162,7 +154,6 @@ def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Colum
 
 def no_findings(own: DataFrame) -> DataFrame:
     """The `by_fields` of a protocol without SQL rules. What its scanner finds is in `messages.fault`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     nothing = sql.lit(None).cast("string")
     return own.where("false").withColumn("rule", nothing).withColumn("protocol", nothing).select(*FINDING)
@@ -170,32 +161,29 @@ def no_findings(own: DataFrame) -> DataFrame:
 
 def default_greetings(own: DataFrame) -> DataFrame:
     """The `greetings` of a protocol without SQL rules: no versions are known, and a handshake of both sides is accepted."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     unknown = [sql.lit(None).cast("smallint").alias(name) for name in ("client_version", "server_version", "error_code")]
     return own.select("session_id").distinct().select("session_id", *unknown, sql.lit(True).alias("accepted"))
 
 
 def together(findings: Sequence[DataFrame]) -> DataFrame:
-    """All of them, in one frame. As a tree, not as a chain: Spark looks at the whole plan again for every step."""
+    """Union all findings, as a tree and not as a chain: Spark analyses the whole plan again for every step."""
     if len(findings) == 1:
         return findings[0]
     middle = len(findings) // 2
     return together(findings[:middle]).unionByName(together(findings[middle:]))
 
 
-def forbidden(messages: DataFrame, courses: DataFrame, talks: Mapping[str, Conversation]) -> DataFrame:
-    """Every message of these connections (see `intervals`) that its protocol's table does not have, with the rule it breaks.
+def forbidden(messages: DataFrame, state_changes: DataFrame, machines: Mapping[str, StateMachineTable]) -> DataFrame:
+    """Every message of these connections (see `intervals`) that its protocol's state machine forbids, with the rule it breaks.
 
-    A message that breaks a rule by itself moves the conversation on like any other, but is not reported a second time.
+    A message that breaks a rule by itself changes the state like any other, but is not reported a second time.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    said, known = messages.where("fault IS NULL").alias("said"), intervals(courses, talks).alias("known")
-    refusals = {name: talk.refusals for name, talk in talks.items()}
+    said, known = messages.where("fault IS NULL").alias("said"), intervals(state_changes, machines).alias("known")
+    refusals = {name: machine.refusals for name, machine in machines.items()}
     rule = _lookup(refusals, "string", *(sql.col(name) for name in ("known.protocol", "known.state", "said.direction", "said.name")))
     return (
-        said.join(known, sql.expr(f"said.connection_id = known.connection_id AND {_WITHIN} AND ({_is_refused(talks)})"))
+        said.join(known, sql.expr(f"said.connection_id = known.connection_id AND {_WITHIN} AND ({_is_refused(machines)})"))
         .select("said.*", rule.alias("rule"))
         .select(*FINDING)
     )

@@ -1,19 +1,19 @@
 """Event Mesh over history: what is tolerated, and how nodes greet. Nothing depends on what was said before (§1): there are no guards.
 
-It refuses to know keys: `tables/security.py` judges by them.
+`gold/security.py` checks keys.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import breaches, odd
-from wirelake.lake.gold.rules.threats import Threat
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["BY_KEYS", "ODDITIES", "SILENCE_SECONDS", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
@@ -61,16 +61,14 @@ def by_fields(event_mesh: DataFrame) -> DataFrame:
     return breaches(event_mesh, "event_mesh", odd(ODDITIES))
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Delivery, order and silence are nobody's duty (§1)."""
-    del messages, paired, facts
+    del messages, paired, session_facts
     return []
 
 
 def greetings(event_mesh: DataFrame) -> DataFrame:
     """Per node whether it said hello: for `sessions`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     return (
         event_mesh.where("type_name = 'hello' AND fault IS NULL")
         .groupBy("session_id")

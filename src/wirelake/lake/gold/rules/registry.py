@@ -7,67 +7,52 @@ package, is judged by those alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame
 
 from wirelake import protocols
-from wirelake.errors import FaultLike
 from wirelake.lake.gold.rules import emp as emp_rules
 from wirelake.lake.gold.rules import engine
 from wirelake.lake.gold.rules import event_mesh as event_mesh_rules
 from wirelake.lake.gold.rules import relink as relink_rules
 from wirelake.lake.gold.rules import wolpertinger as wolpertinger_rules
 from wirelake.lake.gold.rules import yamp as yamp_rules
-from wirelake.lake.gold.rules.threats import Threat
+from wirelake.lake.tables.rules import Judged
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.protocol import SessionKind, StateMachine
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-__all__ = ["LINK", "NODE", "ROOMS", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "Room", "rules", "threats"]
+__all__ = ["LINK", "NODE", "RULES", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "ProtocolRules", "threats"]
 
 
-class Judged(FaultLike, Protocol):
-    """What the lake needs of a room's fault."""
+class ProtocolRules(NamedTuple):
+    """The rules of one protocol, as the lake applies them."""
 
-    @property
-    def severity(self) -> IntEnum: ...
-
-    @property
-    def origin(self) -> str: ...
-
-    @property
-    def is_tolerated(self) -> bool: ...
-
-
-class Room(NamedTuple):
-    """One protocol as the lake judges it."""
-
-    conversation: StateMachine
+    state_machine: StateMachine
     """Which message each side may send in which state."""
     faults: Iterable[Judged]
     """Every rule, with `clause`, `text`, `severity` and `origin`."""
     by_fields: Callable[[DataFrame], DataFrame]
-    """The room's table -> findings that one message's fields are enough for."""
+    """The protocol's table -> findings that depend on one message only."""
     guards: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]]
-    """messages, paired, facts -> findings that depend on what was not said before."""
+    """messages, paired, session_facts -> findings that depend on history."""
     greetings: Callable[[DataFrame], DataFrame]
-    """The room's table -> per session `client_version`, `server_version`, `accepted`, `error_code`."""
+    """The protocol's table -> per session `client_version`, `server_version`, `accepted`, `error_code`."""
     session: SessionKind = SessionKind.CONNECTION
     """What a session is."""
     silence: float | None = None
-    """Seconds without a word after which a session counts as silent; None where only a connection's end tells."""
+    """Seconds without a message after which a session counts as silent; None: only the end of its connection counts."""
     by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
-    """The room's table, paired, facts -> findings as `guards` has them, that take the room's own columns."""
+    """The protocol's table, paired, session_facts -> findings that depend on history and on the protocol's own columns."""
     threats: Mapping[Any, Threat] = MappingProxyType({})
-    """Fault -> what breaking it means to whoever guards a network; those that mean nothing are left out."""
+    """Fault -> the threat it is; faults that are none are left out."""
     unseen: Mapping[Any, str] = MappingProxyType({})
-    """Fault -> why the lake does not tell of it; all others are told, in `violations` or, where keys say so, in `security`."""
+    """Fault -> why the lake cannot find it. All others are in `violations` or, where keys are needed, in `security`."""
     by_keys: Collection[Any] = ()
-    """Faults that `security` tells of, once it has keys, and `violations` does not."""
+    """Faults that are only in `security`, because they need keys."""
     has_handshake: bool = True
-    """Whether sessions begin with a greeting and end with an error; else an error is a message like others, and life goes on."""
+    """Whether sessions begin with a handshake and end with an error; else an error is a message like any other."""
 
 
 NODE: Final = SessionKind.NODE
@@ -75,7 +60,7 @@ LINK: Final = SessionKind.LINK
 
 
 class _Rules(NamedTuple):
-    """What the SQL rules of a protocol add to its descriptor; see `Room`."""
+    """What the SQL rules of a protocol add to its descriptor; see `ProtocolRules`."""
 
     by_fields: Callable[[DataFrame], DataFrame]
     guards: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]]
@@ -87,14 +72,14 @@ class _Rules(NamedTuple):
     by_keys: Collection[Any] = ()
 
 
-def _no_guards(_messages: DataFrame, _paired: DataFrame, _facts: DataFrame) -> list[DataFrame]:
+def _no_guards(_messages: DataFrame, _paired: DataFrame, _session_facts: DataFrame) -> list[DataFrame]:
     return []
 
 
-def _room(name: str) -> Room:
+def _rules_of(name: str) -> ProtocolRules:
     protocol = protocols.get(name)
     rules = _RULES.get(name) or _Rules(engine.no_findings, _no_guards, engine.default_greetings)
-    return Room(
+    return ProtocolRules(
         protocol.state_machine, protocol.faults, session=protocol.session_kind, has_handshake=protocol.has_handshake, **rules._asdict()
     )
 
@@ -143,34 +128,19 @@ _RULES: Final = {
 }
 """Protocol -> its SQL rules."""
 
-ROOMS: Final = {name: _room(name) for name in protocols.names()}
+RULES: Final = {name: _rules_of(name) for name in protocols.names()}
 """Protocol, which is also the name of its table -> how the lake judges it."""
 
-SESSION_IS: Final = {name: room.session for name, room in ROOMS.items()}
+SESSION_IS: Final = {name: entry.session for name, entry in RULES.items()}
 """Protocol -> what its sessions are."""
 
-WITHOUT_HANDSHAKE: Final = tuple(name for name, room in ROOMS.items() if not room.has_handshake)
-"""Protocols whose sessions neither greet nor part."""
+WITHOUT_HANDSHAKE: Final = tuple(name for name, entry in RULES.items() if not entry.has_handshake)
+"""Protocols without handshake and closing message."""
 
-SILENCE: Final = {name: room.silence for name, room in ROOMS.items() if room.silence is not None}
-"""Protocol -> seconds without a word after which a session of it is silent."""
+SILENCE: Final = {name: entry.silence for name, entry in RULES.items() if entry.silence is not None}
+"""Protocol -> seconds without a message after which a session is silent."""
 
 
 def threats() -> dict[str, str]:
-    """`protocol/rule` -> what breaking it may mean, for every rule that may mean something."""
-    return {f"{protocol}/{fault.name}": threat.value for protocol, room in ROOMS.items() for fault, threat in room.threats.items()}
-
-
-def rules() -> dict[str, dict[str, str | bool]]:
-    """`protocol/rule` -> its clause, severity, origin and text, and whether a session ends on it, for every rule of every protocol."""
-    return {
-        f"{protocol}/{fault.name}": {
-            "clause": fault.clause,
-            "severity": fault.severity.name.lower(),
-            "origin": str(fault.origin),
-            "text": fault.text,
-            "ends": not fault.is_tolerated,
-        }
-        for protocol, room in ROOMS.items()
-        for fault in room.faults
-    }
+    """Return `protocol/rule` -> threat, for every rule that is one."""
+    return {f"{protocol}/{fault.name}": threat.value for protocol, entry in RULES.items() for fault, threat in entry.threats.items()}

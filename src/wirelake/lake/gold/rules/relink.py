@@ -3,23 +3,21 @@
 A live link judges the same rules as it goes; `relink_connections` and `relink_channels` hold those that take more than one message. Of a
 rule that one side breaks again and again on a connection the first time counts: whoever meets it closes the connection (RELINK-12), and
 what follows is nobody's business. What is tolerated is told each time.
-
-It refuses to know the rules' clauses and gravity: the room's faults do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
 from wirelake.lake.gold.rules.relink_channels import by_channel
 from wirelake.lake.gold.rules.relink_connections import connections, misled, unasked
-from wirelake.lake.gold.rules.threats import Threat
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.relink.faults import OURS, TOLERATED, Fault
 from wirelake.protocols.relink.messages import VERSION
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "greetings", "guards"]
 
@@ -56,29 +54,25 @@ UNSEEN: Final[dict[Fault, str]] = {
 
 def by_fields(relink: DataFrame) -> DataFrame:
     """§1: a listener's version that does not exist; what is tolerated but should not have been sent."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_other_version = sql.expr(f"type_name = 'version' AND direction = 'to_client' AND fault IS NULL AND version != {VERSION}")
     return breaches(relink, "relink", {Fault.VERSION_UNSUPPORTED: is_other_version} | odd(ODDITIES))
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """All that depends on what was said before takes Relink's own columns: see `by_history`."""
-    del messages, paired, facts
+    del messages, paired, session_facts
     return []
 
 
-def by_history(relink: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def by_history(relink: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of links that were seen whole."""
     del paired
     connected = connections(relink)
-    return [once(by_channel(relink, connected).unionByName(misled(connected, facts))), unasked(relink)]
+    return [once(by_channel(relink, connected).unionByName(misled(connected, session_facts))), unasked(relink)]
 
 
 def once(found: DataFrame) -> DataFrame:
     """RELINK-12: the first time that a side breaks a rule on a connection; who closes it then needs no parting word."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     tolerated = ", ".join(f"'{fault.name}'" for fault in sorted(TOLERATED))
     parting = Fault.CLOSED_WITHOUT_PARTING.name
     again = f"session_id, connection_id, direction, rule, IF(rule IN ({tolerated}), message_id, NULL)"
@@ -98,8 +92,6 @@ def once(found: DataFrame) -> DataFrame:
 
 def greetings(relink: DataFrame) -> DataFrame:
     """Per link what both sides said of themselves, and whether the listener gave a link: for `sessions`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     said_by_client = sql.col("direction") == "to_server"
     return (
         relink.where("type_name IN ('version', 'reply')")

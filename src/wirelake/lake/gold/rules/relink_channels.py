@@ -7,21 +7,19 @@ distances, so they may wrap (RELINK-15).
 
 Whatever passes an observer passes in the order of cause and effect, wherever that is. Where it cannot know (the next form after a
 reconnection, what was lost behind it), nothing is judged.
-
-It refuses to know what connections agreed on: `relink_connections` does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import FINDING
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link.sequence import HALF
 from wirelake.protocols.relink.messages import LAST_SEQUENCE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["by_channel"]
 
@@ -197,8 +195,6 @@ def _rule() -> str:
 
 def by_channel(relink: DataFrame, connected: DataFrame) -> DataFrame:
     """RELINK-13, RELINK-15, RELINK-21 to RELINK-27: every word that its channel does not allow; `FINDING`s with their `connection_id`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     reaching = _reaching(_counted(_said(relink, connected)))
     sent_ever = f"max(IF(word = 'message', sent, NULL)) OVER ({_CHANNEL} {_BEFORE})"
     is_closing = f"last(CASE WHEN ends THEN false WHEN word = 'close' AND is_open THEN true END, true) OVER ({_HERE} {_BEFORE})"

@@ -2,20 +2,18 @@
 
 A connection may be cut at any time, and its link goes on with the next; so only the last connection of a link can have been closed without
 parting, and whoever closes it because a rule was broken does right (RELINK-12).
-
-It refuses to know channels.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import FINDING
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 __all__ = ["HANDSHAKE_SECONDS", "connections", "misled", "unasked"]
 
@@ -34,7 +32,6 @@ def connections(relink: DataFrame) -> DataFrame:
     `rank` puts the connections of a link in order: what one end still says on a connection, while the other is on the next already,
     comes before all that is said there (RELINK-11). `is_known` says that the link was seen from its first connection on, once.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
 
     def first(what: str, condition: str) -> Column:
         return sql.expr(f"min(IF({condition}, struct({what}), NULL))")
@@ -74,14 +71,14 @@ def connections(relink: DataFrame) -> DataFrame:
     )
 
 
-def misled(connected: DataFrame, facts: DataFrame) -> DataFrame:
+def misled(connected: DataFrame, session_facts: DataFrame) -> DataFrame:
     """RELINK-10, RELINK-4, RELINK-23: the wrong link, a handshake that takes too long, and a link that ends without a word.
 
-    These are `FINDING`s with their `connection_id`. Connections on which nobody spoke are in `facts` only.
+    These are `FINDING`s with their `connection_id`. Connections on which nobody spoke are in `session_facts` only.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    known = facts.select("session_id", "opened", "closed", "first_seen", "last_seen", "spoilt_by", "client_greeted", "source", "offset")
+    known = session_facts.select(
+        "session_id", "opened", "closed", "first_seen", "last_seen", "spoilt_by", "client_greeted", "source", "offset"
+    )
     seen = known.join(connected, "session_id", "left").selectExpr(
         "*",
         f"coalesce(began.ts, opened.ts, first_seen) + make_dt_interval(0, 0, 0, {HANDSHAKE_SECONDS}) AS deadline",
@@ -119,8 +116,6 @@ def misled(connected: DataFrame, facts: DataFrame) -> DataFrame:
 
 def unasked(relink: DataFrame) -> DataFrame:
     """RELINK-20, RELINK-25: a resume on a fresh link, or a second one; and pongs to no ping. Every connection begins anew."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     order = "OVER (PARTITION BY connection_id ORDER BY ts, message_id ROWS BETWEEN UNBOUNDED PRECEDING AND"
     so_far, before = f"{order} CURRENT ROW)", f"{order} 1 PRECEDING)"
 

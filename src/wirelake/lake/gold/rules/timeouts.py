@@ -1,23 +1,23 @@
-"""What rooms expect of a connection: greet in time, do not leave without a word, and never inside a message.
+"""Rules about connections: complete the handshake in time, close with a message, and never inside one.
 
-It refuses to know which messages those are: `facts` has them by kind, and the rooms name the rules.
+Session facts have these messages by kind; each protocol names its rules and its timeouts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.errors import FaultLike
 from wirelake.lake.gold.rules.engine import FINDING
 from wirelake.protocols.reply_timer import MIN_RATE
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 __all__ = ["CARRIED", "WENT_BY", "Timeouts", "in_time", "omissions", "omitted", "went_by"]
 
 WENT_BY: Final = ("last_seen", "closed", "parting")
-"""The columns of `facts` that `went_by` looks at."""
+"""The columns of `session_facts` that `went_by` looks at."""
 
 
 _LARGE: Final = f"sum(IF(length >= {MIN_RATE}, length, 0)) OVER (PARTITION BY session_id"
@@ -27,25 +27,23 @@ all of it counts as before the answer, at the slowest line that live sessions ac
 
 
 class Timeouts(NamedTuple):
-    """A room's rules."""
+    """The connection rules of one protocol."""
 
     inside: FaultLike
-    """Broken by who closes inside a message of theirs."""
+    """Broken by a side that closes inside its own message."""
     cut: FaultLike | None = None
-    """Broken by who closes without a parting word; None where nobody has to say one."""
+    """Broken by a side that closes without a closing message; None if the protocol has none."""
     late: FaultLike | None = None
-    """Broken by who does not greet in time; None where nobody has to greet."""
-    seconds: float = 0
-    """How long both sides have to greet."""
+    """Broken by a side that does not complete the handshake in time; None if the protocol has none."""
+    seconds: float | None = None
+    """How long a handshake may take, from the protocol's live options; None: any time."""
     excuses: tuple[FaultLike, ...] = ()
-    """Bytes of the connection that broke one of these are why it was closed so."""
+    """Faults that justify closing without a closing message."""
 
 
-def omissions(facts: DataFrame, timeouts: Timeouts) -> DataFrame:
-    """What was not done on connections, unless somebody left first."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    deadline = sql.col("opened.ts") + sql.make_dt_interval(secs=sql.lit(timeouts.seconds))
+def omissions(session_facts: DataFrame, timeouts: Timeouts) -> DataFrame:
+    """Find connections that break these rules, unless a side left first."""
+    deadline = sql.col("opened.ts") + sql.make_dt_interval(secs=sql.lit(timeouts.seconds).cast("double"))
     client_in_time, server_in_time, parted_in_time = (
         sql.coalesce(sql.col(when) <= sql.col("deadline"), sql.lit(False)) for when in ("client_greeted", "server_greeted", "parting.ts")
     )
@@ -67,7 +65,7 @@ def omissions(facts: DataFrame, timeouts: Timeouts) -> DataFrame:
     if timeouts.late is not None:
         found.append(sql.when(is_late, finding(timeouts.late, sql.col("deadline"), late_side, "opened")))
     return (
-        facts.withColumn("deadline", deadline)
+        session_facts.withColumn("deadline", deadline)
         .select("session_id", "protocol", sql.explode(sql.array_compact(sql.array(*found))).alias("found"))
         .select("session_id", "protocol", "found.*")
         .withColumns({"message_id": sql.lit(None).cast("binary"), "length": sql.lit(0).cast("long")})
@@ -80,24 +78,18 @@ def in_time(since: Column, seconds: float | None, until_carried: str = "") -> Co
 
     With the name of a column that holds `CARRIED` at the answer, the time is longer by what was carried since (EMP-32).
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     more = sql.expr(f"(coalesce({until_carried}, carried_in_all) - carried) / {MIN_RATE}") if until_carried else sql.lit(0)
     return since + sql.make_dt_interval(secs=(sql.lit(seconds) + more).cast("decimal(18,6)"))
 
 
 def went_by(due: Column, done: Column) -> Column:
     """Whether a session was seen until after `due`, with nobody gone by then, and what had to be done (null: never) was not."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     left = sql.least("closed.ts", "parting.ts")
     return (sql.col("last_seen") > due) & sql.coalesce(left > due, sql.lit(True)) & sql.coalesce(done > due, sql.lit(True))
 
 
 def omitted(found: DataFrame, due: Column, is_omission: Column) -> DataFrame:
     """Findings at messages that were not answered in time: told of who kept silent, when the time was up, and of no message."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     whose = sql.expr("IF(direction = 'to_server', 'to_client', 'to_server')")
     return found.withColumns(
         {

@@ -3,26 +3,24 @@
 Deliveries are followed by the id of layer 1, calls by their CallId. Which components a callee has, and whom it trusts, is not on the wire,
 but it answers who asks for what it has not: its word is taken. Whether a method is void nobody says either, so a call that was confirmed
 and never answered breaks no rule, unless everybody has its component; `exchanges` tells of it.
-
-It refuses to know the rules' clauses and gravity: the room's faults do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
-from wirelake.lake.gold.rules.threats import Threat
 from wirelake.lake.gold.rules.timeouts import WENT_BY, Timeouts, omissions, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
 from wirelake.protocols.wolpertinger.trust.authentication import METHODS
 from wirelake.protocols.wolpertinger.trust.key_agreement import IV_SIZE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "greetings", "guards"]
 
@@ -106,8 +104,6 @@ def judged(wolpertinger: DataFrame) -> DataFrame:
 
     Where a CallId is used again nobody knows which of the calls was answered: there nothing is told.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_call, place = "root = 'RemoteMethodCall'", "ts, message_id, direction, source, offset, length"
     is_unfit = f"{_TEXTS} AND method = 'KeyExchange' AND coalesce({_IV}, -1) != {IV_SIZE}"
     call = f"struct({place}, method, {_TRUST} AS is_trust, {_TEXTS} AS are_texts, {is_unfit} AS is_unfit)"
@@ -131,25 +127,21 @@ def judged(wolpertinger: DataFrame) -> DataFrame:
     )
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """WOLP-11: how connections ended. What depends on what was said before takes wolpertinger's own columns: see `by_history`."""
     del messages, paired
-    return [omissions(facts, TIMEOUTS)]
+    return [omissions(session_facts, TIMEOUTS)]
 
 
-def by_history(wolpertinger: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def by_history(wolpertinger: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said before or in time, and so only of sessions that were seen whole."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     mine = wolpertinger.withColumn("protocol", sql.lit("wolpertinger"))
     again = repeated(mine)
-    return [again, mismatched(paired, again), left_open(mine, facts)]
+    return [again, mismatched(paired, again), left_open(mine, session_facts)]
 
 
 def repeated(wolpertinger: DataFrame) -> DataFrame:
     """WOLP-10: a message, in one piece, that was delivered before: the same id, the same contents, within the time it is remembered."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     before = "lag(struct(ts, payload)) OVER (PARTITION BY session_id, direction, text_id ORDER BY ts, message_id)"
     recently = f"ts <= before.ts + make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.remember_time})"
     return (
@@ -163,8 +155,6 @@ def repeated(wolpertinger: DataFrame) -> DataFrame:
 
 def mismatched(paired: DataFrame, again: DataFrame) -> DataFrame:
     """WOLP-14, WOLP-16: calls with a CallId that is in flight, and answers to no call that waits, unless they were just sent again."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     place = sql.col("place")
     rule = sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name).otherwise(Fault.CALL_ID_IN_FLIGHT.name)
     return (
@@ -175,15 +165,13 @@ def mismatched(paired: DataFrame, again: DataFrame) -> DataFrame:
     )
 
 
-def left_open(wolpertinger: DataFrame, facts: DataFrame) -> DataFrame:
+def left_open(wolpertinger: DataFrame, session_facts: DataFrame) -> DataFrame:
     """WOLP-10, WOLP-9, WOLP-4, WOLP-21: messages without a result, pieces without the others, results for what does not wait for one, and
     calls that everybody answers, after which nobody said another word.
 
     What was not done in time is told when the time is up, if the session was seen as long. A result that is not success may answer a text
     that could not be read, and so is never too many.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_result = "type = 'result'"
     deliveries = wolpertinger.selectExpr(
         *("session_id", "protocol", "direction", "ts", "message_id", "text_id", "type", "result_code", "source", "offset", "length"),
@@ -200,7 +188,7 @@ def left_open(wolpertinger: DataFrame, facts: DataFrame) -> DataFrame:
         f"size(collect_set(IF({is_result}, NULL, piece)) OVER ({_DELIVERY})) < pieces AS is_incomplete",
         f"max(is_refused) OVER ({_DELIVERY}) AS was_refused",
     )
-    seen = facts.select("session_id", "last_word", *WENT_BY)
+    seen = session_facts.select("session_id", "last_word", *WENT_BY)
     waits = f"make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.confirm_timeout} * pieces)"
     answers = f"make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.call_timeout})"
     due = deliveries.join(seen, "session_id").withColumn("due", sql.expr(f"coalesce(confirmed + {answers}, ts + {waits})"))
@@ -237,8 +225,6 @@ def left_open(wolpertinger: DataFrame, facts: DataFrame) -> DataFrame:
 
 def greetings(wolpertinger: DataFrame) -> DataFrame:
     """Per session how the first error went: for `sessions`. There are no versions on the wire, and nobody greets."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     error = sql.min(sql.struct("ts", "message_id", "error_code"))
     return (
         wolpertinger.where("error_code IS NOT NULL")

@@ -1,29 +1,24 @@
 """YAMP over history: rules that depend on fields, on what was said before, or on what was not said in time.
 
 A live session judges the same rules as it goes.
-
-It refuses to know the rules' clauses and gravity: the room's faults do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
-from wirelake.lake.gold.rules.threats import Threat
 from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Timeouts, in_time, omissions, omitted, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
+from wirelake.lake.tables.security import Threat
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-__all__ = ["HANDSHAKE_SECONDS", "ODDITIES", "THREATS", "TIMEOUTS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
-
-HANDSHAKE_SECONDS: Final = 10.0
-"""YAMP-12: how long a handshake may take; peers wait 5 to 10 seconds."""
+__all__ = ["ODDITIES", "THREATS", "TIMEOUTS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
 
 THREATS: Final = {
     Fault.BODY_OVER_LIMIT: Threat.BOMB,
@@ -31,7 +26,9 @@ THREATS: Final = {
 }
 """YAMP-43, YAMP-8: what endangers a receiver, and a handshake that somebody may have changed on its way."""
 
-TIMEOUTS: Final = Timeouts(Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, HANDSHAKE_SECONDS)
+TIMEOUTS: Final = Timeouts(
+    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout
+)
 """YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
 
 UNSEEN: Final[dict[Fault, str]] = {
@@ -60,8 +57,6 @@ ODDITIES: Final = (Fault.BOOL_ODD, Fault.URI_EMPTY, Fault.REASON_NOT_UTF8, Fault
 
 def by_fields(yamp: DataFrame) -> DataFrame:
     """A version that is none (YAMP-3), a redirect to nowhere (YAMP-22), what is tolerated, and what contradicts an earlier message."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_other_version = sql.expr(f"type = {int(MessageType.HANDSHAKE)} AND fault IS NULL AND version != {VERSION}")
     leads_nowhere = sql.expr("url IS NOT NULL AND fault IS NULL AND direction = 'to_client'") & ~followable(sql.col("url"))
     by_themselves = {Fault.VERSION_UNSUPPORTED: is_other_version, Fault.REDIRECT_REFUSED: leads_nowhere}
@@ -70,8 +65,6 @@ def by_fields(yamp: DataFrame) -> DataFrame:
 
 def followable(url: Column) -> Column:
     """YAMP-22: whether some client may follow a redirect; blanks that a reader of urls passes over do not count."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     return sql.translate(url, "\t\r\n", "").rlike(_FOLLOWABLE)
 
 
@@ -80,8 +73,6 @@ def differing(yamp: DataFrame) -> DataFrame:
 
     Which serializers a server knows is not on the wire; but it says so, in words that the ruling gives.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     is_hand = sql.col("type") == int(MessageType.HANDSHAKE)
     is_refusal = (sql.col("type") == int(MessageType.CLOSE)) & sql.col("reason").startswith("Serializer ")
     place = sql.struct("ts", "message_id", "direction", "version", "serializer", "reason", "source", "offset", "length")
@@ -108,8 +99,6 @@ def differing(yamp: DataFrame) -> DataFrame:
 
 def unasked(yamp: DataFrame) -> DataFrame:
     """YAMP-29: progress of a request that did not ask for it."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     steps = yamp.where(f"response_type = {int(ResponseType.PROGRESS)}").alias("step")
     silent = yamp.where("NOT progressive").alias("asked")
     same = sql.expr(
@@ -122,27 +111,23 @@ def unasked(yamp: DataFrame) -> DataFrame:
     )
 
 
-def mismatched(paired: DataFrame, facts: DataFrame) -> DataFrame:
+def mismatched(paired: DataFrame, session_facts: DataFrame) -> DataFrame:
     """YAMP-25, YAMP-15, YAMP-37: requests with a uid that is in flight, in a datagram or not, and responses nobody waits for."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     place = sql.col("place")
     rule = (
         sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name)
         .when(sql.col("transport") == "udp", Fault.REQUEST_REPEATED.name)
         .otherwise(Fault.REQUEST_UID_IN_FLIGHT.name)
     )
-    suspects = paired.where(place.isin(UNMATCHED, REPEATS)).join(facts.select("session_id", "transport"), "session_id")
+    suspects = paired.where(place.isin(UNMATCHED, REPEATS)).join(session_facts.select("session_id", "transport"), "session_id")
     return suspects.withColumn("rule", rule).select(*FINDING)
 
 
-def out_of_step(yamp: DataFrame, facts: DataFrame) -> DataFrame:
+def out_of_step(yamp: DataFrame, session_facts: DataFrame) -> DataFrame:
     """YAMP-11, YAMP-18: a second handshake of the same side, and pings whose payload did not come back in time.
 
     Datagrams are sent again, and get lost: there neither is a fault (YAMP-15).
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     hand, ping, pong = (int(kind) for kind in (MessageType.HANDSHAKE, MessageType.PING, MessageType.PONG))
     side = f"(type = {pong}) = (direction = 'to_client')"
     in_order = f"OVER (PARTITION BY session_id, type = {hand}, {side}, payload ORDER BY ts, message_id)"
@@ -159,29 +144,27 @@ def out_of_step(yamp: DataFrame, facts: DataFrame) -> DataFrame:
             *("*", f"row_number() {in_order} AS place"),
             *(next_pong.format(pong, of, in_order, name) for of, name in (("ts", "pong"), ("carried", "ponged"))),
         )
-        .join(facts.where("transport != 'udp'").select("session_id", "protocol", *WENT_BY), "session_id")
+        .join(session_facts.where("transport != 'udp'").select("session_id", "protocol", *WENT_BY), "session_id")
         .withColumn("rule", rule)
         .where("rule IS NOT NULL")
     )
     return omitted(found, due, sql.col("rule") == Fault.PING_TIMEOUT.name).select(*FINDING)
 
 
-def guards(messages: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
     del messages
-    return [mismatched(paired, facts), omissions(facts, TIMEOUTS)]
+    return [mismatched(paired, session_facts), omissions(session_facts, TIMEOUTS)]
 
 
-def by_history(yamp: DataFrame, paired: DataFrame, facts: DataFrame) -> list[DataFrame]:
+def by_history(yamp: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """The same, where the payload of a ping is asked for."""
     del paired
-    return [out_of_step(yamp, facts)]
+    return [out_of_step(yamp, session_facts)]
 
 
 def greetings(yamp: DataFrame) -> DataFrame:
     """Per session what both sides said of themselves: for `sessions`. A version that no small number can hold is null there."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     said_by_client = sql.col("direction") == "to_server"
     told = sql.struct("ts", "message_id", "version", "serializer")
     accepted = f"server.version = {VERSION} AND client.version = server.version AND client.serializer = server.serializer"

@@ -10,12 +10,12 @@ Numbers that wrap at 2^32 are not followed. Rules are judged elsewhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.relink_connections import connections
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["INPUTS", "build"]
 
@@ -90,8 +90,6 @@ def _said(relink: DataFrame) -> DataFrame:
 
 def _firsts(said: DataFrame) -> DataFrame:
     """RELINK-20, RELINK-21: where a sender begins on a connection that resumes a link: behind what it was told before `resume`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     return (
         said.where("is_told AND cursor = 'received' AND sequence IS NOT NULL")
         .groupBy("connection_id", "sender", "channel", "life")
@@ -101,8 +99,6 @@ def _firsts(said: DataFrame) -> DataFrame:
 
 def _messages(said: DataFrame, firsts: DataFrame) -> DataFrame:
     """Every message with its number, once, however often it was sent."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     keys = ["connection_id", "sender", "channel", "life"]
     place = f"row_number() OVER (PARTITION BY connection_id, {_CHANNEL}, life {_ORDER})"
     sent = sql.min(sql.struct("ts", "message_id", "place", "size"))
@@ -133,8 +129,6 @@ def _covered(said: DataFrame) -> DataFrame:
 
 def build(relink: DataFrame) -> DataFrame:
     """Every message of every channel of every link: when it was first sent, how often, and the first word that resolves it."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     said = _said(relink)
     numbered = _messages(said, _firsts(said))
     reaches = " AND ".join((*(f"one.{name} = word.{name}" for name in _LIFE), "number > before", "number <= last"))

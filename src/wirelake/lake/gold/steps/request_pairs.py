@@ -1,20 +1,16 @@
-"""Which response answers which request: the one place where messages of an exchange are brought together.
+"""Pair requests with responses: the one place where messages of an exchange are joined.
 
 Within one session, messages with the same correlation id that belong to requests of the same side take turns: a request opens, a
 response closes, and the id is free again. A request that is followed by a response is answered by it. A request while one is open is a
-repetition; a response while none is open matches nothing. Messages that break a rule by themselves take no part: whoever receives one
-stops there.
-
-It is not a table of the lake, but a step to others. It refuses to judge: `exchanges` reports, and a room's rules say what is
-forbidden.
+repetition; a response while none is open matches nothing. Messages that break a rule by themselves are left out: a receiver stops there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 __all__ = ["INPUTS", "OPENS", "REPEATS", "UNMATCHED", "build"]
 
@@ -36,8 +32,6 @@ _SO_FAR: Final = f"OVER ({_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT R
 
 def build(messages: DataFrame) -> DataFrame:
     """Every request, with the `answer` (ts, message_id, size) it got, and every response that matches none; `place` says which it is."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     parts = messages.where(
         "kind IN ('request', 'response', 'progress', 'cancel') AND correlation_id IS NOT NULL AND fault IS NULL"
     ).selectExpr(

@@ -1,27 +1,23 @@
-"""What is known of every session, one row each: the step between the silver tables and those that judge and summarise sessions.
+"""Session facts: one row with all that is known of a session. A step between the silver tables and those that judge sessions.
 
-A session is what its protocol says it is: a connection, or a node that was heard on several, or a link that outlived one. So what was said
-and what happened is first brought together by connection, and then by session.
-
-It is not a table of the lake: the gold job computes it once and hands it to whoever asks for it.
-
-It refuses to judge, and to know protocols beyond what their sessions are.
+A session is a connection, a node that uses several, or a link that outlives one. So messages and events are first joined by connection, and
+then by session. A refresh computes this step once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.registry import LINK, NODE, SESSION_IS, SILENCE
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 __all__ = ["INPUTS", "build"]
 
-INPUTS: Final = ("connections", "talks", "messages", "quarantine")
+INPUTS: Final = ("connections", "connection_index", "messages", "quarantine")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -32,8 +28,6 @@ _SUMS: Final = ("messages_to_server", "messages_to_client", "bytes_to_server", "
 
 def _happened(connections: DataFrame) -> DataFrame:
     """What happened to each connection."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     what, event = sql.col("what"), sql.struct("ts", "source", "offset", "by")
     return connections.groupBy("connection_id", "protocol").agg(
         sql.min(sql.struct("ts", "source", "offset", *_ENDPOINTS)).alias("first"),
@@ -44,10 +38,8 @@ def _happened(connections: DataFrame) -> DataFrame:
     )
 
 
-def _said(talks: DataFrame) -> DataFrame:
+def _said(connection_index: DataFrame) -> DataFrame:
     """How much was said, by whom, and when."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     by_client = sql.col("direction") == "to_server"
 
     by = sql.when(by_client, "client").otherwise("server")
@@ -56,7 +48,7 @@ def _said(talks: DataFrame) -> DataFrame:
     def total(name: str, condition: Column) -> Column:
         return sql.sum(sql.when(condition, sql.col(name)).otherwise(0))
 
-    return talks.groupBy("session_id", "connection_id", "protocol").agg(
+    return connection_index.groupBy("session_id", "connection_id", "protocol").agg(
         *(total(name, by_client).alias(f"{name}_to_server") for name in ("messages", "bytes")),
         *(total(name, ~by_client).alias(f"{name}_to_client") for name in ("messages", "bytes")),
         sql.sum("keepalives").alias("keepalives"),
@@ -69,16 +61,13 @@ def _said(talks: DataFrame) -> DataFrame:
     )
 
 
-def _joined(connections: DataFrame, talks: DataFrame) -> DataFrame:
+def _joined(connections: DataFrame, connection_index: DataFrame) -> DataFrame:
     """One row per session and connection: what was said there, and what happened to it.
 
     A connection without a message is a session of its own, unless its protocol has none without somebody who speaks. A node is where it
     first spoke, which is its own endpoint and not that of a relay; it has no server, and what becomes of connections is not its fate.
     """
-    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
-    joined = _said(talks).join(_happened(connections), ["connection_id", "protocol"], "full")
+    joined = _said(connection_index).join(_happened(connections), ["connection_id", "protocol"], "full")
     is_node = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == NODE])
     is_link = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == LINK])
     # What was said before the link was agreed on belongs to it, too.
@@ -106,8 +95,6 @@ def _joined(connections: DataFrame, talks: DataFrame) -> DataFrame:
 
 def _sessions(joined: DataFrame) -> DataFrame:
     """The same, one row per session: it opens with its first connection, and ends as its last one does."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     last = sql.max(sql.struct("first.ts", "closed", "reset"))
     return (
         joined.groupBy("session_id", "protocol")
@@ -131,9 +118,6 @@ def _sessions(joined: DataFrame) -> DataFrame:
 
 def _silences(messages: DataFrame) -> DataFrame:
     """How often a session said nothing for longer than its protocol waits, where the protocol says how long that is."""
-    from pyspark.sql import Window  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
     in_order = Window.partitionBy("session_id").orderBy("ts", "message_id")
     gap = (sql.unix_micros("ts") - sql.unix_micros(sql.lag("ts").over(in_order))) / 1e6
     return (
@@ -146,8 +130,6 @@ def _silences(messages: DataFrame) -> DataFrame:
 
 def _by_protocol(values: Mapping[str, float]) -> Column:
     """What each protocol says, as a column; null for those that say nothing."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     said = sql.lit(None).cast("double")
     for name, value in values.items():
         said = sql.when(sql.col("protocol") == name, value).otherwise(said)
@@ -156,8 +138,6 @@ def _by_protocol(values: Mapping[str, float]) -> Column:
 
 def _spoilt(quarantine: DataFrame) -> DataFrame:
     """What could not be read: by whose fault, or by nobody's; and who began a message that never ended."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     return (
         quarantine.where("session_id IS NOT NULL")
         .groupBy("session_id")
@@ -171,7 +151,7 @@ def _spoilt(quarantine: DataFrame) -> DataFrame:
 
 def build(
     connections: DataFrame,
-    talks: DataFrame,
+    connection_index: DataFrame,
     messages: DataFrame,
     quarantine: DataFrame,
     *,
@@ -183,15 +163,13 @@ def build(
     Bytes that no specification speaks of were lost or mangled on the way to us, not by a speaker. `is_silent` says that others spoke on
     long after it was heard last.
     """
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     heard = _by_protocol({protocol: (when - _EPOCH) // _MICROSECOND for protocol, when in (newest or {}).items()})
     waited = (heard - sql.unix_micros("last_seen")) / 1e6
     began = sql.col("opened").isNotNull() | sql.coalesce(
         sql.least("client_greeted", "server_greeted") == sql.col("first_said"), sql.lit(False)
     )
     return (
-        _sessions(_joined(connections, talks))
+        _sessions(_joined(connections, connection_index))
         .join(_spoilt(quarantine), "session_id", "left")
         .withColumns({name: sql.coalesce(name, sql.array().cast("array<string>")) for name in ("spoilt_by", "unfinished")})
         .join(_silences(messages), "session_id", "left")

@@ -1,17 +1,14 @@
-"""The course of every connection: the few messages that moved its conversation on. The step between `messages` and the auditor.
-
-It is not a table of the lake. It refuses to know protocols beyond which of their messages are milestones.
-"""
+"""State changes: the few messages of a connection that move its state machine. The input of the rules engine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from wirelake.lake.gold.rules.engine import conversation, is_milestone
-from wirelake.lake.gold.rules.registry import ROOMS
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from wirelake.lake.gold.rules.engine import is_milestone, state_machine_table
+from wirelake.lake.gold.rules.registry import RULES
 
 __all__ = ["INPUTS", "build"]
 
@@ -20,9 +17,9 @@ INPUTS: Final = ("connections", "messages")
 
 def build(connections: DataFrame, messages: DataFrame) -> DataFrame:
     """One row per connection: its `protocol` and its `milestones`, none if nothing was said that moves it on."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    is_step = " OR ".join(f"(protocol = '{name}' AND ({is_milestone(conversation(room.conversation))}))" for name, room in ROOMS.items())
+    is_step = " OR ".join(
+        f"(protocol = '{name}' AND ({is_milestone(state_machine_table(entry.state_machine))}))" for name, entry in RULES.items()
+    )
     steps = (
         messages.where(is_step)
         .groupBy("connection_id")

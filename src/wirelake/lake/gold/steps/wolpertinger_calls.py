@@ -1,17 +1,15 @@
 """Calls of wolpertinger: every call with its response, its error, or at least its confirmation. A step to `exchanges`.
 
-A CallId is never used twice, so a call that comes again was sent again. A method may be void: then the result that confirms its delivery
-is all that comes, and nobody can tell it from a response that is missing.
-
-It refuses to judge.
+A CallId is never used twice, so a call that comes again was sent again. A void method has no answer but the result that confirms its
+delivery, which looks the same as a missing response.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 __all__ = ["CONFIRMED", "INPUTS", "PROTOCOL", "build"]
 
@@ -36,8 +34,6 @@ def _results(wolpertinger: DataFrame) -> DataFrame:
 
 def build(paired: DataFrame, wolpertinger: DataFrame) -> DataFrame:
     """Every call: when it was first sent, how often, and what came of it, in the form of `deliveries`."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     roots = wolpertinger.where("root != 'RemoteMethodCall'").selectExpr("message_id AS answer_id", "root")
     calls = (
         paired.where(f"protocol = '{PROTOCOL}' AND place != 'unmatched'")

@@ -6,12 +6,12 @@ requester discards whatever still comes (0x07 cancel, YAMP-34), so the request w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from wirelake.protocols.yamp.messages import MessageType, ResponseType
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 __all__ = ["INPUTS", "KILLED", "OUTCOMES", "PROTOCOL", "build"]
 
@@ -26,8 +26,6 @@ _REQUEST: Final = ("session_id", "requested_by", "correlation_id")
 
 def build(paired: DataFrame, yamp: DataFrame) -> DataFrame:
     """The rows of `paired` that are YAMP's, each with its outcome; null where nothing was seen to come of a request."""
-    from pyspark.sql import functions as sql  # noqa: PLC0415 - only Spark work pays for importing Spark
-
     words = " ".join(f"WHEN {int(kind)} THEN '{outcome}'" for kind, outcome in OUTCOMES.items())
     said = yamp.where(f"type = {int(MessageType.RESPONSE)}").selectExpr(
         "message_id AS answer_id", f"CASE response_type {words} END AS answer_says"

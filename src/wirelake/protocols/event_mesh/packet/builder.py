@@ -1,7 +1,6 @@
-"""Packets put together as §6.1 says, in one step: values are cut, fields ordered, sizes known first, then HMAC and signature over them.
+"""Builds packets as §6.1 says: splits values, orders fields, and adds HMAC and signature.
 
-What it builds it reads again before handing it out, so that nothing leaves that a receiver would drop for its form. It refuses to know
-clocks and dice: ids and times come in.
+Every packet is scanned again before it is returned, so that no receiver drops it for its form. The caller supplies ids and times.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import msgspec
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import (
     HEADER,
     LONGEST_FIELD,
@@ -28,9 +28,8 @@ from wirelake.protocols.event_mesh.messages import (
     Other,
 )
 from wirelake.protocols.event_mesh.packet.values import split
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
-from wirelake.protocols.event_mesh.security.canonical import canonical_payload
-from wirelake.protocols.event_mesh.security.hmac import mac
+from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, scan
+from wirelake.protocols.event_mesh.security.canonical import canonical_payload, mac
 from wirelake.protocols.event_mesh.security.trust import SHORTEST_SECRET
 from wirelake.protocols.event_mesh.wire import encode, encode_fields
 from wirelake.protocols.kernel import FAULT, FAULT_AT, active, array, table
@@ -44,7 +43,7 @@ HMAC_SIZE: Final = 32
 SIGNATURE_SIZE: Final = 64
 SEED_SIZE: Final = 32
 _RANKS: Final = {kind.value: 256 + place for place, kind in enumerate(TAIL)}
-"""EMM-5: what the fields of the tail count as; all others count as their number."""
+"""EMM-5: sort keys of the fields of the tail; all others sort by their number."""
 _MESSAGES: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
     EventType.HELLO: Hello,
     EventType.HEARTBEAT: Heartbeat,
@@ -53,7 +52,7 @@ _MESSAGES: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who sends, and by what keys others may know it."""
+    """The sender's id, and the keys that prove it."""
 
     node_id: bytes
     auth_key_id: bytes | None = None
@@ -81,7 +80,7 @@ def ordered(fields: Iterable[Field]) -> list[Field]:
 
 
 def left(fields: Iterable[Field], credentials: Credentials | None = None, limits: Limits = DEFAULT_LIMITS) -> int:
-    """How many bytes of payload are left beside these fields and what proves them; less than 0 if they do not fit.
+    """The bytes of payload left beside these fields and their proofs; less than 0 if they do not fit.
 
     One more field takes two bytes beside its value, and two more for every 255 bytes of it.
     """

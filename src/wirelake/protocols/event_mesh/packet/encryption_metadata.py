@@ -1,7 +1,4 @@
-"""§4.2.1: encryption metadata as a scanner reads it: the fields inside it, and the first rule they break.
-
-It refuses to know the fields around it, but for the nonce and key id it must agree with.
-"""
+"""The part of the scanner for encryption metadata (§4.2.1): the fields inside it, and the first rule they break."""
 
 from __future__ import annotations
 

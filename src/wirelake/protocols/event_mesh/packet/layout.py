@@ -1,4 +1,8 @@
-"""Where each number stands in a scanner's row and part, and the sizes both its halves know. It refuses to know how they come about."""
+"""Columns of a scanned row and of its parts.
+
+The other protocols have them in `scanner.py`. Here the scanner is two modules, `scanner.py` and `encryption_metadata.py`, and both need
+them. `scanner.py` exports them all, so other modules import them from there, as in every protocol.
+"""
 
 from __future__ import annotations
 

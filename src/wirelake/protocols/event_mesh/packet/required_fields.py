@@ -1,6 +1,6 @@
-"""Which fields must be there, as a scanner asks it: by event type, flags and proofs, and by the minimum interop profile.
+"""The part of the scanner for required fields: by event type, flags and proofs, and by the minimum interop profile.
 
-It refuses to know bytes: what a packet has comes in as bits.
+The fields of a packet come in as bits.
 """
 
 from __future__ import annotations

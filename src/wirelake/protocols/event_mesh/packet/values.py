@@ -1,7 +1,4 @@
-"""What fields mean together: long values cut into pieces and joined again, and the typed values of §4.1.
-
-It refuses to know packets, keys and order on the wire.
-"""
+"""Values of fields: long ones split into pieces and joined again, and the typed values of §4.1."""
 
 from __future__ import annotations
 

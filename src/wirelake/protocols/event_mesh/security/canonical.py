@@ -1,14 +1,19 @@
-"""Canonical bytes: what an HMAC and a signature of a packet cover. It refuses to know keys, and whether the packet is right."""
+"""The bytes of a packet that its HMAC and its signature cover, and the HMAC of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from wirelake.protocols.event_mesh.messages import HEADER, Field, FieldType
 from wirelake.protocols.event_mesh.scanner import CANONICAL, PART_COLUMNS
 from wirelake.protocols.kernel import PART, PARTS, START
 
-__all__ = ["canonical", "canonical_payload"]
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.hmac import HMAC
+
+__all__ = ["canonical", "canonical_payload", "keyed_hmac", "mac"]
 
 
 def canonical(data: bytes, row: Sequence[int], parts: Sequence[int]) -> bytes:
@@ -42,3 +47,18 @@ def _sorted_inside(value: bytes) -> bytes:
         at += 2 + value[at + 1]
     pieces.sort(key=lambda piece: piece[0])
     return b"".join(pieces) + value[at:]
+
+
+@lru_cache(maxsize=4096)
+def keyed_hmac(secret: bytes) -> HMAC:
+    """HMAC-SHA256 (RFC 2104) that has read its key and nothing else. Copy it before use: it is cached."""
+    from cryptography.hazmat.primitives import hashes, hmac  # noqa: PLC0415 - only verifying needs cryptography
+
+    return hmac.HMAC(secret, hashes.SHA256())
+
+
+def mac(secret: bytes, covered: bytes) -> bytes:
+    """§5.1: the HMAC of these bytes. A cached key more than halves the time."""
+    code = keyed_hmac(secret).copy()
+    code.update(covered)
+    return code.finalize()

@@ -1,7 +1,7 @@
-"""Sealed payloads: the profile of EMM-13 and EMM-14 for confidential and for compressed fields.
+"""Encrypted and compressed payloads: the profile of EMM-13 and EMM-14.
 
-The fields to hide are written as fields, compressed, encrypted, and travel in one binary value; encryption metadata, ids and proofs stay
-in clear. It refuses to know dice: nonces come in, and must never come twice for one key.
+The fields to hide are encoded, compressed and encrypted into one binary value. Encryption metadata, ids and proofs stay in clear. The
+caller supplies nonces; a nonce must never be used twice with one key.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import msgspec
 
 from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import VERSION, Algorithm, EventType, Field, FieldType, Flag, Message, SubType
 from wirelake.protocols.event_mesh.packet.builder import ordered
 from wirelake.protocols.event_mesh.packet.values import event_type, first, is_security, values
-from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.event_mesh.wire import encode_fields, fields
 from wirelake.protocols.kernel import FAULT, FAULT_AT
 
@@ -30,7 +31,7 @@ KEY_ID_SIZE: Final = 16
 REKEY_AFTER: Final = 1 << 32
 """EMM-13: payloads sealed by one key with random nonces of 96 bits, at most (NIST SP 800-38D, §8.3)."""
 LARGEST: Final = 0xFFFF
-"""What a header can announce."""
+"""The largest payload that a header can announce."""
 INNER: Final = 0xFF
 """An event type of which nothing is required."""
 _AAD: Final = struct.Struct(">BIBBQ")
@@ -39,7 +40,7 @@ _NEEDED: Final[dict[int, FieldType]] = {EventType.EVENT: FieldType.STRING, Event
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """What goes into `build` in place of the fields that were hidden."""
+    """The fields that `build` takes in place of the hidden ones."""
 
     flags: int
     fields: tuple[Field, ...]
@@ -67,7 +68,7 @@ class Sealer:
         self._key_id = key_id
         self._limit = limit
         self.sealed = 0
-        """Payloads sealed so far; give the number to whoever makes the next Sealer of this key."""
+        """Payloads sealed so far; pass it on to the next Sealer of this key."""
 
     def seal(
         self,
@@ -123,7 +124,7 @@ def unseal(message: Message, keys: Mapping[bytes, bytes], limits: Limits = DEFAU
 
 
 def inner_fields(plain: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Field, ...]:
-    """EMM-13: what was hidden, held to the same rules as what is in clear; offsets of faults count from its start."""
+    """EMM-13: read hidden fields by the rules of clear ones; offsets of faults count from their start."""
     if len(plain) > LARGEST:  # that many bytes are more fields than any packet may have
         raise DecodeError(Fault.TLV_COUNT, 0, f"{len(plain)} bytes")
     header = aad(INNER, 0, 0, 0) + len(plain).to_bytes(2)

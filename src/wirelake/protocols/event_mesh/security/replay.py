@@ -1,7 +1,6 @@
-"""Remembering message ids: a bounded cache that knows a packet when it comes again, and the sender's memory of its own ids.
+"""Replay protection: a bounded cache of packets received, and the recent ids of this sender.
 
-Only what a caller has verified belongs into a cache of verified packets: then no flood of forged ones can push an honest entry out. It
-refuses to know packets, keys and clocks: time comes in.
+A cache of verified packets takes only packets that the caller has verified: then a flood of forged packets cannot evict an honest entry.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class ReplayCache:
-    """§7: what was received, each until max(arrival, its own time) + 300 seconds (EMM-25), never more than `capacity`.
+    """§7: packets received, each until max(arrival, its own time) + 300 seconds (EMM-25), never more than `capacity`.
 
     Expired entries go only when room is needed: should the clock leap ahead and come back, they are still known. After a step back an
     entry is known for longer than it need be, never shorter, because it is kept by the same times that freshness is judged by.
@@ -88,7 +87,7 @@ class ReplayCache:
         return True
 
     def export(self) -> bytes:
-        """Everything remembered, for `restore`: what survives a restart."""
+        """Every entry, for `restore` after a restart."""
         return msgspec.msgpack.encode(_State(_FORMAT, self.evicted, list(self._until.items())))
 
     def restore(self, state: bytes) -> None:

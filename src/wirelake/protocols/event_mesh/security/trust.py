@@ -1,6 +1,6 @@
-"""Trust: which keys are known for which node, from when until when, and what makes a packet's own public key count.
+"""Trust: the keys of each node, when they are valid, and when a packet's own public key counts.
 
-It refuses to know files, packets and clocks: times come in as seconds since 1970.
+Times are seconds since 1970.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Trust(Enum):
     IN_BAND = "in-band"
     """By the key the packet itself brought: proves only that its sender has the private half."""
     FIRST_USE = "first-use"
-    """By the packet's own key, which somebody here accepted because none was known."""
+    """By the packet's own key, accepted on first use because none was known."""
 
 
 class Key(msgspec.Struct, frozen=True):
-    """§4.2, 0x18: what is known of one node's key; times are seconds since 1970."""
+    """§4.2, 0x18: one key of a node; times are seconds since 1970."""
 
     node_id: bytes
     auth_key_id: bytes | None = None
@@ -67,7 +67,7 @@ FirstUse = Callable[[bytes, bytes | None, bytes], bool]
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What a receiver asks of a packet beyond being well formed."""
+    """The checks of a receiver beyond the form of a packet."""
 
     trust: Trust = Trust.STORE
     """EMM-17: STORE, or explicitly IN_BAND or FIRST_USE."""

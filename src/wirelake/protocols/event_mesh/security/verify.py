@@ -1,7 +1,7 @@
-"""The way of a received datagram, in the order of EMM-28: its form, its HMAC, its signature, its time, and whether it came before.
+"""Verifies a received datagram, in the order of EMM-28: form, HMAC, signature, time, replay.
 
-The result says who sent it, by which key that is known, and how trust was obtained; or the one rule for which it is dropped. Nothing here
-answers on the wire (EMM-30). It refuses to know clocks and sockets: time and source come in.
+The result names the sender, its key and how trust was obtained; or the one rule for which the packet is dropped. Nothing here answers on
+the wire (EMM-30).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW, Message
 from wirelake.protocols.event_mesh.scanner import (
     AUTH_KEY_ID,
-    DEFAULT_LIMITS,
     HMAC,
     NODE_ID,
     PART_COLUMNS,
@@ -27,12 +27,10 @@ from wirelake.protocols.event_mesh.scanner import (
     SIGNATURE,
     SIGNED,
     TIMESTAMP,
-    Limits,
     scan,
     walk,
 )
-from wirelake.protocols.event_mesh.security.canonical import canonical
-from wirelake.protocols.event_mesh.security.hmac import mac
+from wirelake.protocols.event_mesh.security.canonical import canonical, mac
 from wirelake.protocols.event_mesh.security.replay import ReplayCache
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore, is_weak
 from wirelake.protocols.event_mesh.wire import message
@@ -41,17 +39,17 @@ from wirelake.protocols.kernel import FAULT, FAULT_AT, START, active, array, pos
 __all__ = ["Identity", "Receiver", "Rejected", "Scanned", "Verified", "authenticate", "freshness", "node_id_of", "signed_at"]
 
 DEFAULT_POLICY: Final = Policy()
-NOBODY: Final = b""
+NO_SOURCE: Final = b""
 BATCH: Final = 64
 """Datagrams scanned in one go at most."""
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
-    """§5.3: who sent a packet, and how that is known."""
+    """§5.3: the sender of a packet, and the proof of it."""
 
     trust: Trust
     node_id: bytes | None = None
-    """What the packet says; proven only if it is authenticated."""
+    """The node id in the packet; proven only if it is authenticated."""
     auth_key_id: bytes | None = None
     """The key id under which the key was found; None for a node's default, and for a key that was not in the store."""
     hmac: bool = False
@@ -84,7 +82,7 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
     fault: Fault
     offset: int
     node_id: bytes | None = None
-    """What it says of its sender, proven or not; None if that cannot be read."""
+    """The sender that it names, proven or not; None if that cannot be read."""
 
 
 Scanned = tuple[bytes, list[int], list[int]]
@@ -92,7 +90,7 @@ Scanned = tuple[bytes, list[int], list[int]]
 
 
 def node_id_of(scanned: Scanned) -> bytes | None:
-    """What a datagram says of its sender; None if it says nothing, or cannot be read."""
+    """The sender that a datagram names; None if it names none, or cannot be read."""
     block, row, _ = scanned
     return _slice(block, row[NODE_ID], 16)
 
@@ -119,7 +117,7 @@ class Receiver:
         self._parts = table(BATCH * limits.max_parts, PART_COLUMNS)
         self._run_of, self._ends = table(BATCH, 1), table(BATCH, 1)
 
-    def receive(self, data: bytes, now: float, source: bytes = NOBODY) -> Verified | Rejected:
+    def receive(self, data: bytes, now: float, source: bytes = NO_SOURCE) -> Verified | Rejected:
         """Judge one datagram that arrived at this time from this source, which is any bytes that name it."""
         (scanned,) = self.scanned((data,))
         return self.judge(scanned, now, lambda: source)
@@ -139,8 +137,8 @@ class Receiver:
             for row in range(0, count * ROW_COLUMNS, ROW_COLUMNS):
                 yield block, rows[row : row + ROW_COLUMNS], parts
 
-    def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NOBODY) -> Verified | Rejected:
-        """What becomes of a datagram that arrived at this time; `source` is asked for what names it only where nothing else does."""
+    def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NO_SOURCE) -> Verified | Rejected:
+        """Verify a datagram that arrived at this time; `source` names its origin, and is called only if no node id does."""
         data, row, parts = scanned
         start = row[START]
         if row[FAULT]:

@@ -1,7 +1,4 @@
-"""The receiving half of a link: the peer's channels, what was consumed of them, and when that is told.
-
-It refuses to know sessions: they hand over what was said, and take away what is to be said.
-"""
+"""The receiving half of a link: the peer's channels, their messages, and when to acknowledge them."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Iterator
 
 from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel, TombstonesForgotten
 from wirelake.protocols.relink.faults import Fault, Violation
-from wirelake.protocols.relink.link.incoming_channel import Decided, Incoming, Run, Tombstone, retell
+from wirelake.protocols.relink.link.incoming_channel import DecidedMessage, IncomingChannel, ResultRun, Tombstone, tombstone_packets
 from wirelake.protocols.relink.link.sequence import is_behind
 from wirelake.protocols.relink.link.state import LinkState
 from wirelake.protocols.relink.messages import Closed
@@ -20,10 +17,10 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """Everything the peer sends on its channels."""
+    """Channels of the peer, open and closed, and the acknowledgements due for them."""
 
-    def __init__(self, line: LinkState, options: Options, *, transactional: bool) -> None:
-        self.channels: dict[bytes, Incoming] = {}
+    def __init__(self, state: LinkState, options: Options, *, transactional: bool) -> None:
+        self.channels: dict[bytes, IncomingChannel] = {}
         self.tombstones: dict[bytes, Tombstone] = {}
         self.unconsumed = 0
         """Messages received and neither consumed nor settled nor rolled back."""
@@ -32,45 +29,45 @@ class Inbox:
         self._undecided_bytes = 0
         self.is_shut = False
         """§3.6: the peer opens no more channels."""
-        self._line = line
+        self._state = state
         self._options = options
         self._max_unconsumed = options.max_unconsumed
         self._ack_every = options.ack_every
         self._transactional = transactional
-        self._prompt: dict[bytes, Incoming] = {}
-        """Channels with something to be told at once: results, what arrived on a transactional channel, or that all was consumed."""
-        self._lazy: dict[bytes, Incoming] = {}
-        """Channels with consumed acknowledgements to be told at `_ack_deadline`."""
-        self._owed: set[bytes] = set()
-        """Channels whose close the peer says again after this reconnection, and before it decisions: they may be closed by then."""
+        self._due_now: dict[bytes, IncomingChannel] = {}
+        """Channels to acknowledge at once: results, messages received on a transactional channel, or all messages consumed."""
+        self._due_later: dict[bytes, IncomingChannel] = {}
+        """Channels whose consumed acknowledgements are due at `_ack_deadline`."""
+        self._expected_closes: set[bytes] = set()
+        """Channels whose close, and before it decisions, the peer repeats after this reconnection. They may be closed by then."""
         self._ack_deadline: float | None = None
         self._barrier_deadline: float | None = None
         self._runs_since_ping = 0
 
     @property
     def deadline(self) -> float | None:
-        """When consumed messages are to be acknowledged."""
+        """When to acknowledge consumed messages."""
         return self._ack_deadline
 
     @property
     def waiting(self) -> int:
-        """Messages the application was given and has not consumed or settled."""
+        """Messages that the application has got and not consumed or settled."""
         return self.unconsumed - self.undecided
 
     @property
     def barrier_deadline(self) -> float | None:
-        """RELINK-22: when to ping, so that something can be forgotten."""
+        """RELINK-22: when to ping, so that its pong lets us forget closed channels and results."""
         return self._barrier_deadline
 
-    # What the peer says.
+    # Packets of the peer.
 
     def take_message(self, ids: tuple[bytes, ...], parts: tuple[bytes, ...]) -> None:
-        """RELINK-14, RELINK-19: one delivery for each id, in their order."""
+        """RELINK-14, RELINK-19: deliver a message once for each id, in their order."""
         for channel in ids:
             self.deliver(channel, parts)
 
     def deliver(self, channel: bytes, parts: tuple[bytes, ...]) -> None:
-        """§3.1: the next message of a channel; the first opens it."""
+        """§3.1: deliver the next message of a channel; the first one opens it."""
         incoming = self.channels.get(channel)
         if incoming is not None and incoming.closing:
             raise Violation(Fault.CHANNEL_CLOSING, f"a message on {channel.hex() or 'the only channel'}")
@@ -83,53 +80,53 @@ class Inbox:
         else:
             self.unconsumed += 1
             incoming.received = number = incoming.received + 1
-            self._line.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
-        self._line.strikes, self._line.has_progressed = 0, True  # as `progress` does, without the call: this is for every message
+            self._state.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
+        self._state.strikes, self._state.has_progressed = 0, True  # as `progress` does, without the call: this is for every message
 
     def take_decision(self, ids: tuple[bytes, ...], sequence: int | None, *, commit: bool) -> None:
-        """RELINK-26: commit or rollback."""
+        """RELINK-26: take a commit or rollback."""
         if not self._transactional:
             raise Violation(Fault.TRANSACTIONS_OFF, "commit" if commit else "rollback")
         for channel in ids:
             incoming = self.channels.get(channel)
-            if incoming is None and channel in self._owed:
+            if incoming is None and channel in self._expected_closes:
                 continue
             if incoming is None:
                 raise Violation(Fault.DECIDED_TOO_MUCH, f"nothing was sent on {channel.hex() or 'the only channel'}")
             if incoming.closing:
                 # RELINK-28: after a reconnection decisions are repeated before close is; they decide nothing that is open.
                 is_repeated = is_behind(incoming.decided + 1, sequence)
-                if channel not in self._owed or not is_repeated:
+                if channel not in self._expected_closes or not is_repeated:
                     raise Violation(Fault.CHANNEL_CLOSING, "commit" if commit else "rollback")
             decided = incoming.decide(sequence, commit=commit)
             if decided:
-                self._line.progress()
+                self._state.progress()
             self._decided(incoming, decided)
             self._advance(incoming)
 
     def take_close(self, ids: tuple[bytes, ...]) -> None:
-        """RELINK-22: closed is said when everything was consumed; at once for a channel that is not open. Twice is once (RELINK-19)."""
+        """RELINK-22: answer close with closed, when everything was consumed or the channel is not open. Twice counts once (RELINK-19)."""
         for channel in dict.fromkeys(ids):
             incoming = self.channels.get(channel)
-            if channel in self._owed:  # said again; if it was closed meanwhile, closed is on its way already
-                self._owed.remove(channel)
+            if channel in self._expected_closes:  # repeated; if it was closed meanwhile, closed is on its way already
+                self._expected_closes.remove(channel)
             elif incoming is None:
-                self._line.output.append(encode(Closed((channel,))))
+                self._state.output.append(encode(Closed((channel,))))
             elif incoming.closing:
                 raise Violation(Fault.CHANNEL_CLOSING, "close")
             else:
                 self._decided(incoming, incoming.close())
-                self._line.events.append(PeerClosedChannel(channel))
+                self._state.events.append(PeerClosedChannel(channel))
                 if self._transactional:
                     self._advance(incoming)
                 self._finish(incoming)
 
-    # What the application does.
+    # Calls of the application.
 
     def consume(self, message: MessageReceived) -> bool:
-        """§3.1: a message was taken; says whether there is something new to say or to wait for.
+        """§3.1: the application consumed a message; return whether output or the deadline may have changed.
 
-        Of a link that was lost since, nobody wants to know.
+        A message of a link that was lost since is ignored.
         """
         incoming = self.channels.get(message.channel)
         if incoming is None or incoming.incarnation != message.incarnation:
@@ -142,16 +139,16 @@ class Inbox:
             return False
         self.unconsumed -= incoming.consumed - before
         if (
-            message.channel in self._lazy
+            message.channel in self._due_later
             and incoming.consumed != incoming.received
-            and incoming.consumed - incoming.told_consumed < self._ack_every
+            and incoming.consumed - incoming.announced_consumed < self._ack_every
         ):
-            return False  # it will be said with the others
+            return False  # acknowledged later with the others
         self._consumed(incoming)
         return True
 
     def settle(self, message: MessageReceived, *, success: bool) -> None:
-        """§3.2: a committed message was processed, or could not be."""
+        """§3.2: the application processed a committed message, or could not."""
         incoming = self.channels.get(message.channel)
         if incoming is None or incoming.incarnation != message.incarnation:
             return
@@ -160,72 +157,72 @@ class Inbox:
         elif incoming.settle(message.sequence, success=success):
             self._advance(incoming)
 
-    # What we say.
+    # Acknowledgements.
 
     def flush(self) -> None:
-        """What is to be told at once: results, consumed of a drained channel, then what arrived (RELINK-16, RELINK-18, RELINK-27).
+        """Send what is due at once: results, consumed of a drained channel, then received (RELINK-16, RELINK-18, RELINK-27).
 
         A channel that has got more messages since it was drained is busy: its acknowledgement waits for more of them.
         """
-        if not self._prompt:
+        if not self._due_now:
             return
-        for channel, incoming in self._prompt.items():
-            self._line.output += incoming.tell_results()
+        for channel, incoming in self._due_now.items():
+            self._state.output += incoming.result_packets()
             if incoming.is_drained:
-                self._tell_consumed(incoming)
-                self._lazy.pop(channel, None)
-            if self._transactional and incoming.received > incoming.told_received:
-                self._line.output.append(incoming.tell_received())
-        self._prompt.clear()
-        if not self._lazy:
+                self._send_consumed(incoming)
+                self._due_later.pop(channel, None)
+            if self._transactional and incoming.received > incoming.announced_received:
+                self._state.output.append(incoming.received_packet())
+        self._due_now.clear()
+        if not self._due_later:
             self._ack_deadline = None
 
     def tick(self) -> None:
-        """RELINK-18: consumed acknowledgements have waited long enough."""
-        if self._ack_deadline is not None and self._line.now >= self._ack_deadline:
+        """RELINK-18: send consumed acknowledgements that have waited long enough."""
+        if self._ack_deadline is not None and self._state.now >= self._ack_deadline:
             self.acknowledge()
 
     def acknowledge(self) -> None:
-        """Tell now what was consumed."""
+        """Send all acknowledgements now."""
         self.flush()
-        for incoming in self._lazy.values():
-            self._tell_consumed(incoming)
-        self._lazy.clear()
+        for incoming in self._due_later.values():
+            self._send_consumed(incoming)
+        self._due_later.clear()
         self._ack_deadline = None
 
     def restate(self) -> Iterator[bytes]:
-        """RELINK-20: after a reconnection, what we have of every channel; then of every closed one (RELINK-22)."""
+        """RELINK-20: packets that say, after a reconnection, how far every channel is; then every closed one (RELINK-22)."""
         self.forget_connection()
-        self._owed = {channel for channel, incoming in self.channels.items() if incoming.closing}
+        self._expected_closes = {channel for channel, incoming in self.channels.items() if incoming.closing}
         for incoming in self.channels.values():
             yield from incoming.restate()
         self._forget_fruitless()
         for tombstone in self.tombstones.values():
             tombstone.tellings += 1
-            yield from retell(tombstone)
+            yield from tombstone_packets(tombstone)
         if not self._options.tombstones:
             self.tombstones.clear()
         if self._unproven():
-            self._barrier_deadline = self._line.now  # at once: the sooner its pong, the surer that the peer bears what was told
+            self._barrier_deadline = self._state.now  # at once: an early pong proves that the peer accepts the restated packets
 
     def forget_connection(self) -> None:
-        """What was said on the last connection may not have arrived, and its pings are gone (RELINK-25)."""
-        self._prompt.clear()
-        self._lazy.clear()
+        """Drop the state of the last connection: its packets may not have arrived, and its pings are gone (RELINK-25)."""
+        self._due_now.clear()
+        self._due_later.clear()
         self._ack_deadline = self._barrier_deadline = None
-        self._owed.clear()
+        self._expected_closes.clear()
         for one in self._provable():
             one.barrier = None
 
     def pinged(self, ping: int) -> None:
-        """RELINK-22, RELINK-28: the pong to this ping will prove that the peer has all we said so far."""
+        """RELINK-22, RELINK-28: a ping was sent; its pong will prove that the peer has all packets so far."""
         self._barrier_deadline, self._runs_since_ping = None, 0
         for one in self._unproven():
             one.barrier = ping
 
     def ponged(self, ping: int) -> None:
-        """The peer has what we said before this ping: it need not be repeated any more."""
-        self._line.has_progressed = True
+        """The peer has all packets before this ping: they need not be repeated any more."""
+        self._state.has_progressed = True
         for channel, tombstone in list(self.tombstones.items()):
             if tombstone.barrier is not None and tombstone.barrier <= ping:
                 del self.tombstones[channel]
@@ -234,33 +231,33 @@ class Inbox:
                 incoming.runs[:] = [run for run in incoming.runs if run.barrier is None or run.barrier > ping]
                 self._advance(incoming)
 
-    # Inside.
+    # Internal.
 
     def _forget_fruitless(self) -> None:
-        """RELINK-22: a peer that ends every connection when it is told of a closed channel has forgotten that channel: forget it, too."""
+        """RELINK-22: forget closed channels whose restatement ended every connection: the peer has forgotten them, too."""
         limit = self._options.max_tombstone_tellings
         for tombstone in self.tombstones.values():
-            if self._line.has_progressed:
+            if self._state.has_progressed:
                 tombstone.tellings = 0
         fruitless = tuple(one.channel for one in self.tombstones.values() if limit is not None and one.tellings >= limit)
         for channel in fruitless:
             del self.tombstones[channel]
         if fruitless:
-            self._line.events.append(TombstonesForgotten(fruitless))
+            self._state.events.append(TombstonesForgotten(fruitless))
 
-    def _open(self, channel: bytes) -> Incoming:
+    def _open(self, channel: bytes) -> IncomingChannel:
         if self.is_shut:
             raise Violation(Fault.CHANNEL_AFTER_SHUTDOWN, channel.hex() or "the only channel")
         if len(self.channels) >= self._options.max_channels:
             raise Violation(Fault.CHANNELS_OVER_LIMIT, f"limit {self._options.max_channels}")
         self.tombstones.pop(channel, None)
-        self._owed.discard(channel)
-        self._line.incarnations += 1
-        self.channels[channel] = incoming = Incoming(channel, self._line.incarnations, transactional=self._transactional)
+        self._expected_closes.discard(channel)
+        self._state.incarnations += 1
+        self.channels[channel] = incoming = IncomingChannel(channel, self._state.incarnations, transactional=self._transactional)
         return incoming
 
-    def _hold(self, incoming: Incoming, parts: tuple[bytes, ...]) -> None:
-        """RELINK-27: nobody sees a message before commit; RELINK-24: there must be room for it so long."""
+    def _hold(self, incoming: IncomingChannel, parts: tuple[bytes, ...]) -> None:
+        """RELINK-27: keep a message back until commit; RELINK-24: within the limit of undecided bytes."""
         size = sum(map(len, parts))
         if self._undecided_bytes + size > self._options.max_undecided_bytes:
             raise Violation(Fault.UNDECIDED_OVER_LIMIT, f"limit {self._options.max_undecided_bytes}")
@@ -268,21 +265,21 @@ class Inbox:
         self.undecided += 1
         self._undecided_bytes += size
         incoming.take(parts)
-        self._prompt[incoming.channel] = incoming
+        self._due_now[incoming.channel] = incoming
 
-    def _decided(self, incoming: Incoming, decided: list[Decided]) -> None:
-        """Committed messages are the application's; rolled back ones nobody's."""
-        for one in decided:
+    def _decided(self, incoming: IncomingChannel, decided: list[DecidedMessage]) -> None:
+        """Deliver committed messages to the application; drop those rolled back."""
+        for message in decided:
             self.undecided -= 1
-            self._undecided_bytes -= sum(map(len, one.parts))
-            if one.is_committed:
-                self._line.events.append(MessageReceived(incoming.channel, one.number, one.parts, incoming.incarnation))
+            self._undecided_bytes -= sum(map(len, message.parts))
+            if message.is_committed:
+                self._state.events.append(MessageReceived(incoming.channel, message.number, message.parts, incoming.incarnation))
 
-    def _advance(self, incoming: Incoming) -> None:
-        """Results and rollbacks make messages done, in their order."""
+    def _advance(self, incoming: IncomingChannel) -> None:
+        """Count messages as done that have a result or were rolled back, in their order."""
         runs = len(incoming.runs)
         done = incoming.advance(self._options.max_result_runs)
-        self._prompt[incoming.channel] = incoming
+        self._due_now[incoming.channel] = incoming
         if done:
             self.unconsumed -= done
             if incoming.runs:
@@ -290,57 +287,57 @@ class Inbox:
                 self._plan_barrier()
             self._consumed(incoming)
 
-    def _consumed(self, incoming: Incoming) -> None:
-        """RELINK-18: the cursor moved: say so now, before closed, when the channel is drained, or later with others."""
+    def _consumed(self, incoming: IncomingChannel) -> None:
+        """RELINK-18: the cursor moved. Acknowledge now, before closed, when the channel is drained, or later with others."""
         if incoming.is_done:
             self._finish(incoming)
-        elif not self._line.is_connected:
+        elif not self._state.is_connected:
             return
-        elif incoming.consumed - incoming.told_consumed >= self._ack_every:
-            self._tell_consumed(incoming)
+        elif incoming.consumed - incoming.announced_consumed >= self._ack_every:
+            self._send_consumed(incoming)
         else:
-            self._lazy[incoming.channel] = incoming
+            self._due_later[incoming.channel] = incoming
             if self._ack_deadline is None:
-                self._ack_deadline = self._line.now + self._options.ack_delay
+                self._ack_deadline = self._state.now + self._options.ack_delay
             if incoming.is_drained:
-                self._prompt[incoming.channel] = incoming
+                self._due_now[incoming.channel] = incoming
 
-    def _tell_consumed(self, incoming: Incoming) -> None:
-        """RELINK-27: results, then the consumed acknowledgement for what they do not cover."""
-        self._line.output += incoming.tell_results()
-        if incoming.consumed > incoming.told_consumed:
-            self._line.output.append(incoming.tell_consumed())
+    def _send_consumed(self, incoming: IncomingChannel) -> None:
+        """RELINK-27: send results, then consumed for the messages they do not cover."""
+        self._state.output += incoming.result_packets()
+        if incoming.consumed > incoming.announced_consumed:
+            self._state.output.append(incoming.consumed_packet())
 
-    def _finish(self, incoming: Incoming) -> None:
-        """RELINK-22: say consumed if it moved, then closed, and remember both; without a connection the next `restate` says them."""
+    def _finish(self, incoming: IncomingChannel) -> None:
+        """RELINK-22: send consumed if it moved, then closed, and keep a tombstone; without a connection the next `restate` sends them."""
         channel = incoming.channel
         if not incoming.is_done or self.channels.get(channel) is not incoming:
             return
         del self.channels[channel]
-        self._prompt.pop(channel, None)
-        self._lazy.pop(channel, None)
-        if self._line.is_connected:
-            self._tell_consumed(incoming)  # §3.1: a sender may wait for consumed alone
-            self._line.output.append(encode(Closed((channel,))))
-        if self._options.tombstones or not self._line.is_connected:
+        self._due_now.pop(channel, None)
+        self._due_later.pop(channel, None)
+        if self._state.is_connected:
+            self._send_consumed(incoming)  # §3.1: a sender may wait for consumed alone
+            self._state.output.append(encode(Closed((channel,))))
+        if self._options.tombstones or not self._state.is_connected:
             self.tombstones[channel] = Tombstone(channel, incoming.consumed, incoming.runs)
             self._plan_barrier()
             if len(self.tombstones) > self._options.max_tombstones:
                 del self.tombstones[next(iter(self.tombstones))]
 
     def _plan_barrier(self) -> None:
-        if not self._line.is_connected:
+        if not self._state.is_connected:
             return
-        if self._runs_since_ping > self._options.max_result_runs // 4:  # before there is no room for results
-            self._barrier_deadline = self._line.now
+        if self._runs_since_ping > self._options.max_result_runs // 4:  # before `max_result_runs` stops results
+            self._barrier_deadline = self._state.now
         elif self._barrier_deadline is None:
-            self._barrier_deadline = self._line.now + self._options.barrier_delay
+            self._barrier_deadline = self._state.now + self._options.barrier_delay
 
-    def _provable(self) -> Iterator[Tombstone | Run]:
-        """What is kept until the peer certainly has it."""
+    def _provable(self) -> Iterator[Tombstone | ResultRun]:
+        """Tombstones and results that are kept until the peer certainly has them."""
         yield from self.tombstones.values()
         for incoming in self.channels.values():
             yield from incoming.runs
 
-    def _unproven(self) -> list[Tombstone | Run]:
+    def _unproven(self) -> list[Tombstone | ResultRun]:
         return [one for one in self._provable() if one.barrier is None]

@@ -1,6 +1,6 @@
-"""A channel of the peer: what arrived on it, what was consumed, what was decided and how that went, and what the peer was told of it.
+"""A channel of the peer: cursors for received, consumed and decided messages, and for their acknowledgements.
 
-It gives packets, and refuses to know connections and time: the link says when something is told.
+It builds acknowledgement packets; the inbox decides when to send them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from wirelake.protocols.relink.link.sequence import is_behind, on_wire, reach
 from wirelake.protocols.relink.messages import Closed, Committed, Consumed, Received, Uncommitted
 from wirelake.protocols.relink.wire import encode
 
-__all__ = ["Decided", "Incoming", "Run", "Tombstone", "retell", "tell_runs"]
+__all__ = ["DecidedMessage", "IncomingChannel", "ResultRun", "Tombstone", "run_packets", "tombstone_packets"]
 
 
-class Run(msgspec.Struct):
-    """RELINK-28: results the peer may have missed: of every committed message up to `last`."""
+class ResultRun(msgspec.Struct):
+    """RELINK-28: equal results that the peer may have missed: of every committed message up to `last`."""
 
     last: int
     success: bool
@@ -33,14 +33,14 @@ class Tombstone(msgspec.Struct):
 
     channel: bytes
     last: int
-    runs: list[Run]
+    runs: list[ResultRun]
     barrier: int | None = None
     tellings: int = 0
-    """In how many resumes it was told, in a row, on connections that ended before any progress."""
+    """Resumes in a row that restated it on connections that ended without progress."""
 
 
-class Decided(NamedTuple):
-    """§3.2: a message about which the peer decided."""
+class DecidedMessage(NamedTuple):
+    """§3.2: a message that the peer committed or rolled back."""
 
     number: int
     parts: tuple[bytes, ...]
@@ -48,7 +48,7 @@ class Decided(NamedTuple):
 
 
 class _State(Enum):
-    """§3.2: how far a message of a transactional channel is."""
+    """§3.2: the states of a message on a transactional channel."""
 
     UNDECIDED = 0
     ROLLED_BACK = 1
@@ -57,30 +57,30 @@ class _State(Enum):
     FAILED = 4
 
 
-class Incoming:
+class IncomingChannel:
     """The receiver's half of a channel. Every cursor is the last number it covers."""
 
     def __init__(self, channel: bytes, incarnation: int, *, transactional: bool = False, first: int = 0) -> None:
         self.channel = channel
         self.incarnation = incarnation
-        """Tells it from channels of the same id before and after."""
+        """Distinguishes it from channels of the same id before and after."""
         self.transactional = transactional
         self.received = first - 1
         self.consumed = first - 1
-        """Everything up to here was consumed, or settled, or rolled back."""
-        self.told_received = first - 1
-        self.told_consumed = first - 1
+        """All messages up to here were consumed, settled or rolled back."""
+        self.announced_received = first - 1
+        self.announced_consumed = first - 1
         self.decided = first - 1
         self.closing = False
-        self.runs: list[Run] = []
-        self._told_result = first - 1
+        self.runs: list[ResultRun] = []
+        self._announced_result = first - 1
         self._results: list[tuple[int, bool]] = []
-        """Not told yet."""
+        """Not sent yet."""
         self._consumed_early: set[int] = set()
         self._states: dict[int, _State] = {}
         """Of the messages after `consumed`."""
         self._held: dict[int, tuple[bytes, ...]] = {}
-        """RELINK-27: payloads of undecided messages: nobody sees them before commit."""
+        """RELINK-27: payloads of undecided messages, kept back until commit."""
 
     @property
     def is_done(self) -> bool:
@@ -92,36 +92,36 @@ class Incoming:
         """RELINK-18: no message waits for the application: the sender may be waiting for its acknowledgement."""
         return self.consumed == self.received
 
-    # What the peer says.
+    # Packets of the peer.
 
     def take(self, parts: tuple[bytes, ...]) -> int:
-        """RELINK-14: the next message of a transactional channel; says its number."""
+        """RELINK-14: take the next message of a transactional channel; return its number."""
         self.received = number = self.received + 1
         self._states[number] = _State.UNDECIDED
         self._held[number] = parts
         return number
 
-    def decide(self, sequence: int | None, *, commit: bool) -> list[Decided]:
-        """RELINK-26: the messages that are decided now. What is decided already is skipped: a repetition changes nothing."""
+    def decide(self, sequence: int | None, *, commit: bool) -> list[DecidedMessage]:
+        """RELINK-26: decide messages, and return them. Those decided before are skipped: a repetition changes nothing."""
         if is_behind(self.decided, sequence):
             return []
         last = reach(self.decided, sequence, self.received - self.decided, Fault.DECIDED_TOO_MUCH)
-        found = []
+        decided = []
         for number in range(self.decided + 1, last + 1):
             self._states[number] = _State.COMMITTED if commit else _State.ROLLED_BACK
-            found.append(Decided(number, self._held.pop(number), commit))
+            decided.append(DecidedMessage(number, self._held.pop(number), commit))
         self.decided = last
-        return found
+        return decided
 
-    def close(self) -> list[Decided]:
-        """§3.3, RELINK-29: no more messages; what is undecided is rolled back."""
+    def close(self) -> list[DecidedMessage]:
+        """§3.3, RELINK-29: the peer sends no more messages; roll back undecided ones."""
         self.closing = True
         return self.decide(on_wire(self.received), commit=False) if self.transactional else []
 
-    # What the application does.
+    # Calls of the application.
 
     def consume(self, number: int) -> bool:
-        """A message was taken; says whether the cursor moved. Out of order, it moves when the gap is filled."""
+        """Consume a message; return whether the cursor moved. Out of order, it moves when the gap is filled."""
         if number == self.consumed + 1:
             self.consumed = number
             if self._consumed_early:
@@ -134,14 +134,14 @@ class Incoming:
         return False
 
     def settle(self, number: int, *, success: bool) -> bool:
-        """§3.2: a committed message was processed or could not be; says whether it waited for that."""
+        """§3.2: note the result of a committed message; return whether it was still open."""
         if self._states.get(number) is not _State.COMMITTED:
             return False
         self._states[number] = _State.SUCCEEDED if success else _State.FAILED
         return True
 
     def advance(self, most_runs: int) -> int:
-        """RELINK-27: results are told in the order of messages; says how many messages became done. Stops where too many runs are kept."""
+        """RELINK-27: queue results in the order of messages; return how many became done. Stops where too many runs are kept."""
         before = self.consumed
         while (state := self._states.get(self.consumed + 1)) is not None:
             if state in (_State.SUCCEEDED, _State.FAILED):
@@ -160,57 +160,57 @@ class Incoming:
             return True
         if len(self.runs) >= most_runs:
             return False
-        self.runs.append(Run(number, success))
+        self.runs.append(ResultRun(number, success))
         return True
 
-    # What we say.
+    # Packets to send.
 
-    def tell_results(self) -> Iterator[bytes]:
+    def result_packets(self) -> Iterator[bytes]:
         """RELINK-27: runs of equal results; the next form only for the message after the last result's."""
-        told = 0
+        sent = 0
         for index, (number, success) in enumerate(self._results):
             if index + 1 < len(self._results) and self._results[index + 1][1] == success:
                 continue
-            is_next = index == told and number == self._told_result + 1
-            said = Committed if success else Uncommitted
-            yield encode(said((self.channel,), None if is_next else on_wire(number)))
-            self._told_result, told = number, index + 1
-            self.told_consumed = max(self.told_consumed, number)  # a result implies consumed
-            self.told_received = max(self.told_received, number)
+            is_next = index == sent and number == self._announced_result + 1
+            packet = Committed if success else Uncommitted
+            yield encode(packet((self.channel,), None if is_next else on_wire(number)))
+            self._announced_result, sent = number, index + 1
+            self.announced_consumed = max(self.announced_consumed, number)  # a result implies consumed
+            self.announced_received = max(self.announced_received, number)
         self._results.clear()
 
-    def tell_received(self) -> bytes:
-        """RELINK-16: up to where messages arrived."""
-        self.told_received = self.received
+    def received_packet(self) -> bytes:
+        """RELINK-16: up to where messages were received."""
+        self.announced_received = self.received
         return encode(Received((self.channel,), on_wire(self.received)))
 
-    def tell_consumed(self) -> bytes:
+    def consumed_packet(self) -> bytes:
         """RELINK-18: up to where messages were consumed; for one message in the next form, where that is shorter."""
-        is_next = self.consumed == self.told_consumed + 1 and -(len(self.channel) + 2) & 7 < 4
-        self.told_consumed = self.consumed
-        self.told_received = max(self.told_received, self.consumed)
+        is_next = self.consumed == self.announced_consumed + 1 and -(len(self.channel) + 2) & 7 < 4
+        self.announced_consumed = self.consumed
+        self.announced_received = max(self.announced_received, self.consumed)
         return encode(Consumed((self.channel,), None if is_next else on_wire(self.consumed)))
 
     def restate(self) -> Iterator[bytes]:
-        """RELINK-20: all the peer needs to go on after a reconnection."""
-        yield self.tell_received()
+        """RELINK-20: all acknowledgements that the peer needs after a reconnection."""
+        yield self.received_packet()
         self._results.clear()  # they are in the runs
-        yield from tell_runs(self.channel, self.runs)
+        yield from run_packets(self.channel, self.runs)
         if self.runs:
-            self._told_result = self.runs[-1].last
-        self.told_consumed = self.consumed
+            self._announced_result = self.runs[-1].last
+        self.announced_consumed = self.consumed
         yield encode(Consumed((self.channel,), on_wire(self.consumed)))
 
 
-def tell_runs(channel: bytes, runs: list[Run]) -> Iterator[bytes]:
-    """RELINK-28: results that may have been missed, each run with its sequence number."""
+def run_packets(channel: bytes, runs: list[ResultRun]) -> Iterator[bytes]:
+    """RELINK-28: results that the peer may have missed, each run with its sequence number."""
     for run in runs:
         yield encode((Committed if run.success else Uncommitted)((channel,), on_wire(run.last)))
 
 
-def retell(tombstone: Tombstone) -> Iterator[bytes]:
-    """RELINK-22: a closed channel, told again."""
+def tombstone_packets(tombstone: Tombstone) -> Iterator[bytes]:
+    """RELINK-22: the acknowledgements of a closed channel, sent again."""
     yield encode(Received((tombstone.channel,), on_wire(tombstone.last)))
-    yield from tell_runs(tombstone.channel, tombstone.runs)
+    yield from run_packets(tombstone.channel, tombstone.runs)
     yield encode(Consumed((tombstone.channel,), on_wire(tombstone.last)))
     yield encode(Closed((tombstone.channel,)))

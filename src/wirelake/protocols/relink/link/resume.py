@@ -1,24 +1,24 @@
-"""What the peer says of our channels after a reconnection, kept until its resume (RELINK-20), because only then all of it is known.
+"""Acknowledgements that the peer restates after a reconnection, collected until its resume (RELINK-20).
 
-A peer that keeps tombstones (RELINK-22) may tell of a channel that was closed and opened anew since: what it says is then about the one
-before, and only the `closed` at its end gives that away. It refuses to know the link.
+A peer that keeps tombstones (RELINK-22) may restate a channel that was closed and opened again since. Its statement is then about the
+channel before, and only the `closed` at the end shows it. So nothing is applied before resume.
 """
 
 from __future__ import annotations
 
 from wirelake.protocols.relink.events import MessagesResolved, Outcome
 from wirelake.protocols.relink.faults import Fault, Violation
-from wirelake.protocols.relink.link.outgoing_channel import Outgoing
+from wirelake.protocols.relink.link.outgoing_channel import OutgoingChannel
 from wirelake.protocols.relink.link.sequence import is_behind, reach
 from wirelake.protocols.relink.messages import Kind
 
-__all__ = ["Statement"]
+__all__ = ["ResumeStatement"]
 
 
-class Statement:
-    """What was said of one channel so far."""
+class ResumeStatement:
+    """The acknowledgements of one channel since the reconnection."""
 
-    def __init__(self, channel: Outgoing, max_results: int) -> None:
+    def __init__(self, channel: OutgoingChannel, max_results: int) -> None:
         self._channel = channel
         self._max_results = max_results
         self._received = channel.received
@@ -29,7 +29,7 @@ class Statement:
         self.is_closed = False
 
     def take(self, kind: int, sequence: int | None) -> None:
-        """One acknowledgement; raises Violation if it is outside what is outstanding and cannot be about a channel before this one."""
+        """Take one acknowledgement; raise Violation if it is outside what is outstanding and cannot be about a channel before."""
         if self.is_closed:
             raise Violation(Fault.ACKNOWLEDGED_TOO_MUCH, "after closed")
         if kind == Kind.CLOSED:
@@ -38,7 +38,7 @@ class Statement:
         try:
             self._take(kind, sequence)
         except Violation as breach:
-            if not self._channel.reborn or self._channel.is_acknowledged or breach.fault is not Fault.ACKNOWLEDGED_TOO_MUCH:
+            if not self._channel.reopened or self._channel.is_acknowledged or breach.fault is not Fault.ACKNOWLEDGED_TOO_MUCH:
                 raise
             self._beyond = breach
 
@@ -48,25 +48,25 @@ class Statement:
             self._received = reach(self._received, sequence, channel.sent - self._received)
         elif kind == Kind.CONSUMED:
             self._consumed = reach(self._consumed, sequence, channel.sent - self._consumed)
-        elif not is_behind(self._result, sequence):  # RELINK-28: what we know already may be repeated
-            self._result = reach(self._result, sequence, channel.told - self._result)
+        elif not is_behind(self._result, sequence):  # RELINK-28: known results may be repeated
+            self._result = reach(self._result, sequence, channel.announced_decision - self._result)
             if len(self._results) >= self._max_results:
                 raise Violation(Fault.RESULTS_OVER_LIMIT, f"{self._max_results}")
             self._results.append((self._result, kind == Kind.COMMITTED))
 
     def apply(self) -> list[MessagesResolved] | None:
-        """The peer said resume: what it said comes into force. None: it was about a channel before this one, and says nothing."""
+        """Apply the statement at resume. None: it was about a channel before this one, and nothing changes."""
         channel = self._channel
-        if self.is_closed and not channel.close_told:
-            if channel.reborn and not channel.is_acknowledged:
+        if self.is_closed and not channel.close_sent:
+            if channel.reopened and not channel.is_acknowledged:
                 return None
             raise Violation(Fault.CLOSED_UNASKED, "after a reconnection")
         if self._beyond is not None:
             raise self._beyond
-        found: list[MessagesResolved] = []
+        resolved: list[MessagesResolved] = []
         channel.receive(self._received)
         for last, success in self._results:
             channel.result = last
-            found += channel.settle(last, Outcome.COMMITTED if success else Outcome.UNCOMMITTED)
-        found += channel.settle(max(self._consumed, channel.consumed), Outcome.UNKNOWN)
-        return found
+            resolved += channel.settle(last, Outcome.COMMITTED if success else Outcome.UNCOMMITTED)
+        resolved += channel.settle(max(self._consumed, channel.consumed), Outcome.UNKNOWN)
+        return resolved

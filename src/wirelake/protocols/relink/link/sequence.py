@@ -1,6 +1,6 @@
-"""Sequence numbers: on the wire they have 32 bits and wrap (§3.1), inside they count on, and acknowledgements are ranges from a cursor.
+"""Sequence numbers: 32 bits that wrap on the wire (§3.1), unbounded inside.
 
-It refuses to know channels and packets.
+An acknowledgement is a range that begins at a cursor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from wirelake.protocols.relink.messages import LAST_SEQUENCE
 __all__ = ["HALF", "is_behind", "on_wire", "reach"]
 
 HALF: Final = 1 << 31
-"""RELINK-15: windows stay below this, so that what is ahead can be told from what is behind."""
+"""RELINK-15: windows stay below this, so that ahead and behind can be distinguished."""
 
 
 def on_wire(number: int) -> int:
@@ -25,8 +25,8 @@ def reach(cursor: int, sequence: int | None, most: int, fault: Fault = Fault.ACK
     """RELINK-15: the number that a sequence reaches from a cursor; raises Violation if that is more than `most` ahead."""
     distance = 1 if sequence is None else (sequence - cursor) & LAST_SEQUENCE
     if distance > most:
-        said = "the next" if sequence is None else str(sequence)
-        raise Violation(fault, f"{said} from {on_wire(cursor)}, {max(most, 0)} outstanding")
+        target = "the next" if sequence is None else str(sequence)
+        raise Violation(fault, f"{target} from {on_wire(cursor)}, {max(most, 0)} outstanding")
     return cursor + distance
 
 

@@ -1,39 +1,41 @@
-"""What the two halves of a link share: what is to be said and told, and whether there is anybody to say it to.
-
-It refuses to know what it carries.
-"""
+"""State that both halves of a link share: packets to send, events, and how far the connection is."""
 
 from __future__ import annotations
 
-from wirelake.protocols.relink.events import Event
+from wirelake.protocols.relink.events import SessionEvent
 
 __all__ = ["LinkState"]
 
 
 class LinkState:
-    """The way out of a link, to the peer and to the owner."""
+    """Written by `LinkCore`, `Inbox` and `Outbox` only; each attribute names its writers. A session goes through `LinkCore`."""
 
     def __init__(self) -> None:
         self.output: list[bytes] = []
-        self.events: list[Event] = []
+        """Packets to send. All three append; `LinkCore.packets` takes them, attach and detach drop them."""
+        self.events: list[SessionEvent] = []
+        """Events for the owner. All three append; `LinkCore.events` takes them."""
         self.now = 0.0
-        """The time of the last call."""
+        """The time of the last call. Written by `LinkCore` alone."""
         self.is_connected = False
-        """There is a connection, and its handshake is done: acknowledgements and general packets may be said."""
-        self.is_talking = False
-        """RELINK-21: messages and operations may be said, too."""
+        """A connection is attached and its handshake is done: acknowledgements and general packets may be sent. Written by `LinkCore`."""
+        self.may_send = False
+        """RELINK-21: messages and operations may be sent, too. Set by `Outbox` at a start or resume, cleared by `LinkCore`."""
         self.strikes = 0
-        """RELINK-12: protocol errors since the last progress."""
+        """RELINK-12: protocol errors since the last progress. Counted by `LinkCore`, cleared by `progress`."""
         self.has_progressed = False
-        """Whether there was progress on this connection, or on the last one while there is none: see `progress`."""
+        """There was progress on this connection, or on the last one while there is none. Set by `progress` and by a pong (`Inbox`),
+        cleared by `LinkCore.attach`."""
         self.incarnations = 0
-        """Channels of the peer so far, on this link and those before: a message of a lost link must not be taken for one of this."""
+        """Channels of the peer so far, on this link and the links before it. Counted by `Inbox`.
+
+        So a message of a lost link is not taken for one of this link."""
 
     def progress(self) -> None:
         """RELINK-12: the peer did something after the handshake that it had not done before.
 
         Progress is a new message or decision of the peer, or an acknowledgement or result that covers more than the ones before it. A pong
-        is progress of the connection, too, but does not forgive protocol errors. A handshake is none, and neither is what a peer repeats
+        is progress of the connection, too, but does not forgive protocol errors. A handshake is none, and neither is a repetition
         after it (RELINK-20).
         """
         self.strikes = 0

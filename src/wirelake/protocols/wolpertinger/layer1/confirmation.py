@@ -1,6 +1,6 @@
-"""Message Id and Delivery Confirmation: what was sent and waits for a result, and what was received and may come again (WOLP-3, WOLP-10).
+"""Message Id and Delivery Confirmation (WOLP-3, WOLP-10).
 
-It refuses to know what messages say.
+Sent messages that wait for a result, and received messages that may be sent again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Unconfirmed:
 
     @property
     def last_id(self) -> int:
-        """The id that was given last."""
+        """The last id that was used."""
         return self._last_id
 
     def next_id(self) -> int:
@@ -56,18 +56,18 @@ class Unconfirmed:
                 return self._last_id
 
     def add(self, message_id: int, texts: list[bytes], now: float) -> None:
-        """A message was sent, in so many pieces."""
+        """A message was sent, in so many fragments."""
         timeout = self._timeout * len(texts)
         self._sent[message_id] = _Sent(texts, timeout, self._retries)
         self._due.set(message_id, now + timeout)
 
     def confirm(self, message_id: int) -> bool:
-        """There is a result for it; says whether it waited for one."""
+        """A result arrived; return whether the message waited for one."""
         self._due.drop(message_id)
         return self._sent.pop(message_id, None) is not None
 
     def expire(self, now: float, *, listening: bool = True) -> tuple[list[bytes], list[int]]:
-        """Time passed: texts to send again, and messages that are given up. Who does not listen cannot know, and goes on waiting."""
+        """Time passed: texts to send again, and messages that are given up. A side that does not read goes on waiting."""
         again: list[bytes] = []
         lost = []
         for message_id in self._due.take(now):
@@ -83,7 +83,7 @@ class Unconfirmed:
         return again, lost
 
     def clear(self) -> None:
-        """Nothing is waited for any more; ids go on."""
+        """Forget all messages; ids go on."""
         self._sent.clear()
         self._due.clear()
 
@@ -100,24 +100,24 @@ class Remembered:
 
     @staticmethod
     def digest(message: Envelope) -> bytes:
-        """What a message is known by, beside its id."""
+        """The fingerprint that identifies a message, beside its id."""
         head = b"%d;%d;" % (-1 if message.gzip is None else message.gzip, bool(message.encryption))
         return hashlib.blake2b(head + message.payload, digest_size=16).digest()
 
     def holds(self, message_id: int, digest: bytes, now: float) -> bool:
-        """Whether it was delivered not long ago."""
+        """Whether the message was delivered recently."""
         known = self._known.get(message_id)
         return known is not None and known[0] == digest and now < known[1]
 
     def add(self, message_id: int, digest: bytes, now: float, life: float) -> None:
-        """It was delivered, and may come again for so long; what is too old, or too much, is forgotten."""
+        """The message was delivered, and may arrive again for so long; forget those too old, or too many."""
         self._known.pop(message_id, None)
         self._known[message_id] = (digest, now + life)
         while len(self._known) > self._capacity or next(iter(self._known.values()))[1] <= now:
             self._known.popitem(last=False)
 
     def forget_all_but(self, message_id: int | None) -> None:
-        """WOLP-10, WOLP-28: forget, but for the message that is the reason: it may come again like any other."""
+        """WOLP-10, WOLP-28: forget all but the message that caused it: that may arrive again like any other."""
         kept = None if message_id is None else self._known.get(message_id)
         self._known.clear()
         if message_id is not None and kept is not None:

@@ -1,7 +1,4 @@
-"""Layer 1 between two peers: texts in, payloads and confirmations out; payloads in, texts out, until they are confirmed.
-
-It refuses to know what payloads mean: `session.py` does.
-"""
+"""Layer 1 of one side: receive texts, deliver payloads; send payloads as texts until they are confirmed."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ _ODD: Final = {
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """A message of the peer, whole, opened and confirmed."""
+    """A message of the peer: whole, decrypted and confirmed."""
 
     message_id: int
     payload: bytes
@@ -48,7 +45,7 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """WOLP-21: a fragment of a message of the peer came: it is alive."""
+    """WOLP-21: a fragment arrived: the peer is alive."""
 
 
 class Confirmed(msgspec.Struct, frozen=True):
@@ -58,7 +55,7 @@ class Confirmed(msgspec.Struct, frozen=True):
 
 
 class Undelivered(msgspec.Struct, frozen=True):
-    """A message of ours was refused with a code, or nobody ever confirmed it (code 1, WOLP-4)."""
+    """A message of ours was refused with a code, or never confirmed (code 1, WOLP-4)."""
 
     message_id: int
     code: int
@@ -68,12 +65,12 @@ Outcome = Delivered | Piece | Confirmed | Undelivered | Noticed
 
 
 class Layer1:
-    """What one side knows of layer 1."""
+    """Layer 1 of one side."""
 
     def __init__(self, options: Options = DEFAULT_OPTIONS, keys: Keys | None = None) -> None:
         self.options = options
         self.keys = keys
-        """What is sent is encrypted with these, and what comes is opened with them."""
+        """The keys that encrypt and decrypt, once agreed on."""
         self._unconfirmed = Unconfirmed(options.confirm_timeout, options.retries)
         self._remembered = Remembered(options.max_remembered)
         characters = -(-options.limits.max_reassembled_size // 3) * 4
@@ -156,21 +153,21 @@ class Layer1:
         self._outcomes += [Noticed(Fault.FRAGMENTS_TIMED_OUT, f"message {message_id}") for message_id in self._assembly.expire(now)]
 
     def settle(self, message_id: int) -> None:
-        """A message has arrived, as what was answered shows: its result is not waited for any more."""
+        """A message has arrived, as its answer shows: do not wait for its result any more."""
         self._unconfirmed.confirm(message_id)
 
     def forget(self, message_id: int | None) -> None:
-        """WOLP-10: a peer that establishes a connection may count anew; `message_id` is the message that says so."""
+        """WOLP-10: a peer that establishes a connection may restart its ids; `message_id` is the message that says so."""
         self._remembered.forget_all_but(message_id)
 
     def reset(self, message_id: int | None) -> None:
-        """WOLP-28: forget keys, fragments, what was delivered and what was sent; `message_id` is the message that is the reason, if any."""
+        """WOLP-28: forget keys, fragments, delivered and sent messages; `message_id` is the message that caused it, if any."""
         self.keys = None
         self._assembly.clear()
         self._unconfirmed.clear()
         self._remembered.forget_all_but(message_id)
 
-    # Inside.
+    # Internal.
 
     def _result(self, code: int, message_id: int) -> None:
         self._output.append(b"result:%d;message_id:%d;" % (code, message_id))

@@ -1,7 +1,6 @@
-"""Message Splitting: base64 cut into pieces and put together again, whatever order they come in (WOLP-9).
+"""Message Splitting: split base64 into fragments, and reassemble them in any order (WOLP-9).
 
-`split` and `join` are pure and serve the lake, too; `Assembly` keeps the pieces of one peer that wait for others. It refuses to know
-sessions and what payloads mean.
+`split` and `join` are pure and serve the lake, too; `Assembly` keeps the fragments of one peer that wait for others.
 """
 
 from __future__ import annotations
@@ -61,12 +60,12 @@ def join(pieces: Mapping[int, Envelope]) -> Envelope:
 
 
 class _Set(msgspec.Struct):
-    """What is known of one message that is not complete."""
+    """The fragments of one incomplete message."""
 
     pieces: dict[int, Envelope]
     weight: int = 0
     refused: bool = False
-    """Its sender was told; what else comes of it is ignored until it is sent anew."""
+    """It was refused, and its sender knows; further fragments are ignored until the message is sent again."""
 
 
 class SetState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -124,7 +123,7 @@ class Assembly:
             if index not in known.pieces:
                 known.pieces[index] = _GONE
                 return Fault.FRAGMENT_LATE
-            self._drop(piece.message_id)  # it is being sent anew
+            self._drop(piece.message_id)  # it is being sent again
             known = None
         if known is None:
             if len(self._sets) >= self._max_sets:
@@ -149,7 +148,7 @@ class Assembly:
         return join(known.pieces)
 
     def refuse(self, piece: Envelope, fault: Fault, now: float) -> Fault:
-        """Any error discards the pieces of a message; its sender is told once."""
+        """Discard the fragments of a message after any error; report it once."""
         known = self._sets.get(piece.message_id)
         count = max(piece.fragment_count or 1, 1)
         if known is None:
@@ -180,7 +179,7 @@ class Assembly:
         self.weight = 0
 
     def state(self) -> list[SetState]:
-        """What is to be stored."""
+        """The state to store."""
         due = dict(self._due.items())
         return [
             SetState(message_id, due[message_id], [] if one.refused else list(one.pieces.values()), list(one.pieces) if one.refused else [])
@@ -188,7 +187,7 @@ class Assembly:
         ]
 
     def restore(self, state: list[SetState]) -> bool:
-        """Go on from a state; False if this cannot be one."""
+        """Continue from a state; False if the state is invalid."""
         for stored in state:
             pieces = {piece.fragment_index or 0: piece for piece in stored.pieces} or dict.fromkeys(stored.refused, _GONE)
             known = _Set(pieces, sum(len(piece.payload) + OVERHEAD for piece in stored.pieces), bool(stored.refused))

@@ -1,8 +1,7 @@
-"""A buffer between a byte stream and the scanner: bytes go in as they arrive, whole lines come out, wherever the stream was cut (WOLP-11).
+"""A buffer that cuts a byte stream into lines for the scanner (WOLP-11).
 
-What arrived is looked at once for a line feed, and never again: a long line that comes in small pieces costs one copy. Most texts have
-one of three kinds of metadata; those are read with one expression, and tests hold it to what `scan` says of them. It refuses to know what
-texts say.
+Each byte is searched for a line feed once: a long line that arrives in small pieces costs one copy. Most texts have one of three kinds of
+metadata. One expression reads those; tests hold it equal to `scan`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _COMMON: Final = re.compile(rb"(?:message_id:([0-9]{1,9});(encryption:(?i:aes);)
 
 
 def measure(data: bytes, start: int, stop: int, limits: Limits) -> list[int]:
-    """The row of the one text that data[start:stop] is: what `scan` says of it, without walking through its payload."""
+    """The row of the one text data[start:stop]: as `scan` gives it, without walking through its payload."""
     if stop - start > limits.max_text_size:
         cut = stop
     elif (row := common(data, start, stop)) is not None:
@@ -53,7 +52,7 @@ def measure(data: bytes, start: int, stop: int, limits: Limits) -> list[int]:
 
 
 def common(data: bytes, start: int, stop: int) -> list[int] | None:
-    """The row of a text that is what most are: a whole message, encrypted or not, or a result; None: it is for `scan` to say."""
+    """The row of a common text: a whole message, encrypted or not, or a result; None: `scan` has to read it."""
     found = _COMMON.match(data, start, stop)
     if found is None:
         return None
@@ -77,7 +76,7 @@ class Lines(Buffer):
         self._all_limits = limits
 
     def feed(self, data: bytes) -> Iterator[Frames]:
-        """Take what arrived; give whole lines. After `lost`, what arrives is not kept."""
+        """Take bytes; give whole lines. After `lost`, bytes are dropped."""
         self._sizes = []
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
@@ -111,7 +110,7 @@ class Lines(Buffer):
 
 
 def row_of(data: bytes, start: int, stop: int, limits: Limits) -> list[int]:
-    """What `measure` gives; of a text over the limit only the metadata is walked through, because anybody can send one."""
+    """As `measure`; of a text over the limit only the metadata is read, because any peer can send one."""
     most = start + limits.max_text_size
     if stop <= most:
         return measure(data, start, stop, limits)

@@ -1,6 +1,6 @@
-"""The vocabulary of layer 2: one frozen value per message, and the codes of errors.
+"""Messages of layer 2: one frozen value per document, and the codes of errors.
 
-It refuses to know XML and states. Codes that the enum does not name survive as integers (WOLP-15).
+Codes that the enum does not name survive as integers (WOLP-15).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Call(msgspec.Struct, frozen=True, tag="RemoteMethodCall"):
 
 
 class Response(msgspec.Struct, frozen=True, tag="RemoteMethodResponse"):
-    """RemoteMethodResponse: what the method returned; None is null (WOLP-19)."""
+    """RemoteMethodResponse: the value that the method returned; None is null (WOLP-19)."""
 
     component: str
     call_id: str
@@ -65,7 +65,7 @@ Message = Call | Response | Error
 
 
 def error_name(code: int) -> str | None:
-    """WOLP-15: what the schema calls a code, `MethodNotFoundError` for 303; None if it has no name."""
+    """WOLP-15: the name of a code in the schema, `MethodNotFoundError` for 303; None if it has no name."""
     try:
         words = ErrorCode(code).name.split("_")
     except ValueError:

@@ -1,9 +1,9 @@
-"""Layer 2 on the wire: documents <-> messages. A document that is refused is a value, too: it says why, and whether it may be answered.
+"""Layer 2 on the wire: documents <-> messages.
 
-Most documents have one shape, without comments, entities and complex values; `_short` reads those with one expression. Whatever it does
-not match exactly is read by a parser, which alone decides what is refused; tests hold both to the same messages.
+A rejected document is a value, too: it says why, and whether it may be answered.
 
-It refuses to know components, methods and who may call them.
+Most documents have one shape, without comments, entities and complex values; `_short` reads those with one expression. A
+parser reads the rest, and it alone rejects documents; tests hold both to the same messages.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ class Rejected(msgspec.Struct, frozen=True, tag="Rejected"):
         return None if code is None else Error(self.component, code, self.call_id)
 
 
-def encode(told: Message, *, dotnet: bool = False) -> bytes:
+def encode(message: Message, *, dotnet: bool = False) -> bytes:
     """The bytes of a message; raises LocalProtocolError if it cannot be sent. `dotnet` as in `values.written`."""
     try:
-        return document(told, dotnet=dotnet).encode()
+        return document(message, dotnet=dotnet).encode()
     except RecursionError:
         raise LocalProtocolError(Fault.VALUE_UNSENDABLE, "values inside each other without end") from None
 
 
 def decode(data: bytes, limits: DocumentLimits = DocumentLimits()) -> Message | Rejected:  # noqa: B008 a frozen value
-    """The message of a document, or why it is none; never raises."""
+    """Read a document: its message, or why it is rejected; never raises."""
     root = None
     try:
         if len(data) <= limits.max_size:
@@ -110,7 +110,7 @@ _DEPTH: Final = 3
 
 
 def _short(text: str, limits: DocumentLimits) -> Message | None:
-    """The message of a document in the common shape; None: it is for the parser to say."""
+    """The message of a document in the common shape; None: the parser has to read it."""
     if limits.max_depth < _DEPTH:
         return None
     found = _SHORT.fullmatch(text)
@@ -122,12 +122,12 @@ def _short(text: str, limits: DocumentLimits) -> Message | None:
     if identifier is None or len(pairs) + _ENVELOPE > limits.max_elements:
         return None
     values: list[Value] = []
-    for data_type, told in pairs:
+    for data_type, content in pairs:
         reader = PRIMITIVES.get(data_type)
         if reader is None:
             return None
         try:
-            values.append(reader(_ENTITY.sub(_replaced, told) if "&" in told else told))
+            values.append(reader(_ENTITY.sub(_replaced, content) if "&" in content else content))
         except RemoteProtocolError:
             return None
     if root == "RemoteMethodCall":
@@ -160,7 +160,7 @@ _LOOKED_AT: Final = 4096
 def _rejected(reason: RemoteProtocolError, data: bytes, root: Element | None) -> Rejected:
     """WOLP-16: with CallId and ComponentName if they can be extracted."""
     fault = reason.fault
-    assert isinstance(fault, Fault)  # noqa: S101 nobody below raises another
+    assert isinstance(fault, Fault)  # noqa: S101 - no function below raises another
     if root is None:
         start = data[:_LOOKED_AT]
         name, component, call_id = (

@@ -1,4 +1,4 @@
-"""Which components and methods there are, and whether a call of them is right (WOLP-20). It refuses to know who answers it, and how."""
+"""The components and methods of one side, and the check of a call against them (WOLP-20)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wirelake.protocols.wolpertinger.options import Method
 from wirelake.protocols.wolpertinger.state_machine import AUTHENTICATION, CORE
 from wirelake.protocols.wolpertinger.trust.authentication import METHODS
 
-__all__ = ["Directory", "Found"]
+__all__ = ["Directory", "MethodEntry"]
 
 _BUILT_IN: Final[dict[str, dict[str, Method]]] = {
     CORE: {"Heartbeat": Method((), returns=False, trust=0), "SendResetNotice": Method((), returns=False, trust=0)},
@@ -21,7 +21,7 @@ _BUILT_IN: Final[dict[str, dict[str, Method]]] = {
 }
 
 
-class Found(msgspec.Struct, frozen=True):
+class MethodEntry(msgspec.Struct, frozen=True):
     """A method that may be called; component and method are spelled as they were declared."""
 
     component: str
@@ -31,26 +31,26 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Directory:
-    """The components of one side: those that everybody has, and the application's."""
+    """The components of one side: the built-in ones, and the application's."""
 
     def __init__(self, components: Mapping[str, Mapping[str, Method]]) -> None:
-        self._found: dict[str, dict[str, Found]] = {}
-        for built_in, all_of_them in ((False, components), (True, _BUILT_IN)):
-            for component, methods in all_of_them.items():
-                known = self._found.setdefault(component.lower(), {})
-                known.update({name: Found(component, name, method, built_in) for name, method in methods.items()})
+        self._entries: dict[str, dict[str, MethodEntry]] = {}
+        for built_in, all_components in ((False, components), (True, _BUILT_IN)):
+            for component, methods in all_components.items():
+                entries = self._entries.setdefault(component.lower(), {})
+                entries.update({name: MethodEntry(component, name, method, built_in) for name, method in methods.items()})
 
-    def look_up(self, call: Call, trust: int) -> Found | Fault:
-        """WOLP-20: component, method, trust, parameters, in this order: the method, or the first of them that is wrong."""
-        methods = self._found.get(call.component.lower())
+    def look_up(self, call: Call, trust: int) -> MethodEntry | Fault:
+        """WOLP-20: check component, method, trust, parameters, in this order; return the method, or the first fault."""
+        methods = self._entries.get(call.component.lower())
         if methods is None:
             return Fault.COMPONENT_UNKNOWN
-        found = methods.get(call.method)
-        if found is None:
+        entry = methods.get(call.method)
+        if entry is None:
             return Fault.METHOD_UNKNOWN
-        if trust < found.declared.trust:
+        if trust < entry.declared.trust:
             return Fault.TRUST_TOO_LOW
-        wanted = found.declared.parameters
-        if wanted is not None and tuple(map(type_of, call.parameters)) != wanted:
+        expected = entry.declared.parameters
+        if expected is not None and tuple(map(type_of, call.parameters)) != expected:
             return Fault.PARAMETERS_WRONG
-        return found
+        return entry

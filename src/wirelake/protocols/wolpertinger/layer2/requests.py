@@ -1,7 +1,4 @@
-"""Calls in flight: those of ours that wait for a response, and those of the peer that are at work (WOLP-21).
-
-It refuses to know documents and trust.
-"""
+"""Calls in flight: those of ours that wait for a response, and those of the peer that are being handled (WOLP-21)."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ class OutgoingCalls:
 
     @property
     def deadline(self) -> float | None:
-        """When to look next for calls that waited too long; there may be none then, because the peer showed that it is alive."""
+        """When to look for calls that waited too long; there may be none then, if the peer showed a sign of life."""
         return self._due.first
 
     def add(self, pending: Pending) -> None:
@@ -50,13 +47,13 @@ class OutgoingCalls:
         self._pending[pending.call_id] = pending
 
     def sent(self, call_id: str, message_id: int) -> None:
-        """It was sent with this message; a call that was given up meanwhile is nothing to us."""
+        """It was sent with this message; a call that was given up meanwhile is ignored."""
         if call_id in self._pending:
             self._message_of[call_id] = message_id
             self._call_of[message_id] = call_id
 
     def confirmed(self, message_id: int, now: float) -> Pending | None:
-        """WOLP-21: its message arrived: the time for the response begins now. Gives a call that needs none: it is done."""
+        """WOLP-21: its message arrived: the time for the response begins now. Returns a call without a response: it is done."""
         call_id = self._call_of.get(message_id)
         if call_id is None:
             return None
@@ -110,7 +107,7 @@ class OutgoingCalls:
 
 
 class IncomingCalls:
-    """The calls of the peer that are at work here."""
+    """The calls of the peer that are being handled here."""
 
     def __init__(self, interval: float, max_void: int) -> None:
         self._interval = interval
@@ -118,7 +115,7 @@ class IncomingCalls:
         self._awaited: dict[str, str] = {}
         self._void: dict[str, str] = {}
         self.next_heartbeat: float | None = None
-        """WOLP-21: when to tell the peer that we are still at work."""
+        """WOLP-21: when to send a heartbeat, because a call is still being handled."""
 
     def __len__(self) -> int:
         return len(self._awaited)
@@ -127,7 +124,7 @@ class IncomingCalls:
         return call_id in self._awaited or call_id in self._void
 
     def take(self, call_id: str, component: str, returns: bool, now: float) -> None:
-        """The peer calls; of calls without a response the last ones are known, because they may still fail."""
+        """The peer calls. Of calls without a response the latest are kept, because they may still fail."""
         if returns:
             self._awaited[call_id] = component
             if self.next_heartbeat is None:
@@ -138,7 +135,7 @@ class IncomingCalls:
             del self._void[next(iter(self._void))]
 
     def component_of(self, call_id: str) -> str | None:
-        """Who is at work on a call; None: nobody."""
+        """The component that handles a call; None: it is not open."""
         return self._awaited.get(call_id, self._void.get(call_id))
 
     def is_awaited(self, call_id: str) -> bool:

@@ -11,7 +11,7 @@
 | list | `tuple` | `tuple` or `list` |
 | complex types | the frozen values below; `Call`, `Response`, `Error` | the same |
 
-It refuses to know XML: complex values become elements in `complexes.py`.
+`xml_writer.py` writes complex values as elements, `xml_reader.py` reads them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _LAST_TICK: Final = date.max.toordinal() * _DAY - 1
 
 
 class DataType(StrEnum):
-    """§ data types: what the attribute `type` of an object may say."""
+    """§ data types: the values of the attribute `type` of an object."""
 
     BOOLEAN = "boolean"
     DATE_TIME = "dateTime"
@@ -129,7 +129,7 @@ class DateTime(msgspec.Struct, frozen=True, gc=False, order=True):
 
 
 class ClientInfo(msgspec.Struct, frozen=True, tag="ClientInfo"):
-    """clientInfo: what a client tells of another."""
+    """clientInfo: a client's description of another."""
 
     jid: str
     trust_level: int
@@ -344,7 +344,7 @@ PRIMITIVES: Final[dict[str, Callable[[str], Value]]] = {
     DataType.STRING: str,
     DataType.GUID: _guid,
 }
-"""The types whose values are texts, and who reads them."""
+"""The types whose values are texts, and their readers."""
 
 
 def _write_integer(value: int) -> tuple[DataType, str]:

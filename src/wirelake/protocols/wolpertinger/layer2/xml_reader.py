@@ -1,6 +1,6 @@
-"""WOLP-13, WOLP-14, WOLP-18: elements as messages and values; what does not fit the schema raises RemoteProtocolError.
+"""WOLP-13, WOLP-14, WOLP-18: read messages and values from elements.
 
-It is held equal to the schema by tests. It refuses to know bytes.
+An element that does not fit the schema raises RemoteProtocolError; tests hold this reader equal to the XML schemas.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPES: Final = frozenset(DataType)
 
 
 def message(root: Element) -> Message:
-    """The message a root is; its name and namespace were looked at before."""
+    """Read the message of a root, whose name and namespace were checked before."""
     return ROOTS[root.name](root)
 
 
@@ -105,7 +105,7 @@ def _value(element: Element) -> Value:
 
 
 def _inner(read: Callable[[Element], Value], element: Element) -> Value:
-    """WOLP-18: what would be 301 of the message is 305 inside a value, except a namespace or a data type nobody knows."""
+    """WOLP-18: an error that is 301 in the message is 305 inside a value, except an unknown namespace or data type."""
     try:
         return read(element)
     except RemoteProtocolError as reason:

@@ -1,9 +1,7 @@
-"""WOLP-17: the bytes of a document as a tree of elements, and nothing that XML could do beyond that.
+"""WOLP-17: parse the bytes of a document into a tree of elements, safely.
 
-A DOCTYPE ends the reading before a word of it is acted on, so that there are no entities but the five of XML; nothing is ever fetched. The
-parser is Expat: one lives as long as one document, so that no name a stranger invents is remembered (lxml keeps all names it ever saw).
-
-It refuses to know which elements there should be.
+A DOCTYPE ends the parsing before any of it takes effect, so there are no entities but the five of XML; nothing is ever fetched. The parser
+is Expat, one for each document: no name of a hostile document is kept (lxml keeps all names it ever saw).
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _BETWEEN: Final = " "
 
 
 class DocumentLimits(msgspec.Struct, frozen=True):
-    """WOLP-17: what a document may cost."""
+    """WOLP-17: limits of a document."""
 
     max_size: int = 1 << 20
     """Bytes of a document."""
@@ -51,7 +49,7 @@ def read(data: bytes, limits: DocumentLimits) -> Element:
     """The root of a document; raises RemoteProtocolError if it is none, or too much."""
     if len(data) > limits.max_size:
         raise RemoteProtocolError(Fault.DOCUMENT_OVER_LIMIT, f"{len(data)} bytes")
-    if b"\0" in data:  # Expat takes zeros for UTF-16, whatever it is told
+    if b"\0" in data:  # Expat takes zeros for UTF-16, in spite of its encoding
         raise RemoteProtocolError(Fault.XML_INVALID, f"a zero at byte {data.index(0)}")
     builder = _Builder(limits)
     parser = expat.ParserCreate("utf-8", _BETWEEN)
@@ -82,14 +80,14 @@ class _Builder:
         self.count = 0
 
     def declared(self, version: str, encoding: str | None, _standalone: int) -> None:
-        """The XML declaration: only what it may say about a document of ours."""
+        """Check the XML declaration."""
         if version != "1.0":
             raise RemoteProtocolError(Fault.XML_INVALID, f"XML {version}")
         if encoding is not None and encoding.lower() != "utf-8":
             raise RemoteProtocolError(Fault.DOCUMENT_NOT_UTF8, f"it says {encoding}")
 
     def doctype(self, name: str, _system: str | None, _public: str | None, _is_internal: int) -> None:
-        """A DOCTYPE begins: no further."""
+        """A DOCTYPE begins: stop."""
         raise RemoteProtocolError(Fault.DOCTYPE_REFUSED, name[:40])
 
     def started(self, tag: str, attributes: dict[str, str]) -> None:

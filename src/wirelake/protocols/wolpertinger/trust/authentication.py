@@ -1,6 +1,6 @@
-"""How trust is gained, in both roles: what the component Authentication answers, and which step follows which answer (WOLP-22 to WOLP-27).
+"""Authentication in both roles: answers of the component Authentication, and our own steps (WOLP-22 to WOLP-27).
 
-It decides and says what is to be said; `session.py` says it. It refuses to know documents, timers of calls, and how messages travel.
+It returns the calls and answers to send; `session.py` sends them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ METHODS: Final = {
     "KeyExchange": Method(("string", "string"), trust=1),
     "ClusterAuthGetToken": Method((), trust=2),
     "ClusterAuthVerify": Method(("string",), trust=2),
-    # Only who proved to be of the cluster may ask for a proof: else it could hand us our own token, and use our answer.
+    # Only a proven member of the cluster may ask for a proof: else it could send us our own token, and use our answer.
     "ClusterAuthRequestVerification": Method(("string",), returns=False, trust=3),
     "ClusterAuthInitiate": Method(("string",), returns=False, trust=3),  # WOLP-26
     "UserAuthGetToken": Method((), trust=2),
@@ -47,7 +47,7 @@ _BURST: Final = 10
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A call that is to be made."""
+    """A call to make."""
 
     step: Step
     method: str
@@ -56,7 +56,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a call of the peer is answered with, and what comes after the answer (WOLP-25)."""
+    """The answer to a call of the peer, and what to do after it (WOLP-25)."""
 
     trust_state: TrustState
     value: Value | None = None
@@ -67,7 +67,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What follows from an answer to us."""
+    """The consequence of an answer to a call of ours."""
 
     trust_state: TrustState
     ask: Ask | None = None
@@ -78,7 +78,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class _Goal(msgspec.Struct):
-    """What `authenticate` was asked for, and how far it is."""
+    """The level that `authenticate` asked for, and the current step."""
 
     level: int
     user: str
@@ -106,7 +106,7 @@ class Authentication:
 
     @property
     def offering(self) -> bool:
-        """WOLP-24: a KeyExchange of ours is not answered: what else we say has to wait, because nobody knows how to say it."""
+        """WOLP-24: a KeyExchange of ours is not answered: other messages have to wait, because their keys are not known yet."""
         return self._offer is not None
 
     @property
@@ -121,7 +121,7 @@ class Authentication:
         self._goal = self._offer = None
         return step
 
-    # What the peer calls.
+    # Calls of the peer.
 
     def answer(self, method: str, parameters: tuple[Value, ...], trust_state: TrustState, now: float) -> Verdict:
         """The answer to a call whose parameters and trust were checked."""
@@ -159,7 +159,7 @@ class Authentication:
         return token if now < until else None
 
     def _cluster_tokens(self, now: float) -> list[bytes]:
-        """What a member of the cluster may prove itself with: the token it asked for, or the one we sent."""
+        """The token a member of the cluster may prove itself with: the one it asked for, or the one we sent."""
         tokens = (self._used(Step.CLUSTER, now), self._used(Step.CLUSTER_BACK, now))
         return [token for token in tokens if token is not None]
 
@@ -176,7 +176,7 @@ class Authentication:
     def _verify(
         self, proof: bytes, tokens: list[bytes], cluster_key: bytes | None, level: int, trust_state: TrustState, now: float
     ) -> Verdict:
-        """WOLP-25: whether somebody knows the cluster key; what is wrong, and why, cannot be told from outside."""
+        """WOLP-25: check a proof of the cluster key; the answer does not reveal what is wrong."""
         expected = [key_agreement.cluster_proof(cluster_key or b"", token) for token in tokens]
         return self._judged(proof, expected, cluster_key is not None, level, trust_state, now)
 
@@ -203,7 +203,7 @@ class Authentication:
         proof = key_agreement.cluster_proof(self._options.cluster_key, token)
         return Verdict(trust_state, ask=Ask(Step.CLUSTER_BACK, "ClusterAuthVerify", (key_agreement.to_text(proof),)))
 
-    # What we ask for.
+    # Calls of ours.
 
     def begin(self, level: int, trust_state: TrustState, user: str, password: str, now: float) -> Progress:
         """The first step towards a level; raises LocalProtocolError if that cannot be wanted now."""

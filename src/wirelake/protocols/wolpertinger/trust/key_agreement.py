@@ -1,6 +1,6 @@
-"""WOLP-24, WOLP-25: the arithmetic of trust: keys agreed on by ECDH, and what proves that a secret is known.
+"""WOLP-24, WOLP-25: ECDH key agreement, and proofs that a secret is known.
 
-Random bytes come in as a function `random(size)`. It refuses to know who asks whom for what, and when.
+Random bytes come in as a function `random(size)`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Session keys that somebody wrote down, for whoever reads a conversation afterwards (WOLP-8).
+"""Session keys from a key log, to decrypt recorded sessions (WOLP-8).
 
 A key log is lines of `wolpertinger KEY IV`, in hex, so that it can be written by appending; empty lines and those that begin with `#` are
-passed over. Nothing says which key is whose: the right one is found by trying, and one block is enough to tell. It refuses to know files.
+skipped. A key log does not say which key belongs to which session: the keyring tries them, and one block is enough to decide.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from wirelake.protocols.wolpertinger.wire import BLANKS, BLOCK_SIZE, Keys, Limit
 __all__ = ["NAME", "Keyring", "log_line", "read_log"]
 
 NAME: Final = "wolpertinger"
-"""What a line of a key log begins with."""
+"""The first word of a line in a key log."""
 _GZIP: Final = b"\x1f\x8b\x08"
 _BOM: Final = b"\xef\xbb\xbf"
 _PRINTABLE: Final = bytes(range(0x20, 0x7F)) + b"\t\r\n"
 
 
 class Keyring:
-    """Keys to try. What it remembers a key by says nothing about the key."""
+    """Keys to try, each by a fingerprint that reveals nothing about it."""
 
     def __init__(self, keys: Iterable[Keys] = ()) -> None:
         self._keys = {blake2b(one.key + one.iv, digest_size=8).digest(): one for one in keys}
@@ -42,11 +42,11 @@ class Keyring:
         return len(self._keys)
 
     def __repr__(self) -> str:
-        """Keys do not belong into logs."""
+        """Keep keys out of logs."""
         return f"Keyring({len(self._keys)} keys)"
 
     def open(self, text: bytes, gzip: int | None, encryption: Encryption, limits: Limits, last: bytes | None) -> tuple[bytes, bytes] | None:
-        """What an encrypted payload carries, and the name of the key that opens it; None: nobody here can say.
+        """Decrypt a payload; return it with the fingerprint of its key. None: no key opens it.
 
         `last` names the key to try first. Raises DecodeError for what no key opens: no base64, no whole blocks, another algorithm; and for
         what a key opens only in part.
@@ -104,5 +104,5 @@ def read_log(content: bytes) -> Keyring:
 
 
 def log_line(keys: Keys) -> bytes:
-    """The line of a key log that says these keys."""
+    """The line of a key log for these keys."""
     return f"{NAME} {keys.key.hex()} {keys.iv.hex()}\n".encode()

@@ -1,4 +1,4 @@
-"""How two peers stand to each other: the trust of either side, and keys. It refuses to know how trust is gained."""
+"""The trust of either side in the other, and the session keys."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class TrustState(msgspec.Struct, frozen=True):
     """Trust levels, 0 to 4, are kept by each side for itself."""
 
     granted: int = 0
-    """What the peer may do here."""
+    """The trust level of the peer here."""
     held: int = 0
-    """What we may do there, as far as we know."""
+    """Our trust level there, as far as we know."""
     keys: Keys | None = None
-    """WOLP-24: what everything is encrypted with."""
+    """WOLP-24: the session keys; everything is encrypted with them."""
     awarded: int | None = None
-    """WOLP-27: what the peer said with AwardTrustLevel; nothing follows from it."""
+    """WOLP-27: the level of the peer's AwardTrustLevel; it has no effect."""
 
     user: str | None = None
     """WOLP-25: the user that the peer proved to be, in lower case."""

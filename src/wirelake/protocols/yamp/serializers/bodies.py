@@ -1,4 +1,4 @@
-"""Bodies on their way through a serializer, and what is refused on the way. It refuses to know messages and sessions."""
+"""Bodies to bytes and back through a serializer, with the errors of both directions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from wirelake.errors import LocalProtocolError
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.serializers.registry import Serializer
 
-__all__ = ["Undecodable", "pack", "pack_text", "unpack"]
+__all__ = ["BodyRejected", "pack", "pack_text", "unpack"]
 
 
-class Undecodable(Exception):
+class BodyRejected(Exception):
     """YAMP-44: bytes that the serializer refuses; the text says why."""
 
 
@@ -42,10 +42,10 @@ def pack_text(serializer: Serializer, text: str) -> bytes:
 
 
 def unpack(serializer: Serializer, data: bytes) -> Any:
-    """The body of bytes, None if there are none (YAMP-31); raises Undecodable."""
+    """The body of bytes, None if there are none (YAMP-31); raises BodyRejected."""
     if not data:
         return None
     try:
         return serializer.parse(data)
     except Exception as reason:
-        raise Undecodable(str(reason) or repr(reason)) from None
+        raise BodyRejected(str(reason) or repr(reason)) from None

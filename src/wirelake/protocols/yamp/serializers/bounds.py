@@ -1,7 +1,7 @@
-"""Bounds on what parsing a body may cost, and how many items the bytes of a body claim to hold, counted before anything is built.
+"""Bounds on the cost of parsing a body, and a count of its items before anything is built.
 
 A parser makes an object of up to a hundred bytes for every item, and an item can take one byte. So a body longer than the limit is
-counted first, front to back and without recursion. A count is exact for well-formed bytes; others are left for the parser to refuse.
+counted first, front to back and without recursion. A count is exact for well-formed bytes; the parser rejects others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class TooMuch(ValueError):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What parsing one body may cost at most."""
+    """Bounds on the cost of parsing one body."""
 
     max_items: int = 1_000_000
     """Items of a body: numbers, strings, containers; each can take a hundred bytes of memory."""

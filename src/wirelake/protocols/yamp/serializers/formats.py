@@ -1,6 +1,6 @@
-"""More serializers, each through a library that is an extra (`pip install wirelake[formats]`): BSON, CBOR, XML and protobuf.
+"""Serializers that need an extra (`pip install wirelake[formats]`): BSON, CBOR, XML and protobuf.
 
-They are made when they are wanted, and the library is loaded then. It refuses to know how any of the formats is written.
+The library of each is loaded when its serializer is made.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Protobuf:
 
 
 _EXTRAS: Final[dict[str, Callable[[Bounds], Serializer]]] = {"bson": Bson, "cbor": Cbor, "xml": lambda bounds: Xml(bounds=bounds)}
-"""What needs no type to be read."""
+"""Types that can be read without a schema."""
 
 
 @cache

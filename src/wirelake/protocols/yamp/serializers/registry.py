@@ -1,4 +1,4 @@
-"""Serializers: what makes bytes of a body and a body of bytes, and the names by which two peers agree on one.
+"""Serializers: bodies to bytes and back, and the names by which two peers agree on one.
 
 A serializer is anything with the two functions of the specification. JSON and msgpack are here; others are in `formats.py`; an
 application's own takes five lines:
@@ -13,7 +13,7 @@ class Upper:
 options = Options(serializer="upper", serializers=STANDARD.adding("upper", Upper()))
 ```
 
-It refuses to know messages: a body is whatever the application hands over.
+A body is any value that the application hands over.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Msgpack:
 
 
 class Opaque:
-    """Bytes as they are, for whoever hands bodies on without looking into them."""
+    """Bytes as they are, for applications that pass bodies on unread."""
 
     def serialize(self, body: bytes, /) -> bytes:
         """The same bytes."""

@@ -1,0 +1,43 @@
+"""Read tables of a lake as Spark DataFrames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from wirelake.lake.store import delta
+from wirelake.lake.store.delta import File
+from wirelake.lake.store.snapshot import Snapshot
+from wirelake.lake.tables.catalog import table as table_named
+from wirelake.lake.tables.schema import Table
+
+__all__ = ["frame", "frame_of_files", "snapshot_frame", "spark_schema"]
+
+
+def spark_schema(table: Table) -> StructType:
+    """Convert the Arrow schema of a table to Spark's, comments included. Needs no JVM: Delta stores schemas in Spark's JSON."""
+    return StructType.fromJson(json.loads(delta.delta_schema(table).to_json()))
+
+
+def frame(spark: SparkSession, lake: Path, table: Table, paths: Sequence[Path] | None = None) -> DataFrame:
+    """Read a table, or only these of its files. Empty if the table is empty or missing."""
+    schema = spark_schema(table)
+    uris = [f"file://{path.absolute()}" for path in (delta.files(lake, table) if paths is None else paths)]
+    if not uris:
+        return spark.createDataFrame([], schema)
+    # Paths are not glob patterns: a lake may lie in a folder called `a[b]`.
+    return spark.read.schema(schema).option("__globPaths__", "false").parquet(*uris)
+
+
+def frame_of_files(spark: SparkSession, lake: Path, table: Table, files: Sequence[File]) -> DataFrame:
+    """Read only these files of a table."""
+    return frame(spark, lake, table, [delta.folder(lake, table) / file.path for file in files])
+
+
+def snapshot_frame(spark: SparkSession, snapshot: Snapshot, name: str) -> DataFrame:
+    """Read the table of this name as of a snapshot. Raises LakeError if there is no such table."""
+    return frame(spark, snapshot.lake, table_named(name), snapshot.files(name))

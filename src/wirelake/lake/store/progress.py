@@ -1,0 +1,67 @@
+"""How far every source was read, from the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from wirelake.capture.blocks.block import Source
+from wirelake.capture.files import identity
+from wirelake.capture.files.identity import KnownFile, SourcePosition
+from wirelake.lake.store import delta
+from wirelake.lake.tables import ledger
+
+__all__ = ["Positions", "positions", "positions_in"]
+
+_COLUMNS: Final = ["source", "source_id", "source_size", "offset", "length", "mark", "batch"]
+
+
+class Positions:
+    """How far each source was read."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, list[KnownFile]] = {}
+        self._by_id: dict[bytes, list[KnownFile]] = {}
+
+    @property
+    def all(self) -> list[KnownFile]:
+        """Every source, as far as it was read."""
+        return [known[-1] for known in self._by_id.values()]
+
+    def add(self, known: KnownFile) -> None:
+        """Add a source, read up to here."""
+        here = [one for one in self._by_path.get(known.source.path, []) if one.source.id != known.source.id]
+        self._by_path[known.source.path] = [*here, known]
+        self._by_id.setdefault(known.source.id, []).append(known)
+
+    def place(self, source: Source) -> SourcePosition:
+        """Return which known source a file is, and how far it was read."""
+        return identity.place(source, self._by_path, self._by_id)
+
+
+def positions(lake: Path) -> Positions:
+    """Return how far the sources of a lake were read."""
+    return positions_in(delta.dataset(lake, ledger.TABLE).to_table(columns=_COLUMNS))
+
+
+def positions_in(ledger_entries: pa.Table) -> Positions:
+    """Return how far sources were read, from rows of a ledger."""
+    rows = ledger_entries.group_by(_COLUMNS).aggregate([])
+    order = [("batch", "ascending"), ("offset", "ascending"), ("length", "ascending")]
+    spans: dict[bytes, dict[tuple[int, int], bytes]] = {}
+    ends: dict[bytes, dict[str, int]] = {}
+    for row in rows.sort_by(order).to_pylist():
+        mine, end = spans.setdefault(row["source_id"], {}), row["offset"] + row["length"]
+        mine[row["offset"], row["length"]] = max(row["mark"] or b"", mine.get((row["offset"], row["length"]), b""))
+        paths = ends.setdefault(row["source_id"], {})
+        if end >= max(paths.values(), default=0):
+            paths.pop(row["source"], None)
+            paths[row["source"]] = end
+    found = Positions()
+    for source_id, paths in ends.items():
+        hashed = [(*span, mark) for span, mark in sorted(spans[source_id].items())]
+        for path, end in paths.items():
+            found.add(KnownFile(Source(path, source_id, end), end, spans=tuple(one for one in hashed if one[0] + one[1] <= end)))
+    return found

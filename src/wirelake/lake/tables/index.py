@@ -1,0 +1,66 @@
+"""The index tables: sums per batch, from which gold tables are refreshed incrementally. Filled by `gold/incremental`.
+
+They are not in the catalog: their rows have batch numbers, which no other table has. Their folders lie in `_wirelake`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from wirelake.lake.tables.schema import CONNECTION, TIME, Table, column
+
+__all__ = ["CONNECTION_INDEX", "INDEX_TABLES", "MINUTE_INDEX"]
+
+_BATCH: Final = column("batch", pa.int64(), "Batch of the rows that are summed.")
+_PARTING: Final = pa.struct([("ts", TIME), ("message_id", pa.binary()), ("how", pa.string())])
+
+CONNECTION_INDEX: Final = Table(
+    "_wirelake/talks",
+    ("batch", "session_id", "connection_id", "direction", "protocol"),
+    pa.schema(
+        [
+            _BATCH,
+            column("protocol", pa.string(), "Protocol; null for bytes of no protocol."),
+            column("session_id", pa.binary(), "Session; the connection's id for its events; empty if there is none."),
+            CONNECTION,
+            column("direction", pa.string(), "Direction of the messages; null for events of the connection and for unreadable bytes."),
+            column("messages", pa.int64(), "Number of messages."),
+            column("bytes", pa.int64(), "Bytes of the messages."),
+            column("keepalives", pa.int64(), "Number of keep-alive messages."),
+            column("errors", pa.int64(), "Messages that report an error, or break a rule by themselves."),
+            column("first_seen", TIME, "Time of the first."),
+            column("last_seen", TIME, "Time of the last."),
+            column("last_word", TIME, "Time of the last that is neither a close, an error nor an acknowledgement."),
+            column("greeted", TIME, "Time of the first handshake message."),
+            column("parting", _PARTING, "The first close or error message: time, id and kind; null if there is none."),
+            column("client_address", pa.string(), "Endpoint of the connection, in rows of its events."),
+            column("client_port", pa.int32(), "See `client_address`."),
+            column("server_address", pa.string(), "See `client_address`."),
+            column("server_port", pa.int32(), "See `client_address`."),
+        ]
+    ),
+    "One row per batch, session, connection and direction, and one per batch and connection.",
+)
+
+MINUTE_INDEX: Final = Table(
+    "_wirelake/tallies",
+    ("batch", "minute", "protocol", "subject", "quarantined"),
+    pa.schema(
+        [
+            _BATCH,
+            column("minute", TIME, "When the minute begins."),
+            column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
+            column("subject", pa.string(), "Subject of the messages."),
+            column("messages", pa.int64(), "Number of messages."),
+            column("bytes", pa.int64(), "Bytes of the messages."),
+            column("errors", pa.int64(), "Messages that report an error, or break a rule by themselves."),
+            column("quarantined", pa.int64(), "Number of byte ranges that could not be decoded."),
+        ]
+    ),
+    "One row per batch, minute, protocol and subject, and one for bytes that could not be decoded.",
+)
+
+INDEX_TABLES: Final = (CONNECTION_INDEX, MINUTE_INDEX)
+"""All tables of the index."""

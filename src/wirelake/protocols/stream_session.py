@@ -1,0 +1,80 @@
+"""The part of a session that is alike in all stream protocols: frames, output, events and open requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from typing import Generic, TypeVar
+
+from wirelake.protocols.buffer import LARGE, Buffer
+
+__all__ = ["StreamSession"]
+
+EventT = TypeVar("EventT")
+
+
+class StreamSession(Generic[EventT]):
+    """Base class of the sessions of stream protocols. Subclasses set the attributes that start with an underscore."""
+
+    _buffer: Buffer
+    _output: list[bytes]
+    """Frames to send."""
+    _events: list[EventT]
+    _requests: Sized = ()
+    """Requests of this side without an answer."""
+    _peer_requests: Sized = ()
+    """Requests of the peer without an answer."""
+    sent_sizes: Sequence[int] = ()
+    """How long the frames of the last `output` are, if it was large."""
+
+    def output(self) -> bytes:
+        """Take the bytes to send now."""
+        if not self._output:
+            return b""
+        data = self._join(self._output)
+        self._output.clear()
+        return data
+
+    def events(self) -> list[EventT]:
+        """Take the events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def pending(self) -> int:
+        """Requests of this side without an answer."""
+        return len(self._requests)
+
+    @property
+    def serving(self) -> int:
+        """Requests of the peer without an answer."""
+        return len(self._peer_requests)
+
+    @property
+    def frames(self) -> bytes:
+        """The whole frames that the last `receive` took; `rest` is the incomplete one behind them."""
+        return self._buffer.taken
+
+    @property
+    def frame_sizes(self) -> Sequence[int]:
+        """How long each of `frames` is, if they are large together."""
+        return self._buffer.sizes()
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes received that are no whole frame."""
+        return self._buffer.rest
+
+    @property
+    def held(self) -> int:
+        """How many bytes `rest` has."""
+        return self._buffer.size
+
+    def release(self) -> None:
+        """Free memory: the session is over, and nothing more will be received."""
+        self._buffer.clear()
+
+    def _join(self, frames: Sequence[bytes]) -> bytes:
+        """Join frames to one piece to send."""
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        self.sent_sizes = [len(frame) for frame in frames] if len(data) > LARGE else ()
+        return data
