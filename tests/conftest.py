@@ -23,8 +23,8 @@ def _same_kernels(monkeypatch):
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The one Spark session of all tests; starting it takes seconds."""
-    from wirelake.lake.session.start import session  # only who asks for it pays
+    from wirelake.lake.session.start import spark_session  # only who asks for it pays
 
-    started = session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+    started = spark_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
     yield started
     started.stop()

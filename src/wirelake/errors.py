@@ -16,6 +16,7 @@ WirelakeError
 ├── RequestCancelled           a request was taken back before it was answered
 ├── ConnectFailed              no connection, or no finished handshake
 ├── CaptureError               a file is not the capture it claims to be
+│   └── SourceChanged          … it is gone, unreadable, or not what it was when it was identified
 ├── InputMissing               a file or folder that was named is not there, or cannot be opened
 │   ├── CapturesMissing        … there are no captures to ingest; a LakeError, too
 │   └── LakeMissing            … there is no lake in the folder; a LakeError, too
@@ -31,6 +32,7 @@ It refuses to know what any particular fault means: each protocol's `faults.py` 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Protocol
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "ConnectionLost",
     "DecodeError",
     "DeliveryFailed",
+    "ErrorCode",
     "FaultLike",
     "InputMissing",
     "LakeError",
@@ -55,6 +58,7 @@ __all__ = [
     "RequestFailed",
     "RequestTimeout",
     "SessionClosed",
+    "SourceChanged",
     "StateError",
     "UsageError",
     "WirelakeError",
@@ -72,8 +76,23 @@ class FaultLike(Protocol):
     def text(self) -> str: ...
 
 
+class ErrorCode(StrEnum):
+    """Stable codes for programs. The wording of an error may change; its code does not."""
+
+    OTHER = "WL-ERROR"
+    """Any error without a code of its own."""
+    SOURCE_CHANGED = "WL-SOURCE-CHANGED"
+    """A source is gone, unreadable, or not what it was when it was identified."""
+    NEEDS_SHUFFLE = "WL-NEEDS-SHUFFLE"
+    """A source has connections that must be partitioned by connection before they are decoded."""
+    DECODER_FAILED = "WL-DECODER-FAILED"
+    """A source cannot be decoded because of a bug in a decoder."""
+
+
 class WirelakeError(Exception):
-    """The root: catching it catches all of ours and nothing else."""
+    """The root: catching it catches all of ours and nothing else. `code` is for programs, the text for people."""
+
+    code: ErrorCode = ErrorCode.OTHER
 
 
 class ProtocolError(WirelakeError):
@@ -181,6 +200,12 @@ class CaptureError(WirelakeError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason} at byte {self.offset}"
+
+
+class SourceChanged(CaptureError):
+    """A source is gone, cannot be read, or is not what it was when it was identified."""
+
+    code = ErrorCode.SOURCE_CHANGED
 
 
 class InputMissing(WirelakeError):

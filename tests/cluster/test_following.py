@@ -46,7 +46,7 @@ def test_a_folder_that_grows_is_followed_until_ctrl_c_and_then_once(cluster, cap
         return driver(cwd, "-m", "wirelake.cli.main", *words)
 
     (folder / "packets-0.pcap").write_bytes(whole[:half])
-    process = follow("--gold-every", "2", "--settle", "600")
+    process = follow("--gold-every", "2", "--complete-after", "600")
     wait_for(1, lake, process)
     before = portions(lake)
     with (folder / "packets-0.pcap").open("ab") as file:

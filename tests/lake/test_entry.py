@@ -43,8 +43,10 @@ def test_every_protocol_that_has_peers_has_an_example():
 
 
 def test_importing_the_way_in_imports_no_spark_and_says_what_it_has():
-    code = "import sys, wirelake.lake as lake; [getattr(lake, name) for name in lake.__all__]; print('pyspark' in sys.modules)"
+    names = ("open_lake", "table_names", "query", "report", "spark_session")  # these work without Spark, or start it themselves
+    code = f"import sys, wirelake.lake as lake; dir(lake); [getattr(lake, name) for name in {names}]; print('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert set(wirelake.lake.__all__) <= set(dir(wirelake.lake))
     for name in wirelake.lake.__all__:
         assert f"`{name}`" in wirelake.lake.__doc__, name
         assert getattr(wirelake.lake, name).__doc__, name
@@ -58,7 +60,7 @@ def test_tables_come_straight_from_captures_as_an_ingest_makes_them(spark, lake)
     paths = sorted(str(path) for path in lake.parent.glob("*.pcap*") if path.name not in ("mesh.pcapng", "wolpertinger.pcapng"))
     for each in SILVER:
         rows = decode_table(spark, each.name, *paths).toArrow().to_pylist()
-        held = [row for row in seen.dataset(each).to_table().to_pylist() if row["source"] in paths]
+        held = [row for row in seen.dataset(each.name).to_table().to_pylist() if row["source"] in paths]
         told = [name for name in each.schema.names if name not in ("mark", "batch")]
         plain = [sorted(repr([row[name] for name in told]) for row in one) for one in (rows, held)]
         assert plain[0] == plain[1], each.name
@@ -68,14 +70,14 @@ def test_tables_come_straight_from_captures_as_an_ingest_makes_them(spark, lake)
 def test_a_table_is_built_from_frames_as_an_ingest_builds_it(spark, lake):
     seen = open_lake(lake)
     assert inputs_of("exchanges") == ("messages", "relink", "yamp", "wolpertinger")
-    inputs = {each.name: seen.frame(spark, each) for each in SILVER}
+    inputs = {each.name: seen.frame(spark, each.name) for each in SILVER}
     for name in ("exchanges", "violations", "sessions", "metrics", "topology"):
         given = {one: inputs[one] for one in inputs_of(name)}
         if name in ("sessions", "metrics"):  # what is given is not built again
-            given |= {one: seen.frame(spark, table(one)) for one in ("exchanges", "violations")}
+            given |= {one: seen.frame(spark, one) for one in ("exchanges", "violations")}
         with paced(spark, len(inputs)):
             built = build_table(spark, name, given).toArrow().to_pylist()
-        assert sorted(map(repr, built)) == sorted(map(repr, seen.dataset(table(name)).to_table().to_pylist())), name
+        assert sorted(map(repr, built)) == sorted(map(repr, seen.dataset(name).to_table().to_pylist())), name
 
 
 def test_what_is_missing_or_unknown_is_named(spark, lake):
@@ -94,6 +96,25 @@ def test_what_is_missing_or_unknown_is_named(spark, lake):
         write_table(messages, lake, "messages")
     with pytest.raises(LakeError, match="s3://bucket/lake: a lake is a folder that driver and executors share"):
         read_table(spark, "s3://bucket/lake", "messages")
+
+
+def test_a_lake_is_opened_by_path_and_its_tables_by_name(spark, lake):
+    seen = open_lake(str(lake))
+    assert seen.path == lake
+    assert seen.version > 0
+    assert set(seen.tables) == set(table_names())
+    assert seen.frame(spark, "messages").count() == seen.dataset("messages").count_rows() > 0
+    assert all(path.suffix == ".parquet" for path in seen.files("messages"))
+    for call in (seen.files, seen.dataset, lambda name: seen.frame(spark, name)):
+        with pytest.raises(LakeError, match="there is no table 'mesages'"):
+            call("mesages")
+
+
+def test_sql_and_report_are_in_the_api(lake, tmp_path):
+    assert wirelake.lake.query(str(lake), "select count(*) as n from messages").to_pylist() == [
+        {"n": open_lake(lake).dataset("messages").count_rows()}
+    ]
+    assert "Wirelake report" in wirelake.lake.report(str(lake), str(tmp_path)).read_text()
 
 
 def test_a_table_is_written_and_read_back(spark, lake, tmp_path):

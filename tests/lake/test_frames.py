@@ -82,7 +82,7 @@ def test_filters_become_an_interest():
 
 
 def test_a_reader_without_paths_says_what_is_missing():
-    with pytest.raises(Exception, match="say what to read"):
+    with pytest.raises(Exception, match="no path to read"):
         messages.MessageSource({}).reader(None).partitions()
 
 

@@ -14,15 +14,15 @@ from wirelake import protocols
 from wirelake.capture.files.growing import Follower, Limits, Offset, micro_batches
 from wirelake.capture.files.identity import beginning, content, identify
 from wirelake.capture.record.recorder import Recorder
-from wirelake.errors import LakeError
+from wirelake.errors import ErrorCode, LakeError
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.jobs.ingest import remove
 from wirelake.lake.jobs.micro_batch import read_micro_batch
 from wirelake.lake.jobs.sink import TableWriter
 from wirelake.lake.sources import intake
 from wirelake.lake.sources import plan as sources_plan
-from wirelake.lake.sources.blocks import NOT_ALONE, BlockReader, share
-from wirelake.lake.sources.follow import FollowReader, Settling
+from wirelake.lake.sources.blocks import BlockReader, group_tasks
+from wirelake.lake.sources.follow import EveryBucket, FollowReader
 from wirelake.lake.sources.progress import positions
 from wirelake.lake.store import commit, delta, journal, snapshot
 from wirelake.lake.store.check_ledger import check_ledger
@@ -83,7 +83,7 @@ def ingested(lake: Path, paths: list[Path]) -> dict[str, str]:
     told = []
     for read_tasks, buckets in ((plan.direct, 0), (plan.partitioned, BUCKETS)):
         reader = BlockReader(read_tasks, PORTS, buckets)
-        shipped = Shipments(batch for one in share(read_tasks) for batch in reader.read(one))
+        shipped = Shipments(batch for one in group_tasks(read_tasks) for batch in reader.read(one))
         if not buckets:
             told.append(writer.write(iter(shipped.rows)))
             continue
@@ -120,11 +120,11 @@ class Reader:
 
     def _shipped(self, end: Offset) -> Shipments:
         reader = BlockReader([], PORTS, BUCKETS)
-        made = [batch for one in share(micro_batches(self.at.offset, end)) for batch in reader.read(one)]
+        made = [batch for one in group_tasks(micro_batches(self.at.offset, end)) for batch in reader.read(one)]
         if end.settled > self.at.offset.settled:
             settling = FollowReader.__new__(FollowReader)
             settling._buckets = BUCKETS
-            made += settling.read(Settling())
+            made += settling.read(EveryBucket())
         return Shipments(made)
 
 
@@ -256,8 +256,8 @@ def test_a_state_that_is_gone_or_code_is_refused(tmp_path):
     assert journal.pending(tmp_path / "lake") is None
 
 
-def test_a_recording_whose_later_parts_need_more_is_found_out(tmp_path):
-    """Its beginning is all that planning looks at."""
+def test_the_reading_task_finds_out_that_a_recording_needs_a_shuffle(tmp_path):
+    """Planning reads the beginning only."""
     ticks = iter(range(10**18, 2 * 10**18, 10**6))
     with Recorder(tmp_path / "a.pcapng", clock=ticks.__next__) as recorder:
         first = recorder.connection(protocol="emp", role="client", local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
@@ -267,14 +267,15 @@ def test_a_recording_whose_later_parts_need_more_is_found_out(tmp_path):
     sources = [identify(tmp_path / "a.pcapng")]
     plan = sources_plan.plan(sources, lambda cuts: [], 1)
     assert (len(plan.direct), len(plan.partitioned)) == (1, 0)
-    with pytest.raises(LakeError, match=NOT_ALONE):
-        list(BlockReader(plan.direct, PORTS, 0).read(share(plan.direct)[0]))
-    plan = sources_plan.plan(sources, lambda cuts: [], 1, deal_all=True)
+    with pytest.raises(LakeError) as caught:
+        list(BlockReader(plan.direct, PORTS, 0).read(group_tasks(plan.direct)[0]))
+    assert caught.value.code is ErrorCode.NEEDS_SHUFFLE
+    plan = sources_plan.plan(sources, lambda cuts: [], 1, shuffle_all=True)
     assert (len(plan.direct), len(plan.partitioned)) == (0, 1)
-    assert list(BlockReader(plan.partitioned, PORTS, 1).read(share(plan.partitioned)[0]))
+    assert list(BlockReader(plan.partitioned, PORTS, 1).read(group_tasks(plan.partitioned)[0]))
 
 
-def test_every_room_that_remembers_is_dealt_by_connection():
+def test_connections_of_stateful_protocols_need_a_shuffle():
     from wirelake.lake.decode.scan import is_stateful
 
     assert {name for name in protocols.ROOMS if is_stateful(name)} >= {"relink", "yamp"}

@@ -1,4 +1,4 @@
-"""`wirelake demo`: the whole way in one command, from sockets to a report."""
+"""`wirelake demo`: the whole pipeline in one command, from sockets to a report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from wirelake.cli.demo_folder import DemoFolder
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import spark_flags, spark_settings
-from wirelake.cli.ingest import run_ingest, tell
+from wirelake.cli.ingest import print_result, run_ingest
 from wirelake.cli.key_files import keys_in
 from wirelake.cli.logs import quiet
 from wirelake.cli.progress import Progress
@@ -29,7 +29,7 @@ __all__ = ["demo"]
     type=click.Path(path_type=Path),
     default=Path("demo-lake"),
     show_default=True,
-    help="Where recordings, lake and report go.",
+    help="Folder for recordings, lake and report.",
 )
 @click.option(
     "-n", "--messages", "messages", type=click.IntRange(min=100), default=20_000, show_default=True, help="About how many requests to make."
@@ -37,11 +37,10 @@ __all__ = ["demo"]
 @click.option("--fresh/--no-fresh", "fresh", default=True, help="Replace the last demo's recordings and lake; --no-fresh adds to them.")
 @spark_flags
 def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[str, ...]) -> int:
-    """Let real peers talk on loopback, record them, ingest the recordings with Spark, and write a report.
+    """Run real peers on loopback, record them, ingest the recordings with Spark, and write a report.
 
-
-    Every protocol that can be spoken is, with requests, events, signatures, errors, and deliberate violations and forgeries, so that every
-    table has something in it. Only recordings and lakes that an earlier demo made are replaced; the command refuses to touch others.
+    The peers speak every protocol, with requests, events, signatures, errors, and deliberate violations and forgeries, so that every table
+    has rows. Only recordings and lakes of an earlier demo are replaced; the command refuses to touch any others.
     """
     need(*LAKE)
     from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
@@ -53,16 +52,16 @@ def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[
     recordings, lake = folder.recordings, folder.lake
     quiet("wirelake")  # the demo has peers that break rules on purpose
     with Progress() as progress:
-        progress.step("talking on loopback")
+        progress.step("running peers on loopback")
         files = asyncio.run(talk(recordings, messages, progress.at))
     folder.recorded()
     keys, keyring = keys_in(recordings / name for name in KEYS)
     result = run_ingest(lake, [str(file) for file in files], master=master, conf=settings, keys=keys, keyring=keyring)
-    tell(result, lake)
+    print_result(result, lake)
     page = write_report(lake, folder.report)
     show_summary(lake)
     say("")
     say(f"lake:    {lake}")
-    say(f"ask it:  wirelake query {lake} violations")
+    say(f"query:   wirelake query {lake} violations")
     say(f"report:  {page.resolve()}")
     return ExitCode.OK

@@ -1,6 +1,6 @@
-"""The folder of `wirelake demo`: what an earlier demo made there, and nothing else, may be removed.
+"""The folder of `wirelake demo`: only files of an earlier demo may be removed.
 
-A marker file says which folders a demo made, and which recordings. It is written before the first of them.
+A marker file lists the folders and recordings of a demo. It is written before the first of them.
 """
 
 from __future__ import annotations

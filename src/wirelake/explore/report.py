@@ -1,12 +1,11 @@
-"""The report: one HTML file that tells a newcomer what a lake holds, and the same in a few lines for a terminal.
+"""The report: one HTML file about the content of a lake, and its headline numbers for a terminal.
 
-The file stands alone: no script, no font, nothing from a network. It is made from the snapshots of the tables as they are now.
-
-It refuses to start Spark.
+The file is self-contained: no script, no font, nothing from a network. It shows the tables as of the last commit. It needs no Spark.
 """
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import Final
 
@@ -17,17 +16,17 @@ from wirelake.explore.summary import Headline, headline
 __all__ = ["is_report", "summary", "target", "write_report"]
 
 _BEGINNING: Final = 4096
-"""Bytes of a file in which a report says that it is one."""
+"""Bytes of a file that have the title of a report."""
 _TITLE: Final = b"Wirelake report</title>"
 
 
 def target(out: Path) -> Path:
-    """Where a report goes: the file itself, or report.html in a folder."""
+    """The path of a report: the file itself, or report.html in a folder."""
     return out / "report.html" if out.is_dir() else out
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a report that wirelake wrote, so that a newer one may replace it."""
+    """Whether wirelake wrote this file as a report, so that a newer one may replace it."""
     try:
         with path.open("rb") as file:
             return _TITLE in file.read(_BEGINNING)
@@ -35,23 +34,26 @@ def is_report(path: Path) -> bool:
         return False
 
 
-def write_report(lake: Path, out: Path) -> Path:
-    """Write the report to `out`, or into it as `report.html` if it is a folder; says where it is."""
+def write_report(lake: str | PathLike[str], out: str | PathLike[str] | None = None) -> Path:
+    """Write the report of a lake, and return its path.
+
+    `out` is a file, or a folder for `report.html`; without it, the report goes into the lake's folder.
+    """
     from wirelake.explore.page import page  # noqa: PLC0415 - brings the chart library
     from wirelake.explore.summary import survey  # noqa: PLC0415
 
-    path = target(out)
-    made = page(survey(lake))
+    path = target(Path(lake if out is None else out))
+    html = page(survey(Path(lake)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(made, encoding="utf-8")
+        path.write_text(html, encoding="utf-8")
     except OSError as error:
         raise LakeError(f"{path} cannot be written: {error.strerror}") from error
     return path
 
 
 def summary(lake: Path) -> list[tuple[str, str]]:
-    """The first numbers anybody asks for, as (label, value)."""
+    """The headline numbers, as (label, value)."""
     first = headline(lake)
     lines = [
         ("messages", count(first.messages)),

@@ -39,7 +39,7 @@ from wirelake.capture.files.source_file import Bytes, open_plain, open_source
 from wirelake.capture.files.split import Split
 from wirelake.capture.packets.ip_fragments import REACH
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
-from wirelake.errors import CaptureError
+from wirelake.errors import SourceChanged
 
 __all__ = ["Partitioned", "ReadTask", "deal", "read_split", "read_tasks", "spoil", "whole"]
 
@@ -140,7 +140,7 @@ def read_split(
                     yield from packer.window(step.base, step.data, packets[~exported])
             yield from _complete(work, block, accounting)
         if walk.at != split.end and split.growing:
-            raise CaptureError(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
+            raise SourceChanged(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
         packer.finish(walk.at, is_last=work.is_last)
         account_packing(file, accounting)
         span = work.spans[-1]

@@ -29,7 +29,7 @@ from wirelake.masking import keep_secret, keep_secrets, looks_secret, mask
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL_MASTER", "SHORT_SESSION", "activate", "is_connect", "is_submitted", "place", "session", "set_for_now", "suited"]
+__all__ = ["LOCAL_MASTER", "SHORT_SESSION", "activate", "is_connect", "is_submitted", "place", "set_for_now", "spark_session", "suited"]
 
 LOCAL_MASTER: Final = "local[*]"
 """Where Spark runs unless somebody says otherwise: in this process' own virtual machine, on all cores."""
@@ -114,7 +114,7 @@ def _complaint(log: Path) -> str:
     return f": {(blamed or lines)[0]}" if lines else ""
 
 
-def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """The Spark session of this process, started if there is none.
 
     It is started with what `tuning.py` says, but for what `conf` or, under `spark-submit`, its options say. A master `sc://host:port` is a

@@ -1,7 +1,4 @@
-"""Positions: how far every source was read, as the ledger has it.
-
-It refuses to keep a record of its own: what is in the ledger was read, and nothing else.
-"""
+"""How far each source was read, according to the ledger. There is no other record of it, so ingests are idempotent."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ from wirelake.capture.files.identity import KnownFile, SourcePosition
 from wirelake.lake.store import delta
 from wirelake.lake.tables import ledger
 
-__all__ = ["Positions", "positions", "told"]
+__all__ = ["Positions", "positions", "positions_in"]
 
 _COLUMNS: Final = ["source", "source_id", "source_size", "offset", "length", "mark", "batch"]
 
 
 class Positions:
-    """What a lake has of which sources."""
+    """The sources of a lake, by path and by id, each with the position up to which it was read."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, list[KnownFile]] = {}
@@ -30,27 +27,27 @@ class Positions:
 
     @property
     def all(self) -> list[KnownFile]:
-        """Every source, as far as it was read."""
+        """Every source, with its last position."""
         return [known[-1] for known in self._by_id.values()]
 
     def add(self, known: KnownFile) -> None:
-        """A source was read up to here."""
-        here = [one for one in self._by_path.get(known.source.path, []) if one.source.id != known.source.id]
-        self._by_path[known.source.path] = [*here, known]
+        """Add a source with its position."""
+        others = [file for file in self._by_path.get(known.source.path, []) if file.source.id != known.source.id]
+        self._by_path[known.source.path] = [*others, known]
         self._by_id.setdefault(known.source.id, []).append(known)
 
     def place(self, source: Source) -> SourcePosition:
-        """What a file is, and how far it was read."""
+        """Find out which source a file is, and how far it was read."""
         return identity.place(source, self._by_path, self._by_id)
 
 
 def positions(lake: Path) -> Positions:
-    """How far the sources of a lake were read."""
-    return told(delta.dataset(lake, ledger.TABLE).to_table(columns=_COLUMNS))
+    """Read the positions of a lake from its ledger."""
+    return positions_in(delta.dataset(lake, ledger.TABLE).to_table(columns=_COLUMNS))
 
 
-def told(ledger_entries: pa.Table) -> Positions:
-    """How far the sources were read that these rows of a ledger are about."""
+def positions_in(ledger_entries: pa.Table) -> Positions:
+    """The positions of the sources in these rows of a ledger."""
     rows = ledger_entries.group_by(_COLUMNS).aggregate([])
     order = [("batch", "ascending"), ("offset", "ascending"), ("length", "ascending")]
     spans: dict[bytes, dict[tuple[int, int], bytes]] = {}
@@ -62,9 +59,10 @@ def told(ledger_entries: pa.Table) -> Positions:
         if end >= max(paths.values(), default=0):
             paths.pop(row["source"], None)
             paths[row["source"]] = end
-    found = Positions()
+    result = Positions()
     for source_id, paths in ends.items():
-        hashed = [(*span, told) for span, told in sorted(spans[source_id].items())]
+        hashed = [(*span, mark) for span, mark in sorted(spans[source_id].items())]
         for path, end in paths.items():
-            found.add(KnownFile(Source(path, source_id, end), end, spans=tuple(one for one in hashed if one[0] + one[1] <= end)))
-    return found
+            spans_before = tuple(span for span in hashed if span[0] + span[1] <= end)
+            result.add(KnownFile(Source(path, source_id, end), end, spans=spans_before))
+    return result

@@ -19,7 +19,7 @@ from wirelake.capture.files.source_file import is_elsewhere
 from wirelake.capture.packets.tcp_flows import UNRECOGNISED
 from wirelake.errors import CaptureError, LakeError
 from wirelake.lake.decode.accounting import balance
-from wirelake.lake.sources.progress import told
+from wirelake.lake.sources.progress import positions_in
 from wirelake.lake.store import snapshot
 from wirelake.lake.store.snapshot import Snapshot
 from wirelake.lake.tables import ledger, messages, quarantine, unrecognised
@@ -42,7 +42,7 @@ def check_ledger(lake: Path) -> Checked:
     """Check the ledger of a lake; raises LakeError when there is no lake."""
     seen = snapshot.current(lake)
     ledger_entries = seen.dataset(ledger.TABLE).to_table()
-    known = told(ledger_entries).all
+    known = positions_in(ledger_entries).all
     sources = [one.source for one in known]
     problems = [*_sums(ledger_entries, sources), *_tables(seen, ledger_entries)]
     gone = []

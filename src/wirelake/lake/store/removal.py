@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wirelake.errors import LakeError
-from wirelake.lake.sources.progress import Positions, told
+from wirelake.lake.sources.progress import Positions, positions_in
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.parquet import Sheet
@@ -95,7 +95,7 @@ class Inventory:
     def without(self, removal: Removal) -> Positions:
         """How far all other sources were read."""
         goes = pc.is_in(self._ledger_entries["source_id"], pa.array(sorted(removal.ids), pa.binary()))
-        return told(self._ledger_entries.filter(pc.invert(goes)))
+        return positions_in(self._ledger_entries.filter(pc.invert(goes)))
 
     def removal(self, ids: Iterable[bytes]) -> Removal:
         """These sources, and all that have to go with them."""
