@@ -56,7 +56,7 @@ def test_a_folder_that_grows_is_followed_until_ctrl_c_and_then_once(cluster, cap
     process.send_signal(signal.SIGINT)
     _, talk = finish(process)
     assert f"starting Spark ({cluster.url}): done" in talk
-    assert "stopping: what is under way is finished" in talk
+    assert "stopping after the current micro-batch" in talk
     assert "Traceback" not in talk
     assert list(journal.memories(lake).iterdir()), "what connections wait with is in the lake, where every executor finds it"
 

@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_decoded_at_all_is_kept_whole_in_quarantine(spark,
     outcome = wirelake("ingest", lake, tmp_path / "noise.pcap")
     assert outcome.code == 0
     assert "0 messages from 1 files (5,000 bytes)" in last(outcome.talk)
-    assert "stretches in quarantine" in last(outcome.talk)
+    assert "rows in quarantine" in last(outcome.talk)
     rows = [row for row in delta.dataset(lake, table("quarantine")).to_table().to_pylist() if row["source"].endswith("noise.pcap")]
     assert b"".join(row["raw"] for row in sorted(rows, key=lambda row: row["offset"])) == noise
     assert wirelake("check", lake, "--ledger").code == 0

@@ -86,7 +86,7 @@ def test_ctrl_c_ends_following_with_all_tables_up_to_date(spark, tmp_path):
     until(lambda: micro_batches(lake) > before, following)
     assert following.end(signal.SIGINT) == 0, "".join(following.said)
     said = "".join(following.said)
-    assert "stopping: what is under way is finished" in said
+    assert "stopping after the current micro-batch" in said
     assert "Traceback" not in said
     assert journal.pending(lake) is None
     assert {delta.batch(lake, each) for each in GOLD} == {micro_batches(lake)}

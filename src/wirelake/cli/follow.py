@@ -135,7 +135,7 @@ def run_follow(
     for text in result.unread:
         say(f"waiting for more bytes: {text}")
     say(
-        f"{result.messages:,} messages ({result.bytes:,} bytes) in {result.micro_batches} micro-batches and {time.monotonic() - started:.1f} s"
+        f"{result.messages:,} messages ({result.bytes:,} bytes) in {result.micro_batches} micro-batches, {time.monotonic() - started:.1f} s"
         f"{f', {result.quarantined:,} rows in quarantine' if result.quarantined else ''}: {lake}"
     )
     say_unrecognised(result.unrecognised, lake)

@@ -7,8 +7,8 @@
 | `read_messages`, `read_packets` | captures as DataFrames, without a lake |
 | `decode_table` | a silver table straight from captures, without a lake |
 | `build_table`, `inputs_of` | a gold table from DataFrames, and the names of its inputs |
-| `ingest` | add captures to a lake; idempotent |
-| `follow` | add captures of a folder to a lake as they grow, as a stream |
+| `ingest`, `DecodeOptions` | add captures to a lake; idempotent |
+| `follow`, `FollowOptions` | add captures of a folder to a lake as they grow, as a stream |
 | `forget` | remove sources from a lake |
 | `open_lake` | tables of a lake as of its last commit, by name: `.tables`, `.dataset(name)`, `.frame(spark, name)` |
 | `read_table`, `table_names` | one table of a lake, and the names of all |
@@ -27,13 +27,16 @@ if TYPE_CHECKING:
     from wirelake.explore.report import write_report as report
     from wirelake.lake.api import open_lake, table_names
     from wirelake.lake.dataframes import decode_table, read_messages, read_packets, read_table, register, write_table
+    from wirelake.lake.decode.options import DecodeOptions
     from wirelake.lake.gold.build import build_table, inputs_of
-    from wirelake.lake.jobs.follow import follow
+    from wirelake.lake.jobs.follow import FollowOptions, follow
     from wirelake.lake.jobs.forget import forget
     from wirelake.lake.jobs.ingest import ingest
     from wirelake.lake.session.start import spark_session
 
 __all__ = [
+    "DecodeOptions",
+    "FollowOptions",
     "build_table",
     "decode_table",
     "follow",
@@ -53,6 +56,8 @@ __all__ = [
 ]
 
 _MODULES: Final = {
+    "DecodeOptions": "wirelake.lake.decode.options",
+    "FollowOptions": "wirelake.lake.jobs.follow",
     "build_table": "wirelake.lake.gold.build",
     "decode_table": "wirelake.lake.dataframes",
     "follow": "wirelake.lake.jobs.follow",
