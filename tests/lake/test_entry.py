@@ -54,6 +54,12 @@ def test_importing_the_way_in_imports_no_spark_and_says_what_it_has():
         _ = wirelake.lake.ingest_everything
 
 
+def test_a_name_that_needs_a_missing_library_says_what_to_install():
+    code = "import sys; sys.modules['pyspark'] = None; import wirelake.lake as lake; lake.ingest"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "MissingExtra: pyspark is not installed: run `pip install 'wirelake[lake]'`" in done.stderr
+
+
 def test_tables_come_straight_from_captures_as_an_ingest_makes_them(spark, lake):
     """But for what the lake judged or opened by keys, and for what the ledger says of batches."""
     seen = open_lake(lake)

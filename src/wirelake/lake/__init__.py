@@ -22,6 +22,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from wirelake.extras import missing
+
 if TYPE_CHECKING:
     from wirelake.explore.query import query
     from wirelake.explore.report import write_report as report
@@ -84,7 +86,11 @@ _RENAMED: Final = {"report": "write_report"}
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), _RENAMED.get(name, name))
+    try:
+        module = import_module(_MODULES[name])
+    except ModuleNotFoundError as error:
+        raise missing(error.name or "") or error from error
+    return getattr(module, _RENAMED.get(name, name))
 
 
 def __dir__() -> list[str]:
