@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from tests.capture.build import Talk, pcap
-from tests.lake.test_portions import BUCKETS, Shipments, lake_at
+from tests.lake.test_micro_batches import BUCKETS, Transfers, lake_at
 
 from wirelake.capture.files.identity import identify
 from wirelake.capture.record.recorder import Recorder
@@ -91,7 +91,7 @@ def ingested(lake, paths, *, strict=False) -> dict[str, str]:
         try:
             for read_tasks, buckets in ((plan.direct, 0), (plan.partitioned, BUCKETS)):
                 reader = BlockReader(read_tasks, PORTS, buckets, notes)
-                shipped = Shipments(batch for one in group_tasks(read_tasks) for batch in reader.read(one)).sortWithinPartitions(
+                shipped = Transfers(batch for one in group_tasks(read_tasks) for batch in reader.read(one)).sortWithinPartitions(
                     "rank", "place"
                 )
                 for bucket in range(max(buckets, 1)):

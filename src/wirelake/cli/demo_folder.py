@@ -61,7 +61,7 @@ class DemoFolder:
         self.recordings.mkdir()
 
     def recorded(self) -> None:
-        """Note the recordings that are there: later files among them are somebody else's."""
+        """Note the recordings that are there: later files among them are not of the demo."""
         made = [path.name for name in self._read().folders if name != self.lake.name for path in (self._out / name).glob("*")]
         self._write(_Marker(self._read().folders, made))
 

@@ -36,7 +36,7 @@ class Decoded(NamedTuple):
     """Without the rows that the decoder's sink got."""
 
 
-def _unguarded(suspects: Suspects) -> AbstractContextManager[None]:  # noqa: ARG001 - nobody is blamed
+def _unguarded(suspects: Suspects) -> AbstractContextManager[None]:  # noqa: ARG001 - errors pass unchanged
     return nullcontext()
 
 
