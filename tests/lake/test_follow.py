@@ -138,7 +138,10 @@ def _reword_in_tasks(monkeypatch) -> None:
     class Rewording(follow_source.FollowReader):
         def read(self, partition):
             SourceChanged.__str__ = lambda error: f"{error.path}: other words"
-            return super().read(partition)
+            try:
+                yield from super().read(partition)
+            finally:
+                del SourceChanged.__str__  # the worker may be reused
 
     class Source(follow_source.FollowSource):
         def streamReader(self, schema):  # noqa: N802 - Spark's name
