@@ -195,13 +195,13 @@ class Gate:
 
 def _while_planning(spark, gate, monkeypatch):
     """Large files are walked by tasks while the ingest is planned."""
-    real = ingesting.planning.plan
+    real = ingesting.sources_plan.plan
 
     def plan(*words, **more):
         spark.sparkContext.parallelize([0], 1).map(lambda _: gate.wait()).collect()
         return real(*words, **more)
 
-    monkeypatch.setattr(ingesting.planning, "plan", plan)
+    monkeypatch.setattr(ingesting.sources_plan, "plan", plan)
 
 
 def _while_decoding(spark, gate, monkeypatch):
