@@ -84,9 +84,9 @@ def measured(lake: Path, published: dict[int, float]) -> np.ndarray:
 def run(rate: int, seconds: float, gold_every: float) -> tuple[np.ndarray, int, int]:
     """Follow while a process writes; freshness, messages written, portions."""
     from wirelake.lake.jobs.follow import CONF, FollowOptions, follow
-    from wirelake.lake.session.start import session
+    from wirelake.lake.session.start import spark_session
 
-    spark = session(conf=CONF)
+    spark = spark_session(conf=CONF)
     with tempfile.TemporaryDirectory(prefix="wirelake-bench-") as scratch:
         folder, lake = Path(scratch) / "in", Path(scratch) / "lake"
         folder.mkdir()
@@ -101,7 +101,7 @@ def run(rate: int, seconds: float, gold_every: float) -> tuple[np.ndarray, int, 
             if found[0] >= wanted[0]:
                 caught_up.set()
 
-        options = FollowOptions(every=0.5, gold_every=gold_every, settle=3600)
+        options = FollowOptions(every=0.5, gold_every=gold_every, complete_after=3600)
         follower = threading.Thread(target=lambda: follow(spark, lake, folder, options, stop=stop, tell=tell))
         follower.start()
         writer = subprocess.run(

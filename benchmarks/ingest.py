@@ -184,9 +184,9 @@ class Watch:
 
 def ingest(spark: SparkSession, lake: Path, paths: list[Path]) -> int:
     """An ingest without gold tables; says how many messages there are."""
-    from wirelake.lake import ingest_captures
+    from wirelake.lake import ingest as ingest_into
 
-    messages: int = ingest_captures(spark, lake, paths, build=False).messages
+    messages: int = ingest_into(spark, lake, paths, build=False).messages
     return messages
 
 
@@ -222,9 +222,9 @@ def size_of(folder: Path) -> int:
 
 def match(paths: list[Path], master: str) -> tuple[dict[str, list[tuple[float, float]]], int, str]:
     """Both jobs in turns; times of every round, messages, and how large the outputs were."""
-    from wirelake.lake.session.start import session
+    from wirelake.lake.session.start import spark_session
 
-    spark = session(master)
+    spark = spark_session(master)
     found: dict[str, list[tuple[float, float]]] = {"ingest": [], "copy": []}
     counts = set()
     for turn in range(ROUNDS):
@@ -243,9 +243,9 @@ def match(paths: list[Path], master: str) -> tuple[dict[str, list[tuple[float, f
 
 def memory(path: Path) -> None:
     """In a process of its own, because a peak never goes down: the ingest of one file, and what its workers needed."""
-    from wirelake.lake.session.start import session
+    from wirelake.lake.session.start import spark_session
 
-    spark = session("local[1]")
+    spark = spark_session("local[1]")
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch, Watch() as watch:
         count = ingest(spark, Path(scratch) / "lake", [path])
     spark.stop()

@@ -192,10 +192,10 @@ def main() -> None:
     options.add_argument("--master", default="local[*]")
     chosen = options.parse_args()
 
-    from wirelake.lake.session.start import session
+    from wirelake.lake.session.start import spark_session
 
     CACHE.mkdir(exist_ok=True)
-    spark = session(chosen.master)
+    spark = spark_session(chosen.master)
     with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
         fill(spark, Path(scratch) / "lake", recordings(WARM_UP))
     if chosen.messages:

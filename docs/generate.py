@@ -101,9 +101,9 @@ def spark() -> str:
     """The settings of a Spark session, each with its reason."""
     parts = ["# How Spark is started\n", NOTE]
     parts.append(
-        "`wirelake ingest` and `wirelake demo` start Spark, and `wirelake.lake.session` does in Python; nothing else does. Where it runs\n"
+        "`wirelake ingest` and `wirelake demo` start Spark, and `wirelake.lake.spark_session` does in Python; nothing else. Where it runs\n"
         "is said with `--master` (`local[*]` unless told otherwise, or what `spark-submit` says). Every setting below can be said\n"
-        "otherwise with `--conf NAME=VALUE`, with `session(conf={…})`, or on the command line of `spark-submit`; any other, too.\n"
+        "otherwise with `--conf NAME=VALUE`, with `spark_session(conf={…})`, or on the command line of `spark-submit`; any other, too.\n"
         "Tables are the same whatever is said: while they are written and built, times are microseconds in UTC. Under `spark-submit` the\n"
         "virtual machine runs already, so `spark.driver.memory` and its like are for `spark-submit` to say.\n"
     )

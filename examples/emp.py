@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wirelake import Recorder, emp
 from wirelake.errors import RequestTimeout
-from wirelake.lake import build_table, decode_table, inputs_of, session
+from wirelake.lake import build_table, decode_table, inputs_of, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,4 +48,4 @@ def main(spark: SparkSession) -> None:
 
 
 if __name__ == "__main__":
-    main(session())
+    main(spark_session())

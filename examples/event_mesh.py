@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wirelake import Recorder, event_mesh
-from wirelake.lake import build_table, decode_table, inputs_of, read_messages, session
+from wirelake.lake import build_table, decode_table, inputs_of, read_messages, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,4 +48,4 @@ def main(spark: SparkSession) -> None:
 
 
 if __name__ == "__main__":
-    main(session())
+    main(spark_session())

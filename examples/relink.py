@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wirelake import Recorder, relink
-from wirelake.lake import ingest_captures, read_table, session
+from wirelake.lake import ingest, read_table, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,11 +46,11 @@ def main(spark: SparkSession) -> None:
     with tempfile.TemporaryDirectory() as folder:
         recording, lake = Path(folder, "relink.pcapng"), Path(folder, "lake")
         asyncio.run(talk(recording))
-        ingest_captures(spark, lake, [recording])
+        ingest(spark, lake, [recording])
         exchanges = read_table(spark, lake, "exchanges")
         for row in exchanges.groupBy("outcome").count().orderBy("outcome").collect():
             print(row["outcome"], row["count"])
 
 
 if __name__ == "__main__":
-    main(session())
+    main(spark_session())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wirelake import Recorder, yamp
-from wirelake.lake import build_table, decode_table, inputs_of, read_messages, read_table, session, write_table
+from wirelake.lake import build_table, decode_table, inputs_of, read_messages, read_table, spark_session, write_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,4 +57,4 @@ def main(spark: SparkSession) -> None:
 
 
 if __name__ == "__main__":
-    main(session())
+    main(spark_session())

@@ -24,8 +24,8 @@ def _same_kernels(monkeypatch):
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The one Spark session of this process; starting it takes seconds."""
-    from wirelake.lake.session.start import session  # needs the lake extra
+    from wirelake.lake.session.start import spark_session  # needs the lake extra
 
-    started = session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+    started = spark_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
     yield started
     started.stop()

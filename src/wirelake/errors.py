@@ -16,6 +16,7 @@ WirelakeError
 ├── RequestCancelled           a request was cancelled before it was answered
 ├── ConnectFailed              no connection, or no complete handshake; an OSError, too
 ├── CaptureError               a file is not a valid capture
+│   └── SourceChanged          … it is gone, unreadable, or not what it was when it was identified
 ├── InputMissing               an input file or folder does not exist, or cannot be opened
 │   ├── CapturesMissing        … there are no captures to ingest; a LakeError, too
 │   └── LakeMissing            … there is no lake in the folder; a LakeError, too
@@ -33,6 +34,7 @@ What a fault means is in the `faults.py` of its protocol.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Protocol
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "ConnectionLost",
     "DecodeError",
     "DeliveryFailed",
+    "ErrorCode",
     "FaultLike",
     "InputMissing",
     "LakeError",
@@ -57,6 +60,7 @@ __all__ = [
     "RequestFailed",
     "RequestTimeout",
     "SessionClosed",
+    "SourceChanged",
     "StateError",
     "UsageError",
     "WirelakeError",
@@ -74,8 +78,23 @@ class FaultLike(Protocol):
     def text(self) -> str: ...
 
 
+class ErrorCode(StrEnum):
+    """Stable codes for programs. The wording of an error may change; its code does not."""
+
+    OTHER = "WL-ERROR"
+    """Any error without a code of its own."""
+    SOURCE_CHANGED = "WL-SOURCE-CHANGED"
+    """A source is gone, unreadable, or not what it was when it was identified."""
+    NEEDS_SHUFFLE = "WL-NEEDS-SHUFFLE"
+    """A source has connections that must be partitioned by connection before they are decoded."""
+    DECODER_FAILED = "WL-DECODER-FAILED"
+    """A source cannot be decoded because of a bug in a decoder."""
+
+
 class WirelakeError(Exception):
-    """The base of all errors of wirelake."""
+    """The base of all errors of wirelake. `code` is for programs, the text for people."""
+
+    code: ErrorCode = ErrorCode.OTHER
 
 
 class ProtocolError(WirelakeError):
@@ -195,6 +214,12 @@ class CaptureError(WirelakeError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason} at byte {self.offset}"
+
+
+class SourceChanged(CaptureError):
+    """A source is gone, cannot be read, or is not what it was when it was identified."""
+
+    code = ErrorCode.SOURCE_CHANGED
 
 
 class InputMissing(WirelakeError):

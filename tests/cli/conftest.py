@@ -39,4 +39,4 @@ def no_spark(monkeypatch):
     def session(*_):
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("wirelake.lake.session.start.session", session)
+    monkeypatch.setattr("wirelake.lake.session.start.spark_session", session)

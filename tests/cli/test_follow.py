@@ -10,13 +10,13 @@ from wirelake.cli.main import run
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (["--once"], "--once says how to follow a folder"),
-        (["a.pcap", "--every", "2"], "--every says how to follow a folder"),
-        (["--max-bytes", "5"], "--max-bytes says how to follow a folder"),
-        (["a.pcap", "--follow", "."], "either captures to read or a folder to --follow"),
+        (["--once"], "--once needs --follow FOLDER"),
+        (["a.pcap", "--every", "2"], "--every needs --follow FOLDER"),
+        (["--max-bytes", "5"], "--max-bytes needs --follow FOLDER"),
+        (["a.pcap", "--follow", "."], "PATHS and --follow exclude each other"),
         (["--follow", "nowhere"], "there is no such folder"),
         (["--follow", ".", "--master", "sc://127.0.0.1:1"], "cannot be followed through Spark Connect"),
-        ([], "or a folder to --follow"),
+        ([], "a folder to --follow"),
     ],
 )
 def test_wrong_ways_to_follow_are_told(tmp_path, capsys, given, complaint):

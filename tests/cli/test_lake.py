@@ -161,7 +161,7 @@ def test_a_small_ingest_starts_a_local_spark_in_haste_unless_told_otherwise(wire
         started.append((conf or {}).get("spark.driver.extraJavaOptions"))
         raise LakeError("far enough")
 
-    monkeypatch.setattr("wirelake.lake.session.start.session", session)
+    monkeypatch.setattr("wirelake.lake.session.start.spark_session", session)
     (tmp_path / "small.pcap").write_bytes(b"small")
     outcome = wirelake("ingest", tmp_path / "lake", tmp_path / "small.pcap", *words)
     assert (outcome.code, started) == (1, [options])

@@ -120,8 +120,8 @@ def test_sql_comes_from_standard_input_or_a_file(wirelake, lake, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [
-        ((), 64, "give SQL"),
-        (("sessions", "-f", "x"), 64, "give SQL"),
+        ((), 64, "give exactly one of: SQL"),
+        (("sessions", "-f", "x"), 64, "give exactly one of: SQL"),
         (("-f", "no-such-file.sql"), 66, "no-such-file.sql"),
         (("mesages",), 64, "messages"),
         (("select",), 64, "messages"),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from wirelake.lake.jobs import sink as jobs_sink
 from wirelake.lake.jobs.ingest import ingest
-from wirelake.lake.session.start import session
+from wirelake.lake.session.start import spark_session
 
 PATIENCE = 240.0
 
@@ -58,7 +58,7 @@ def main() -> None:
     conf = {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "2"}
     if "twin" in misfortunes:
         conf |= {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1s", "spark.speculation.minTaskRuntime": "1s"}
-    spark = session(master, conf)
+    spark = spark_session(master, conf)
     result = ingest(spark, lake, [captures])
     print(result.messages)
     spark.stop()

@@ -46,7 +46,7 @@ def test_a_folder_that_grows_is_followed_until_ctrl_c_and_then_once(cluster, cap
         return driver(cwd, "-m", "wirelake.cli.main", *words)
 
     (folder / "packets-0.pcap").write_bytes(whole[:half])
-    process = follow("--gold-every", "2", "--settle", "600")
+    process = follow("--gold-every", "2", "--complete-after", "600")
     wait_for(1, lake, process)
     before = portions(lake)
     with (folder / "packets-0.pcap").open("ab") as file:
@@ -56,7 +56,7 @@ def test_a_folder_that_grows_is_followed_until_ctrl_c_and_then_once(cluster, cap
     process.send_signal(signal.SIGINT)
     _, talk = finish(process)
     assert f"starting Spark ({cluster.url}): done" in talk
-    assert "stopping: what is under way is finished" in talk
+    assert "stopping after the current micro-batch" in talk
     assert "Traceback" not in talk
     assert list(journal.memories(lake).iterdir()), "what connections wait with is in the lake, where every executor finds it"
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 
 from wirelake.lake.jobs.ingest import ingest
-from wirelake.lake.session.start import SHORT_SESSION, session
+from wirelake.lake.session.start import SHORT_SESSION, spark_session
 
 
 def main() -> None:
     """Ingest."""
     lake, *paths = sys.argv[1:]
-    spark = session("local[2]", {**SHORT_SESSION, "spark.sql.shuffle.partitions": "1"})
+    spark = spark_session("local[2]", {**SHORT_SESSION, "spark.sql.shuffle.partitions": "1"})
     print("ready", flush=True)
     sys.stdin.readline()
     told = ""

@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_decoded_at_all_is_kept_whole_in_quarantine(spark,
     outcome = wirelake("ingest", lake, tmp_path / "noise.pcap")
     assert outcome.code == 0
     assert "0 messages from 1 files (5,000 bytes)" in last(outcome.talk)
-    assert "stretches in quarantine" in last(outcome.talk)
+    assert "rows in quarantine" in last(outcome.talk)
     rows = [row for row in delta.dataset(lake, table("quarantine")).to_table().to_pylist() if row["source"].endswith("noise.pcap")]
     assert b"".join(row["raw"] for row in sorted(rows, key=lambda row: row["offset"])) == noise
     assert wirelake("check", lake, "--ledger").code == 0
@@ -195,13 +195,13 @@ class Gate:
 
 def _while_planning(spark, gate, monkeypatch):
     """Large files are walked by tasks while the ingest is planned."""
-    real = ingesting.planning.plan
+    real = ingesting.sources_plan.plan
 
     def plan(*words, **more):
         spark.sparkContext.parallelize([0], 1).map(lambda _: gate.wait()).collect()
         return real(*words, **more)
 
-    monkeypatch.setattr(ingesting.planning, "plan", plan)
+    monkeypatch.setattr(ingesting.sources_plan, "plan", plan)
 
 
 def _while_decoding(spark, gate, monkeypatch):

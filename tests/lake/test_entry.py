@@ -43,14 +43,21 @@ def test_every_protocol_that_has_peers_has_an_example():
 
 
 def test_importing_the_way_in_imports_no_spark_and_says_what_it_has():
-    names = sorted({*wirelake.lake.__all__} - {"build_table", "inputs_of"})  # these are the builders, which are Spark code
-    code = f"import sys, wirelake.lake as lake; [getattr(lake, name) for name in {names}]; print('pyspark' in sys.modules)"
+    names = ("open_lake", "table_names", "query", "report", "spark_session")  # these work without Spark, or start it themselves
+    code = f"import sys, wirelake.lake as lake; dir(lake); [getattr(lake, name) for name in {names}]; print('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert set(wirelake.lake.__all__) <= set(dir(wirelake.lake))
     for name in wirelake.lake.__all__:
         assert f"`{name}`" in wirelake.lake.__doc__, name
         assert getattr(wirelake.lake, name).__doc__, name
     with pytest.raises(AttributeError, match="has no attribute 'ingest_everything'"):
         _ = wirelake.lake.ingest_everything
+
+
+def test_a_name_that_needs_a_missing_library_says_what_to_install():
+    code = "import sys; sys.modules['pyspark'] = None; import wirelake.lake as lake; lake.ingest"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "MissingExtra: pyspark is not installed: run `pip install 'wirelake[lake]'`" in done.stderr
 
 
 def test_tables_come_straight_from_captures_as_an_ingest_makes_them(spark, lake):
@@ -95,6 +102,25 @@ def test_what_is_missing_or_unknown_is_named(spark, lake):
         write_table(messages, lake, "messages")
     with pytest.raises(LakeError, match="s3://bucket/lake: a lake is a folder that driver and executors share"):
         read_table(spark, "s3://bucket/lake", "messages")
+
+
+def test_a_lake_is_opened_by_path_and_its_tables_by_name(spark, lake):
+    seen = open_lake(str(lake))
+    assert seen.path == lake
+    assert seen.version > 0
+    assert set(seen.tables) == set(table_names())
+    assert seen.frame(spark, "messages").count() == seen.dataset("messages").count_rows() > 0
+    assert all(path.suffix == ".parquet" for path in seen.files("messages"))
+    for call in (seen.files, seen.dataset, lambda name: seen.frame(spark, name)):
+        with pytest.raises(LakeError, match="there is no table 'mesages'"):
+            call("mesages")
+
+
+def test_sql_and_report_are_in_the_api(lake, tmp_path):
+    assert wirelake.lake.query(str(lake), "select count(*) as n from messages").to_pylist() == [
+        {"n": open_lake(lake).dataset("messages").count_rows()}
+    ]
+    assert "Wirelake report" in wirelake.lake.report(str(lake), str(tmp_path)).read_text()
 
 
 def test_a_table_is_written_and_read_back(spark, lake, tmp_path):

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import traceback
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from tests.capture.build import Talk, pcap
-from tests.lake.test_portions import BUCKETS, Shipments, lake_at
+from tests.lake.test_micro_batches import BUCKETS, Transfers, lake_at
 
 from wirelake.capture.files.identity import identify
-from wirelake.errors import LakeError
+from wirelake.capture.record.recorder import Recorder
+from wirelake.errors import ErrorCode, LakeError
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.jobs import ingest
 from wirelake.lake.jobs.sink import TableWriter
+from wirelake.lake.session.errors import coded, translated
 from wirelake.lake.sources import failures
 from wirelake.lake.sources import plan as sources_plan
-from wirelake.lake.sources.blocks import BlockReader, share
+from wirelake.lake.sources.blocks import BlockReader, group_tasks
+from wirelake.lake.sources.failures import Failure
 from wirelake.lake.sources.intake import Plan
 from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.check_ledger import check_ledger
@@ -77,25 +82,27 @@ def ingested(lake, paths, *, strict=False) -> dict[str, str]:
     """What an ingest does with files, each attempt as Spark would."""
     todo = Plan(fresh=[identify(path) for path in paths])
 
-    def attempt(name, spoilt, *, deal_all):
+    def attempt(name, quarantined, *, shuffle_all):
         journal.begin(lake, 1, todo.fresh, {}, name)
-        place = failures.folder(lake, name)
-        plan = sources_plan.plan(todo.fresh, lambda cuts: [], 1, deal_all=deal_all, spoilt=spoilt)
+        notes = failures.folder(lake, name)
+        plan = sources_plan.plan(todo.fresh, lambda cuts: [], 1, shuffle_all=shuffle_all, quarantined=quarantined)
         writer = TableWriter(lake, 1, DecodeOptions(), None, PORTS, name)
-        told = []
+        written = []
         try:
             for read_tasks, buckets in ((plan.direct, 0), (plan.partitioned, BUCKETS)):
-                reader = BlockReader(read_tasks, PORTS, buckets, place)
-                shipped = Shipments(batch for one in share(read_tasks) for batch in reader.read(one)).sortWithinPartitions("rank", "place")
+                reader = BlockReader(read_tasks, PORTS, buckets, notes)
+                shipped = Transfers(batch for one in group_tasks(read_tasks) for batch in reader.read(one)).sortWithinPartitions(
+                    "rank", "place"
+                )
                 for bucket in range(max(buckets, 1)):
-                    told.append(writer.write(row for row in shipped.rows if row.column("bucket")[0].as_py() == bucket))
-            writer.commit(told)
+                    written.append(writer.write(row for row in shipped.rows if row.column("bucket")[0].as_py() == bucket))
+            writer.commit(written)
         except BaseException:
-            writer.abort(told)
+            writer.abort(written)
             recover(lake)
             raise
 
-    failed = ingest._repeat(lake, todo, attempt, strict=strict)
+    failed = ingest._retry(lake, todo, attempt, strict=strict)
     journal.done(lake)
     return failed
 
@@ -150,3 +157,76 @@ def test_a_full_disk_is_nobody_s_fault(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         ingested(lake, [path])
     assert delta.batch(lake, TABLES["ledger"]) is None
+
+
+@pytest.mark.parametrize("wording", ["as it is", "another"])
+def test_a_recording_that_needs_a_shuffle_after_all_is_read_with_one(tmp_path, monkeypatch, wording):
+    """Planning sees EMP in the first bytes; YAMP comes later. The code leads to the retry, the wording is free."""
+    path = stateless_then_stateful(tmp_path / "a.pcapng")
+    if wording == "another":
+        reworded(monkeypatch)
+    attempts = []
+    real = sources_plan.plan
+
+    def plan(*given, **more):
+        attempts.append(more["shuffle_all"])
+        return real(*given, **more)
+
+    monkeypatch.setattr(sources_plan, "plan", plan)
+    lake = lake_at(tmp_path / "lake")
+    snapshot.begin(lake)
+    assert ingested(lake, [path]) == {}
+    assert attempts == [False, True]
+    protocols = {row["protocol"] for row in delta.dataset(lake, TABLES["connections"]).to_table().to_pylist()}
+    assert protocols == {"emp", "yamp"}
+    snapshot.publish(lake)
+    assert check_ledger(lake).problems == ()
+
+
+def reworded(monkeypatch) -> None:
+    """Give every failure of a task other words."""
+    real = failures.fail
+
+    def fail(notes, failure, detail=""):
+        error = real(notes, Failure(failure.code, failure.sources, "other words"), "")
+        assert error.code is failure.code
+        return error
+
+    monkeypatch.setattr(failures, "fail", fail)
+
+
+def stateless_then_stateful(path: Path) -> Path:
+    ticks = iter(range(10**18, 2 * 10**18, 10**6))
+    with Recorder(path, clock=ticks.__next__) as recorder:
+        first = recorder.connection(protocol="emp", role="client", local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
+        for _ in range(sources_plan.LOOK_BYTES // 1000 + 10):
+            first.sent(encode(Data(bytes(1000))))
+        recorder.connection(protocol="yamp", role="client", local=("127.0.0.1", 3), remote=("127.0.0.1", 4))
+    return path
+
+
+@pytest.mark.parametrize(
+    "text", ["a sentence", "a sentence\nof two lines", "[WL-OTHER] a sentence", "wirelake.errors.LakeError: a sentence"]
+)
+@pytest.mark.parametrize("code", ErrorCode)
+def test_a_code_survives_the_text_that_spark_makes_of_an_error(tmp_path, text, code):
+    """Spark gives the driver a traceback as text; the driver takes code and sentence from it, and shows the sentence only."""
+    error = LakeError(text)
+    error.code = code
+    with pytest.raises(LakeError) as caught, coded(), coded():
+        raise error
+    assert (str(caught.value), len(caught.value.__notes__)) == (text, 1)
+    wrapped = f"Job aborted due to stage failure: Task 0 failed\n{''.join(traceback.format_exception(caught.value))}\n\tat org.apache.spark"
+    with pytest.raises(LakeError) as translation, translated(tmp_path):
+        raise PySparkException(wrapped)
+    assert (str(translation.value), translation.value.code) == (" ".join(text.splitlines()), code)
+
+
+def test_an_error_without_a_code_is_shown_in_one_line(tmp_path):
+    text = "Job aborted\nTraceback (most recent call last):\n  File x\nOSError: [Errno 28] No space left on device\n\n\tat org.apache"
+    with (
+        pytest.raises(LakeError, match=r"the Spark job failed: OSError: \[Errno 28\] No space left on device$") as translation,
+        translated(tmp_path),
+    ):
+        raise PySparkException(text)
+    assert translation.value.code is ErrorCode.OTHER

@@ -19,7 +19,7 @@ from wirelake.lake.tables.catalog import table
 
 pytestmark = pytest.mark.timeout(600)
 
-OFTEN = FollowOptions(every=0.05, settle=10**9, gold_every=0)
+OFTEN = FollowOptions(every=0.05, complete_after=10**9, gold_every=0)
 ONCE = FollowOptions(every=0.05, gold_every=0, once=True)
 
 
@@ -36,15 +36,15 @@ class Following:
 
     def _run(self, spark, lake, folder, options) -> None:
         try:
-            self.result = follow(spark, lake, folder, options, ports=PORTS, stop=self.stop, tell=self._tell)
+            self.result = follow(spark, lake, folder, options, ports=PORTS, stop=self.stop, on_commit=self._committed)
         except BaseException as error:
             self.failure = error
         with self._changed:
             self._changed.notify_all()
 
-    def _tell(self, portion, now) -> None:
+    def _committed(self, micro_batch, now) -> None:
         with self._changed:
-            self.micro_batches.append(portion)
+            self.micro_batches.append(micro_batch)
             self._changed.notify_all()
 
     def has(self, size: int, seconds: float = 120) -> None:
@@ -121,34 +121,61 @@ def test_limits_are_honoured(spark, expected, tmp_path):
     folder, parts, hashes = expected
     for number, part in enumerate(parts):
         (folder / f"{number}.pcap").write_bytes(part)
-    lake, told = tmp_path / "lake", []
+    lake, committed = tmp_path / "lake", []
     limited = FollowOptions(every=0.0, gold_every=0, once=True, max_bytes=sum(map(len, parts)) // 6, max_files=1)
-    follow(spark, lake, folder, limited, ports=PORTS, tell=lambda portion, _: told.append(portion))
-    assert len(told) >= 6
-    assert max(one.sources for one in told) == 1
-    assert max(one.bytes for one in told) <= limited.max_bytes + 70_000
+    follow(spark, lake, folder, limited, ports=PORTS, on_commit=lambda micro_batch, _: committed.append(micro_batch))
+    assert len(committed) >= 6
+    assert max(one.sources for one in committed) == 1
+    assert max(one.bytes for one in committed) <= limited.max_bytes + 70_000
     assert contents(lake) == hashes
 
 
+def _reword_in_tasks(monkeypatch) -> None:
+    """Change the text of SourceChanged in Python workers: the reader that is sent to them sets it there."""
+    from wirelake.errors import SourceChanged
+    from wirelake.lake.sources import follow as follow_source
+
+    class Rewording(follow_source.FollowReader):
+        def read(self, partition):
+            SourceChanged.__str__ = lambda error: f"{error.path}: other words"
+            try:
+                yield from super().read(partition)
+            finally:
+                del SourceChanged.__str__  # the worker may be reused
+
+    class Source(follow_source.FollowSource):
+        def streamReader(self, schema):  # noqa: N802 - Spark's name
+            return Rewording(dict(self.options))
+
+    from wirelake.lake.jobs import follow as follow_job
+
+    monkeypatch.setattr(follow_job, "FollowSource", Source)
+
+
 @pytest.mark.usefixtures("_without_gold")
-def test_a_file_that_goes_away_is_told_and_the_rest_is_read(spark, tmp_path, monkeypatch):
+@pytest.mark.parametrize("wording", ["as it is", "another"])
+def test_a_file_that_goes_away_is_reported_and_the_rest_is_read(spark, tmp_path, monkeypatch, wording):
+    """The stream restarts because of the error's code: its wording is free."""
     folder, lake = tmp_path / "in", tmp_path / "lake"
     folder.mkdir()
     parts = files(story(2, 1), 2)
     for number, part in enumerate(parts):
         (folder / f"{number}.pcap").write_bytes(part)
-    from wirelake.lake.jobs import follow as room
+    from wirelake.lake.jobs import follow as follow_job
 
-    read, gone = room.read_micro_batch, []
+    if wording == "another":
+        _reword_in_tasks(monkeypatch)
+    read, gone = follow_job.read_micro_batch, []
 
     def vanish(*given):
         if not gone:
             gone.append((folder / "0.pcap").unlink())
         return read(*given)
 
-    monkeypatch.setattr(room, "read_portion", vanish)
+    monkeypatch.setattr(follow_job, "read_micro_batch", vanish)
     result = follow(spark, lake, folder, ONCE, ports=PORTS)
-    assert [("0.pcap" in text, "cannot read" in text) for text in result.lost] == [(True, True)]
+    words = "cannot read" if wording == "as it is" else "other words"
+    assert [("0.pcap" in text, words in text, "WL-" in text) for text in result.lost] == [(True, True, False)]
     assert {Path(row["source"]).name for row in delta.dataset(lake, table("ledger")).to_table().to_pylist()} == {"1.pcap"}
     assert check_ledger(lake).problems == ()
 

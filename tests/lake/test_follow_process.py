@@ -86,7 +86,7 @@ def test_ctrl_c_ends_following_with_all_tables_up_to_date(spark, tmp_path):
     until(lambda: micro_batches(lake) > before, following)
     assert following.end(signal.SIGINT) == 0, "".join(following.said)
     said = "".join(following.said)
-    assert "stopping: what is under way is finished" in said
+    assert "stopping after the current micro-batch" in said
     assert "Traceback" not in said
     assert journal.pending(lake) is None
     assert {delta.batch(lake, each) for each in GOLD} == {micro_batches(lake)}
@@ -108,7 +108,7 @@ def record_ends(parts: list[bytes]) -> list[int]:
 def killed(tmp_path: Path, seed: int, kills: int) -> None:
     """Follow a folder that grows, kill it now and then, and compare with one ingest of what it has become."""
     from wirelake.lake.jobs.ingest import ingest
-    from wirelake.lake.session.start import session
+    from wirelake.lake.session.start import spark_session
 
     dice, folder, lake = random.Random(seed), tmp_path / "in", tmp_path / "lake"
     folder.mkdir()
@@ -135,7 +135,7 @@ def killed(tmp_path: Path, seed: int, kills: int) -> None:
         grow()
         before = micro_batches(lake)
         # However long it takes to start, the files are not over.
-        following = Process(lake, folder, "--gold-every", str(dice.choice([0, 1])), "--settle", "3600")
+        following = Process(lake, folder, "--gold-every", str(dice.choice([0, 1])), "--complete-after", "3600")
         try:
             until(lambda: micro_batches(lake) > before, following)  # noqa: B023 - it is done before the next
             for _ in range(dice.randint(0, 2)):
@@ -148,7 +148,7 @@ def killed(tmp_path: Path, seed: int, kills: int) -> None:
     last = Process(lake, folder, "--once")
     assert last.wait() == 0, "".join(last.said)
     ports = {5040: "emp", 5041: "yamp", 5042: "relink", 5043: "event_mesh"}
-    ingest(session(), tmp_path / "other", [folder], ports=ports)
+    ingest(spark_session(), tmp_path / "other", [folder], ports=ports)
     assert contents(lake) == contents(tmp_path / "other")
     assert check_ledger(lake).problems == ()
 

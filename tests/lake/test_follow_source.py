@@ -11,7 +11,7 @@ from tests.lake.following import PORTS, files, story
 
 from wirelake.capture.blocks.transfer import from_batch
 from wirelake.capture.files.growing import Offset
-from wirelake.lake.sources.follow import Begin, FollowReader, FollowSource, Settling
+from wirelake.lake.sources.follow import Begin, EveryBucket, FollowReader, FollowSource
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def reader(tmp_path, **more) -> FollowReader:
     (tmp_path / "in").mkdir(exist_ok=True)
     begin = tmp_path / "begin.json"
     begin.write_bytes(msgspec.json.encode(Begin(Offset(), [])))
-    told = {"folder": str(tmp_path / "in"), "begin": str(begin), "settle": "-inf", "buckets": "2"}
+    told = {"folder": str(tmp_path / "in"), "begin": str(begin), "complete_after": "-inf", "buckets": "2"}
     options = told | {"ports": msgspec.json.encode(PORTS).decode()} | {name: str(value) for name, value in more.items()}
     made = FollowSource(options).streamReader(FollowSource(options).schema())
     assert isinstance(made, FollowReader)
@@ -46,7 +46,7 @@ def test_offsets_come_back_as_they_went_and_stay_while_nothing_is_new(tmp_path):
     assert [one["path"].rsplit("/", 1)[-1] for one in end["files"]] == ["0.pcap", "1.pcap"]
     assert json.dumps(stream.latestOffset(end, ReadAllAvailable())) == json.dumps(end)
     share, settling = stream.partitions(start, end)
-    assert isinstance(settling, Settling)
+    assert isinstance(settling, EveryBucket)
     assert [len(list(from_batch(batch))) for batch in stream.read(settling)] == [1, 1]
     sizes = {item.source.path: item.source.size for batch in stream.read(share) for item in from_batch(batch)}
     assert sum(sizes.values()) == sum(path.stat().st_size for path in (tmp_path / "in").iterdir())

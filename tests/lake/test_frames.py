@@ -12,7 +12,7 @@ from tests.capture.build import Talk, ethernet, ipv4, pcap, udp
 from wirelake.capture.packets.filter import PacketFilter
 from wirelake.errors import UsageError
 from wirelake.lake import register
-from wirelake.lake.sources import messages
+from wirelake.lake.sources import messages, packets
 from wirelake.lake.sources import options as sources_options
 from wirelake.lake.sources.filters import interest
 from wirelake.lake.sources.silver import CapturedSource
@@ -82,7 +82,7 @@ def test_filters_become_an_interest():
 
 
 def test_a_reader_without_paths_says_what_is_missing():
-    with pytest.raises(Exception, match="say what to read"):
+    with pytest.raises(Exception, match="no path to read"):
         messages.MessageSource({}).reader(None).partitions()
 
 
@@ -94,7 +94,7 @@ def test_a_reader_without_paths_says_what_is_missing():
         (messages.MessageSource, {"protocol": "smtp"}, "unknown protocol 'smtp'"),
         (messages.MessageSource, {"ports": "6000=emp"}, "option ports"),
         (messages.MessageSource, {"ports": '{"6000": "smtp"}'}, "unknown protocol 'smtp'"),
-        (messages.PacketSource, {"protocol": "emp"}, r"format\(\"wirelake\.packets\"\) has no option 'protocol': it knows none"),
+        (packets.PacketSource, {"protocol": "emp"}, r"format\(\"wirelake\.packets\"\) has no option 'protocol': it knows none"),
         (CapturedSource, {"table": "emp", "tables": "emp"}, "has no option 'tables': it knows table, ports"),
     ],
 )

@@ -84,4 +84,4 @@ def test_an_ingest_that_left_something_out_says_so_and_exits_with_1(tmp_path, mo
     result = IngestResult(**counts, **lists, unreadable=(reason,))
     monkeypatch.setattr(command, "run_ingest", lambda *_, **__: result)
     assert run(["ingest", str(tmp_path / "lake"), str(tmp_path)]) == 1
-    assert capsys.readouterr().err.splitlines()[0] == f"left out: {reason}"
+    assert capsys.readouterr().err.splitlines()[0] == f"not read: {reason}"

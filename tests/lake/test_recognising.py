@@ -16,7 +16,7 @@ from wirelake.capture.files.identity import identify
 from wirelake.capture.packets.tcp_flows import by_port
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED, Tags, build
 from wirelake.cli.commands import commands
-from wirelake.cli.ingest import tell
+from wirelake.cli.ingest import print_result
 from wirelake.lake.decode import unrecognised
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.jobs.ingest import IngestResult
@@ -185,7 +185,7 @@ def test_a_connection_without_times_and_beginning_is_the_same_however_often_it_i
 
 def test_the_summary_of_an_ingest_tells_what_nobody_recognised(tmp_path, capsys):
     result = IngestResult(1, 1, 5000, 3, 0, (), (), (), (), (), (), resumed=False, seconds=1.0, unrecognised=1234)
-    tell(result, tmp_path)
+    print_result(result, tmp_path)
     assert f"1,234 bytes were recognised by no protocol: `wirelake query {tmp_path} unrecognised`" in capsys.readouterr().err
-    tell(msgspec.structs.replace(result, unrecognised=0), tmp_path)
+    print_result(msgspec.structs.replace(result, unrecognised=0), tmp_path)
     assert "recognised" not in capsys.readouterr().err

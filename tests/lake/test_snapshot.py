@@ -171,7 +171,7 @@ def test_what_is_left_of_a_dead_ingest_cannot_publish_into_the_next_one(lake, re
     message = left.write(iter(blocks(source)))
     assert commit.recover(lake) is False
     begun = journal.begin(lake, 1, [identify(source)], attempt="second")
-    with pytest.raises(LakeError, match="batch 1 is not the one under way"):
+    with pytest.raises(LakeError, match="batch 1 belongs to another ingest"):
         left.commit([message])
     assert journal.pending(lake) == begun
     assert delta.files(lake, MESSAGES) == []

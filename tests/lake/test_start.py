@@ -18,8 +18,8 @@ from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.session import home as session_home
 from wirelake.lake.session import java
 from wirelake.lake.session import settings as session_settings
-from wirelake.lake.session.start import session, set_for_now
-from wirelake.lake.sources.blocks import PARTITION_BYTES, share
+from wirelake.lake.session.start import set_for_now, spark_session
+from wirelake.lake.sources.blocks import PARTITION_BYTES, group_tasks
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import table
 
@@ -81,7 +81,7 @@ def test_the_launcher_drops_one_module_and_keeps_every_other_argument(tmp_path):
 
 
 def test_reading_a_lake_does_not_import_spark():
-    modules = ", ".join(f"wirelake.lake.{name}" for name in ("tables.catalog", "store.delta", "jobs.ingest", "session.start", "api"))
+    modules = ", ".join(f"wirelake.lake.{name}" for name in ("tables.catalog", "store.delta", "session.start", "api"))
     code = f"import sys, {modules}; print('pyspark' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"
@@ -94,10 +94,10 @@ def test_small_sources_share_a_partition_and_large_ones_do_not(tmp_path):
         with path.open("wb") as file:
             file.truncate(size)
     todo = [work for n, size in enumerate(sizes) for work in read_tasks(Source(str(paths[n]), n.to_bytes(8, "big"), size), [], n)]
-    shares = share(todo)
+    shares = group_tasks(todo)
     assert sorted(work.source.path for one in shares for work in one.read_tasks) == sorted(work.source.path for work in todo)
     assert [len(one.read_tasks) for one in shares] == [1, 5, 1]
-    assert share([]) == []
+    assert group_tasks([]) == []
 
 
 def test_spark_runs_this_interpreter_in_utc_and_leaves_nothing_in_the_folder(spark):
@@ -147,7 +147,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(monkeypatch):
         bound.bind(("127.0.0.1", 0))
         address = f"sc://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(LakeError, match=f"no Spark Connect server at {address}: Connection refused"):
-            session(address)
+            spark_session(address)
 
 
 def test_each_setting_that_somebody_says_is_what_spark_runs_with(tmp_path):
@@ -164,8 +164,8 @@ def test_each_setting_that_somebody_says_is_what_spark_runs_with(tmp_path):
     code = """
 import json, sys
 from wirelake.cli.flags import spark_settings
-from wirelake.lake.session.start import session
-spark = session("local[1]", spark_settings(sys.argv[1:]))
+from wirelake.lake.session.start import spark_session
+spark = spark_session("local[1]", spark_settings(sys.argv[1:]))
 java = spark.sparkContext._jvm.java.lang
 found = {name: spark.conf.get(name) for name in spark_settings(sys.argv[1:])}
 print(json.dumps([found, java.Runtime.getRuntime().maxMemory(), java.System.getProperty("said")]))

@@ -1,4 +1,4 @@
-"""`wirelake check`: whether a lake is what it says it is."""
+"""`wirelake check`: verify the integrity of a lake."""
 
 from __future__ import annotations
 
@@ -16,27 +16,30 @@ __all__ = ["check"]
 @click.command()
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.option(
-    "--ledger", "ledger", is_flag=True, help="Only the ledger: every byte of every source has its place, and the tables hold what it says."
+    "--ledger",
+    "ledger",
+    is_flag=True,
+    help="Check the ledger only: it accounts for every byte of every source, and the tables agree with it.",
 )
 def check(lake: Path, ledger: bool) -> int:
-    """Check a lake: everything that can be checked without Spark.
+    """Check the integrity of a lake, without Spark.
 
     \b
     LAKE  The lake's folder.
 
     \b
-    journal    settings can be read; work that is under way or was left unfinished
+    journal    settings can be read; a batch that is being written or was left unfinished
     snapshot   the versions of the tables that readers see are there
     files      every file in a Delta log is there, with the bytes, rows and columns it should have
-    orphans    files that no table counts
-    messages   each protocol's table has the messages that the table messages has of it, once
-    ledger     every byte of every source has its place; sources are what they were when they were read
-    index      its sums are those of the messages
-    gold       all gold tables are as of one batch, and no key is there twice
-    positions  where following goes on is where the ledger ends
+    orphans    files that no table refers to
+    messages   each protocol's table has the same messages as the table messages, once each
+    ledger     accounts for every byte of every source; sources have the same bytes as when they were read
+    index      its sums equal those of the messages
+    gold       all gold tables are as of one batch, and no key is duplicate
+    positions  the stream of --follow continues where the ledger ends
 
-    Problems are printed on stdout, one line each, and the exit code is 65. What was checked, and what the next ingest clears up, goes to
-    stderr. Sources that are still where they were are looked at; those that are gone are only counted. A lake can be checked while it is
+    Problems are printed on stdout, one line each, and the exit code is 65. Passed checks, and leftovers that the next ingest removes, go
+    to stderr. Sources that still exist are compared with the ledger; missing ones are only counted. A lake can be checked while it is
     written.
     """
     need(*TABLES)

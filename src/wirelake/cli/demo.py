@@ -10,7 +10,7 @@ import click
 from wirelake.cli.demo_folder import DemoFolder
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import spark_flags, spark_settings
-from wirelake.cli.ingest import run_ingest, tell
+from wirelake.cli.ingest import print_result, run_ingest
 from wirelake.cli.key_files import keys_in
 from wirelake.cli.logs import quiet
 from wirelake.cli.progress import Progress
@@ -57,7 +57,7 @@ def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[
     folder.recorded()
     keys, keyring = keys_in(recordings / name for name in KEYS)
     result = run_ingest(lake, [str(file) for file in files], master=master, conf=settings, keys=keys, keyring=keyring)
-    tell(result, lake)
+    print_result(result, lake)
     page = write_report(lake, folder.report)
     show_summary(lake)
     say("")

@@ -1,4 +1,4 @@
-"""`wirelake ingest --follow`: a folder followed in the terminal, until Ctrl-C or once."""
+"""`wirelake ingest --follow`: follow a folder from the terminal, until Ctrl-C or once."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["run_follow"]
 
 _LINE_SECONDS: Final = 10.0
-"""Between two lines where there is no terminal."""
+"""Seconds between two lines if stderr is no terminal."""
 
 
 class _Ticker:
-    """Shows how following is doing: one line that moves on a terminal, else a line now and then."""
+    """Shows progress: one moving line on a terminal, else a line every ten seconds."""
 
     def __init__(self) -> None:
         self._moving = sys.stderr.isatty()
@@ -39,10 +39,10 @@ class _Ticker:
         self._last = 0.0
 
     def micro_batch(self, sources: int, size: int, messages: int, newest: int, now: float) -> None:
-        """A portion was published."""
+        """Show a committed micro-batch."""
         self._messages += messages
         self._bytes += size
-        self._recent = [*(one for one in self._recent if one[0] > now - 10), (now, messages)]
+        self._recent = [*(entry for entry in self._recent if entry[0] > now - 10), (now, messages)]
         if not self._moving and now - self._last < _LINE_SECONDS:
             return
         self._last = now
@@ -53,20 +53,20 @@ class _Ticker:
         print(f"{CLEAR}{text}" if self._moving else text, end="" if self._moving else "\n", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Leave the line."""
+        """Clear the moving line."""
         if self._moving and self._messages:
             print(CLEAR, end="", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def _interruptible(stop: threading.Event, tell: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C asks to stop, the second insists."""
+def _interruptible(stop: threading.Event, on_stop: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C stops after the current micro-batch, the second at once."""
 
     def ask(_number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        tell()
+        on_stop()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -79,7 +79,7 @@ def _interruptible(stop: threading.Event, tell: Callable[[], None]) -> Iterator[
 def run_follow(
     lake: Path,
     folder: Path,
-    how: dict[str, float | int | bool],
+    flags: dict[str, float | int | bool],
     *,
     master: str | None = None,
     conf: dict[str, str] | None = None,
@@ -91,10 +91,10 @@ def run_follow(
 ) -> FollowResult:
     """Start Spark and follow a folder, with progress on the terminal."""
     from wirelake.lake.jobs.follow import CONF, FollowOptions, follow  # noqa: PLC0415
-    from wirelake.lake.session import java  # noqa: PLC0415 - nothing but Spark work starts Spark
+    from wirelake.lake.session import java  # noqa: PLC0415 - needs the lake extra
     from wirelake.lake.session import start as session_start  # noqa: PLC0415
 
-    chosen = FollowOptions(**how)  # type: ignore[arg-type]  # what the flags of these names say
+    chosen = FollowOptions(**flags)  # type: ignore[arg-type]  # the same names
     quiet("py4j")  # it logs Ctrl-C as an error of its own
     stop, ticker = threading.Event(), _Ticker()
 
@@ -103,17 +103,17 @@ def run_follow(
             say(f"Java: {java.find()}")
         with Progress() as starting:
             starting.step(f"starting Spark ({session_start.place(master)})")
-            session = session_start.session(master, CONF | (conf or {}))
+            session = session_start.spark_session(master, CONF | (conf or {}))
         say(f"following {folder}{'' if chosen.once else ': Ctrl-C stops'}")
         return session
 
     started = time.monotonic()
 
-    def building(name: str) -> None:
+    def on_build(name: str) -> None:
         ticker.close()
         progress.step(f"building {name}")
 
-    with _interruptible(stop, lambda: say("stopping: what is under way is finished")), Progress() as progress:
+    with _interruptible(stop, lambda: say("stopping after the current micro-batch")), Progress() as progress:
         result = follow(
             start,
             lake,
@@ -125,18 +125,18 @@ def run_follow(
             keys=keys,
             keyring=keyring,
             stop=stop,
-            tell=lambda micro_batch, now: ticker.micro_batch(
+            on_commit=lambda micro_batch, now: ticker.micro_batch(
                 micro_batch.sources, micro_batch.bytes, micro_batch.messages, micro_batch.newest, now
             ),
-            building=building,
+            on_build=on_build,
         )
     for text in result.lost:
         say(f"not read: {text}")
     for text in result.unread:
-        say(f"waits for more: {text}")
+        say(f"waiting for more bytes: {text}")
     say(
-        f"{result.messages:,} messages ({result.bytes:,} bytes) in {result.micro_batches} portions and {time.monotonic() - started:.1f} s"
-        f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}: {lake}"
+        f"{result.messages:,} messages ({result.bytes:,} bytes) in {result.micro_batches} micro-batches, {time.monotonic() - started:.1f} s"
+        f"{f', {result.quarantined:,} rows in quarantine' if result.quarantined else ''}: {lake}"
     )
     say_unrecognised(result.unrecognised, lake)
     return result

@@ -1,4 +1,4 @@
-"""`wirelake forget`: sources out of a lake."""
+"""`wirelake forget`: remove sources from a lake."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import decode_flags, limits_given, ports_given, spark_flags, spark_settings
 from wirelake.cli.key_files import keys_in
-from wirelake.cli.spark_session import spark_work
+from wirelake.cli.spark_session import spark_on_demand
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
 from wirelake.extras import LAKE, need
@@ -39,19 +39,19 @@ def forget(
     SOURCE  A capture that was ingested: its path or its id, as columns source and source_id of the table
             ledger show them, or its file name if only one source has it.
 
-    All of them go at once, or none; readers see the lake as it was until gold tables are built without them. A source that shares a
-    connection with one that goes, and was decoded together with it, is read again: with the options given here, as `wirelake ingest`
-    has them. It must still be where it was. The captures themselves are left alone.
+    The removal is one batch: all sources go, or none. Readers see the lake as it was until gold tables are rebuilt without them. A source
+    that shares a connection with a removed one, and was decoded together with it, is read again with the options given here; they are
+    those of `wirelake ingest`. Its file must still exist. The captures themselves are not deleted.
     """
     store, keyring = keys_in(keys)
     if store is not None:
-        raise UsageError("--keys: a trust file has no effect here: give it to `wirelake ingest LAKE --keys FILE`")
+        raise UsageError("--keys: a trust file has no effect on forget: give it to `wirelake ingest LAKE --keys FILE`")
     need(*LAKE)
     from wirelake.lake.decode.decoder import DecodeOptions  # noqa: PLC0415 - needs the lake extra
     from wirelake.lake.jobs.forget import forget as forget_in  # noqa: PLC0415
 
     options = DecodeOptions(limits_given(settings)) if settings else None
-    with spark_work(master, spark_settings(conf), lake) as (start, show):
+    with spark_on_demand(master, spark_settings(conf), lake) as (start, show):
         result = forget_in(start, lake, sources, options, ports=ports_given(port), keyring=keyring, progress=show)
     for path in result.reread:
         say(f"read again, because it shares connections: {path}")

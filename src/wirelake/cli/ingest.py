@@ -1,4 +1,4 @@
-"""`wirelake ingest`: captures and recordings into a lake."""
+"""`wirelake ingest`: add captures and recordings to a lake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import decode_flags, limits_given, ports_given, spark_flags, spark_settings
 from wirelake.cli.follow import run_follow
 from wirelake.cli.key_files import keys_in
-from wirelake.cli.spark_session import spark_work
+from wirelake.cli.spark_session import spark_on_demand
 from wirelake.cli.terminal import say, say_unrecognised
 from wirelake.errors import UsageError
 from wirelake.extras import LAKE, need
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
     from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
-__all__ = ["ingest", "run_ingest"]
+__all__ = ["ingest", "print_result", "run_ingest"]
 
 _MAX_NAMED: Final = 20
-"""Skipped files that are named; further ones are counted."""
+"""Skipped files that are listed; further ones are only counted."""
 
 
 @click.command()
@@ -38,34 +38,43 @@ _MAX_NAMED: Final = 20
     "keys",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Keys: a trust file that packets are verified with, old ones too (see `wirelake keys`), or a log of wolpertinger's session keys"
-    " that new texts are decrypted with; give it more than once.",
+    help="A trust file, to verify all packets in the lake (see `wirelake keys`), or a log of wolpertinger's session keys, to decrypt new"
+    " messages. May be repeated.",
 )
 @spark_flags
 @click.option(
     "--late",
     "late",
     type=click.FloatRange(min=0),
-    help="Seconds after which an answer counts as late, 30 if not given: settled when the lake is made.",
+    help="Seconds after which an answer is late; 30 by default. Fixed when the lake is created.",
 )
-@click.option("--again", "again", is_flag=True, help="Read PATHS from their first byte, in place of what the lake has of them.")
+@click.option("--again", "again", is_flag=True, help="Read PATHS from their first byte, and replace their rows in the lake.")
 @click.option(
-    "--strict", "strict", is_flag=True, help="Publish nothing if a file cannot be decoded: without it, that file goes to quarantine."
+    "--strict", "strict", is_flag=True, help="Commit nothing if a file cannot be decoded. Without it, that file goes to quarantine."
 )
 @click.option("--follow", "folder", type=click.Path(path_type=Path), help="Read the captures of this folder as they grow, until Ctrl-C.")
-@click.option("--once", "once", is_flag=True, help="With --follow: read what is there, as if nothing more came, and stop.")
+@click.option("--once", "once", is_flag=True, help="With --follow: treat every file as complete, read them, and stop.")
 @click.option(
-    "--every", "every", type=click.FloatRange(min=0), default=1.0, show_default=True, help="With --follow: seconds between two looks."
+    "--every",
+    "every",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    help="With --follow: seconds between two micro-batches.",
 )
-@click.option("--max-files", "max_files", type=click.IntRange(min=0), default=0, help="With --follow: files read at a time; 0 is no limit.")
-@click.option("--max-bytes", "max_bytes", type=click.IntRange(min=0), default=0, help="With --follow: bytes read at a time; 0 is no limit.")
 @click.option(
-    "--settle",
-    "settle",
+    "--max-files", "max_files", type=click.IntRange(min=0), default=0, help="With --follow: files in one micro-batch; 0 is no limit."
+)
+@click.option(
+    "--max-bytes", "max_bytes", type=click.IntRange(min=0), default=0, help="With --follow: bytes in one micro-batch; 0 is no limit."
+)
+@click.option(
+    "--complete-after",
+    "complete_after",
     type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
-    help="With --follow: seconds without a change after which a packed file, or one without a packet, is read.",
+    help="With --follow: treat a compressed file, or one without a packet, as complete after this many seconds without a write.",
 )
 @click.option(
     "--gold-every",
@@ -73,7 +82,7 @@ _MAX_NAMED: Final = 20
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="With --follow: seconds between two times that gold tables are brought up to date; 0: only at the end.",
+    help="With --follow: seconds between two refreshes of the gold tables; 0: only at the end.",
 )
 @click.pass_context
 def ingest(
@@ -90,42 +99,46 @@ def ingest(
     folder: Path | None,
     again: bool,
     strict: bool,
-    **how: float,
+    **follow_flags: float,
 ) -> int:
-    """Read captures and recordings into the tables of a lake, with Spark.
+    """Add captures and recordings to the tables of a lake, with Spark.
 
     \b
-    LAKE   The lake's folder; made if it is not there.
-    PATHS  Captures: files, folders (searched for .pcap, .pcapng, .cap, packed or not) or patterns;
-           here, or elsewhere if fsspec reaches it (s3://…).
+    LAKE   The lake's folder; created if there is none.
+    PATHS  Captures: files, folders (searched for .pcap, .pcapng, .cap, compressed or not) or patterns;
+           local, or remote if fsspec supports the scheme (s3://…).
 
-    What the lake has already is skipped: running this again changes nothing. Files that changed since are named and left alone; --again
-    reads them, and files that other options are to take effect on (--port, --set, a key log). Without it, such options are refused where
-    all files are there already. With a trust file for --keys all packets in the lake are judged by it, and PATHS may be left out. A log
-    of session keys has lines of `wolpertinger KEY IV`, in hex. With --follow there are no PATHS: files of that folder are read as they
-    grow, come and go.
+    The command is idempotent: files that the lake has already are skipped, under any name. Files whose content changed are listed and
+    not read. --again reads those, and files that are to be decoded with other options (--port, --set, a key log). Without --again, such
+    options are an error if all files are in the lake already.
+
+    With a trust file for --keys, all packets in the lake are verified with it, and PATHS may be omitted. A log of session keys has lines
+    of `wolpertinger KEY IV`, in hex.
+
+    With --follow there are no PATHS: a stream reads the files of that folder in micro-batches while they grow, and writes each row
+    exactly once.
     """
-    said = [name for name in how if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
-    if folder is None and said:
-        raise UsageError(f"--{said[0].replace('_', '-')} says how to follow a folder: name it with --follow")
+    explicit = [name for name in follow_flags if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if folder is None and explicit:
+        raise UsageError(f"--{explicit[0].replace('_', '-')} needs --follow FOLDER")
     if again and not paths:
-        raise UsageError("--again reads files again: name them")
+        raise UsageError("--again needs PATHS: name the files to read again")
     if strict and not paths:
-        raise UsageError("--strict is about files to read: name them")
+        raise UsageError("--strict needs PATHS: name the files to read")
     if folder is not None and paths:
-        raise UsageError("either captures to read or a folder to --follow")
+        raise UsageError("PATHS and --follow exclude each other: give one of them")
     if folder is not None and not folder.is_dir():
         raise UsageError(f"--follow {folder}: there is no such folder")
     if folder is not None and master and master.startswith("sc://"):
         raise UsageError(f"--master {mask(master)}: a folder cannot be followed through Spark Connect")
     store, keyring = keys_in(keys)
     if folder is None and not paths and store is None:
-        raise UsageError("name captures to read, or a folder to --follow, or keys to verify with")
+        raise UsageError("nothing to do: give captures to read, a folder to --follow, or --keys with a trust file")
     need(*LAKE)
     from wirelake.lake.decode.decoder import DecodeOptions  # noqa: PLC0415 - needs the lake extra
 
     options = DecodeOptions(limits_given(settings)) if settings else None
-    told = {
+    settings_of_both = {
         "conf": spark_settings(conf),
         "ports": ports_given(port),
         "options": options,
@@ -134,10 +147,10 @@ def ingest(
         "keyring": keyring,
     }
     if folder is not None:
-        run_follow(lake, folder, how, master=master, **told)  # type: ignore[arg-type]  # the same names
+        run_follow(lake, folder, follow_flags, master=master, **settings_of_both)  # type: ignore[arg-type]  # the same names
         return ExitCode.OK
-    result = run_ingest(lake, list(paths), master=master, again=again, strict=strict, **told)  # type: ignore[arg-type]  # the same names
-    tell(result, lake)
+    result = run_ingest(lake, list(paths), master=master, again=again, strict=strict, **settings_of_both)  # type: ignore[arg-type]  # the same names
+    print_result(result, lake)
     return ExitCode.FAILED if result.changed or result.unreadable or result.failed else ExitCode.OK
 
 
@@ -155,12 +168,12 @@ def run_ingest(
     again: bool = False,
     strict: bool = False,
 ) -> IngestResult:
-    """Ingest, with progress on the terminal. Spark is started when all is well and there is work for it."""
+    """Ingest, with progress on the terminal. Spark starts only if there is work for it."""
     from wirelake.lake.jobs.ingest import ingest as ingest_into  # noqa: PLC0415 - needs the lake extra
     from wirelake.lake.sources.paths import expand  # noqa: PLC0415
 
-    files = expand(paths, [])  # a wrong path is told before anything else
-    with spark_work(master, conf, lake, files) as (start, show):
+    files = expand(paths, [])  # a wrong path is an error before anything else happens
+    with spark_on_demand(master, conf, lake, files) as (start, show):
         return ingest_into(
             start,
             lake,
@@ -177,7 +190,7 @@ def run_ingest(
 
 
 def _skipped(result: IngestResult) -> list[str]:
-    """One line for each file that was skipped, up to a limit, with the source that it equals."""
+    """One line for each skipped file, up to a limit, with the source that it equals."""
     lines = []
     for path in result.skipped[:_MAX_NAMED]:
         like = result.likes.get(path)
@@ -189,32 +202,32 @@ def _skipped(result: IngestResult) -> list[str]:
     return [*lines, f"in the lake already: {more:,} more files"] if more else lines
 
 
-def tell(result: IngestResult, lake: Path) -> None:
-    """What an ingest did, for the person who ran it."""
+def print_result(result: IngestResult, lake: Path) -> None:
+    """Print the outcome of an ingest to stderr."""
     for reason in result.unreadable:
-        say(f"left out: {reason}")
+        say(f"not read: {reason}")
     for path in result.changed:
-        say(f"changed since it was ingested, left alone: {path}")
+        say(f"not read, because it changed since it was ingested (--again replaces it): {path}")
     for path, reason in result.failed.items():
         say(f"in quarantine, because it cannot be decoded: {path}: {reason}")
     for path in result.continued:
-        say(f"read from its first byte, because it ended in the middle of a record before: {path}")
+        say(f"read again from its first byte, because it ended in the middle of a record before: {path}")
     for path in result.reread:
-        say(f"read again, too, because it shares connections: {path}")
+        say(f"read again, because it shares connections: {path}")
     for line in _skipped(result):
         say(line)
     if result.differently:
         count = len(result.differently)
-        say(f"{count} files were there already, decoded with other ports, limits or session keys: --again reads them with these")
+        say(f"{count} files are in the lake, decoded with other ports, limits or session keys: --again reads them with these")
     if result.batch is None:
         if result.skipped:
             say(f"nothing new: the lake has all {len(result.skipped)} files already")
         if result.built:
-            say(f"built anew: {', '.join(result.built)}")
+            say(f"refreshed: {', '.join(result.built)}")
         return
     say(
         f"{result.messages:,} messages from {result.files} files ({result.bytes:,} bytes) in {result.seconds:.1f} s"
-        f"{f', {result.quarantined:,} stretches in quarantine' if result.quarantined else ''}"
-        f"{f', {len(result.skipped)} files were there already' if result.skipped else ''}: {lake}"
+        f"{f', {result.quarantined:,} rows in quarantine' if result.quarantined else ''}"
+        f"{f', {len(result.skipped)} files were in the lake already' if result.skipped else ''}: {lake}"
     )
     say_unrecognised(result.unrecognised, lake)

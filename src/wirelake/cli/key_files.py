@@ -1,4 +1,4 @@
-"""What `--keys` names: trust files of Event Mesh and key logs of wolpertinger, told apart by how they begin."""
+"""Files of `--keys`: trust files of Event Mesh and key logs of wolpertinger, distinguished by their first byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["keys_in"]
 
 
 def keys_in(paths: Iterable[Path]) -> tuple[TrustStore | None, Keyring | None]:
-    """The trust store and the session keys that these files hold together; None for what none of them has. Raises UsageError."""
+    """Read a trust store and session keys from these files; None for a kind that none of them has. Raises UsageError."""
     trusted: list[Key] = []
     sessions: list[Keys] = []
     kinds = set()

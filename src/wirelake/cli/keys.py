@@ -1,4 +1,4 @@
-"""`wirelake keys`: who is trusted by which key, in a file that only its owner may read."""
+"""`wirelake keys`: manage the trust files and node files of Event Mesh."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _KEY_ID = click.option("--key-id", "key_id", metavar="HEX", help="The key's id, 
 
 @click.group()
 def keys() -> None:
-    """Make, import, list and revoke the keys by which nodes of Event Mesh are known.
+    """Generate, import, list and revoke keys of Event Mesh nodes.
 
-    A trust file holds what others are known by: public keys and shared secrets. A node file holds what one node proves itself with. Both
-    are made so that only their owner may read them, and are refused if others may.
+    A trust file has the public keys and shared secrets of other nodes. A node file has the keys of one node itself. Both are created with
+    permissions for their owner only, and are refused if others may read them.
     """
 
 
 @keys.command()
 @click.argument("own", type=click.Path(path_type=Path))
 @_TRUST
-@click.option("--node", "node", metavar="UUID", help="The node; without it, a new one.")
+@click.option("--node", "node", metavar="UUID", help="The node; by default a new one.")
 @_KEY_ID
 @click.option("--hmac", "with_hmac", is_flag=True, help="A shared secret of 32 bytes, for HMAC-SHA256.")
 @click.option("--ed25519", "with_signature", is_flag=True, help="A key pair, for Ed25519 signatures; the default.")
-@click.option("--force", "force", is_flag=True, help="Replace OWN if it is there.")
+@click.option("--force", "force", is_flag=True, help="Replace OWN if it exists.")
 def generate(own: Path, trust: Path, node: str | None, key_id: str | None, with_hmac: bool, with_signature: bool, force: bool) -> int:
-    """Make a node's keys: its own go to OWN, what others need to know it goes to TRUST, which is made if it is not there.
+    """Generate the keys of a node: its own go to OWN, the others' part to TRUST, which is created if needed.
 
-    Give TRUST to every node that is to believe this one; OWN stays with the node.
+    Give TRUST to every node that is to trust this one; OWN stays with the node.
     """
     if own.exists() and not force:
-        raise UsageError(f"{own} is there already; --force replaces it")
+        raise UsageError(f"{own} exists already; --force replaces it")
     node_id = uuid.uuid4().bytes if node is None else _node_id(node)
     auth_key_id = None if key_id is None else _key_id(key_id)
     if auth_key_id is None and (with_signature or not with_hmac):
@@ -60,7 +60,7 @@ def generate(own: Path, trust: Path, node: str | None, key_id: str | None, with_
     trust_file.save_credentials(own, Credentials(node_id, auth_key_id, secret, seed))
     trust_file.save(trust, store)
     print(uuid.UUID(bytes=node_id))
-    say(f"{own} proves who it is; {trust} is what others know it by")
+    say(f"{own} is for the node itself; {trust} is for the nodes that trust it")
     return ExitCode.OK
 
 
@@ -70,9 +70,9 @@ def generate(own: Path, trust: Path, node: str | None, key_id: str | None, with_
 @_KEY_ID
 @click.option("--public-key", "public_key", metavar="HEX", help="An Ed25519 public key, 32 bytes in hex.")
 @click.option("--secret", "secret", is_flag=True, help="Read a shared secret in hex from standard input.")
-@click.option("--from", "since", metavar="TIME", help="The key holds from this time on; older ones of the same id end there.")
+@click.option("--from", "since", metavar="TIME", help="The key is valid from this time on; older ones of the same id end there.")
 def import_(trust: Path, node: str, key_id: str | None, public_key: str | None, secret: bool, since: str | None) -> int:
-    """Add a key that somebody else made to TRUST, which is made if it is not there."""
+    """Add a key of another node to TRUST, which is created if needed."""
     if public_key is None and not secret:
         raise UsageError("give --public-key, or --secret and the secret on standard input")
     store = trust_file.load(trust) if trust.exists() else TrustStore()
@@ -95,7 +95,7 @@ def import_(trust: Path, node: str, key_id: str | None, public_key: str | None, 
     "-T", "--format", "form", type=click.Choice(Format, case_sensitive=False), default=Format.JSON, show_default=True, help="How to print."
 )
 def list_(trust: Path, form: Format) -> int:
-    """Print what is in TRUST, one key per line; secrets are never shown."""
+    """Print the keys in TRUST, one per line; secrets are never shown."""
     for key in trust_file.load(trust):
         described = {
             "node_id": str(uuid.UUID(bytes=key.node_id)),
@@ -113,16 +113,16 @@ def list_(trust: Path, form: Format) -> int:
 @_TRUST
 @_NODE
 @_KEY_ID
-@click.option("--at", "at", metavar="TIME", help="From when on nothing by this key is accepted; now, if not said.")
+@click.option("--at", "at", metavar="TIME", help="Time from which on the key is revoked; now by default.")
 def revoke(trust: Path, node: str, key_id: str | None, at: str | None) -> int:
-    """Accept nothing by a key from some time on; `wirelake ingest --keys` then tells which packets of the past would now fail."""
+    """Revoke a key from a time on; `wirelake ingest --keys` then finds the packets in a lake that fail now."""
     store = trust_file.load(trust)
     try:
         revoked = store.revoke(_node_id(node), _key_id(key_id), int(time.time() if at is None else seconds_of(at, "--at")))
     except LocalProtocolError as reason:
         raise UsageError(f"{trust}: {reason}") from None
     trust_file.save(trust, store)
-    say(f"nothing is accepted by this key from {revoked.revoked_from} on")
+    say(f"the key is revoked from {revoked.revoked_from} on")
     return ExitCode.OK
 
 

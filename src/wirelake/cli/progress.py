@@ -1,4 +1,4 @@
-"""Progress of long work: one line that moves on a terminal, plain lines elsewhere. Talk, so it goes to stderr."""
+"""Progress on stderr: one moving line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLEAR: Final = "\r\x1b[2K"
 
 
 class Progress:
-    """Shows what is being done, and how far it is; `done` leaves one line behind for each step."""
+    """Shows the current step and how far it is; a finished step leaves one line behind."""
 
     def __init__(self) -> None:
         self._moving = sys.stderr.isatty()
@@ -30,14 +30,14 @@ class Progress:
         self._leave(finished=error is None)
 
     def step(self, text: str) -> None:
-        """Something new begins."""
+        """Begin a new step."""
         if text != self._step:
             self._leave(finished=True)
             self._step, self._step_started = text, time.monotonic()
             self._show("")
 
     def at(self, done: int, total: int) -> None:
-        """How far the step is."""
+        """Show how far the step is."""
         if total:
             filled = WIDTH * done // total
             self._show(f" [{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{total}")

@@ -60,7 +60,7 @@ def _tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     "-T", "--format", "form", type=click.Choice(Shape, case_sensitive=False), default=Shape.TEXT, show_default=True, help="How to print."
 )
 @click.option(
-    "-c", "--count", "limit", type=click.IntRange(min=0), default=0, show_default=True, help="Compute at most so many rows; 0: all."
+    "-c", "--count", "limit", type=click.IntRange(min=0), default=0, show_default=True, help="Compute at most this many rows; 0: all."
 )
 @click.option(
     "--width",
@@ -68,10 +68,10 @@ def _tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     type=click.IntRange(min=0),
     default=80,
     show_default=True,
-    help="With text, cut cells to so many characters; 0: do not.",
+    help="With text, cut cells to this many characters; 0: do not.",
 )
 def query(lake: Path, sql: str | None, file: str | None, form: Shape, limit: int, width: int) -> int:
-    """Ask a lake in SQL. Every table is there by its name; Spark is not needed.
+    """Query a lake with SQL. Every table is available by its name; Spark is not needed.
 
     \b
     LAKE  The lake's folder.
@@ -106,9 +106,9 @@ def query(lake: Path, sql: str | None, file: str | None, form: Shape, limit: int
 
 
 def _statement(sql: str | None, file: str | None) -> str:
-    """The SQL that was given, wherever it is."""
+    """The SQL, from an argument, a file or standard input."""
     if (sql is None) == (file is None):
-        raise UsageError("give SQL, the name of a table, - for SQL on standard input, or --file: one of them")
+        raise UsageError("give exactly one of: SQL, the name of a table, - for SQL on standard input, or --file")
     if file is not None or sql == "-":
         with open_input(file or "-") as source:
             try:

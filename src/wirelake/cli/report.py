@@ -1,4 +1,4 @@
-"""`wirelake report`: a page a person can read."""
+"""`wirelake report`: write an HTML report of a lake."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["report", "show_summary"]
     "--out",
     "out",
     type=click.Path(path_type=Path),
-    help="The file to write, or a folder for report.html; the lake unless said otherwise.",
+    help="The file to write, or a folder for report.html; by default the lake's folder.",
 )
 @click.option("--force", "force", is_flag=True, help="Replace OUT even if it is no report.")
 def report(lake: Path, out: Path | None, force: bool) -> int:
-    """Write one HTML page that tells what a lake holds: traffic, latency, sessions, broken rules, and where every byte went.
+    """Write an HTML report of a lake: traffic, latency, sessions, violations, and the accounting of every byte.
 
     \b
     LAKE  The lake's folder.
@@ -40,7 +40,7 @@ def report(lake: Path, out: Path | None, force: bool) -> int:
 
 
 def show_summary(lake: Path) -> None:
-    """The headline numbers of a lake, as a small table."""
+    """Print the headline numbers of a lake as a small table."""
     from rich.console import Console  # noqa: PLC0415 - only where a table is drawn
     from rich.table import Table  # noqa: PLC0415
 

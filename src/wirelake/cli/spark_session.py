@@ -1,4 +1,4 @@
-"""Work with Spark in the terminal: it starts when the work needs it, and its progress is shown."""
+"""Spark from the terminal: started on demand, with progress."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from wirelake.lake.jobs.ingest import Progress as Step
 
-__all__ = ["spark_work"]
+__all__ = ["spark_on_demand"]
 
 
 @contextmanager
-def spark_work(
+def spark_on_demand(
     master: str | None, conf: dict[str, str] | None, lake: Path, files: Iterable[str] = ()
 ) -> Iterator[tuple[Callable[[], SparkSession], Callable[[Step], None]]]:
-    """A function that starts Spark for work on a lake and files, and one that shows progress."""
+    """Yield a function that starts Spark for a job on a lake and files, and one that shows progress."""
     from wirelake.lake.session import java  # noqa: PLC0415 - needs the lake extra
     from wirelake.lake.session import settings as session_settings  # noqa: PLC0415
     from wirelake.lake.session import start as session_start  # noqa: PLC0415
@@ -38,11 +38,11 @@ def spark_work(
     with Progress() as progress:
 
         def start() -> SparkSession:
-            progress.step("")  # the line of the last step is left before another one is printed
+            progress.step("")  # ends the line of the last step before another one is printed
             if not session_start.is_submitted():
                 say(f"Java: {java.find()}")
             progress.step(f"starting Spark ({session_start.place(master)})")
-            return session_start.session(master, conf)
+            return session_start.spark_session(master, conf)
 
         def show(step: Step) -> None:
             progress.step(step.text)

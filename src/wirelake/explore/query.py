@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Final
 
 from wirelake.errors import QueryError
@@ -41,8 +41,8 @@ _OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
 
 
 @contextmanager
-def opened(lake: Path, seen: Snapshot | None = None, *, text_ids: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with a view for every table, as of the last whole batch or of a snapshot; it reaches no other file and no network.
+def opened(lake: str | PathLike[str], seen: Snapshot | None = None, *, text_ids: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a DuckDB connection with a view for every table, as of the last commit or a snapshot. It reaches no other file and no network.
 
     With `text_ids` the views have ids as text; otherwise as the tables have them.
     """
@@ -81,10 +81,10 @@ def _text_ids(table: Table) -> Iterator[str]:
 
 
 @contextmanager
-def stream(lake: Path, sql: str, *, limit: int = 0) -> Iterator[pa.RecordBatchReader]:
-    """Answer one statement of SQL with a reader of record batches: rows are computed as they are read, and never held together.
+def stream(lake: str | PathLike[str], sql: str, *, limit: int = 0) -> Iterator[pa.RecordBatchReader]:
+    """Answer one statement of SQL with a reader of record batches, computed while they are read.
 
-    The reader ends with the `with` block. Of more rows than `limit` only so many are computed; 0: all.
+    The reader ends with the `with` block. At most `limit` rows are computed; 0: all.
     """
     import duckdb  # noqa: PLC0415 - only queries pay for it
     import pyarrow as pa  # noqa: PLC0415
@@ -113,8 +113,8 @@ def _batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         raise QueryError(_one_line(error)) from error
 
 
-def query(lake: Path, sql: str) -> pa.Table:
-    """The answer to one statement of SQL: SELECT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN. All of it is in memory; see `stream`."""
+def query(lake: str | PathLike[str], sql: str) -> pa.Table:
+    """Answer one statement of SQL: SELECT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN. The answer is in memory as a whole; see `stream`."""
     with stream(lake, sql) as answer:
         return answer.read_all()
 

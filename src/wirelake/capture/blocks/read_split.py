@@ -37,7 +37,7 @@ from wirelake.capture.files.source_file import Bytes, open_plain, open_source
 from wirelake.capture.files.split import Split
 from wirelake.capture.packets.ip_fragments import REACH
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
-from wirelake.errors import CaptureError
+from wirelake.errors import SourceChanged
 
 __all__ = ["Partitioned", "ReadTask", "partition", "quarantine", "quarantine_rest", "read_split", "read_tasks"]
 
@@ -138,7 +138,7 @@ def read_split(
                     yield from packer.window(step.base, step.data, packets[~exported])
             yield from _complete(task, block, accounting)
         if walk.at != split.end and split.growing:
-            raise CaptureError(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
+            raise SourceChanged(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
         packer.finish(walk.at, is_last=task.is_last)
         account_compression(file, accounting)
         span = task.spans[-1]

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, Self
 
 from wirelake.capture.blocks.block import Source
 from wirelake.capture.files.magic import COMPRESSIONS, compression_of
-from wirelake.errors import CaptureError
+from wirelake.errors import CaptureError, SourceChanged
 
 __all__ = [
     "COMPRESSIONS",
@@ -94,7 +94,7 @@ class _Local:
             except OSError as error:
                 raise _unreadable(self._source.path, at, error) from error
             if not part:
-                raise CaptureError(self._source.path, at, f"file is shorter than the {self._source.size} bytes it had")
+                raise SourceChanged(self._source.path, at, f"file is shorter than the {self._source.size} bytes it had")
             parts.append(part)
             at += len(part)
             size -= len(part)
@@ -128,7 +128,7 @@ class _Remote:
         except (OSError, ValueError) as error:
             raise _unreadable(self._source.path, at, error) from error
         if len(data) < stop - at:
-            raise CaptureError(self._source.path, at + len(data), f"file is shorter than the {self._source.size} bytes it had")
+            raise SourceChanged(self._source.path, at + len(data), f"file is shorter than the {self._source.size} bytes it had")
         return data
 
 
@@ -143,8 +143,8 @@ def _reach(path: str) -> tuple[Any, str]:
     return system, place
 
 
-def _unreadable(path: str, at: int, error: Exception) -> CaptureError:
-    return CaptureError(path, at, f"cannot read: {getattr(error, 'strerror', None) or error}")
+def _unreadable(path: str, at: int, error: Exception) -> SourceChanged:
+    return SourceChanged(path, at, f"cannot read: {getattr(error, 'strerror', None) or error}")
 
 
 class _Raw(io.RawIOBase):

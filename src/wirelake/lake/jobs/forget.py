@@ -1,6 +1,6 @@
-"""Forgetting: sources leave a lake with all that was read of them, as one batch that is whole or not at all.
+"""Forget: remove sources and their rows from a lake, as one atomic batch.
 
-Their rows go from silver tables and the ledger; gold tables are built from what is left. Readers see the lake with them until then.
+Rows leave the silver tables and the ledger; gold tables are rebuilt from the rest. Until then readers see the lake as it was.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from pyspark.sql import SparkSession
+
 from wirelake import protocols
 from wirelake.errors import LakeError
 from wirelake.lake.decode.decoder import DecodeOptions
-from wirelake.lake.jobs.ingest import Decoding, IngestResult, Progress, work
+from wirelake.lake.jobs.ingest import Decoding, IngestResult, Progress, run_job
 from wirelake.lake.sources import intake
 from wirelake.lake.store import decode_settings, folder, journal
 from wirelake.lake.store.folder import lake_folder
 
 if TYPE_CHECKING:
     from os import PathLike
-
-    from pyspark.sql import SparkSession
 
     from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
@@ -38,8 +38,8 @@ def forget(
 ) -> IngestResult:
     """Remove sources from a lake: by path, by id in hex, or by a file name that only one of them has.
 
-    A source that shares a connection with one of them, and was decoded together with it, is read again, with these options. Raises
-    LakeError, and changes nothing, if there is no such source, or one cannot be read again.
+    A source that shares a connection with a removed one, and was decoded together with it, is read again with these options. Raises
+    LakeError, and changes nothing, if a source is unknown or cannot be read again.
     """
     root, names = lake_folder(lake), list(sources)
     if not journal.check(root):
@@ -48,12 +48,12 @@ def forget(
     decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), None, keyring)
 
     def plan() -> intake.Plan:
-        made = intake.forget(root, names)
-        others = {source.path: source.id for source in made.fresh}
+        removal = intake.forget(root, names)
+        others = {source.path: source.id for source in removal.fresh}
         for path in decode_settings.differently(root, others, decoding.fingerprint, certain=True):
             raise LakeError(
                 f"{path} has to be read again, because it shares connections: give the ports, limits and keys it was decoded with"
             )
-        return made
+        return removal
 
-    return work(spark, root, "forget", names, plan, decoding, progress=progress)
+    return run_job(spark, root, "forget", names, plan, decoding, progress=progress)

@@ -1,9 +1,7 @@
-"""The ingest: from paths to a lake that has them, once.
+"""Batch ingest: captures into a lake, exactly once.
 
-It first finishes what an earlier ingest left half published, then plans (what is new, what is known, what has changed), runs one Spark
-job from the source to the writer, and brings the gold tables up to date. What is in the ledger is never read again, wherever it lies.
-
-It refuses to know formats, protocols and tables: it only brings together those who do.
+Recovers a batch that an earlier ingest left half published, plans (new, known and changed files), runs one Spark job from source to sink,
+and refreshes the gold tables. Bytes in the ledger are never read again, under any name, so an ingest is idempotent.
 """
 
 from __future__ import annotations
@@ -18,16 +16,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+from pyspark.sql import SparkSession
 
 from wirelake import protocols
 from wirelake.capture.files.split import Guess
-from wirelake.errors import LakeError
+from wirelake.errors import ErrorCode, LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.decoder import DecodeOptions
+from wirelake.lake.gold.incremental import refresh
+from wirelake.lake.jobs import sink
+from wirelake.lake.session.errors import translated
 from wirelake.lake.session.start import activate, is_connect, suited
+from wirelake.lake.sources import blocks as sources_blocks
 from wirelake.lake.sources import failures, intake
 from wirelake.lake.sources import plan as sources_plan
-from wirelake.lake.sources.failures import plainly
 from wirelake.lake.sources.intake import Like, Plan
 from wirelake.lake.sources.paths import expand
 from wirelake.lake.store import decode_settings, delta, folder, gold_commit, journal, run_log, settings, snapshot
@@ -40,62 +42,60 @@ from wirelake.lake.tables.catalog import SILVER
 if TYPE_CHECKING:
     from os import PathLike
 
-    from pyspark.sql import SparkSession
-
     from wirelake.protocols.event_mesh.security.trust import TrustStore
     from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
-__all__ = ["Decoding", "IngestResult", "Progress", "ingest", "remove", "work"]
+__all__ = ["Decoding", "IngestResult", "Progress", "ingest", "remove", "run_job"]
 
 _POLL_SECONDS: Final = 0.25
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far an ingest is, for whoever shows it."""
+    """How far an ingest is."""
 
     stage: str
     """`recover`, `plan`, `decode` or `build`."""
     text: str
     done: int = 0
     total: int = 0
-    """In tasks for `decode`, in tables and their index for `build`; 0 while it is not known."""
+    """In Spark tasks for `decode`, in tables and their index for `build`; 0 while unknown."""
 
 
 class IngestResult(msgspec.Struct, frozen=True):
-    """What an ingest did."""
+    """The outcome of an ingest."""
 
     batch: int | None
-    """The number of the batch it added; None if there was nothing new."""
+    """The number of the committed batch; None if there was nothing new."""
     files: int
     bytes: int
     messages: int
     quarantined: int
-    """Stretches of bytes that went to quarantine."""
+    """Rows that were added to the table `quarantine`."""
     skipped: tuple[str, ...]
-    """Files that the lake has already, perhaps under another name."""
+    """Files that the lake has already, perhaps under another path."""
     differently: tuple[str, ...]
-    """Those of them that were decoded with other options than the ones that were given now: these had no effect on them."""
+    """Skipped files that were decoded with other options than the present ones, which had no effect on them."""
     changed: tuple[str, ...]
-    """Files that the lake knows with other contents: left alone, for somebody to decide."""
+    """Files that the lake has with other contents: not read. Ingest them with `again` to replace those."""
     removed: tuple[str, ...]
-    """Sources whose rows went, whether or not they were read again."""
+    """Sources whose rows were removed, whether or not they were read again."""
     reread: tuple[str, ...]
-    """Those of them that nobody named: they share connections with others, and were read again."""
+    """Removed sources that the caller did not name: they share connections with others, and were read again."""
     built: tuple[str, ...]
-    """Gold tables that were brought up to date."""
+    """Gold tables that were refreshed."""
     resumed: bool
-    """Whether the batch of an earlier ingest had to be finished first."""
+    """Whether the batch of an earlier ingest had to be recovered first."""
     seconds: float
     unrecognised: int = 0
     """Bytes that no protocol recognised: the table `unrecognised` has them by host and port."""
     unreadable: tuple[str, ...] = ()
-    """What lies in folders that were named and could not be read: the place, and why."""
+    """Unreadable entries of input folders: path and reason."""
     likes: dict[str, Like] = {}
-    """What each skipped file equals."""
+    """Path of a skipped file -> the source that it equals."""
     failed: dict[str, str] = {}
-    """Files that could not be decoded, and why: they are in quarantine whole."""
+    """Path -> reason, of files that could not be decoded: all their bytes are in quarantine."""
     continued: tuple[str, ...] = ()
-    """Files that ended in the middle of a record when they were read before: they have grown, and were read from their first byte."""
+    """Files that ended in the middle of a record and have grown since: read again from their first byte."""
 
 
 def ingest(
@@ -113,47 +113,47 @@ def ingest(
     strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
-    """Add captures to a lake, which is made if there is none. Doing it again changes nothing.
+    """Add captures to a lake, which is created if there is none. Idempotent: running it again changes nothing.
 
-    `spark` is a session, or a function that starts one, which is called only if there is work for Spark.
-    `keys` are what packets are verified with; giving others later judges all of history anew. Without paths that is all that happens.
-    `late_seconds` says after what time an answer is late, when the lake is made; later it can but say the same.
-    `keyring` opens what is encrypted in what is read now.
-    Without `build` gold tables stay as they are: the next ingest brings them up to date for all that came meanwhile.
-    `ports` says which protocol is spoken on which port, where a capture does not say it itself; by default every protocol's own.
-    A file whose decoding fails goes to quarantine whole, and the others are published; with `strict`, nothing is.
-    With `again` files are read from their first byte, in place of what the lake has of them: with other options, or other contents.
+    `spark` is a session, or a function that starts one. The function is called only if there is work for Spark.
+    `keys` verify the packets of the whole lake, earlier ones included. With keys, `paths` may be empty.
+    `late_seconds` is the time after which an answer is late. It is fixed when the lake is created.
+    `keyring` decrypts sessions in the files that are read now.
+    Without `build`, gold tables are not refreshed; the next ingest with `build` refreshes them.
+    `ports` maps ports to protocols, for captures that do not name them; the default is every protocol's default port.
+    A file whose decoding fails goes to quarantine, and the others are committed. With `strict`, nothing is committed then.
+    With `again`, files are read from their first byte and replace their rows in the lake.
     """
     root = lake_folder(lake)
     unreadable: list[str] = []
-    found = expand(paths, unreadable)
+    files = expand(paths, unreadable)
     folder.claim(root)
     journal.initialise(root)
-    is_told = not (options is None and ports is None and keyring is None)
-    decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_told)
-    plan = partial(intake.again if again else intake.new, root, found)
+    is_explicit = not (options is None and ports is None and keyring is None)
+    decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_explicit)
+    plan = partial(intake.again if again else intake.new, root, files)
     more = {"late_seconds": late_seconds, "build": build or again, "strict": strict}
-    result = work(spark, root, "ingest", found, plan, decoding, progress=progress, **more)  # type: ignore[arg-type]  # the same names
+    result = run_job(spark, root, "ingest", files, plan, decoding, progress=progress, **more)  # type: ignore[arg-type]  # the same names
     return msgspec.structs.replace(result, unreadable=tuple(unreadable))
 
 
 class Decoding(NamedTuple):
-    """How what is read is decoded."""
+    """Everything that decides how bytes are decoded."""
 
     options: DecodeOptions
     ports: dict[int, str]
     keys: TrustStore | None = None
     keyring: Keyring | None = None
-    is_told: bool = False
-    """Whether somebody asked for these options: without effect they are an error."""
+    is_explicit: bool = False
+    """Whether the caller gave any of them: without effect they are an error."""
 
     @property
     def fingerprint(self) -> str:
-        """Stands for what decides how bytes are decoded."""
+        """A hash of it, without keys of verification."""
         return decode_settings.fingerprint(self.options, self.ports, self.keyring)
 
 
-def work(
+def run_job(
     spark: SparkSession | Callable[[], SparkSession],
     root: Path,
     kind: str,
@@ -166,21 +166,21 @@ def work(
     strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
-    """Do what a plan says to a lake, as one run: finish what is unfinished, plan, decode, build, publish."""
-    began = time.monotonic()
+    """Run one job on a lake: recover, plan, decode, build, publish. It is one row of the table `runs`."""
+    started = time.monotonic()
     with journal.locked(root), run_log.recorded(root, kind) as run, ExitStack() as stack:
         run.inputs = inputs
         settings.hold(root, late_seconds)
         with run.stage("recover"):
-            progress(Progress("recover", "looking for unfinished work"))
+            progress(Progress("recover", "looking for an unfinished batch"))
             prepare(root)
             resumed = recover(root)
             gold_commit.finish(root)
         with run.stage("plan"):
-            progress(Progress("plan", f"looking at {len(inputs)} files"))
-            with plainly(root):
+            progress(Progress("plan", f"planning {len(inputs)} files"))
+            with translated(root):
                 plan = make_plan()
-            differently = decode_settings.differently(root, plan.skipped, decoding.fingerprint) if decoding.is_told else []
+            differently = decode_settings.differently(root, plan.skipped, decoding.fingerprint) if decoding.is_explicit else []
             if differently and not plan.fresh and not plan.removal and decoding.keys is None:
                 raise LakeError(
                     f"{root} has all {len(plan.skipped)} files already, {len(differently)} of them decoded with other ports, limits or "
@@ -225,23 +225,21 @@ def work(
         continued=tuple(plan.continued),
         built=tuple(run.built),
         resumed=resumed,
-        seconds=time.monotonic() - began,
+        seconds=time.monotonic() - started,
         unrecognised=unknown,
     )
 
 
 @contextmanager
 def _started(spark: SparkSession | Callable[[], SparkSession]) -> Iterator[SparkSession]:
-    """A session to work with, started now if it was not."""
+    """Start the session if needed, and set what the job needs."""
     session: SparkSession = spark() if callable(spark) else spark
     with suited(session):
         yield session
 
 
 def _build(spark: SparkSession, lake: Path, keys: TrustStore | None, progress: Callable[[Progress], None]) -> list[str]:
-    """Bring gold tables up to date, telling each step; gives their names."""
-    from wirelake.lake.gold.incremental import refresh  # noqa: PLC0415 - imports Spark: an ingest with nothing to do starts without
-
+    """Refresh gold tables, reporting each step, and return their names."""
     total = 1 + len(gold_commit.stale(lake, keys))  # the index comes first
     steps = iter(range(total))
     with _cancelled(spark, uuid.uuid4().hex):
@@ -254,14 +252,14 @@ def _next(lake: Path) -> int:
 
 
 def _begin(lake: Path, batch: int, plan: Plan, attempt: str = "") -> journal.Pending:
-    """Write down what a batch is going to do, and what is left of files from which rows are removed."""
+    """Enter a batch into the journal, with the rewritten files if rows are removed."""
     left = remainder(lake, plan.removal) if plan.removal else Remainder()
     removed, kept = left.removed, left.kept
     return journal.begin(lake, batch, plan.fresh, plan.read, attempt, removed=removed, kept=kept, following=plan.following)
 
 
 def remove(lake: Path, plan: Plan) -> tuple[int, dict[str, int]]:
-    """One batch that only removes; it needs neither the sources nor Spark."""
+    """Commit a batch that only removes rows; it needs neither the sources nor Spark."""
     batch = _next(lake)
     try:
         _begin(lake, batch, plan)
@@ -277,75 +275,77 @@ def remove(lake: Path, plan: Plan) -> tuple[int, dict[str, int]]:
 def _run(
     spark: SparkSession, lake: Path, todo: Plan, decoding: Decoding, progress: Callable[[Progress], None], *, strict: bool
 ) -> tuple[int, dict[str, int], dict[str, str]]:
-    """One batch: begin, read, decode, write, publish, done. Gives its number, how many rows each table got, and files that failed."""
-    from wirelake.lake.jobs import sink  # noqa: PLC0415 - only Spark work pays for importing Spark
-    from wirelake.lake.sources import blocks as sources_blocks  # noqa: PLC0415
-
+    """Run one batch with Spark; return its number, new rows by table, and failed files with reasons."""
     batch, options, ports = _next(lake), decoding.options, decoding.ports
     spark.dataSource.register(sink.sink_with(decoding.keys, decoding.keyring))
     context = None if is_connect(spark) else spark.sparkContext
 
     def guesses(cuts: list[sources_plan.Cut]) -> list[Guess]:
-        if context is None:  # a Connect client has no tasks of its own making: it looks itself
+        if context is None:  # a Connect client cannot start tasks of its own: it walks the ranges itself
             return list(map(sources_plan.guess_here, cuts))
         return context.parallelize(cuts, len(cuts)).map(sources_plan.guess_here).collect()
 
-    def attempt(name: str, spoilt: dict[bytes, str], *, deal_all: bool) -> None:
+    def attempt(name: str, quarantined: dict[bytes, str], *, shuffle_all: bool) -> None:
         _begin(lake, batch, todo, name)
         decode_settings.note(lake, batch, decoding.fingerprint)
         try:
-            with plainly(lake), _cancelled(spark, name), _watched(spark, progress):
+            with translated(lake), _cancelled(spark, name), _watched(spark, progress):
                 cores = context.defaultParallelism if context else 1
-                plan = sources_plan.plan(todo.fresh, guesses, cores, read=todo.read, deal_all=deal_all, spoilt=spoilt)
-                told = {"lake": str(lake), "batch": str(batch), "attempt": name, "decode": _json(options), "ports": _json(ports)}
+                plan = sources_plan.plan(todo.fresh, guesses, cores, read=todo.read, shuffle_all=shuffle_all, quarantined=quarantined)
+                sink_options = {"lake": str(lake), "batch": str(batch), "attempt": name, "decode": _json(options), "ports": _json(ports)}
                 activate(spark)  # planning may have gone through a connection that an interrupt closed
-                place = failures.folder(lake, name)
-                sources_blocks.blocks(spark, plan, ports, place).write.format(sink.FORMAT).options(**told).mode("append").save()
+                blocks = sources_blocks.blocks(spark, plan, ports, failures.folder(lake, name))
+                blocks.write.format(sink.FORMAT).options(**sink_options).mode("append").save()
         except BaseException:
             recover(lake)
             raise
 
-    failed = _repeat(lake, todo, attempt, strict=strict)
+    failed = _retry(lake, todo, attempt, strict=strict)
     published = journal.pending(lake)
     journal.done(lake)
     files = (published.files if published else None) or {}
     return batch, {table.name: sum(file.rows for file in files.get(table.name, ())) for table in SILVER}, failed
 
 
-def _repeat(lake: Path, todo: Plan, attempt: Callable[..., None], *, strict: bool) -> dict[str, str]:
-    """Attempt a batch until it is published, each time without the files whose decoding failed; gives their paths, and why."""
-    spoilt: dict[bytes, str] = {}
+def _retry(lake: Path, todo: Plan, attempt: Callable[..., None], *, strict: bool) -> dict[str, str]:
+    """Attempt a batch until it commits; return the paths of files that went to quarantine, with reasons.
+
+    Tasks note why they fail, by code. NEEDS_SHUFFLE: the plan's hint was wrong, and the next attempt shuffles everything. That happens
+    once, because a second file may have the same surprise. DECODER_FAILED: the next attempt has the sources in quarantine.
+    """
+    quarantined: dict[bytes, str] = {}
     paths = {source.id: source.path for source in todo.fresh}
-    deal_all = False
+    shuffle_all = False
     while True:
         name = uuid.uuid4().hex
         try:
-            attempt(name, spoilt, deal_all=deal_all)
+            attempt(name, quarantined, shuffle_all=shuffle_all)
         except LakeError as error:
-            found = failures.take(lake, name)
-            if not deal_all and any(one.code is failures.Code.NOT_ALONE for one in found):
-                deal_all = True
+            notes = failures.take(lake, name)
+            if not shuffle_all and any(note.code is ErrorCode.NEEDS_SHUFFLE for note in notes):
+                shuffle_all = True
                 continue
-            fresh = {one.id: failure.reason for failure in found for one in failure.sources if one.id in paths and one.id not in spoilt}
-            if not fresh:
+            reasons = {source.id: note.reason for note in notes if note.code is ErrorCode.DECODER_FAILED for source in note.sources}
+            new = {source_id: reason for source_id, reason in reasons.items() if source_id in paths and source_id not in quarantined}
+            if not new:
                 raise
             if strict:
                 raise LakeError(f"{error}; nothing was published") from error
-            spoilt |= fresh
+            quarantined |= new
         else:
             failures.take(lake, name)
-            return {paths[source_id]: reason for source_id, reason in spoilt.items()}
+            return {paths[source_id]: reason for source_id, reason in quarantined.items()}
 
 
 def _json(value: object) -> str:
-    """What a data source's option can carry."""
+    """A value as an option of a data source."""
     return msgspec.json.encode(value).decode()
 
 
 @contextmanager
 def _cancelled(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Of Ctrl-C Spark hears nothing, and its tasks would go on: they are told."""
-    # A session knows tags by thread, and the interrupted one is gone; a context knows them all. A Connect client has but its session.
+    """Cancel the Spark tasks of a block on Ctrl-C; Spark does not hear of it otherwise."""
+    # A session knows tags by thread, and the interrupted one is gone; a context knows them all. A Connect client has only its session.
     add, remove, cancel = (
         (spark.addTag, spark.removeTag, spark.interruptTag)
         if is_connect(spark)
@@ -364,7 +364,7 @@ def _cancelled(spark: SparkSession, tag: str) -> Iterator[None]:
 
 @contextmanager
 def _watched(spark: SparkSession, progress: Callable[[Progress], None]) -> Iterator[None]:
-    """Report finished tasks while the job runs; a Connect client hears of none."""
+    """Report finished Spark tasks while a job runs; a Connect client cannot."""
     progress(Progress("decode", "reading and decoding"))
     if is_connect(spark):
         yield
@@ -373,13 +373,13 @@ def _watched(spark: SparkSession, progress: Callable[[Progress], None]) -> Itera
     tracker = spark.sparkContext.statusTracker()
 
     def watch() -> None:
-        told = None
+        last = None
         while not over.wait(_POLL_SECONDS):
             for stage in filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds())):
                 now = Progress("decode", "reading and decoding", stage.numCompletedTasks, stage.numTasks)
-                if now != told:
+                if now != last:
                     progress(now)
-                    told = now
+                    last = now
 
     watcher = threading.Thread(target=watch, name="wirelake-progress", daemon=True)
     watcher.start()

@@ -1,10 +1,7 @@
-"""The Python Data Source `wirelake.tables`: blocks and parcels in, tables out. Decoding happens in the task that writes.
+"""The Python Data Source `wirelake.tables`: writes blocks and packet batches as tables. The task that writes also decodes.
 
-Rows of messages never cross into the virtual machine: a task turns blocks into Parquet files and tells Spark their names. When all
-tasks are done, `commit` on the driver brings their books together to one ledger, checks that it adds up, and publishes every table, the
-ledger last.
-
-It refuses to know what blocks mean (`decode.py` does) and what happens after a crash (`journal.py` does).
+Decoded rows never enter the JVM: a task writes Parquet files, and its commit message has their names. When all tasks are done, `commit` on
+the driver merges their ledger entries, checks that they add up to the bytes of all sources, and publishes every table, the ledger last.
 """
 
 from __future__ import annotations
@@ -22,12 +19,13 @@ from pyspark.sql.types import StructType
 
 from wirelake import protocols
 from wirelake.capture.blocks.assemble import Assembly
-from wirelake.capture.blocks.packet_batch import PacketBatch
 from wirelake.capture.blocks.transfer import from_batch
 from wirelake.errors import LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.accounting import balance, merge
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.decode.pipeline import decode
+from wirelake.lake.session.errors import coded
 from wirelake.lake.sources import failures
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.commit import publish
@@ -45,14 +43,14 @@ FORMAT: Final = "wirelake.tables"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task made."""
+    """Commit message of one task: the files that it wrote."""
 
     files: dict[str, File]
     """Table name -> its file."""
     ledger: list[pa.RecordBatch] = field(default_factory=list)
-    """What this task accounts for, of sources that others may have read parts of."""
+    """Ledger entries of this task. Other tasks may have entries of the same sources."""
     unrecognised: list[pa.RecordBatch] = field(default_factory=list)
-    """What nobody recognised, of connections whose hosts other tasks may have seen, too."""
+    """Traffic of no known protocol. Other tasks may have seen the same hosts."""
 
 
 class TableWriter(DataSourceArrowWriter):
@@ -77,65 +75,63 @@ class TableWriter(DataSourceArrowWriter):
         self._keyring = keyring
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """One task: blocks to files that no table counts yet."""
-        fresh = partial(Decoder, self._options, self._keys, keyring=self._keyring, sink=lambda _: None)
-        failed = failures.folder(self._lake, self._attempt)
+        """In a task: decode, and write files that no table refers to yet."""
+        spare = partial(Decoder, self._options, self._keys, keyring=self._keyring, sink=lambda _: None)
+        guard = partial(failures.guard, failures.folder(self._lake, self._attempt))
+        ledger_entries: list[pa.RecordBatch] = []
+        unknown: list[pa.RecordBatch] = []
         sheets = Sheets(self._lake, SILVER, self._batch)
         decoder = Decoder(self._options, self._keys, keyring=self._keyring, sink=sheets.add)
         assembly = Assembly(self._ports, protocols.sniff, protocols.dialect)
         try:
-            for batch in iterator:
-                for item in from_batch(batch):
-                    blocks = assembly.feed(item) if isinstance(item, PacketBatch) else [item]
-                    for rows in failures.decode(decoder, blocks, item.source, fresh, failed):
-                        sheets.add(rows)
-            for rows in failures.decode(decoder, assembly.finish(), None, fresh, failed):
-                sheets.add(rows)
-            decoded = failures.finish(decoder, failed)
-            ledger_entries, unknown = decoded.pop(ledger.TABLE.name), decoded.pop(unrecognised.TABLE.name)
-            sheets.add(decoded)
-            return Written(sheets.close(), ledger_entries, unknown)
+            with coded():
+                items = (item for batch in iterator for item in from_batch(batch))
+                for decoded in decode(items, decoder, assembly, guard=guard, spare=spare):
+                    ledger_entries += decoded.rows.pop(ledger.TABLE.name, [])
+                    unknown += decoded.rows.pop(unrecognised.TABLE.name, [])
+                    sheets.add(decoded.rows)
+                return Written(sheets.close(), ledger_entries, unknown)
         except BaseException:
             sheets.discard()
             raise
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done: check the books, then publish."""
-        with journal.fenced(self._lake):
+        """On the driver, after all tasks: check the ledger, then publish in one transaction per table."""
+        with coded(), journal.fenced(self._lake):
             self._publish([message for message in messages if isinstance(message, Written)])
 
     def _pending(self) -> journal.Pending | None:
-        """The batch under way, if it is ours: an ingest may have died since, and another one begun."""
-        begun = journal.pending(self._lake)
-        return begun if begun is not None and (begun.batch, begun.attempt) == (self._batch, self._attempt) else None
+        """The pending batch, if it is of this attempt: this ingest may have died, and another one begun."""
+        pending = journal.pending(self._lake)
+        return pending if pending is not None and (pending.batch, pending.attempt) == (self._batch, self._attempt) else None
 
     def _publish(self, written: list[Written]) -> None:
-        begun = self._pending()
-        if begun is None:
-            raise LakeError(f"{self._lake}: batch {self._batch} is not the one under way")
+        pending = self._pending()
+        if pending is None:
+            raise LakeError(f"{self._lake}: batch {self._batch} belongs to another ingest by now; nothing was committed")
         files: dict[str, list[File]] = {table.name: [] for table in SILVER}
         for message in written:
             for name, file in message.files.items():
                 files[name].append(file)
         ledger_entries = merge((batch for message in written for batch in message.ledger), self._batch)
-        balance(begun.sources, ledger_entries, begun.begins())
+        balance(pending.sources, ledger_entries, pending.begins())
         unknown = decode_unrecognised.merge((batch for message in written for batch in message.unrecognised), self._batch)
         files[unrecognised.TABLE.name] = whole(self._lake, unrecognised.TABLE, self._batch, unknown.to_batches())
         files[ledger.TABLE.name] = whole(self._lake, ledger.TABLE, self._batch, [ledger_entries])
         publish(self._lake, journal.prepare(self._lake, files))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task failed, or the books did not balance: leave no file behind, but for those that are published or will be."""
+        """On the driver, after a failure: remove the files of all tasks, except those that are published or will be."""
         with journal.fenced(self._lake):
-            begun = self._pending()
-            if begun is not None and begun.files is not None:
+            pending = self._pending()
+            if pending is not None and pending.files is not None:
                 return
-            counted = {table.name: set(delta.files(self._lake, table)) for table in SILVER}
+            referenced = {table.name: set(delta.files(self._lake, table)) for table in SILVER}
             for message in messages:
                 if isinstance(message, Written):
                     for name, file in message.files.items():
                         path = self._lake / name / file.path
-                        if path not in counted[name]:
+                        if path not in referenced[name]:
                             path.unlink(missing_ok=True)
 
 
@@ -147,13 +143,13 @@ class TableSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What Spark calls it."""
+        """The name of the format."""
         return FORMAT
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - there is but one schema
         """A writer for one batch of one lake."""
         if overwrite:
-            raise LakeError("silver tables only grow: write with mode append")
+            raise LakeError("silver tables are append-only: write with mode append")
         options = msgspec.json.decode(self.options["decode"], type=DecodeOptions)
         ports = msgspec.json.decode(self.options["ports"], type=dict[int, str])
         place, batch = Path(self.options["lake"]), int(self.options["batch"])
@@ -161,7 +157,7 @@ class TableSink(DataSource):
 
 
 def sink_with(trusted: TrustStore | None, opening: Keyring | None = None) -> type[TableSink]:
-    """The sink for an ingest with these keys. They travel inside the class: options are shown in plans and logs, and secrets are not."""
+    """A sink class that carries keys. Options would appear in plans and logs, so secrets travel in the pickled class."""
 
     class KeyedSink(TableSink):
         keys = trusted

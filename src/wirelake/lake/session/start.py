@@ -27,7 +27,7 @@ from wirelake.masking import keep_secret, keep_secrets, looks_secret, mask
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL_MASTER", "SHORT_SESSION", "activate", "is_connect", "is_submitted", "place", "session", "set_for_now", "suited"]
+__all__ = ["LOCAL_MASTER", "SHORT_SESSION", "activate", "is_connect", "is_submitted", "place", "set_for_now", "spark_session", "suited"]
 
 LOCAL_MASTER: Final = "local[*]"
 """The default master: driver and executors in one JVM on this machine, on all cores."""
@@ -112,7 +112,7 @@ def _complaint(log: Path) -> str:
     return f": {(blamed or lines)[0]}" if lines else ""
 
 
-def session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+def spark_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """Return the Spark session of this process; start the JVM if there is none.
 
     Settings come from `session/settings.py`; `conf` and the options of `spark-submit` override them. A master `sc://host:port` is a

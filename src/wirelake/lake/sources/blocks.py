@@ -1,9 +1,9 @@
-"""The Python Data Source `wirelake.blocks`: capture files in; out come blocks and parcels, a few large rows that carry bytes.
+"""The Python Data Source `wirelake.blocks`: reads captures, yields blocks and packet batches as a few large rows.
 
-The driver plans (`planning.py`), the executors read. A partition is a list of works, each a file or a split of one: small ones share a
-partition until it is large enough to be worth a task.
+The driver plans (`plan.py`), executors read. A partition is a group of read tasks, each a file or a split of one. Small ones share a
+partition until it is large enough to be worth a Spark task.
 
-It refuses to know formats and protocols: `wirelake.capture` reads, and `wirelake.protocols` says what first bytes look like.
+Each reading task decides for every block whether its connections can be decoded in place; see `plan.needs_shuffle`.
 """
 
 from __future__ import annotations
@@ -27,75 +27,73 @@ from wirelake.capture.blocks.block import Block
 from wirelake.capture.blocks.packet_batch import PacketBatch
 from wirelake.capture.blocks.read_split import Partitioned, ReadTask, quarantine, read_split
 from wirelake.capture.blocks.transfer import SCHEMA, to_batches
-from wirelake.errors import LakeError
-from wirelake.lake.decode.scan import is_self_contained
+from wirelake.errors import ErrorCode
+from wirelake.lake.session.errors import coded
 from wirelake.lake.sources import failures
-from wirelake.lake.sources.failures import Code, Failure
-from wirelake.lake.sources.plan import Plan
+from wirelake.lake.sources.failures import Failure
+from wirelake.lake.sources.plan import Plan, needs_shuffle
 from wirelake.protocols.kernel import use_compiled
 
-__all__ = ["FORMAT", "NOT_ALONE", "PARTITION_BYTES", "BlockReader", "BlockSource", "TaskGroup", "blocks", "share"]
+__all__ = ["FORMAT", "PARTITION_BYTES", "BlockReader", "BlockSource", "TaskGroup", "blocks", "group_tasks"]
 
 FORMAT: Final = "wirelake.blocks"
 
 PARTITION_BYTES: Final = 64 * 1024 * 1024
-"""Small works are read by one task until they come to this much."""
+"""Small read tasks share a partition up to this size."""
 
 COMPILED_BYTES: Final = 4 * 1024 * 1024
-"""From this much on, compiling what finds records and packets is worth its start-up."""
+"""From this size on, compiling the scanners of records and packets is worth its start-up."""
 
-NOT_ALONE: Final = "not all of it can be decoded where it is read"
-"""What a task says of a source whose beginning looked as if it could be."""
-
-_PLAIN: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
-"""Blocks as Spark hands them on: it takes every column of a data source for nullable."""
+_NULLABLE: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
+"""The schema as Spark has it: every column of a data source is nullable."""
 
 
 class TaskGroup(InputPartition):
-    """What one task reads: works, one after the other."""
+    """A partition: read tasks for one Spark task, one after the other."""
 
     def __init__(self, read_tasks: tuple[ReadTask, ...]) -> None:
         super().__init__(None)
         self.read_tasks = read_tasks
 
 
-def share(read_tasks: Iterable[ReadTask], limit: int = PARTITION_BYTES) -> list[TaskGroup]:
-    """Largest first, each into the first share it fits, so that no task waits long for the last one."""
-    task_groups: list[tuple[int, list[ReadTask]]] = []
+def group_tasks(read_tasks: Iterable[ReadTask], limit: int = PARTITION_BYTES) -> list[TaskGroup]:
+    """Pack read tasks into partitions: largest first, each into the first that has space. So no Spark task is late by much."""
+    groups: list[tuple[int, list[ReadTask]]] = []
     for read_task in sorted(read_tasks, key=lambda read_task: (-read_task.size, read_task.rank, read_task.split.begin)):
-        for index, (size, members) in enumerate(task_groups):
+        for index, (size, members) in enumerate(groups):
             if size + read_task.size <= limit:
                 members.append(read_task)
-                task_groups[index] = (size + read_task.size, members)
+                groups[index] = (size + read_task.size, members)
                 break
         else:
-            task_groups.append((read_task.size, [read_task]))
-    return [TaskGroup(tuple(members)) for _, members in task_groups]
+            groups.append((read_task.size, [read_task]))
+    return [TaskGroup(tuple(members)) for _, members in groups]
 
 
 class BlockReader(DataSourceReader):
-    """Reads on executors what was planned; with `buckets`, what must be is dealt by connection; else all is decoded there."""
+    """Reads on executors. With `buckets`, all connections are partitioned into so many; without, blocks are decoded in place."""
 
-    def __init__(self, read_tasks: Sequence[ReadTask], ports: dict[int, str], buckets: int, failures_at: Path | None = None) -> None:
-        self._works = tuple(read_tasks)
+    def __init__(self, read_tasks: Sequence[ReadTask], ports: dict[int, str], buckets: int, notes: Path | None = None) -> None:
+        """`notes` is the folder for notes of failures."""
+        self._read_tasks = tuple(read_tasks)
         self._ports = ports
         self._buckets = buckets
-        self._failures_at = failures_at
+        self._notes = notes
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition per share of the works."""
-        return share(self._works)
+        """One partition per group of read tasks."""
+        return group_tasks(self._read_tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of every work of a share, each from its first to its last."""
+        """Yield the rows of every read task of a partition, each in the order of its source."""
         if not isinstance(partition, TaskGroup):
-            raise TypeError(f"expected a Share, got {type(partition).__name__}")
+            raise TypeError(f"internal error: expected a TaskGroup, got {type(partition).__name__}")
         if sum(read_task.size for read_task in partition.read_tasks) >= COMPILED_BYTES:
             use_compiled()
         for read_task in partition.read_tasks:
-            with failures.noted(self._failures_at, lambda: [read_task.source]):  # noqa: B023 - it is called before the next
+            with coded(), failures.guard(self._notes, lambda: [read_task.source]):  # noqa: B023 - it is called before the next
                 for batch in to_batches(self._items(read_task), self._buckets):
-                    yield pa.RecordBatch.from_arrays(batch.columns, schema=_PLAIN)
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=_NULLABLE)
 
     def _items(self, read_task: ReadTask) -> Iterator[PacketBatch | Partitioned | Block]:
         if read_task.spoilt:
@@ -104,15 +102,18 @@ class BlockReader(DataSourceReader):
             return read_split(
                 read_task, buckets=self._buckets, ports=self._ports, protocols=protocols.names(), partitioned=protocols.names()
             )
-        return self._alone(read_task)
+        return self._in_place(read_task)
 
-    def _alone(self, read_task: ReadTask) -> Iterator[Block]:
-        """Blocks that need nothing of others; a source that only began like that must be dealt after all."""
+    def _in_place(self, read_task: ReadTask) -> Iterator[Block]:
+        """Yield blocks that this task's own writer decodes.
+
+        The plan saw only the beginning of the source. A later block that needs a shuffle ends the attempt; the driver retries with one.
+        """
         known = {"ports": self._ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.names()}
         for block in read_file.read(read_task.source, split=read_task.split, **known):  # type: ignore[arg-type]  # the same names
-            if not all(map(is_self_contained, block.flows)):
-                failures.note(self._failures_at, Failure(Code.NOT_ALONE, [block.source], NOT_ALONE))
-                raise LakeError(f"{block.source.path}: {NOT_ALONE}")
+            if needs_shuffle(block.flows):
+                reason = "not all of it can be decoded by the task that reads it"
+                raise failures.fail(self._notes, Failure(ErrorCode.NEEDS_SHUFFLE, [block.source], reason))
             block.spans = [msgspec.structs.replace(read_task.spans[-1], mark=block.all_spans()[-1].mark)]
             yield block
 
@@ -122,38 +123,38 @@ class BlockSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What Spark calls it."""
+        """The name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The Arrow schema of shipments as Spark sees it."""
-        return from_arrow_schema(_PLAIN)
+        """The Arrow schema of blocks and packet batches, as Spark has it."""
+        return from_arrow_schema(_NULLABLE)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is but one schema
-        """A reader for exactly the works in the options."""
+        """A reader for exactly the read tasks in the options."""
         read_tasks = msgspec.json.decode(self.options["read_tasks"], type=list[ReadTask])
         ports = msgspec.json.decode(self.options["ports"], type=dict[int, str])
         return BlockReader(read_tasks, ports, int(self.options["buckets"]), Path(self.options["failures"]))
 
 
-def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str], failures_at: Path) -> DataFrame:
-    """All that a plan says is to be read: what is decoded where it is read, and what was dealt, by bucket and in order.
+def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path) -> DataFrame:
+    """Everything that a plan says: blocks to decode in place, and a shuffle of the others by bucket, each bucket in order.
 
-    Tasks write down in a folder what they cannot read.
+    Tasks write notes of their failures into the folder `notes`.
     """
     spark.dataSource.register(BlockSource)
 
     def load(read_tasks: list[ReadTask], buckets: int) -> DataFrame:
-        told = {"read_tasks": _json(read_tasks), "ports": _json(ports), "buckets": str(buckets), "failures": str(failures_at)}
-        return spark.read.format(FORMAT).options(**told).load()
+        options = {"read_tasks": _json(read_tasks), "ports": _json(ports), "buckets": str(buckets), "failures": str(notes)}
+        return spark.read.format(FORMAT).options(**options).load()
 
     frames = [load(plan.direct, 0)] if plan.direct else []
     if plan.partitioned:
-        partitioned = load(plan.partitioned, plan.buckets).repartitionById(plan.buckets, sql.col("bucket"))
-        frames.append(partitioned.sortWithinPartitions("rank", "place"))
-    return reduce(lambda one, other: one.unionByName(other), frames)
+        shuffled = load(plan.partitioned, plan.buckets).repartitionById(plan.buckets, sql.col("bucket"))
+        frames.append(shuffled.sortWithinPartitions("rank", "place"))
+    return reduce(lambda left, right: left.unionByName(right), frames)
 
 
 def _json(value: object) -> str:
-    """What a data source's option can carry."""
+    """A value as an option of a data source."""
     return msgspec.json.encode(value).decode()

@@ -1,6 +1,6 @@
-"""Filters that Spark hands to a data source, as an interest in packets: comparisons of the time, and of ports.
+"""Filter pushdown: comparisons of time and port become an interest in packets.
 
-Whatever is taken here is also applied to the rows, so Spark need not do it again. It refuses to know files.
+Filters on the time are applied to rows as well, so Spark need not apply them again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PORTS: Final = ("client_port", "server_port", "source_port", "destination_port")
 
 
 def _microseconds(value: Any) -> int | None:
-    """A time of Spark in microseconds; None when it is none."""
+    """A time of Spark in microseconds; None for any other value."""
     if not isinstance(value, datetime):
         return None
     moment = value if value.tzinfo else value.astimezone()
@@ -29,9 +29,9 @@ def _microseconds(value: Any) -> int | None:
 
 
 def interest(filters: Iterable[Filter]) -> tuple[PacketFilter, list[Filter]]:
-    """What filters ask for, and those that Spark must still apply: all but comparisons of the time.
+    """Split filters into a packet filter and those that Spark must still apply: all but comparisons of the time.
 
-    A filter on a port narrows what is read to packets on that port at either end; which end it is remains for Spark to look at.
+    A filter on a port limits reading to packets with that port at either end. Spark then checks which end it is.
     """
     since: int | None = None
     until: int | None = None

@@ -1,6 +1,6 @@
-"""What an ingest reads and removes: files sorted by what the ledger says of them. Contents count, not names.
+"""Which sources a job reads and removes: input files are compared with the ledger by content, not by name.
 
-Each function looks at a lake that is held for writing, and changes nothing that a table counts.
+Sources that the ledger has are skipped, which makes an ingest idempotent. Each function needs the lake's lock, and changes no table.
 """
 
 from __future__ import annotations
@@ -35,39 +35,40 @@ class Like(msgspec.Struct, frozen=True):
 
     path: str
     is_part: bool = False
-    """Whether the file is but the beginning of it."""
+    """Whether the file is only the beginning of it."""
 
 
 class Plan(msgspec.Struct):
-    """What is to be done."""
+    """Sources to read and to remove."""
 
     fresh: list[Source] = []
     """Sources to read."""
     read: dict[bytes, int] = {}
-    """How far those of them were read before that have grown since."""
+    """Source id -> bytes that were read before, for sources that have grown since."""
     skipped: dict[str, bytes] = {}
-    """Files that the lake has already, or has with another one of these files, and which source each is."""
+    """Path -> source id, of files that the lake has already or gets with another one of these files."""
     likes: dict[str, Like] = {}
-    """What each of them equals."""
+    """Path of a skipped file -> the source that it equals."""
     changed: list[str] = []
+    """Files that the lake has with other contents: they are not read."""
     removal: Removal | None = None
-    """Sources whose rows go, whether or not they are read again."""
+    """Sources whose rows are removed, whether or not they are read again."""
     following: Following | None = None
-    """What following goes on with after that; None if nothing was ever followed."""
+    """The stream state after the removal; None if no folder was ever followed."""
     reread: list[str] = []
-    """Sources that nobody named: they are read again because they were decoded together with one that goes."""
+    """Sources that the caller did not name: read again because they were decoded together with a removed one."""
     continued: list[str] = []
-    """Files that ended in the middle of a record when they were read, and have grown: they are read from their first byte."""
+    """Files that ended in the middle of a record and have grown since: read again from their first byte."""
 
 
 def new(lake: Path, paths: Iterable[str]) -> Plan:
-    """Read files that the lake does not have, and the rest of those that have grown."""
+    """Plan an ingest: files that the lake does not have, and the rest of those that have grown."""
     sources = list(map(identify, paths))
     return _continued(lake, sources, sources) or _sorted(Plan(), positions(lake), sources)
 
 
 def continued(lake: Path, paths: Iterable[str]) -> Plan:
-    """Remove sources that ended in the middle of a record, and whose files here have grown since: following reads them whole."""
+    """Plan the removal of sources that ended in the middle of a record and have grown since: `follow` then reads them whole."""
     sources = []
     for path in paths:
         with suppress(CaptureError):  # it is gone again
@@ -76,9 +77,9 @@ def continued(lake: Path, paths: Iterable[str]) -> Plan:
 
 
 def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan | None:
-    """Read files from their first byte that have grown since their last record was cut; None if there are none, or it cannot be done.
+    """Plan to read files again that have grown since their last record was cut; None if there are none, or it cannot be done.
 
-    Their last bytes are in quarantine, and the record that they belong to is whole now.
+    Their last bytes are in quarantine. The record that these bytes belong to is complete now.
     """
     columns = {"columns": ["source", "offset", "length"], "filter": pc.field("reason") == CUT_SHORT}
     cuts = {(row["source"], row["offset"] + row["length"]) for row in delta.dataset(lake, quarantine.TABLE).to_table(**columns).to_pylist()}
@@ -87,64 +88,66 @@ def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan |
     known = positions(lake)
     paths = {one.source.id: one.source.path for one in known.all if (one.source.path, one.end) in cuts}
     grown: dict[bytes, str] = {}
-    for one in sources:
-        if one.id not in paths and one.path not in paths.values():
+    for source in sources:
+        if source.id not in paths and source.path not in paths.values():
             continue  # comparing contents costs a read
-        told = known.place(one)
-        if told.is_known and not told.is_other and told.end < one.size and (paths.get(told.source.id), told.end) in cuts:
-            grown[told.source.id] = one.path
+        position = known.place(source)
+        is_same = position.is_known and not position.is_other
+        if is_same and position.end < source.size and (paths.get(position.source.id), position.end) in cuts:
+            grown[position.source.id] = source.path
     if not grown:
         return None
     try:
         plan = _without(lake, Inventory(lake), set(grown), found)
     except LakeError as error:
-        _LOG.warning("%s: read on after its end, which was cut in the middle of a record: %s", ", ".join(grown.values()), error)
+        _LOG.warning("%s: continued after its end, which was cut in the middle of a record: %s", ", ".join(grown.values()), error)
         return None
     if not found and not set(plan.reread) <= {one.path for one in sources}:
-        return None  # following would not read the others again
+        return None  # `follow` would not read the others again
     plan.continued = sorted(grown.values())
     return plan
 
 
 def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
+    """Add sources to a plan: to be read, skipped or changed."""
     named = list(sources)
     # The longest first: a shorter copy of it has nothing new, whatever their names.
-    for found in sorted(named, key=lambda one: (-one.size, one.path)):
-        told = known.place(found)
-        if told.is_other:
-            plan.changed.append(found.path)
-        elif told.is_known and told.end == found.size:
-            plan.skipped[found.path] = told.source.id
-            plan.likes[found.path] = Like(told.like, told.is_part)
+    for source in sorted(named, key=lambda source: (-source.size, source.path)):
+        position = known.place(source)
+        if position.is_other:
+            plan.changed.append(source.path)
+        elif position.is_known and position.end == source.size:
+            plan.skipped[source.path] = position.source.id
+            plan.likes[source.path] = Like(position.like, position.is_part)
         else:
-            plan.fresh.append(told.source)
-            plan.read |= {told.source.id: told.end} if told.end else {}
-            known.add(KnownFile(told.source, found.size, is_here=True))
+            plan.fresh.append(position.source)
+            plan.read |= {position.source.id: position.end} if position.end else {}
+            known.add(KnownFile(position.source, source.size, is_here=True))
     plan.skipped = {one.path: plan.skipped[one.path] for one in named if one.path in plan.skipped}  # in the order of the arguments
     return plan
 
 
 def again(lake: Path, paths: Iterable[str]) -> Plan:
-    """Read files from their first byte, whatever the lake has of them or of others that had their names; that goes."""
+    """Plan to read files from their first byte, and to remove the rows that the lake has of them or of files with their names."""
     known, inventory = positions(lake), Inventory(lake)
     found = [identify(path) for path in paths]
     asked: set[bytes] = set()
-    for one in found:
-        told = known.place(one)
-        if told.is_part and one.path != told.like:
-            continue  # the source is longer than this file: without it, bytes would be gone
-        asked |= inventory.at(one.path) if told.is_other else {told.source.id} if told.is_known else set()
+    for source in found:
+        position = known.place(source)
+        if position.is_part and source.path != position.like:
+            continue  # the source is longer than this file: removing it would lose bytes
+        asked |= inventory.at(source.path) if position.is_other else {position.source.id} if position.is_known else set()
     return _without(lake, inventory, asked, found)
 
 
 def forget(lake: Path, names: Iterable[str]) -> Plan:
-    """Remove sources, by their path, id, or unique file name."""
+    """Plan to remove sources, by path, id or unique file name."""
     inventory = Inventory(lake)
     return _without(lake, inventory, {one for name in names for one in inventory.named(name)}, [])
 
 
 def _without(lake: Path, inventory: Inventory, asked: set[bytes], found: list[Source]) -> Plan:
-    """Remove sources that somebody asked for, with those that depend on them; read the latter again, and the files that were found."""
+    """Plan to remove the `asked` sources, with those that depend on them; read the latter again, and the `found` files."""
     if not asked:
         return _sorted(Plan(), positions(lake), found)
     removal = inventory.removal(asked)
@@ -155,18 +158,18 @@ def _without(lake: Path, inventory: Inventory, asked: set[bytes], found: list[So
 
 
 def _others(lake: Path, removal: Removal, asked: set[bytes], named: set[str]) -> list[Source]:
-    """The files of sources that go though nobody named them; each must still have what was read of it."""
+    """The files of removed sources that the caller did not name. Each must still have the bytes that were read of it."""
     known = positions(lake)
     others = []
-    for one in known.all:
-        if one.source.id not in removal.ids - asked or one.source.path in named:
+    for known_file in known.all:
+        if known_file.source.id not in removal.ids - asked or known_file.source.path in named:
             continue
-        path = one.source.path
+        path = known_file.source.path
         why = "it has other contents now"
         try:
             there = identify(path)
-            told = known.place(there)
-            if told.is_known and told.source.id == one.source.id:
+            position = known.place(there)
+            if position.is_known and position.source.id == known_file.source.id:
                 others.append(there)
                 continue
         except CaptureError as error:
@@ -178,13 +181,13 @@ def _others(lake: Path, removal: Removal, asked: set[bytes], named: set[str]) ->
 
 
 def _following(lake: Path, inventory: Inventory, removal: Removal) -> Following | None:
-    """What following goes on with when sources are gone: without their positions, and without a memory of their connections."""
+    """The stream state without removed sources: neither their positions nor the decoder state of their connections."""
     now = journal.following(lake)
     if now is None:
         return None
     files = tuple(one for one in now.offset.files if one.id not in removal.ids)
     if not files and all(one.source.id in removal.ids for one in now.waiting):
-        return Following(Offset(settled=now.offset.settled), now.buckets)  # nothing is left to go on with: no state is read
+        return Following(Offset(settled=now.offset.settled), now.buckets)  # nothing is left to continue: no state is read
     if now.offset.is_open or now.waiting:
         raise LakeError(
             f"{lake} waits for more of a folder that was followed: end that first with `wirelake ingest LAKE --follow FOLDER --once`"

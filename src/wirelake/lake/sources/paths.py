@@ -1,7 +1,4 @@
-"""Listing: which files are meant by paths, folders and patterns, here and elsewhere.
-
-It refuses to open files.
-"""
+"""Input paths: files, folders and patterns, local or remote, become a list of captures. Files are not opened."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from wirelake.errors import CapturesMissing
 __all__ = ["PACKED_SUFFIXES", "SUFFIXES", "captures", "expand"]
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
-"""What counts as a capture in a folder; a file that is named outright is taken as it is."""
+"""Suffixes of captures in a folder. A file that is named itself may have any."""
 PACKED_SUFFIXES: Final = (".gz", ".zst")
-"""What may come after it."""
+"""Suffixes of compressed captures, after the others."""
 
 
 def _is_capture(name: str) -> bool:
@@ -29,24 +26,24 @@ def _is_capture(name: str) -> bool:
 
 
 def expand(paths: Iterable[str | PathLike[str]], unreadable: list[str] | None = None) -> list[str]:
-    """Files, the captures in folders and below, and whatever patterns match; each once, in order.
+    """List files, captures in folders and below, and matches of patterns; each once, in order.
 
-    What lies in a folder and cannot be read is added to `unreadable`, with the reason; without such a list it raises CapturesMissing.
-    A path that is named outright and cannot be read always does.
+    Unreadable entries of a folder are added to `unreadable`, with the reason; without such a list they raise CapturesMissing.
+    A path that is named itself and cannot be read always raises it.
     """
-    found: dict[str, None] = {}
+    files: dict[str, None] = {}
     left_out: list[str] = []
-    for given in paths:
-        found.update(dict.fromkeys(_elsewhere(fspath(given)) if is_elsewhere(fspath(given)) else map(str, _here(given, left_out))))
+    for path in paths:
+        files.update(dict.fromkeys(_elsewhere(fspath(path)) if is_elsewhere(fspath(path)) else map(str, _here(path, left_out))))
     if unreadable is not None:
         unreadable += left_out
     elif left_out:
         raise CapturesMissing(left_out[0])
-    return list(found)
+    return list(files)
 
 
 def captures(folder: Path) -> list[str]:
-    """The captures in a local folder and below, which may be none."""
+    """List the captures in a local folder and below; there may be none."""
     return sorted(str(inside.absolute()) for inside in folder.rglob("*") if _is_capture(inside.name) and inside.is_file())
 
 
@@ -63,8 +60,8 @@ def _here(given: str | PathLike[str], left_out: list[str]) -> list[Path]:
         if reason := _unnameable(path):
             raise CapturesMissing(reason)
         matches = [path]
-    elif path.exists():  # opening a FIFO waits until somebody writes to it
-        raise CapturesMissing(f"{given}: a FIFO, socket or device, not a file: captures are read by place; write it to a file first")
+    elif path.exists():  # opening a FIFO waits for a writer
+        raise CapturesMissing(f"{given}: a FIFO, socket or device, not a file: captures need random access, so copy it to a file first")
     else:
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
         if not matches:
@@ -73,20 +70,20 @@ def _here(given: str | PathLike[str], left_out: list[str]) -> list[Path]:
 
 
 def _inside(folder: Path, left_out: list[str]) -> list[Path]:
-    """The captures in a folder and below; folders that cannot be listed are left out, and so are names that no table can hold."""
-    found: list[Path] = []
+    """List the captures in a folder and below. Unreadable folders, and names that no table can hold, go to `left_out`."""
+    files: list[Path] = []
 
     def unlisted(error: OSError) -> None:
         left_out.append(f"{error.filename}: cannot read this folder: {error.strerror}")
 
     for place, _, names in os.walk(folder, onerror=unlisted):
-        captured = [Path(place, name) for name in names if _is_capture(name)]
-        for one in captured:
-            if reason := _unnameable(one):
+        candidates = [Path(place, name) for name in names if _is_capture(name)]
+        for path in candidates:
+            if reason := _unnameable(path):
                 left_out.append(reason)
-            elif one.is_file():
-                found.append(one)
-    return sorted(found)
+            elif path.is_file():
+                files.append(path)
+    return sorted(files)
 
 
 def _unnameable(path: Path) -> str:

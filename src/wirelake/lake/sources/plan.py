@@ -1,11 +1,12 @@
-"""Planning: what is to be read by whom, before anything is read.
+"""Planning on the driver: which task reads which bytes, before any byte is decoded.
 
-A look at the first bytes of each file tells when it begins, and whether it is a recording, whose payloads need no reassembly; unless it is
-of a protocol that is read by what was said before, perhaps in another file. Large files
-are cut: tasks walk the stretches, and their claims are settled here. What remains are works, some to be decoded where they are read,
-the others to be dealt by connection.
+Reads the first 64 KiB of each file to get its start time and type. Recordings of stateless protocols are decoded by the task that reads
+them. Packet captures, and recordings of stateful protocols, are first repartitioned by connection. Large files are divided: tasks walk
+the byte ranges and guess where records begin; the guesses are reconciled here.
 
-It refuses to know what is in packets, and who runs the tasks: a function that claims stretches comes in.
+What a plan says of a file is a hint, because later bytes may be of another protocol. The task that reads a file asks `needs_shuffle` for
+every block, with the same answer for the same connections. If the hint was wrong, the task fails with the code NEEDS_SHUFFLE, and the
+driver retries the batch with a shuffle of everything. Nothing was committed until then, so the retry is idempotent.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from wirelake import protocols
 from wirelake.capture.blocks.accounting import Accounting
-from wirelake.capture.blocks.block import Source
+from wirelake.capture.blocks.block import Flow, Source
 from wirelake.capture.blocks.from_recording import RecordingReader
 from wirelake.capture.blocks.read_split import ReadTask, quarantine_rest, read_tasks
 from wirelake.capture.containers.records import KIND, LINK, NO_TIME, RECORD_PACKET, TS
@@ -27,47 +28,56 @@ from wirelake.capture.files.source_file import open_source
 from wirelake.capture.files.split import ByteRange, Guess, Split, divide, guess, reconcile
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
 from wirelake.lake.decode.scan import is_self_contained
+from wirelake.lake.session.errors import coded
 from wirelake.protocols.kernel import use_compiled
 
-__all__ = ["SPLIT_BYTES", "Cut", "Plan", "guess_here", "plan"]
+__all__ = ["SPLIT_BYTES", "Cut", "Plan", "guess_here", "needs_shuffle", "plan"]
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
-"""Files of twice this and more are cut into stretches of about this."""
+"""Files of at least twice this size are divided into byte ranges of about this size."""
 BUCKET_BYTES: Final = 64 * 1024 * 1024
-"""Packets whose connections are assembled by one task, about."""
+"""About so many bytes of connections are assembled by one task."""
 SMALL_BYTES: Final = 4 * 1024 * 1024
-"""So many are worth a task, if there are tasks to spare."""
+"""So many bytes are worth a task, if there are cores to spare."""
 MAX_BUCKETS: Final = 1024
 LOOK_BYTES: Final = 64 * 1024
-"""Bytes at the start of a file that are looked at."""
+"""Bytes at the start of a file that planning reads."""
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """A stretch of a source that somebody is to walk."""
+    """A byte range of a source, for a task to walk."""
 
     source: Source
     byte_range: ByteRange
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What there is to do."""
+    """Read tasks, by what happens to their blocks."""
 
     direct: list[ReadTask]
-    """To be decoded where it is read."""
+    """Blocks are decoded by the task that reads them."""
     partitioned: list[ReadTask]
-    """To be dealt by connection into `buckets`."""
+    """Connections are partitioned into `buckets` by a shuffle, then decoded."""
     buckets: int
 
 
+def needs_shuffle(flows: Iterable[Flow]) -> bool:
+    """Whether connections must be partitioned before they are decoded, because reading them needs earlier bytes of theirs."""
+    return not all(map(is_self_contained, flows))
+
+
 class _Look(msgspec.Struct, frozen=True):
+    """What the first bytes of a source say."""
+
     source: Source
     begins: int
-    stands_alone: bool
-    """Whether it can be decoded where it is read."""
+    """Time of the first packet, microseconds since 1970; 0 if there is none."""
+    is_direct: bool
+    """Whether its first packets are recorded payloads that need no shuffle."""
 
 
 def _look(source: Source) -> _Look:
-    """When a source begins, and whether its first packets are recorded payloads that need nothing of others."""
+    """Read the beginning of a source."""
     with open_source(source) as file:
         walk = Walk(source.path, file, stop=LOOK_BYTES, window=LOOK_BYTES)
         for step in walk.steps():
@@ -76,29 +86,30 @@ def _look(source: Source) -> _Look:
             packets = step.rows[step.rows[:, KIND] == RECORD_PACKET]
             if len(packets):
                 begins = next((ts for ts in packets[:, TS].tolist() if ts != NO_TIME), 0)
-                return _Look(source, begins, _stands_alone(source, step, packets))
-    return _Look(source, 0, stands_alone=True)
+                return _Look(source, begins, _is_direct(source, step, packets))
+    return _Look(source, 0, is_direct=True)
 
 
-def _stands_alone(source: Source, step: Window, packets: np.ndarray[Any, Any]) -> bool:
+def _is_direct(source: Source, step: Window, packets: np.ndarray[Any, Any]) -> bool:
     if not (packets[:, LINK] == LINK_EXPORTED).all():
         return False
     try:
         block = RecordingReader(protocols.ports(), protocols.names(), Accounting()).block(source, step.base, step.data, step.used, packets)
-    except Exception:  # the task that reads it will say what it is
+    except Exception:  # the task that reads the source raises the same, with the source's name
         return False
-    return block is None or all(map(is_self_contained, block.flows))
+    return block is None or not needs_shuffle(block.flows)
 
 
-def _rest(at: int, told: Guess) -> Split:
-    """What comes after a place, given what walking up to it told; what was unfinished there has been given up."""
-    return Split(at, EVERYTHING, told.after, (at, told.after))
+def _rest(at: int, before: Guess) -> Split:
+    """The split after a position, from the state in which the walk up to it ended; an unfinished record there was given up."""
+    return Split(at, EVERYTHING, before.after, (at, before.after))
 
 
-def guess_here(one: Cut) -> Guess:
-    """Walk a stretch in this process."""
+def guess_here(cut: Cut) -> Guess:
+    """Walk a byte range in this process."""
     use_compiled()
-    return guess(one.source, one.byte_range)
+    with coded():
+        return guess(cut.source, cut.byte_range)
 
 
 def plan(
@@ -108,38 +119,35 @@ def plan(
     split_bytes: int = SPLIT_BYTES,
     *,
     read: Mapping[bytes, int] | None = None,
-    deal_all: bool = False,
-    spoilt: Mapping[bytes, str] | None = None,
+    shuffle_all: bool = False,
+    quarantined: Mapping[bytes, str] | None = None,
 ) -> Plan:
-    """Who reads what; `guesses` has stretches walked, wherever that is best done.
+    """Plan who reads what. `guesses` walks byte ranges, in Spark tasks or here.
 
-    What was `read` of a source before is not read again. With `deal_all`, nothing is decoded where it is read. Nothing of a source that is
-    `spoilt` is decoded: its bytes go to quarantine, with this reason.
+    `read` has the bytes of a source that were ingested before and are skipped. With `shuffle_all`, nothing is decoded in place. The bytes
+    of a source in `quarantined` (id -> reason) are not decoded but go to the table `quarantine`.
     """
-    before, failed = read or {}, spoilt or {}
+    before, reasons = read or {}, quarantined or {}
     every = list(sources)
-    looks = sorted((_look(one) for one in every if one.id not in failed), key=lambda look: (look.begins, look.source.path))
-    ranges = [
-        Cut(look.source, one)
-        for look in looks
-        for one in (
-            [ByteRange(0, before[look.source.id])]
-            if look.source.id in before
-            else divide(look.source, split_bytes)
-            if look.source.size >= 2 * split_bytes
-            else []
-        )
-    ]
+    looks = sorted((_look(source) for source in every if source.id not in reasons), key=lambda look: (look.begins, look.source.path))
+    cuts = [Cut(look.source, byte_range) for look in looks for byte_range in _ranges(look.source, before.get(look.source.id), split_bytes)]
     guessed: dict[bytes, list[Guess]] = {}
-    for one, told in zip(ranges, guesses(ranges) if ranges else [], strict=True):
-        guessed.setdefault(one.source.id, []).append(told)
-    direct = [quarantine_rest(one, before.get(one.id, 0), failed[one.id]) for one in every if one.id in failed]
+    for cut, walked in zip(cuts, guesses(cuts) if cuts else [], strict=True):
+        guessed.setdefault(cut.source.id, []).append(walked)
+    direct = [quarantine_rest(source, before.get(source.id, 0), reasons[source.id]) for source in every if source.id in reasons]
     partitioned: list[ReadTask] = []
     for rank, look in enumerate(looks):
         guesses_of = guessed.get(look.source.id, [])
         begun = before.get(look.source.id)
         splits = reconcile(look.source, guesses_of) if begun is None else [_rest(begun, guesses_of[0])]
-        (direct if look.stands_alone and not deal_all else partitioned).extend(read_tasks(look.source, splits, rank))
+        (direct if look.is_direct and not shuffle_all else partitioned).extend(read_tasks(look.source, splits, rank))
     size = sum(read_task.size for read_task in partitioned)
     buckets = max(size // BUCKET_BYTES, min(parallelism, size // SMALL_BYTES), 1)
     return Plan(direct, partitioned, min(buckets, MAX_BUCKETS))
+
+
+def _ranges(source: Source, read: int | None, split_bytes: int) -> list[ByteRange]:
+    """The byte ranges of a source to walk before it is read: what was read before, or all of a large one."""
+    if read is not None:
+        return [ByteRange(0, read)]
+    return divide(source, split_bytes) if source.size >= 2 * split_bytes else []

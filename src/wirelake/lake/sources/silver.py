@@ -1,33 +1,27 @@
-"""The Python Data Source `wirelake.captured`: any table that is written where captures are decoded, straight from captures, without a lake.
+"""The Python Data Source `wirelake.captured`: a silver table straight from captures, without a lake.
 
 ```
 register(spark)
 spark.read.format("wirelake.captured").option("table", "emp").load("captures/")
 ```
 
-What `frames.py` says of messages holds here, too: a packet capture is read by one task, and a connection that goes on in another file is
-read from the first certain message there. The schema is the table's schema of record.
-
-It refuses to keep anything, and to build what is built from tables.
+As in `messages.py`, one task reads a packet capture, and a connection that continues in another file is read from the first certain
+message there. The schema is the table's schema of record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from wirelake import protocols
-from wirelake.capture.blocks.read_file import read
 from wirelake.errors import UsageError
-from wirelake.lake.decode.batches import Overflow
-from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.sources import options as sources_options
-from wirelake.lake.sources.blocks import TaskGroup, share
-from wirelake.lake.sources.messages import CaptureReader
+from wirelake.lake.sources.blocks import TaskGroup, group_tasks
+from wirelake.lake.sources.capture_reader import CaptureReader, decode_source
 from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables.catalog import SILVER
 from wirelake.lake.tables.schema import Table
@@ -44,26 +38,19 @@ class _Captured(CaptureReader):
         self._table = table
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition per share of the files."""
-        return share(self.read_tasks(whole_captures=True))
+        """One partition per group of files."""
+        return group_tasks(self.read_tasks(whole_captures=True))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of every file of a share."""
-        assert isinstance(partition, TaskGroup)  # noqa: S101 - what `partitions` gave
+        """Yield the rows of every file of a partition."""
+        assert isinstance(partition, TaskGroup)  # noqa: S101 - from `partitions`
         use_compiled()
         ports = sources_options.ports(self.options)
         for read_task in partition.read_tasks:
-            known = {"ports": ports, "sniff": protocols.sniff, "dialect": protocols.dialect, "protocols": protocols.names()}
-            with Overflow(self._table.name, self._table.schema) as overflow:
-                decoder = Decoder(DecodeOptions(), sink=overflow.put)
-                for block in read(read_task.source, split=read_task.split, **known):  # type: ignore[arg-type]  # the same names
-                    yield from self._rows(overflow.take(decoder.feed(block)))
-                yield from self._rows(overflow.take(decoder.finish()))
-
-    def _rows(self, found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in found:
-            if batch.num_rows:
-                yield from pa.Table.from_batches([batch]).cast(self._table.schema).to_batches()
+            for _, batches in decode_source(read_task, self._table, ports):
+                for batch in batches:
+                    if batch.num_rows:
+                        yield from pa.Table.from_batches([batch]).cast(self._table.schema).to_batches()
 
 
 class CapturedSource(DataSource):
@@ -71,20 +58,20 @@ class CapturedSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What Spark calls it."""
+        """The name of the format."""
         return FORMAT
 
     def _table(self) -> Table:
         named = {table.name: table for table in SILVER}
         if self.options.get("table") not in named:
-            raise UsageError(f"say which table: .option('table', NAME) with one of {', '.join(named)}")
+            raise UsageError(f"no such table: give .option('table', NAME), with one of {', '.join(named)}")
         return named[self.options["table"]]
 
     def schema(self) -> StructType:
-        """The schema of record as Spark sees it."""
+        """The schema of record as Spark has it."""
         return spark_schema(self._table())
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the table says it
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the table has it
         """A reader for the paths in the options."""
         options = sources_options.known(self.name(), self.options, ("table", "ports"))
         sources_options.ports(options)

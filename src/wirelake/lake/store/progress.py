@@ -1,4 +1,4 @@
-"""How far every source was read, from the ledger."""
+"""How far each source was read, according to the ledger. There is no other record of it, so ingests are idempotent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS: Final = ["source", "source_id", "source_size", "offset", "length", "ma
 
 
 class Positions:
-    """How far each source was read."""
+    """The sources of a lake, by path and by id, each with the position up to which it was read."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, list[KnownFile]] = {}
@@ -27,27 +27,27 @@ class Positions:
 
     @property
     def all(self) -> list[KnownFile]:
-        """Every source, as far as it was read."""
+        """Every source, with its last position."""
         return [known[-1] for known in self._by_id.values()]
 
     def add(self, known: KnownFile) -> None:
-        """Add a source, read up to here."""
-        here = [one for one in self._by_path.get(known.source.path, []) if one.source.id != known.source.id]
-        self._by_path[known.source.path] = [*here, known]
+        """Add a source with its position."""
+        others = [file for file in self._by_path.get(known.source.path, []) if file.source.id != known.source.id]
+        self._by_path[known.source.path] = [*others, known]
         self._by_id.setdefault(known.source.id, []).append(known)
 
     def place(self, source: Source) -> SourcePosition:
-        """Return which known source a file is, and how far it was read."""
+        """Find out which source a file is, and how far it was read."""
         return identity.place(source, self._by_path, self._by_id)
 
 
 def positions(lake: Path) -> Positions:
-    """Return how far the sources of a lake were read."""
+    """Read the positions of a lake from its ledger."""
     return positions_in(delta.dataset(lake, ledger.TABLE).to_table(columns=_COLUMNS))
 
 
 def positions_in(ledger_entries: pa.Table) -> Positions:
-    """Return how far sources were read, from rows of a ledger."""
+    """The positions of the sources in these rows of a ledger."""
     rows = ledger_entries.group_by(_COLUMNS).aggregate([])
     order = [("batch", "ascending"), ("offset", "ascending"), ("length", "ascending")]
     spans: dict[bytes, dict[tuple[int, int], bytes]] = {}
@@ -59,9 +59,10 @@ def positions_in(ledger_entries: pa.Table) -> Positions:
         if end >= max(paths.values(), default=0):
             paths.pop(row["source"], None)
             paths[row["source"]] = end
-    found = Positions()
+    result = Positions()
     for source_id, paths in ends.items():
         hashed = [(*span, mark) for span, mark in sorted(spans[source_id].items())]
         for path, end in paths.items():
-            found.add(KnownFile(Source(path, source_id, end), end, spans=tuple(one for one in hashed if one[0] + one[1] <= end)))
-    return found
+            spans_before = tuple(span for span in hashed if span[0] + span[1] <= end)
+            result.add(KnownFile(Source(path, source_id, end), end, spans=spans_before))
+    return result

@@ -1,4 +1,4 @@
-"""Portions without Spark: however files grow, are read and are interrupted, the silver tables get what one ingest would give them."""
+"""Micro-batches without Spark: however files grow and reading is interrupted, silver tables equal those of one ingest."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from wirelake import protocols
 from wirelake.capture.files.growing import Follower, Limits, Offset, micro_batches
 from wirelake.capture.files.identity import beginning, content, identify
 from wirelake.capture.record.recorder import Recorder
-from wirelake.errors import LakeError
+from wirelake.errors import ErrorCode, LakeError
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.jobs.ingest import remove
 from wirelake.lake.jobs.micro_batch import read_micro_batch
 from wirelake.lake.jobs.sink import TableWriter
 from wirelake.lake.sources import intake
 from wirelake.lake.sources import plan as sources_plan
-from wirelake.lake.sources.blocks import NOT_ALONE, BlockReader, share
-from wirelake.lake.sources.follow import FollowReader, Settling
+from wirelake.lake.sources.blocks import BlockReader, group_tasks
+from wirelake.lake.sources.follow import EveryBucket, FollowReader
 from wirelake.lake.store import commit, delta, journal, snapshot
 from wirelake.lake.store.check_ledger import check_ledger
 from wirelake.lake.store.commit import recover
@@ -47,8 +47,8 @@ def lake_at(path: Path) -> Path:
     return path
 
 
-class Shipments:
-    """What Spark does with shipments: dealt, sorted, given to one task for each bucket."""
+class Transfers:
+    """Stands in for Spark: blocks and packet batches are partitioned, sorted, and given to one task for each bucket."""
 
     def __init__(self, batches) -> None:
         self.rows = [(batch.slice(row, 1)) for batch in batches for row in range(batch.num_rows)]
@@ -68,22 +68,22 @@ class Shipments:
         buckets: dict[int, list[pa.RecordBatch]] = {}
         for row in self.rows:
             buckets.setdefault(row.column("bucket")[0].as_py(), []).append(row)
-        self.told = [row for mine in buckets.values() for batch in task(iter(mine)) for row in batch.to_pylist()]
+        self.results = [row for mine in buckets.values() for batch in task(iter(mine)) for row in batch.to_pylist()]
         return self
 
     def collect(self):
-        return self.told
+        return self.results
 
 
 def ingested(lake: Path, paths: list[Path]) -> dict[str, str]:
-    """What one ingest makes of files, dealt among tasks as Spark would."""
+    """The silver tables of one ingest, partitioned among tasks as Spark would."""
     plan = sources_plan.plan([identify(path) for path in paths], lambda cuts: list(map(sources_plan.guess_here, cuts)), 1)
     writer = TableWriter(lake_at(lake), 1, DecodeOptions(), None, PORTS)
     journal.begin(lake, 1, [identify(path) for path in paths])
     told = []
     for read_tasks, buckets in ((plan.direct, 0), (plan.partitioned, BUCKETS)):
         reader = BlockReader(read_tasks, PORTS, buckets)
-        shipped = Shipments(batch for one in share(read_tasks) for batch in reader.read(one))
+        shipped = Transfers(batch for one in group_tasks(read_tasks) for batch in reader.read(one))
         if not buckets:
             told.append(writer.write(iter(shipped.rows)))
             continue
@@ -111,21 +111,21 @@ class Reader:
     def step(self, limits: Limits | None = None) -> bool:
         paths = sorted(str(path) for path in self.folder.iterdir())
         end = self.follower.latest(self.at.offset, paths, limits or Limits())
-        found = read_micro_batch(self._shipped(end), self.lake, self.batch + 1, self.at, end, DecodeOptions(), PORTS)
+        found = read_micro_batch(self._transfers(end), self.lake, self.batch + 1, self.at, end, DecodeOptions(), PORTS)
         if found is None:
             return False
-        portion, self.at = found
-        self.batch = portion.batch
+        micro_batch, self.at = found
+        self.batch = micro_batch.batch
         return True
 
-    def _shipped(self, end: Offset) -> Shipments:
+    def _transfers(self, end: Offset) -> Transfers:
         reader = BlockReader([], PORTS, BUCKETS)
-        made = [batch for one in share(micro_batches(self.at.offset, end)) for batch in reader.read(one)]
+        batches = [batch for one in group_tasks(micro_batches(self.at.offset, end)) for batch in reader.read(one)]
         if end.settled > self.at.offset.settled:
             settling = FollowReader.__new__(FollowReader)
             settling._buckets = BUCKETS
-            made += settling.read(Settling())
-        return Shipments(made)
+            batches += settling.read(EveryBucket())
+        return Transfers(batches)
 
 
 def recorded(path: Path, seed: int) -> list[bytes]:
@@ -175,7 +175,7 @@ def grow(dice: random.Random, reader: Reader, parts: list[bytes], interrupted=la
 
 @pytest.mark.parametrize("kind", ["capture", "recording"])
 @pytest.mark.parametrize("seed", range(3))
-def test_portions_of_any_size_give_what_one_ingest_gives(tmp_path, kind, seed):
+def test_micro_batches_of_any_size_give_what_one_ingest_gives(tmp_path, kind, seed):
     dice, folder = random.Random(seed), tmp_path / "in"
     folder.mkdir()
     parts = files(story(seed), 3) if kind == "capture" else recorded(folder, seed)
@@ -256,8 +256,8 @@ def test_a_state_that_is_gone_or_code_is_refused(tmp_path):
     assert journal.pending(tmp_path / "lake") is None
 
 
-def test_a_recording_whose_later_parts_need_more_is_found_out(tmp_path):
-    """Its beginning is all that planning looks at."""
+def test_the_reading_task_finds_out_that_a_recording_needs_a_shuffle(tmp_path):
+    """Planning reads the beginning only."""
     ticks = iter(range(10**18, 2 * 10**18, 10**6))
     with Recorder(tmp_path / "a.pcapng", clock=ticks.__next__) as recorder:
         first = recorder.connection(protocol="emp", role="client", local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
@@ -267,14 +267,15 @@ def test_a_recording_whose_later_parts_need_more_is_found_out(tmp_path):
     sources = [identify(tmp_path / "a.pcapng")]
     plan = sources_plan.plan(sources, lambda cuts: [], 1)
     assert (len(plan.direct), len(plan.partitioned)) == (1, 0)
-    with pytest.raises(LakeError, match=NOT_ALONE):
-        list(BlockReader(plan.direct, PORTS, 0).read(share(plan.direct)[0]))
-    plan = sources_plan.plan(sources, lambda cuts: [], 1, deal_all=True)
+    with pytest.raises(LakeError) as caught:
+        list(BlockReader(plan.direct, PORTS, 0).read(group_tasks(plan.direct)[0]))
+    assert caught.value.code is ErrorCode.NEEDS_SHUFFLE
+    plan = sources_plan.plan(sources, lambda cuts: [], 1, shuffle_all=True)
     assert (len(plan.direct), len(plan.partitioned)) == (0, 1)
-    assert list(BlockReader(plan.partitioned, PORTS, 1).read(share(plan.partitioned)[0]))
+    assert list(BlockReader(plan.partitioned, PORTS, 1).read(group_tasks(plan.partitioned)[0]))
 
 
-def test_every_room_that_remembers_is_dealt_by_connection():
+def test_connections_of_stateful_protocols_need_a_shuffle():
     assert {name for name in protocols.names() if protocols.get(name).is_stateful} == {"relink", "yamp", "wolpertinger"}
 
 
