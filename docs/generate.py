@@ -101,11 +101,11 @@ def spark() -> str:
     """The settings of a Spark session, each with its reason."""
     parts = ["# How Spark is started\n", NOTE]
     parts.append(
-        "`wirelake ingest` and `wirelake demo` start Spark, and `wirelake.lake.spark_session` does in Python; nothing else. Where it runs\n"
-        "is said with `--master` (`local[*]` unless told otherwise, or what `spark-submit` says). Every setting below can be said\n"
-        "otherwise with `--conf NAME=VALUE`, with `spark_session(conf={…})`, or on the command line of `spark-submit`; any other, too.\n"
-        "Tables are the same whatever is said: while they are written and built, times are microseconds in UTC. Under `spark-submit` the\n"
-        "virtual machine runs already, so `spark.driver.memory` and its like are for `spark-submit` to say.\n"
+        "`wirelake ingest` and `wirelake demo` start Spark, and so does `wirelake.lake.spark_session` in Python; nothing else does.\n"
+        "`--master` names the master; the default is `local[*]`, or the master of `spark-submit`. Every setting below, and any other,\n"
+        "can be changed with `--conf NAME=VALUE`, with `spark_session(conf={…})`, or on the command line of `spark-submit`. The tables do\n"
+        "not depend on settings: while they are written and built, times are microseconds in UTC. Under `spark-submit` the JVM runs\n"
+        "already, so give `spark.driver.memory` and other settings of the JVM to `spark-submit`.\n"
     )
     groups = (
         ("In every session, also in one of a Spark Connect server", session_settings.SESSION),
@@ -120,10 +120,11 @@ def spark() -> str:
         parts.append("")
     parts += [
         "## Beside the settings\n",
-        "On this machine, Python workers import PySpark as it is installed: Spark's own way, an archive, makes each of the dozen processes",
-        "of an ingest compile it anew. If `SPARK_HOME` or `spark.pyspark.python` is said, it stays as it is said.\n",
-        "What Spark shuffles and logs is in a folder `wirelake-spark-…` in the system's folder for temporary files (`TMPDIR`), and goes",
-        f"away with the process; what a killed one left goes when the next one starts, after {scratch.IDLE_SECONDS / 60:g} minutes.\n",
+        "On this machine, Python workers import PySpark as it is installed. Spark's default is an archive, which each of the dozen",
+        "processes of an ingest would compile again. `SPARK_HOME` and `spark.pyspark.python` are used if they are set.\n",
+        "Shuffle files and logs of Spark are in a folder `wirelake-spark-…` in the system's folder for temporary files (`TMPDIR`). It is",
+        "removed with the process. The folder of a killed process is removed when the next one starts, after",
+        f"{scratch.IDLE_SECONDS / 60:g} minutes.\n",
     ]
     parts += [
         "`wirelake ingest` and `wirelake demo` use JVM flags for short sessions (`SHORT_SESSION`) where there is little to do:",
@@ -135,16 +136,16 @@ def spark() -> str:
 
 
 def page(protocol: str) -> str:
-    """One protocol: its conversation as a picture, what may be set, and its faults as a table."""
+    """One protocol: its state machine as a diagram, its limits and options, and its faults as a table."""
     described = protocols.get(protocol)
     machine = described.state_machine
-    parts = [f"# {described.title}: the conversation and its rules\n", NOTE, "## Who may say what when\n", "```mermaid", "stateDiagram-v2"]
+    parts = [f"# {described.title}: state machine, options and rules\n", NOTE, "## State machine\n", "```mermaid", "stateDiagram-v2"]
     parts.append(f"    [*] --> {machine.initial.name}")
     arrows: dict[tuple[str, str], list[str]] = {}
     for (state, speaker, message), after in machine.transitions.items():
         arrows.setdefault((state.name, after.name), []).append(f"{speaker.name.lower()} {message.__struct_config__.tag}")
     parts += [f"    {before} --> {after}: {', '.join(said)}" for (before, after), said in arrows.items()]
-    parts += ["```\n", "What is not drawn is forbidden, and which rule it breaks is in the table of faults.\n"]
+    parts += ["```\n", "A message that is not drawn is forbidden. The table of faults has the rule that it breaks.\n"]
     parts += [
         "## Limits\n",
         "For `--set NAME=VALUE` of commands that read or speak, and `Limits` in Python.\n",
@@ -155,9 +156,9 @@ def page(protocol: str) -> str:
     answers = any(hasattr(fault.rule, "error_code") for fault in described.faults)
     parts.append("## Faults\n")
     parts.append(
-        "Who forbids it: the `text` of the specification, or only this side, by a `ruling`, a `limit` or its `local` state.\n"
-        "Only the text can be violated: all else has severity `info` in the lake, whatever a live peer does about it.\n"
-        "The last column says in which table the lake tells of it, from recorded history alone; or that it does not, and why.\n"
+        "Origin of a rule: the `text` of the specification, or only this side, by a `ruling`, a `limit` or its `local` state.\n"
+        "Only the text can be violated: all else has severity `info` in the lake, even where a live peer ends the session on it.\n"
+        "The last column names the table in which the lake reports it, from recorded history alone, or the reason why it cannot.\n"
     )
     parts += [f"- `{Origin[name]}`: {said}" for name, said in _attribute_docs(Origin).items()] + [""]
     more = ["answered with"] * answers + ["in the lake"]
@@ -167,16 +168,16 @@ def page(protocol: str) -> str:
         rule = fault.rule
         does = "counts it" if fault.is_tolerated else described.on_fault
         answer = f" {_answer(rule)} |" if answers else ""
-        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {rule.origin} | {does} |{answer} {_told(protocol, fault)} |")
+        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {rule.origin} | {does} |{answer} {_reported(protocol, fault)} |")
     return "\n".join(parts) + "\n"
 
 
-def _told(protocol: str, fault: Any) -> str:
-    """Where the lake tells of a broken rule; or why it does not."""
-    room = registry.RULES[protocol]
-    if fault in room.unseen:
-        return f"not told: {room.unseen[fault]}"
-    return "`security`" if fault in room.by_keys else f"`violations`, {fault.severity.name.lower()}"
+def _reported(protocol: str, fault: Any) -> str:
+    """The table in which the lake reports a broken rule, or why it cannot."""
+    rules = registry.RULES[protocol]
+    if fault in rules.unseen:
+        return f"not reported: {rules.unseen[fault]}"
+    return "`security`" if fault in rules.by_keys else f"`violations`, {fault.severity.name.lower()}"
 
 
 def _answer(rule: Any) -> str:

@@ -65,4 +65,4 @@ def test_text_in_backticks_is_code(tmp_path):
 
 def test_a_finding_names_file_line_and_the_word_to_write():
     (finding,) = words.in_text(words.ROOT / "README.md", "one\ntwo rooms")
-    assert str(finding) == "README.md:2: 'rooms': write protocol; or `space` where it means that"
+    assert str(finding) == "README.md:2: 'rooms': write protocol"

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parents[2]
 
 WORDS: Final = {
-    r"rooms?": "protocol; or `space` where it means that",
+    r"rooms?(?! (?:for|to) )": "protocol",  # "no room for one" is plain English, and the text of a rule
     r"furniture": "modules",
     r"manners": "timeouts, options",
     r"haste|hasty": "JVM flags for short sessions",

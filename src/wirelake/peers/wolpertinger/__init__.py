@@ -137,7 +137,7 @@ def serve(
         for_server(target, tls)
     account = login or Xmpp()
     if target.scheme == XMPP and target.path:
-        raise UsageError(f"{target}: a server waits for whoever writes: leave out {target.path}")
+        raise UsageError(f"{target}: a server answers every address: leave out {target.path}")
 
     async def listen(target: Target, context: ssl.SSLContext | None, accepted: Callable[[reach.Arrival], None]) -> reach.Listener:
         if target.scheme == XMPP:

@@ -88,7 +88,7 @@ class Options(PacketLimits, frozen=True, kw_only=True):
     max_tombstones: int = 65_536
     """RELINK-22: closed channels that are remembered; the oldest is forgotten first."""
     max_tombstone_tellings: int | None = 2
-    """RELINK-22: connections in a row that may end without progress after a closed channel was told on them; the channel is forgotten
+    """RELINK-22: connections in a row that may end without progress after a closed channel was announced on them; the channel is forgotten
     then. None: never. A forgotten channel whose closing was lost, with all its acknowledgements, is sent again by its sender."""
     require_old_link: bool = False
     """RELINK-10: a connector that has a link wants that one or none."""

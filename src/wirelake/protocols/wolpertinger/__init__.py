@@ -13,7 +13,7 @@ from wirelake.protocols.wolpertinger.scanner import find
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.wolpertinger.trust.state import TrustState
-from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, is_text, scan, sniff, walk
+from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, encode_line, is_text, scan, sniff, walk
 
 __all__ = [
     "DEFAULT_PORT",
@@ -83,7 +83,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     sniff=sniff,
     buffer=buffer,
     decode=decode,
-    encode=encode,
+    encode=encode_line,
     columns=_columns,
     notation=_notation,
     passive=PassiveDecoding(columns=_passive_columns, state=PassiveState, restore=PassiveDecoder.restored),

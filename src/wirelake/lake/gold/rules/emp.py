@@ -41,11 +41,11 @@ TIMEOUTS: Final = Timeouts(
 UNSEEN: Final[dict[Fault, str]] = {
     Fault.TYPE_UNREGISTERED: "which types an application handles is not on the wire",
     Fault.EXTENSION_REFUSED: "what an application's extension refuses is not on the wire",
-    Fault.REQUEST_UNHANDLED: "whether somebody answers requests is not on the wire; who asks breaks no rule",
+    Fault.REQUEST_UNHANDLED: "whether a peer answers requests is not on the wire; to send one breaks no rule",
     Fault.HANDLER_FAILED: "a failure of the application that was asked; no message breaks a rule",
     Fault.IDENTIFIERS_EXHAUSTED: "refused before anything is sent",
     Fault.FIELD_OUT_OF_RANGE: "refused before anything is sent",
-    Fault.RESPONSE_LATE: "when a request was given up is its sender's own affair; `exchanges` says which answers were late",
+    Fault.RESPONSE_LATE: "the timeout of a request is its sender's own setting; `exchanges` shows late answers",
 }
 """What history cannot tell, and why."""
 

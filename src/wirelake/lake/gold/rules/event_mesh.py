@@ -33,14 +33,12 @@ BY_KEYS: Final = frozenset(fault for fault in Fault if Fault.UNKNOWN_KEY <= faul
 """§5, EMM-18 to EMM-25: what keys, time and repetition say of a packet that can be read: `tables/security.py` finds it."""
 
 UNSEEN: Final[dict[Fault, str]] = {
-    **dict.fromkeys(
-        (Fault.PROFILE_FIELD_MISSING, Fault.PROFILE_ORDER), "found only where the lake is told that the minimum profile is in force"
-    ),
+    **dict.fromkeys((Fault.PROFILE_FIELD_MISSING, Fault.PROFILE_ORDER), "found only if the limit `minimum_profile` is set"),
     Fault.NOT_AUTHENTICATED: "which packets need a proof is the receiver's own policy",
-    Fault.REPLAY_CACHE_FULL: "how much a receiver remembers is its own affair; the lake forgets nothing",
+    Fault.REPLAY_CACHE_FULL: "the size of a replay cache is its receiver's own setting; the lake has no such limit",
     **dict.fromkeys(
         (Fault.UNDECRYPTABLE, Fault.DECRYPTION_FAILED, Fault.SECURITY_FIELD_SEALED),
-        "the lake is given no encryption keys, and leaves payloads closed",
+        "the lake has no encryption keys and does not decrypt payloads",
     ),
     **dict.fromkeys(
         (Fault.SEALED_CARRIAGE, Fault.DEFLATE_INVALID, Fault.INFLATED_OVER_LIMIT),

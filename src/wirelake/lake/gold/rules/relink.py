@@ -32,22 +32,22 @@ THREATS: Final = dict.fromkeys(
 UNSEEN: Final[dict[Fault, str]] = {
     **dict.fromkeys(
         (Fault.ENDPOINT_UNKNOWN, Fault.SETTINGS_DIFFER),
-        "the listener closes without a word, and what it hosts is not on the wire",
+        "the listener closes without a message, and its endpoints are not on the wire",
     ),
-    Fault.LINK_LOST: "to forget a link is right once it was shut down (RELINK-23), and that was said in another session",
+    Fault.LINK_LOST: "a listener may forget a link after its shutdown (RELINK-23), which was in another session",
     **dict.fromkeys(
         (
             *(Fault.CHANNELS_OVER_LIMIT, Fault.RESULTS_OVER_LIMIT, Fault.LINKS_OVER_LIMIT),
             *(Fault.UNCONSUMED_OVER_LIMIT, Fault.UNDECIDED_OVER_LIMIT),
         ),
-        "each side has limits of its own, and does not tell them",
+        "the limits of a side are not on the wire",
     ),
-    Fault.PONG_TIMEOUT: "how long a pong is waited for is each side's own setting, and an observer may leave it unread",
-    Fault.PACKET_TIMEOUT: "tables tell when a packet was seen, not when each of its bytes was",
-    Fault.CLOSED_INSIDE_MESSAGE: "told as MESSAGE_CUT, with the bytes that were left",
-    Fault.GIVEN_UP: "how much patience a side has is its own setting; the errors themselves are told",
+    Fault.PONG_TIMEOUT: "the pong timeout is each side's own setting, and an observer does not know when it was read",
+    Fault.PACKET_TIMEOUT: "tables have the time of a packet, not of each of its bytes",
+    Fault.CLOSED_INSIDE_MESSAGE: "found as MESSAGE_CUT, with the bytes that were left",
+    Fault.GIVEN_UP: "the number of retries is a side's own setting; the errors themselves are found",
     Fault.LINK_EXPIRED: "how long a listener keeps a link is its own setting",
-    **dict.fromkeys(OURS, "the calling code asked for it, and nothing was said"),
+    **dict.fromkeys(OURS, "refused before anything is sent"),
 }
 """Rules that recorded history cannot tell the breaking of, and why."""
 

@@ -48,12 +48,12 @@ THREATS: Final = {
 """WOLP-29, WOLP-17, WOLP-22, WOLP-8, WOLP-5: what endangers a receiver or its secrets. Nothing protects integrity here (WOLP-8)."""
 
 UNSEEN: Final[dict[Fault, str]] = {
-    Fault.CALLS_OVER_LIMIT: "how many calls a callee takes is its own affair, and which are in flight is not on the wire",
+    Fault.CALLS_OVER_LIMIT: "the limit of a callee is its own setting, and the calls in flight are not on the wire",
     Fault.TOO_BUSY: "how much waits at a receiver is not on the wire; from outside the message is NOT_CONFIRMED",
     Fault.STEP_OUT_OF_ORDER: "refused before anything is sent; on the wire it is TRUST_TOO_LOW",
     Fault.VALUE_UNSENDABLE: "refused before anything is sent",
     Fault.FIELD_OUT_OF_RANGE: "refused before anything is sent",
-    Fault.CLOSED_WITHOUT_WORD: "nobody has to say anything before a close; `sessions` says how each ended",
+    Fault.CLOSED_WITHOUT_WORD: "no message is required before a close; `sessions` shows how each ended",
 }
 """What history cannot tell, or the lake does not, and why."""
 

@@ -32,9 +32,9 @@ TIMEOUTS: Final = Timeouts(
 """YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
 
 UNSEEN: Final[dict[Fault, str]] = {
-    Fault.PONG_UNSOLICITED: "a pong that nobody waits for is to be ignored",
-    Fault.CANCEL_UNMATCHED: "a cancel that crosses the answer is as it should be, and cannot be told from others",
-    Fault.BYTES_AFTER_MESSAGE: "only for who decodes one message alone; in a stream the next message begins there",
+    Fault.PONG_UNSOLICITED: "an unsolicited pong is to be ignored",
+    Fault.CANCEL_UNMATCHED: "a cancel that crosses the answer is legal, and cannot be distinguished from others",
+    Fault.BYTES_AFTER_MESSAGE: "only where one message is decoded alone; in a stream the next message begins there",
     Fault.REQUEST_NOT_IN_FLIGHT: "refused before anything is sent; on the wire it is RESPONSE_UNMATCHED",
     **dict.fromkeys(
         (Fault.URI_SIZE, Fault.FIELD_OUT_OF_RANGE, Fault.BODY_UNSERIALIZABLE, Fault.DATAGRAM_TOO_LARGE), "refused before anything is sent"

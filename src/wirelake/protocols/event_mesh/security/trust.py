@@ -81,7 +81,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.trust is Trust.NONE or (self.trust is Trust.FIRST_USE) != (self.first_use is not None):
-            raise UsageError("a policy trusts the store, keys in band, or on first use with somebody to ask")
+            raise UsageError("a policy trusts the store, keys in band, or on first use with a `first_use` callback")
 
 
 def is_weak(public_key: bytes) -> bool:
