@@ -280,7 +280,7 @@ def test_a_listener_whose_reader_is_gone_ends():
         await link.over()
 
     async def main() -> tuple[int, bytes]:
-        async with relink.serve("tcp://127.0.0.1:0", {endpoint: silent}, live=relink.Live(close_timeout=0.1)) as server:
+        async with relink.serve("tcp://127.0.0.1:0", {endpoint: silent}, options=relink.Options(close_timeout=0.1)) as server:
             read, write = os.pipe()
             words = [sys.executable, "-m", "wirelake.cli.main", "listen", "relink", server.address]
             process = await asyncio.create_subprocess_exec(*words, stdout=write, stderr=subprocess.PIPE)

@@ -40,7 +40,7 @@ class Step(msgspec.Struct):
     speaker: Speaker | None
     connection: int
     data: bytes = b""
-    packet: list[m.AnyMessage] = []
+    packets: list[m.AnyMessage] = []
 
 
 def run(recording: Any) -> None:
@@ -130,13 +130,13 @@ def decoded(prologue: HandshakeReader, speaker: Speaker, data: bytes) -> list[m.
 def check_order(steps: list[Step]) -> None:
     states: dict[int, Any] = {}
     for step in steps:
-        for packet in step.said:
+        for packet in step.packets:
             state = states.get(step.connection, INITIAL)
             states[step.connection] = TRANSITIONS[state, step.speaker, type(packet)]
 
 
 def first(steps: list[Step], kind: type[m.AnyMessage]) -> Any:
-    return next(packet for step in steps for packet in step.said if isinstance(packet, kind))
+    return next(packet for step in steps for packet in step.packets if isinstance(packet, kind))
 
 
 class Play:
@@ -161,7 +161,7 @@ class Play:
             if step.speaker is self.speaker.other:
                 self.session.receive(step.data, float(step.connection))
             elif step.speaker is not None:
-                for one in step.said:
+                for one in step.packets:
                     self.act(one)
             self.drain()
 
@@ -203,7 +203,7 @@ class Play:
                     self.link.shutdown()
 
     def payloads(self, speaker: Speaker) -> list[tuple[bytes, ...]]:
-        return [one.parts for step in self.steps if step.speaker is speaker for one in step.said if isinstance(one, m.Message)]
+        return [one.parts for step in self.steps if step.speaker is speaker for one in step.packets if isinstance(one, m.Message)]
 
     def check(self) -> None:
         assert not any(isinstance(one, LinkLost) for one in self.heard)
@@ -215,7 +215,7 @@ class Play:
         delivered = [one.parts for one in self.heard if isinstance(one, MessageReceived)]
         assert delivered == self.payloads(self.speaker.other), "exactly once, in order"
         assert [one.parts for one in self.said if isinstance(one, m.Message)] == self.payloads(self.speaker), "nothing was sent twice"
-        both_shut = {step.speaker for step in self.steps for one in step.said if isinstance(one, m.Shutdown)} == set(Speaker)
+        both_shut = {step.speaker for step in self.steps for one in step.packets if isinstance(one, m.Shutdown)} == set(Speaker)
         assert any(isinstance(one, LinkShutdown) for one in self.heard) == both_shut
 
 
@@ -246,7 +246,7 @@ class AsConnector(Play):
 
     def check(self) -> None:
         super().check()
-        recorded = [packet for step in self.steps if step.speaker is Speaker.CONNECTOR for packet in step.said]
+        recorded = [packet for step in self.steps if step.speaker is Speaker.CONNECTOR for packet in step.packets]
         kinds = (m.Version, m.Request, m.Resume, m.Message, m.Close)
         assert [one for one in self.said if isinstance(one, kinds)] == [one for one in recorded if isinstance(one, kinds)]
         resolved = [one for one in self.heard if isinstance(one, MessagesResolved)]

@@ -26,7 +26,7 @@ TYPE_UNKNOWN: Final = 10
 BODY_SIZE: Final = 11
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a receiver; `--set` takes each by its name."""
 
     max_body_size: int = 4096
