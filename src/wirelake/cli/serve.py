@@ -1,4 +1,4 @@
-"""`wirelake serve`: see `cli/rooms/` for what each protocol makes of it."""
+"""`wirelake serve`: the commands of each protocol are in `cli/protocols/`."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ __all__ = ["serve"]
 
 @click.group(cls=Verb)
 def serve() -> None:
-    """Answer, show what arrives, and record if asked. Ctrl-C ends it."""
+    """Run a server: answer requests, print received messages, and record if asked. Ctrl-C ends it."""
