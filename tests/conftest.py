@@ -24,8 +24,8 @@ def _same_kernels(monkeypatch):
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The one Spark session of this process; starting it takes seconds."""
-    from wirelake.lake.session.start import spark_session  # needs the lake extra
+    from wirelake.lake.session.start import SHORT_SESSION, spark_session  # needs the lake extra
 
-    started = spark_session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+    started = spark_session("local[2]", {**SHORT_SESSION, "spark.sql.shuffle.partitions": "2"})  # plans here are many, and small
     yield started
     started.stop()
