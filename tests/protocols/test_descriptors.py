@@ -50,7 +50,7 @@ def test_every_descriptor_agrees_with_its_package():
 def test_capabilities_are_those_of_the_specifications():
     having = {
         field: [name for name in entry_points.OURS if getattr(protocols.get(name), field)]
-        for field in ("handshake", "body_serializers", "passive", "websocket", "xmpp", "dialects", "is_signed", "is_stateful")
+        for field in ("handshake", "body_serializers", "passive", "websocket", "xmpp", "dialects", "signatures", "is_stateful")
     }
     assert having == {
         "handshake": ["relink"],
@@ -59,7 +59,7 @@ def test_capabilities_are_those_of_the_specifications():
         "websocket": ["yamp"],
         "xmpp": ["wolpertinger"],
         "dialects": ["emp", "yamp"],
-        "is_signed": ["event_mesh"],
+        "signatures": ["event_mesh"],
         "is_stateful": ["relink", "yamp", "wolpertinger"],
     }
     kinds = [protocols.get(name).session_kind for name in entry_points.OURS]

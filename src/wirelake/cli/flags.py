@@ -90,7 +90,7 @@ def set_flag(command: F) -> F:
 def limits_flag(protocol: str) -> Callable[[F], F]:
     """--set NAME=VALUE of a command that speaks a protocol; the command gets its `limits`."""
 
-    def read(_: click.Context, __: click.Parameter, settings: tuple[str, ...]) -> Any:
+    def read(_: click.Context, __: click.Parameter, settings: tuple[str, ...]) -> Limits:
         return limits_of(protocol, settings, live=True)
 
     return click.option(
@@ -103,7 +103,7 @@ def limits_flag(protocol: str) -> Callable[[F], F]:
     )
 
 
-def limits_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> Any:
+def limits_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> Limits:
     """The limits of a protocol, with the fields of --set."""
     return msgspec.convert(settings_of(protocol, settings, live=live), protocols.get(protocol).limits)
 

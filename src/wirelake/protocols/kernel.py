@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
 
 __all__ = [
     "COMPILED_BYTES",
@@ -53,9 +54,9 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Octets: TypeAlias = "bytes | bytearray | memoryview | np.ndarray[Any, Any]"
+Octets: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[np.uint8]"
 """Bytes as kernels read them: an array of 8-bit numbers where they run compiled."""
-Numbers: TypeAlias = "list[int] | np.ndarray[Any, Any]"
+Numbers: TypeAlias = "list[int] | npt.NDArray[np.int64]"
 """Rows, parts and positions as kernels read and write them: flat, 64-bit numbers where they run compiled."""
 ScanLimits: TypeAlias = tuple[int, ...]
 """The limits of a protocol as its kernels take them."""
@@ -208,7 +209,7 @@ def active(function: F) -> F:
     return compiled(function) if _use_compiled else function
 
 
-def array(data: bytes) -> Any:
+def array(data: bytes) -> Octets:
     """Return bytes in the form that active kernels read."""
     if not _use_compiled:
         return data
@@ -217,7 +218,7 @@ def array(data: bytes) -> Any:
     return np.frombuffer(data, np.uint8)
 
 
-def table(rows: int, columns: int) -> Any:
+def table(rows: int, columns: int) -> Numbers:
     """Return a flat table of so many rows, in the form that active kernels write."""
     if not _use_compiled:
         return [0] * (rows * columns)
@@ -226,7 +227,7 @@ def table(rows: int, columns: int) -> Any:
     return np.zeros(rows * columns, np.int64)
 
 
-def positions(places: list[int]) -> Any:
+def positions(places: list[int]) -> Numbers:
     """Return where segments begin or end, in the form that active kernels read."""
     if not _use_compiled:
         return places

@@ -9,8 +9,9 @@ Does not import Spark or any protocol: descriptors (`wirelake.protocols.get`) ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -30,7 +31,7 @@ from wirelake.capture.blocks.block import (
     Block,
     Flow,
 )
-from wirelake.lake.decode import accounting, rows, signatures
+from wirelake.lake.decode import accounting, rows
 from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
 from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
@@ -45,10 +46,6 @@ from wirelake.lake.tables import connections, ledger, messages, unrecognised
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.arrow import BodySerializers, Columns, within
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, ScanLimits
-
-if TYPE_CHECKING:
-    from wirelake.protocols.event_mesh.security.trust import TrustStore
-    from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 __all__ = ["MAX_CARRIED", "Batches", "DecodeOptions", "Decoder"]
 
@@ -67,12 +64,15 @@ class Decoder:
     def __init__(
         self,
         options: DecodeOptions,
-        keys: TrustStore | None = None,
+        keys: object | None = None,
         decoder_state: DecoderState | None = None,
-        keyring: Keyring | None = None,
+        keyring: object | None = None,
         sink: Callable[[Batches], object] | None = None,
     ) -> None:
-        """`sink` takes rows as soon as they are more than a batch; without one, `feed` gives all rows of a block at once."""
+        """`sink` takes rows as soon as they are more than a batch; without one, `feed` gives all rows of a block at once.
+
+        `keys` verify messages, and `keyring` decrypts them. A protocol takes only keys of its own type (`Signatures`, `PassiveDecoding`).
+        """
         self._options = options
         self._keys = keys
         self._keyring = keyring
@@ -150,7 +150,7 @@ class Decoder:
             def scan_limits_of(key: Speaker) -> ScanLimits | None:
                 if handshake is None:
                     return scanner.scan_limits
-                return self.decoder_state.handshakes[key[0]].limits(speaker(scanner, key[1]), scanner.limits)
+                return self.decoder_state.handshakes[key[0]].limits(speaker(key[1]), scanner.limits)
 
             unknown = None if handshake is None else handshake.unknown
             directions = self.decoder_state.directions
@@ -258,7 +258,7 @@ class Decoder:
         extent = self._where.extent(scan_input.origins, scanned[:, START], scanned[:, LENGTH])
         firsts = np.concatenate(([0], np.cumsum(scanned[:, PARTS])))
         budget, at, until, base = self._options.max_batch_bytes, 0, 0, 0
-        payloads: dict[int, object] = {}
+        payloads: dict[int, msgspec.Struct] = {}
         while at < len(scanned):
             if at == until:  # each row goes through passive decoding once
                 base, until = at, at + within(scanned[at:, LENGTH], budget)
@@ -287,8 +287,9 @@ class Decoder:
         agreed = self.decoder_state.handshakes if scanner.protocol.handshake is not None else {}
         links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in scan_input.flows]
         leading = rows.leading(self._where, extent, scan_input.flows, segments, links, made.sessions)
-        if self._keys is not None and scanner.protocol.is_signed:
-            made.shared["verified"] = signatures.verified(scan_input.data, scanned, parts, extent.ts, self._keys)
+        signatures = scanner.protocol.signatures
+        if signatures is not None and isinstance(self._keys, signatures.keys):
+            made.shared["verified"] = signatures.verify_rows(scan_input.data, scanned, parts, extent.ts, self._keys)
         size = pa.array(scanned[:, LENGTH])
         shared = {"protocol": rows.constant(protocol, len(scanned)), "size": size, **leading, **made.shared}
         self._add(messages.TABLE.name, rows.batch(messages.TABLE.schema, shared))
@@ -309,7 +310,7 @@ class Decoder:
 
     def _payloads(
         self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array, micros: Array
-    ) -> tuple[dict[int, object], int]:
+    ) -> tuple[dict[int, msgspec.Struct], int]:
         """Payloads that need earlier messages of their speaker, or keys, by row; and how many of the first rows were looked at."""
         if scanner.protocol.passive is None:
             return {}, len(scanned)

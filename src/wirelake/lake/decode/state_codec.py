@@ -318,7 +318,7 @@ def _direction(state: DirectionState, reader: _Reader) -> Direction:
     scan_limits: ScanLimits = ()
     check(state.mode == DEAD or (state.agreed != _NIL) == (handshake is not None), "nothing says how bytes are to be read")
     if handshake is not None:
-        agreed = decode(bytes(state.agreed), handshake.agreement)
+        agreed = None if state.agreed == _NIL else decode(bytes(state.agreed), handshake.agreement)
         scan_limits = handshake.scan_limits(agreed, protocols.get(flow.protocol).limits())
     why = None if state.why is None else _why(state.why, flow)
     data, origins = reader.next(state.waiting)
