@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -14,6 +14,7 @@ from wirelake.cli.live import emit, recording, say, until_stopped
 from wirelake.cli.live_flags import live_flags
 from wirelake_pigeon import PROTOCOL
 from wirelake_pigeon.options import Limits, Options
+from wirelake_pigeon.session import NoteReceived
 
 __all__ = ["COMMANDS"]
 
@@ -30,7 +31,7 @@ def serve(address: str, limits: Limits, record: Path | None) -> int:
     """
     from wirelake_pigeon import live  # noqa: PLC0415 - only a command that runs needs it
 
-    def show(note: Any) -> None:
+    def show(note: NoteReceived) -> None:
         emit({"number": note.number, "text": note.text})
 
     async def run() -> None:

@@ -7,8 +7,8 @@ from enum import Enum
 import msgspec
 
 from wirelake.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, SessionClosed, WirelakeError
-from wirelake.protocols.buffer import Framed
 from wirelake.protocols.kernel import FAULT
+from wirelake.protocols.stream_session import StreamSession
 from wirelake_pigeon.faults import UNREADABLE, Fault
 from wirelake_pigeon.messages import Ack, Bye, Hello, Message, Note
 from wirelake_pigeon.options import Options
@@ -63,7 +63,7 @@ class Ended(msgspec.Struct, frozen=True):
 Event = Opened | NoteReceived | Acknowledged | Ended
 
 
-class Session(Framed):
+class Session(StreamSession[Event]):
     """One side of a session. After every call: send `output`, handle `events`, and call `tick` at `deadline`."""
 
     def __init__(self, speaker: Speaker, options: Options | None = None) -> None:
@@ -74,8 +74,8 @@ class Session(Framed):
         self.deadline: float | None = None
         self.asked = 0
         self._buffer = buffer(self.options.limits)
-        self._output: list[bytes] = []
-        self._events: list[Event] = []
+        self._output = []
+        self._events = []
         self._next_number = 1
 
     @property
@@ -123,16 +123,6 @@ class Session(Framed):
         """The deadline may have passed."""
         if self.ended is None and self.deadline is not None and now >= self.deadline:
             self._end(Ended(Ending.FAULT, here=True, fault=Fault.HELLO_TIMEOUT))
-
-    def output(self) -> bytes:
-        """The bytes to send now."""
-        frames, self._output = self._output, []
-        return self._join(frames) if frames else b""
-
-    def events(self) -> list[Event]:
-        """What happened since the last call."""
-        events, self._events = self._events, []
-        return events
 
     def pause(self) -> None:
         """Nothing is timed while the owner does not read."""
