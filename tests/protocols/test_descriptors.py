@@ -165,7 +165,8 @@ BORDER = {"wirelake.protocols", "wirelake.protocols.protocol", "wirelake.protoco
 BORDER |= {"wirelake.protocols.kernel", "wirelake.protocols.buffer", "wirelake.protocols.dialects", "wirelake.protocols.json_fields"}
 BORDER |= {f"wirelake.protocols.{name}" for name in entry_points.OURS}
 BORDER |= {"wirelake.cli.commands", "wirelake.cli.flags", "wirelake.cli.decode", "wirelake.cli.encode", "wirelake.explore.captured"}
-BORDER |= {f"wirelake.lake.decode.{name}" for name in ("handshake", "options", "scan")}
+BORDER |= {f"wirelake.lake.decode.{path.stem}" for path in (ROOT / "src/wirelake/lake/decode").glob("*.py")}
+BORDER -= {"wirelake.lake.decode.__init__", "wirelake.lake.decode.state"}  # the state handles its own dicts of several types alike
 BORDER |= {"wirelake.lake.gold.rules.engine", "wirelake.lake.gold.rules.registry"}
 TAKES_ANY_FUNCTION = {"wirelake.protocols.kernel", "wirelake.cli.flags"}
 """Decorators of functions with any parameters: `Callable[..., object]`, which mypy counts as an explicit `Any`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import click
 import msgspec
@@ -131,7 +131,9 @@ def settings_of(protocol: str, settings: Iterable[str], *, live: bool = False) -
 
 def _fields(limits: type[Limits]) -> tuple[msgspec.structs.FieldInfo, ...]:
     """The fields of a protocol's limits, which are a struct."""
-    return msgspec.structs.fields(cast("type[msgspec.Struct]", limits))
+    if not issubclass(limits, msgspec.Struct):
+        raise UsageError(f"the limits {limits.__module__}.{limits.__qualname__} are no msgspec.Struct: repair the package of that protocol")
+    return msgspec.structs.fields(limits)
 
 
 def seconds_of(text: str, flag: str) -> float:

@@ -9,10 +9,11 @@ Does not import Spark or any protocol: descriptors (`wirelake.protocols.get`) ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from wirelake import protocols
@@ -49,7 +50,8 @@ from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, ScanLimits
 
 __all__ = ["MAX_CARRIED", "Batches", "DecodeOptions", "Decoder"]
 
-Array = np.ndarray[Any, Any]
+ByteArray = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
 MAX_CARRIED: Final = 64 * 1024 * 1024
 """Bytes of all connections together that may wait for more. Beyond this, those that wait longest go to quarantine.
 
@@ -179,7 +181,7 @@ class Decoder:
             if streams.any():
                 self._read_streams(scanner, block, data, segments[streams])
 
-    def _read_streams(self, scanner: Scanner, block: Block, data: Array, segments: Array) -> None:
+    def _read_streams(self, scanner: Scanner, block: Block, data: ByteArray, segments: IntArray) -> None:
         """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
         protocol = scanner.protocol
         if protocol.xmpp is not None:
@@ -242,7 +244,7 @@ class Decoder:
             flow, to_server = scan_input.flows[scan_input.segments[index, SEGMENT_FLOW]], int(scan_input.segments[index, SEGMENT_TO_SERVER])
             self._quarantine(flow, to_server, scanner.cut(flow), scan_input, int(ends[index]), int(stops[index] - ends[index]))
 
-    def _put(self, scanner: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segment_of: Array) -> None:
+    def _put(self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, parts: IntArray, segment_of: IntArray) -> None:
         """Messages to their tables, the rest to quarantine."""
         good = scanner.columns.readable(scanned)
         segments = scan_input.segments[segment_of]
@@ -280,7 +282,7 @@ class Decoder:
             at = some.stop
 
     def _put_columns(
-        self, scanner: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segments: Array, extent: Extent, made: Columns
+        self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, parts: IntArray, segments: IntArray, extent: Extent, made: Columns
     ) -> None:
         """Messages of one batch to their two tables."""
         protocol = scanner.protocol.name
@@ -296,7 +298,7 @@ class Decoder:
         self._add(protocol, rows.batch(TABLES[protocol].schema, {**leading, **made.own}))
 
     def _body_serializers(
-        self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array, good: Array
+        self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, segments: IntArray, good: npt.NDArray[np.bool_]
     ) -> BodySerializers | None:
         """The serializers of readable rows, where peers negotiate them, perhaps in an earlier block; None where they do not."""
         if scanner.protocol.body_serializers is None:
@@ -309,7 +311,7 @@ class Decoder:
         return serializers.where(good)
 
     def _payloads(
-        self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array, micros: Array
+        self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, segments: IntArray, micros: IntArray
     ) -> tuple[dict[int, msgspec.Struct], int]:
         """Payloads that need earlier messages of their speaker, or keys, by row; and how many of the first rows were looked at."""
         if scanner.protocol.passive is None:
@@ -323,7 +325,7 @@ class Decoder:
         states |= {keys[number]: state for number, state in own.items() if not state.is_idle}
         return payloads, count
 
-    def _quarantine_rows(self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array) -> None:
+    def _quarantine_rows(self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, segments: IntArray) -> None:
         """Rows of a scanner that are no messages, many at once."""
         starts, lengths = scanned[:, START], scanned[:, LENGTH]
         is_short = (lengths > 0) & (lengths <= self._options.max_raw)
@@ -344,7 +346,9 @@ class Decoder:
             else:
                 self._quarantine(flow, to_server, fault, scan_input, start, length)
 
-    def _keep_raw(self, flow: Flow, to_server: int, fault: Reason, scan_input: ScanInput, place: slice, extent: Extent, index: int) -> None:
+    def _keep_raw(
+        self, flow: Flow, to_server: int, fault: Reason, scan_input: ScanInput, place: slice[int, int, int], extent: Extent, index: int
+    ) -> None:
         """One row of `quarantine`; `extent` has the place of its bytes at `index`."""
         raw = scan_input.data[place].tobytes()
         first = int(extent.first[index]) & ~OFFSET_MASK | int(extent.offsets[index])
@@ -437,7 +441,7 @@ class Decoder:
                 self._take(self._scanner_of(one.flow), self._stanzas.end(key))
 
 
-def _speakers(scan_input: ScanInput, segments: Array) -> tuple[Array, dict[int, Speaker]]:
+def _speakers(scan_input: ScanInput, segments: IntArray) -> tuple[IntArray, dict[int, Speaker]]:
     """A number for the speaker of each row, and the speaker of each number."""
     speakers = 2 * segments[:, SEGMENT_FLOW] + segments[:, SEGMENT_TO_SERVER]
     return speakers, {number: (scan_input.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
