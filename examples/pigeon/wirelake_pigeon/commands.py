@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
+import msgspec
 
 from wirelake.cli.commands import Commands
 from wirelake.cli.flags import limits_flag
-from wirelake.cli.live import emit, recording, say, until_stopped
+from wirelake.cli.live import emit, recording, run, say, until_stopped
 from wirelake.cli.live_flags import live_flags
 from wirelake_pigeon import PROTOCOL
-from wirelake_pigeon.options import Limits, Options
-from wirelake_pigeon.session import NoteReceived
+from wirelake_pigeon.options import Limits
 
 __all__ = ["COMMANDS"]
 
@@ -31,17 +30,17 @@ def serve(address: str, limits: Limits, record: Path | None) -> int:
     """
     from wirelake_pigeon import live  # noqa: PLC0415 - only a command that runs needs it
 
-    def show(note: NoteReceived) -> None:
+    def show(_: Any, note: Any) -> None:
         emit({"number": note.number, "text": note.text})
 
-    async def run() -> None:
+    async def main() -> None:
         with recording(record, "pigeon", address) as recorder:
-            options = live.PigeonOptions(session=Options(limits), on_note=show, recorder=recorder)
-            async with live.serve(address, options) as server:
+            options = live.Options(**msgspec.structs.asdict(limits), on_note=show, recorder=recorder)
+            async with live.serve(address, options=options) as server:
                 say(f"listening at {server.address}; Ctrl-C ends it")
                 await until_stopped()
 
-    asyncio.run(run())
+    run(main())
     return 0
 
 
@@ -59,13 +58,13 @@ def send(address: str, texts: tuple[str, ...], limits: Limits, record: Path | No
     """
     from wirelake_pigeon import live  # noqa: PLC0415 - only a command that runs needs it
 
-    async def run() -> None:
+    async def main() -> None:
         with recording(record, "pigeon", address) as recorder:
-            async with live.connect(address, live.PigeonOptions(session=Options(limits), recorder=recorder)) as peer:
+            async with live.connect(address, options=live.Options(**msgspec.structs.asdict(limits), recorder=recorder)) as peer:
                 for text in texts:
                     await peer.note(text)
 
-    asyncio.run(run())
+    run(main())
     return 0
 
 

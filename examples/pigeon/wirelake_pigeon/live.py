@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.peers.client import Client
@@ -14,19 +13,17 @@ from wirelake.transports.address import parse
 from wirelake.transports.stream import Stream
 from wirelake_pigeon.faults import Fault
 from wirelake_pigeon.messages import DEFAULT_PORT
-from wirelake_pigeon.options import DEFAULT_OPTIONS, Options
+from wirelake_pigeon.options import Options as SessionOptions
 from wirelake_pigeon.session import Acknowledged, Ended, NoteReceived, Opened, Session
 from wirelake_pigeon.state_machine import Speaker
 
-__all__ = ["Peer", "PigeonOptions", "connect", "serve"]
+__all__ = ["Options", "Peer", "connect", "serve"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PigeonOptions:
+class Options(SessionOptions, frozen=True, kw_only=True):
     """Options of a live peer; times are seconds."""
 
-    session: Options = DEFAULT_OPTIONS
-    on_note: Callable[[NoteReceived], None] | None = None
+    on_note: Callable[[Peer, NoteReceived], None] | None = None
     max_in_flight: int = 1024
     max_inbox: int = 1024
     max_held: int = 1024 * 1024
@@ -39,8 +36,8 @@ class PigeonOptions:
 class Peer(LivePeer[Session, None, Ended, Fault]):
     """One end of a live session."""
 
-    def __init__(self, speaker: Speaker, stream: Stream, options: PigeonOptions) -> None:
-        super().__init__("pigeon", Session(speaker, options.session), stream, options, is_client=speaker is Speaker.CLIENT)
+    def __init__(self, speaker: Speaker, stream: Stream, options: Options) -> None:
+        super().__init__("pigeon", Session(speaker, options), stream, options, is_client=speaker is Speaker.CLIENT)
         self._options = options
         self._acks: dict[int, asyncio.Future[None]] = {}
         self._handlers = {
@@ -64,7 +61,7 @@ class Peer(LivePeer[Session, None, Ended, Fault]):
 
     def _on_note(self, event: NoteReceived) -> None:
         if self._options.on_note is not None:
-            self._options.on_note(event)
+            self._options.on_note(self, event)
 
     def _on_acknowledged(self, event: Acknowledged) -> None:
         if (ack := self._acks.pop(event.number, None)) is not None:
@@ -75,13 +72,13 @@ class Peer(LivePeer[Session, None, Ended, Fault]):
         self._acks.clear()
 
 
-def connect(address: str, options: PigeonOptions | None = None) -> Client[Peer]:
+def connect(address: str, *, options: Options | None = None) -> Client[Peer]:
     """A client of the server at `tcp://host:port`; use it with `async with`."""
-    chosen = options or PigeonOptions()
+    chosen = options or Options()
     return Client(parse(address, DEFAULT_PORT), lambda stream: Peer(Speaker.CLIENT, stream, chosen))
 
 
-def serve(address: str, options: PigeonOptions | None = None) -> Server[Peer]:
+def serve(address: str, *, options: Options | None = None) -> Server[Peer]:
     """A server at `tcp://host:port` (port 0: any free one); use it with `async with`."""
-    chosen = options or PigeonOptions()
+    chosen = options or Options()
     return Server(parse(address, DEFAULT_PORT), lambda stream: Peer(Speaker.SERVER, stream, chosen))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 import msgspec
 
-from wirelake.errors import ConnectionLost, LocalProtocolError, RemoteProtocolError, SessionClosed, WirelakeError
+from wirelake.errors import LocalProtocolError
+from wirelake.protocols.ending import BaseEnded, Ending
 from wirelake.protocols.kernel import FAULT
 from wirelake.protocols.stream_session import StreamSession
 from wirelake_pigeon.faults import UNREADABLE, Fault
@@ -15,7 +14,7 @@ from wirelake_pigeon.options import Options
 from wirelake_pigeon.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake_pigeon.wire import buffer, encode, message
 
-__all__ = ["Acknowledged", "Ended", "Ending", "Event", "NoteReceived", "Opened", "Session"]
+__all__ = ["Acknowledged", "Ended", "NoteReceived", "Opened", "Session", "SessionEvent"]
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -35,35 +34,14 @@ class Acknowledged(msgspec.Struct, frozen=True):
     number: int
 
 
-class Ending(Enum):
-    """How a session ends."""
-
-    BYE = "bye"
-    FAULT = "fault"
-    CLOSED = "closed"
-
-
-class Ended(msgspec.Struct, frozen=True):
+class Ended(BaseEnded[Fault], frozen=True):
     """The session is over."""
 
-    how: Ending
-    here: bool
-    """Whether this side ended it."""
-    fault: Fault | None = None
 
-    def reason(self) -> WirelakeError:
-        """The error for calls that still wait."""
-        if self.fault is not None and self.here:
-            return RemoteProtocolError(self.fault)
-        if self.how is Ending.CLOSED:
-            return ConnectionLost("the connection was closed without a bye")
-        return SessionClosed(f"{'this side' if self.here else 'the peer'} said bye")
+SessionEvent = Opened | NoteReceived | Acknowledged | Ended
 
 
-Event = Opened | NoteReceived | Acknowledged | Ended
-
-
-class Session(StreamSession[Event]):
+class Session(StreamSession[SessionEvent]):
     """One side of a session. After every call: send `output`, handle `events`, and call `tick` at `deadline`."""
 
     def __init__(self, speaker: Speaker, options: Options | None = None) -> None:
@@ -74,8 +52,8 @@ class Session(StreamSession[Event]):
         self.deadline: float | None = None
         self.asked = 0
         self._buffer = buffer(self.options.limits)
-        self._output = []
-        self._events = []
+        self._output: list[bytes] = []
+        self._events: list[SessionEvent] = []
         self._next_number = 1
 
     @property
@@ -101,28 +79,28 @@ class Session(StreamSession[Event]):
         if self.ended is None:
             if (self.state, self.speaker, Bye) in TRANSITIONS:
                 self._send(Bye())
-            self._end(Ended(Ending.BYE, here=True))
+            self._end(Ended(Ending.BYE, self.speaker, here=True))
 
     def receive(self, data: bytes, now: float) -> None:  # noqa: ARG002 - nothing depends on the time
-        """Take what arrived."""
+        """Take bytes that arrived."""
         for whole, rows, _ in self._buffer.feed(data):
             for row in rows:
                 if self.ended is not None:
                     return
                 if row[FAULT] in UNREADABLE:
-                    self._end(Ended(Ending.FAULT, here=True, fault=Fault(row[FAULT])))
+                    self._end(Ended(Ending.ERROR, self.speaker, here=True, fault=Fault(row[FAULT])))
                 else:
                     self._take(message(whole, row))
 
     def receive_eof(self, now: float) -> None:  # noqa: ARG002
         """The peer closed the connection."""
         if self.ended is None:
-            self._end(Ended(Ending.CLOSED, here=False, fault=Fault.CLOSED_WITHOUT_BYE))
+            self._end(Ended(Ending.CLOSED, self.speaker.other, here=False, fault=Fault.CLOSED_WITHOUT_BYE))
 
     def tick(self, now: float) -> None:
         """The deadline may have passed."""
         if self.ended is None and self.deadline is not None and now >= self.deadline:
-            self._end(Ended(Ending.FAULT, here=True, fault=Fault.HELLO_TIMEOUT))
+            self._end(Ended(Ending.ERROR, self.speaker, here=True, fault=Fault.HELLO_TIMEOUT))
 
     def pause(self) -> None:
         """Nothing is timed while the owner does not read."""
@@ -136,7 +114,7 @@ class Session(StreamSession[Event]):
     def _take(self, received: Message) -> None:
         after = TRANSITIONS.get((self.state, self.speaker.other, type(received)))
         if after is None:
-            self._end(Ended(Ending.FAULT, here=True, fault=refusal(self.state, self.speaker.other, type(received))))
+            self._end(Ended(Ending.ERROR, self.speaker, here=True, fault=refusal(self.state, self.speaker.other, type(received))))
             return
         self.state = after
         if isinstance(received, Hello) and after is State.OPEN:
@@ -148,7 +126,7 @@ class Session(StreamSession[Event]):
         elif isinstance(received, Ack):
             self._events.append(Acknowledged(received.number))
         elif isinstance(received, Bye):
-            self._end(Ended(Ending.BYE, here=False))
+            self._end(Ended(Ending.BYE, self.speaker.other, here=False))
 
     def _send(self, sent: Message) -> None:
         after = TRANSITIONS.get((self.state, self.speaker, type(sent)))

@@ -8,22 +8,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from wirelake.protocols.speaker import Speaker
 from wirelake_pigeon.faults import Fault
 from wirelake_pigeon.messages import Ack, Bye, Hello, Message, Note
 
 __all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
-
-
-class Speaker(IntEnum):
-    """The side that opened the connection, and the side that accepted it."""
-
-    CLIENT = 0
-    SERVER = 1
-
-    @property
-    def other(self) -> Speaker:
-        """The other side."""
-        return Speaker(1 - self)
 
 
 class State(IntEnum):
