@@ -13,7 +13,6 @@ import textwrap
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -27,7 +26,7 @@ from wirelake.lake.session import settings as session_settings
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.schema import Table, comment
 from wirelake.protocols import entry_points
-from wirelake.protocols.faults import Origin
+from wirelake.protocols.faults import Faults, Origin
 
 DOCS = Path(__file__).parent
 PLAIN = (int, float, str, bool, type(None))
@@ -153,7 +152,7 @@ def page(protocol: str) -> str:
     ]
     live = import_module(f"wirelake.peers.{protocol}").Options
     parts += ["## Options\n", f"Arguments of `wirelake.{protocol}.Options` in Python; times are seconds.\n", _settings(live)]
-    answers = any(hasattr(fault.rule, "error_code") for fault in described.faults)
+    answers = any(fault.error_code is not None or fault.result_code is not None for fault in described.faults)
     parts.append("## Faults\n")
     parts.append(
         "Origin of a rule: the `text` of the specification, or only this side, by a `ruling`, a `limit` or its `local` state.\n"
@@ -167,12 +166,12 @@ def page(protocol: str) -> str:
     for fault in described.faults:
         rule = fault.rule
         does = "counts it" if fault.is_tolerated else described.on_fault
-        answer = f" {_answer(rule)} |" if answers else ""
+        answer = f" {_answer(fault)} |" if answers else ""
         parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {rule.origin} | {does} |{answer} {_reported(protocol, fault)} |")
     return "\n".join(parts) + "\n"
 
 
-def _reported(protocol: str, fault: Any) -> str:
+def _reported(protocol: str, fault: Faults) -> str:
     """The table in which the lake reports a broken rule, or why it cannot."""
     rules = registry.RULES[protocol]
     if fault in rules.unseen:
@@ -180,11 +179,11 @@ def _reported(protocol: str, fault: Any) -> str:
     return "`security`" if fault in rules.by_keys else f"`violations`, {fault.severity.name.lower()}"
 
 
-def _answer(rule: Any) -> str:
+def _answer(fault: Faults) -> str:
     """What a broken rule is answered with: an error, a result where the protocol has those, or nothing."""
-    if rule.error_code is not None:
-        return f"error {int(rule.error_code)}"
-    return "nothing" if getattr(rule, "result", None) is None else f"result {int(rule.result)}"
+    if fault.error_code is not None:
+        return f"error {int(fault.error_code)}"
+    return "nothing" if fault.result_code is None else f"result {int(fault.result_code)}"
 
 
 def _settings(kind: type) -> str:

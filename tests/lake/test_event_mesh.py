@@ -11,12 +11,12 @@ from tests.protocols.event_mesh.receiving import store
 from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, OTHER_NODE, PUBLIC, SECRET, maced, signed, tlv
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.lake.decode import signatures
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import table
 from wirelake.protocols.event_mesh.columns import session_of
 from wirelake.protocols.event_mesh.faults import Fault
+from wirelake.protocols.event_mesh.security import verify_rows
 from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected
 
@@ -233,18 +233,18 @@ def test_column_wise_proofs_are_those_of_a_live_receiver():
     assert not isinstance(judged, Rejected)
     for when in (MADE - 1, MADE, MADE + 49, MADE + 50, MADE + 51, MADE + 200):
         batch = batch_of(*said, seconds=when)
-        (found,) = signatures.judge_batches([batch.slice(0, 3), batch][1:], keys)
+        (found,) = verify_rows.judge_batches([batch.slice(0, 3), batch][1:], keys)
         for one, verdict in zip(said, found.column("verdict").to_pylist(), strict=True):
             live = Receiver(keys).receive(one, when)
-            expected = live.fault.name if isinstance(live, Rejected) and live.fault < Fault.STALE else signatures.GENUINE
+            expected = live.fault.name if isinstance(live, Rejected) and live.fault < Fault.STALE else verify_rows.GENUINE
             assert verdict == expected, (when, one.hex())
-        sliced = pa.Table.from_batches(signatures.judge_batches([batch.slice(0, 7), batch.slice(7)], keys))
+        sliced = pa.Table.from_batches(verify_rows.judge_batches([batch.slice(0, 7), batch.slice(7)], keys))
         assert sliced.column("verdict").to_pylist() == found.column("verdict").to_pylist()
 
 
 def test_a_packet_by_a_revoked_key_is_genuine_only_if_it_is():
     keys = TrustStore([Key(NODE, AUTH, SECRET, PUBLIC, revoked_from=MADE)])
     said = [maced(), spoilt(maced()), signed(), spoilt(signed())]
-    (found,) = signatures.judge_batches([batch_of(*said)], keys)
+    (found,) = verify_rows.judge_batches([batch_of(*said)], keys)
     assert set(found.column("verdict").to_pylist()) == {"REVOKED_KEY"}
     assert found.column("genuine").to_pylist() == [True, False, True, False]

@@ -14,7 +14,7 @@ from tests.peers.world import log_of, run, until
 from tests.protocols.event_mesh.mesh import credentials, known
 
 from wirelake.errors import ConnectFailed, SessionClosed, UsageError
-from wirelake.peers import trust_file
+from wirelake.peers import private_file, trust_file
 from wirelake.peers.event_mesh import Options, node
 from wirelake.protocols.event_mesh import TrustStore
 from wirelake.protocols.event_mesh.packet.builder import build
@@ -58,7 +58,7 @@ def test_the_replay_cache_is_saved_in_between_and_a_full_disk_is_said_at_the_end
 
 def test_a_spoilt_replay_file_is_no_start(tmp_path):
     path = tmp_path / "replays"
-    trust_file.save_bytes(path, b"garbage")
+    private_file.save_bytes(path, b"garbage")
 
     async def main():
         with pytest.raises(UsageError, match="replay cache"):

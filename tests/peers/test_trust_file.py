@@ -8,7 +8,8 @@ import stat
 import pytest
 
 from wirelake.errors import UsageError
-from wirelake.peers.trust_file import load, load_bytes, save, save_bytes
+from wirelake.peers.private_file import load_bytes, save_bytes
+from wirelake.peers.trust_file import load, save
 from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 
 NODE, AUTH = bytes(range(16)), b"\0\0\0\1"

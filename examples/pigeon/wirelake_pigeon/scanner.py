@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, SHARED, START, kernel, u16, walker
+from wirelake.protocols.kernel import (
+    FAULT,
+    FAULT_AT,
+    KIND,
+    LENGTH,
+    NO_ROOM,
+    PART,
+    PARTS,
+    SHARED,
+    START,
+    Numbers,
+    Octets,
+    ScanLimits,
+    kernel,
+    u16,
+    walker,
+)
 
 __all__ = ["BODY", "BODY_LENGTH", "HEADER", "PART_COLUMNS", "ROW_COLUMNS", "Limits", "find", "scan", "sniff", "walk"]
 
@@ -37,7 +53,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         """Frames have no parts."""
         return 0
 
-    def for_scan(self) -> tuple[int, ...]:
+    def for_scan(self) -> ScanLimits:
         """The numbers that the kernels take."""
         return (self.max_body_size,)
 
@@ -49,7 +65,7 @@ def _is_size(kind: int, size: int) -> bool:
 
 
 @kernel
-def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:  # noqa: ARG001
+def scan(data: Octets, start: int, stop: int, rows: Numbers, parts: Numbers, limits: ScanLimits) -> tuple[int, int, int, int]:  # noqa: ARG001
     """Read the whole frames in data[start:stop], one row each.
 
     Returns (rows written, parts written, next offset, need). A row with a fault that begins at the next offset says that the rest cannot
@@ -93,7 +109,7 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
 
 
 @kernel
-def find(data: Any, start: int, stop: int, limits: Any) -> int:
+def find(data: Octets, start: int, stop: int, limits: ScanLimits) -> int:
     """The next offset where a frame certainly begins: one that ends at `stop`, or is followed by a P. Else `stop`."""
     for at in range(start, stop - HEADER + 1):
         size = u16(data, at + 2)

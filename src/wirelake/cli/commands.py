@@ -6,10 +6,8 @@ is not known to the protocol. A protocol without an entry is only decoded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -17,12 +15,9 @@ from wirelake import protocols
 from wirelake.errors import UsageError
 from wirelake.protocols import entry_points
 
-__all__ = ["Commands", "Verifier", "commands"]
+__all__ = ["Commands", "commands"]
 
 _GROUP: Final = "wirelake.commands"
-
-Verifier = Callable[[bytes, float | None], dict[str, Any]]
-"""The bytes of a message, and the time it was seen, if known -> fields about its sender for `decode`."""
 
 
 class Commands(NamedTuple):
@@ -32,8 +27,6 @@ class Commands(NamedTuple):
     listen: click.Command | None = None
     call: click.Command | None = None
     send: click.Command | None = None
-    verifier: Callable[[Path, float | None, Any], Verifier] | None = None
-    """Makes the verifier of `decode --keys`, from a file of keys, the time of `--now`, and the protocol's limits."""
 
     def verb(self, name: str) -> click.Command | None:
         """The command for a verb; None: the protocol does not know it."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 import click
 
 from wirelake import protocols
 from wirelake.capture.files.magic import HEAD_SIZE, capture_kind, compression_of
-from wirelake.cli.commands import Verifier, commands
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import PROTOCOL, limits_of, seconds_of, set_flag, settings_of
 from wirelake.cli.terminal import Format, open_input, print_objects, say
 from wirelake.errors import CaptureError, UsageError
 from wirelake.extras import CAPTURES, need
 from wirelake.protocols.kernel import use_compiled
-from wirelake.protocols.protocol import AnyProtocol, Describe, FrameBuffer, Limits, Message, Notation
+from wirelake.protocols.protocol import AnyProtocol, Describe, FrameBuffer, JsonObject, Limits, Message, Notation
 
 if TYPE_CHECKING:
     from wirelake.explore.captured import Captured
@@ -35,8 +35,11 @@ WORTH_COMPILING: Final = 4 * CHUNK
 LARGEST_DATAGRAM: Final = 65_536
 """No datagram is larger; more than this is read as one that is too large."""
 
+T = TypeVar("T")
 MakeDescribe = Callable[[], Describe[Limits]]
 """Called once for each sender."""
+Verify = Callable[[bytes, float | None], JsonObject]
+"""The bytes of a message, and the time it was seen, if known -> fields about its sender."""
 
 
 @click.command()
@@ -103,7 +106,7 @@ def decode(
         if is_capture:
             use_compiled()  # before anything is made that scans
         describer = _describer(notation, keys, now)
-        verify = _verifier(protocol, keys, now, limits) if notation.describer is None else None
+        verify = _verifier(descriptor, keys, now, limits) if notation.describers is None else None
         if is_capture:
             with _on_disk(file, source, head) as path:
                 captured = _captured(path, protocol, describer, settings, ports, verify)
@@ -130,7 +133,7 @@ class _Shown:
         self.code = ExitCode.OK
         """DATA once an object says that something cannot be read."""
 
-    def print(self, objects: Iterator[dict[str, Any]]) -> ExitCode:
+    def print(self, objects: Iterator[JsonObject]) -> ExitCode:
         """Print objects, up to `--count`."""
         for described in itertools.islice(objects, self._most):
             self.count += 1
@@ -159,7 +162,7 @@ def _captured(
     describer: MakeDescribe,
     settings: tuple[str, ...],
     ports: tuple[int, ...],
-    verify: Verifier | None,
+    verify: Verify | None,
 ) -> Captured | None:
     """The capture in a file; None if it is none."""
     need(*CAPTURES)
@@ -180,30 +183,42 @@ def _sum_up(captured: Captured, protocol: str, shown: _Shown) -> None:
 
 def _describer(notation: Notation[Limits, Message], keys: Path | None, now: str | None) -> MakeDescribe:
     """Makes what describes the messages of one sender; it has the keys, if the protocol's describer takes them."""
-    make = notation.describer
-    if make is None:
+    describers = notation.describers
+    if describers is None:
         return lambda: notation.describe
     if now is not None:
         raise UsageError("--now is the time to verify for: nothing is verified here")
-    keyring = None
-    if keys is not None:
-        from wirelake.peers import key_log  # noqa: PLC0415 - only `--keys` needs it
-
-        keyring = key_log.load(keys)
-
-    return lambda: make(keyring).describe
+    make = describers(None) if keys is None else _read_keys(keys, describers)
+    return lambda: make().describe
 
 
-def _verifier(protocol: str, keys: Path | None, now: str | None, limits: Limits) -> Verifier | None:
-    """The verifier of messages; None without keys."""
+def _verifier(protocol: AnyProtocol, keys: Path | None, now: str | None, limits: Limits) -> Verify | None:
+    """The verifier of messages; None without keys. It verifies as of `--now`, else as of the time a message was seen, else as of now."""
     if keys is None:
         if now is not None:
             raise UsageError("--now is the time to verify for: it needs --keys")
         return None
-    make = commands(protocol).verifier
-    if make is None:
-        raise UsageError(f"--keys: messages of {protocol} carry nothing to verify")
-    return make(keys, None if now is None else seconds_of(now, "--now"), limits)
+    signatures = protocol.signatures
+    if signatures is None:
+        raise UsageError(f"--keys: messages of {protocol.name} carry nothing to verify")
+    chosen = None if now is None else seconds_of(now, "--now")
+    verify = _read_keys(keys, lambda content: signatures.verifier(content, limits))
+
+    def verify_at(data: bytes, seen: float | None) -> JsonObject:
+        return verify(data, next(when for when in (chosen, seen, time.time()) if when is not None))
+
+    return verify_at
+
+
+def _read_keys(path: Path, read: Callable[[bytes], T]) -> T:
+    """Read a file of keys that only its owner may read; raises UsageError that names the file."""
+    from wirelake.peers.private_file import load_bytes  # noqa: PLC0415 - only `--keys` needs it
+
+    content = load_bytes(path)
+    try:
+        return read(content)
+    except UsageError as reason:
+        raise UsageError(f"{path}: {reason}") from None
 
 
 def _chunks(source: BinaryIO, head: bytes, hex_text: bool, datagrams: bool) -> Iterator[bytes]:
@@ -231,8 +246,8 @@ def _objects(
     protocol: AnyProtocol,
     describe: Describe[Limits],
     limits: Limits,
-    verify: Verifier | None,
-) -> Iterator[dict[str, Any]]:
+    verify: Verify | None,
+) -> Iterator[JsonObject]:
     buffer: FrameBuffer | None = None
     datagrams = protocol.buffer(limits).takes_datagrams
     seen = 0

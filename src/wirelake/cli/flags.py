@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import click
 import msgspec
@@ -32,7 +32,7 @@ __all__ = [
     "with_verbose",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 _VARIABLE: Final = "env:"
 """Prefix of a value of --conf that is in an environment variable."""
 
@@ -90,7 +90,7 @@ def set_flag(command: F) -> F:
 def limits_flag(protocol: str) -> Callable[[F], F]:
     """--set NAME=VALUE of a command that speaks a protocol; the command gets its `limits`."""
 
-    def read(_: click.Context, __: click.Parameter, settings: tuple[str, ...]) -> Any:
+    def read(_: click.Context, __: click.Parameter, settings: tuple[str, ...]) -> Limits:
         return limits_of(protocol, settings, live=True)
 
     return click.option(
@@ -103,12 +103,12 @@ def limits_flag(protocol: str) -> Callable[[F], F]:
     )
 
 
-def limits_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> Any:
+def limits_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> Limits:
     """The limits of a protocol, with the fields of --set."""
     return msgspec.convert(settings_of(protocol, settings, live=live), protocols.get(protocol).limits)
 
 
-def settings_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> dict[str, Any]:
+def settings_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> dict[str, object]:
     """The fields of --set, checked against the protocol's limits; numbers, true and false are read as such.
 
     With `live`, limits that are only for bytes without a connection are refused.
@@ -116,7 +116,7 @@ def settings_of(protocol: str, settings: Iterable[str], *, live: bool = False) -
     descriptor = protocols.get(protocol)
     offline = descriptor.offline_limits if live else ()
     known = {field.name: field.type for field in _fields(descriptor.limits) if field.name not in offline}
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, object] = {}
     for text in settings:
         name, equals, value = text.partition("=")
         name = name.replace("-", "_")
@@ -131,7 +131,9 @@ def settings_of(protocol: str, settings: Iterable[str], *, live: bool = False) -
 
 def _fields(limits: type[Limits]) -> tuple[msgspec.structs.FieldInfo, ...]:
     """The fields of a protocol's limits, which are a struct."""
-    return msgspec.structs.fields(cast("type[msgspec.Struct]", limits))
+    if not issubclass(limits, msgspec.Struct):
+        raise UsageError(f"the limits {limits.__module__}.{limits.__qualname__} are no msgspec.Struct: repair the package of that protocol")
+    return msgspec.structs.fields(limits)
 
 
 def seconds_of(text: str, flag: str) -> float:
@@ -163,9 +165,9 @@ def decode_flags(command: F) -> F:
     return command
 
 
-def limits_given(given: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def limits_given(given: tuple[str, ...]) -> dict[str, dict[str, object]]:
     """The fields of --set, by protocol."""
-    chosen: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, dict[str, object]] = {}
     for text in given:
         protocol, dot, setting = text.partition(".")
         if not dot:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from wirelake.errors import UsageError, WirelakeError
-from wirelake.peers import key_log, trust_file
+from wirelake.peers import key_log, private_file, trust_file
 from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import Keys
@@ -20,7 +20,7 @@ def keys_in(paths: Iterable[Path]) -> tuple[TrustStore | None, Keyring | None]:
     sessions: list[Keys] = []
     kinds = set()
     for path in paths:
-        is_trust_file = trust_file.load_bytes(path).lstrip().startswith(b"{")
+        is_trust_file = private_file.load_bytes(path).lstrip().startswith(b"{")
         kinds.add(is_trust_file)
         if is_trust_file:
             trusted += trust_file.load(path)

@@ -187,9 +187,9 @@ def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[R
         raise
 
 
-def live_limits(limits: msgspec.Struct) -> dict[str, Any]:
+def live_limits(protocol: str, limits: msgspec.Struct) -> dict[str, Any]:
     """Limits from the command line as arguments of a protocol's `Options`; those for captures only are left out."""
-    offline = getattr(limits, "OFFLINE", ())
+    offline = protocols.get(protocol).offline_limits
     return {name: getattr(limits, name) for name in limits.__struct_fields__ if name not in offline}
 
 

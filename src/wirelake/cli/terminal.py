@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -117,7 +117,7 @@ def open_input(name: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def print_objects(described: dict[str, Any], form: Format, fields: list[str]) -> None:
+def print_objects(described: Mapping[str, object], form: Format, fields: list[str]) -> None:
     """Print one object as one line."""
     if form is Format.FIELDS:
         print("\t".join(_cell(described.get(name, "")) for name in fields or described))

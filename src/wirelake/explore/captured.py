@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from wirelake import protocols
 from wirelake.capture.blocks.accounting import OTHER
@@ -24,12 +25,12 @@ from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import Reason, Speaker
 from wirelake.lake.decode.streams import ScanInput
 from wirelake.protocols.kernel import LENGTH, START
-from wirelake.protocols.protocol import Describe, Limits
+from wirelake.protocols.protocol import Describe, JsonObject, Limits
 
 __all__ = ["Captured"]
 
-Array = np.ndarray[Any, Any]
-Verify = Callable[[bytes, float | None], dict[str, Any]]
+Rows = npt.NDArray[np.int64]
+Verify = Callable[[bytes, float | None], JsonObject]
 """The bytes of a message, and the time it was seen, if known -> fields about its sender."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,7 +45,7 @@ class Captured:
         protocol: str,
         describer: Callable[[], Describe[Limits]],
         *,
-        limits: Mapping[str, Any] | None = None,
+        limits: Mapping[str, object] | None = None,
         ports: tuple[int, ...] = (),
         verify: Verify | None = None,
     ) -> None:
@@ -62,7 +63,7 @@ class Captured:
         self.unread = 0
         """Bytes of other connections, and of packets that carry none of the protocols."""
 
-    def objects(self) -> Iterator[dict[str, Any]]:
+    def objects(self) -> Iterator[JsonObject]:
         """Every message, in the order of the file as far as a window of it reaches."""
         for block in read(self._source, ports=self._ports, sniff=self._sniff):
             self.others |= {flow.protocol for flow in block.flows if flow.protocol != self._protocol}
@@ -91,10 +92,10 @@ class _Describing(Decoder):
         self._describer = describer
         self._verify = verify
         self._describers: dict[Speaker, Describe[Limits]] = {}
-        self._objects: list[tuple[int, Callable[[], dict[str, Any]]]] = []
+        self._objects: list[tuple[int, Callable[[], JsonObject]]] = []
         """Offset, and a function that makes the object. An object may be many times larger than its bytes: it is made when printed."""
 
-    def objects(self, block: Block) -> Iterator[dict[str, Any]]:
+    def objects(self, block: Block) -> Iterator[JsonObject]:
         """The objects of one block, to be taken before the next block comes."""
         ours = np.array([flow.protocol == self._protocol for flow in block.flows], np.bool_)
         for one in block.unreadable:
@@ -105,22 +106,22 @@ class _Describing(Decoder):
         self.feed(block)
         return self._take_objects()
 
-    def last_objects(self) -> Iterator[dict[str, Any]]:
+    def last_objects(self) -> Iterator[JsonObject]:
         """The objects that are left when no more blocks come."""
         self.finish()
         return self._take_objects()
 
-    def _take_objects(self) -> Iterator[dict[str, Any]]:
+    def _take_objects(self) -> Iterator[JsonObject]:
         objects, self._objects = sorted(self._objects, key=lambda each: each[0]), []
         return (describe() for _, describe in objects)
 
-    def _add(self, *_: Any) -> None:
+    def _add(self, *_: object) -> None:
         """Rows of tables are not wanted."""
 
     def _note_connections(self, block: Block) -> None:
         """Neither are those of connections."""
 
-    def _put(self, scanner: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segment_of: Array) -> None:
+    def _put(self, scanner: Scanner, scan_input: ScanInput, scanned: Rows, parts: Rows, segment_of: Rows) -> None:
         data, flat, limits = scan_input.data.tobytes(), parts.ravel().tolist(), scanner.limits
         extent = self._where.extent(scan_input.origins, scanned[:, START], scanned[:, LENGTH])
         for index, row in enumerate(scanned.tolist()):
@@ -132,21 +133,21 @@ class _Describing(Decoder):
 
     def _placed(
         self,
-        describe: Callable[[], dict[str, Any]],
+        describe: Callable[[], JsonObject],
         scan_input: ScanInput,
         row: list[int],
         data: bytes,
         offset: int,
         ts: int,
-        seen: dict[str, Any],
-    ) -> dict[str, Any]:
+        seen: JsonObject,
+    ) -> JsonObject:
         """The object of one message, with its places in the capture."""
         described = describe()
         if self._verify is not None and "fault" not in described:
             described |= self._verify(data[row[START] : row[START] + row[LENGTH]], ts / 1e6 if ts > 0 else None)
         for name in ("offset", "message_offset"):
-            if name in described:
-                described[name] = self._offset(scan_input, described[name]) if described[name] != row[START] else offset
+            if isinstance(at := described.get(name), int):
+                described[name] = self._offset(scan_input, at) if at != row[START] else offset
         return seen | described
 
     def _quarantine(self, flow: Flow, to_server: int, fault: Reason, scan_input: ScanInput, start: int, length: int) -> None:
@@ -168,7 +169,7 @@ class _Describing(Decoder):
         return int(self._where.extent(scan_input.origins, place, np.array([1])).offsets[0])
 
 
-def _seen(flow: Flow, to_server: int, ts: int) -> dict[str, Any]:
+def _seen(flow: Flow, to_server: int, ts: int) -> JsonObject:
     """Where a message was seen, and when; packets may have no time."""
     sides = (flow.client, flow.server) if to_server else (flow.server, flow.client)
     when = (_EPOCH + timedelta(microseconds=ts)).isoformat().replace("+00:00", "Z") if ts > 0 else None

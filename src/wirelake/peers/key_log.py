@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from wirelake.errors import UsageError
-from wirelake.peers.trust_file import PRIVATE, load_bytes
+from wirelake.peers.private_file import PRIVATE, load_bytes
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring, log_line, read_log
 from wirelake.protocols.wolpertinger.wire import Keys
 

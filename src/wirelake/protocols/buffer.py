@@ -8,11 +8,11 @@ The buffer chooses how to scan by the number of bytes that wait: plain Python be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from wirelake.protocols import kernel
-from wirelake.protocols.kernel import FAULT, LENGTH, START, active
+from wirelake.protocols.kernel import FAULT, LENGTH, START, Numbers, Octets, Scan, active
 
 __all__ = ["LARGE", "Buffer", "Frames"]
 
@@ -31,7 +31,7 @@ class Buffer:
     takes_datagrams = False
     """Whether `feed` takes datagrams, each one whole message."""
 
-    def __init__(self, scan: Callable[..., Any], columns: int, part_columns: int, limits: tuple[int, ...], parts_per_frame: int) -> None:
+    def __init__(self, scan: Scan, columns: int, part_columns: int, limits: tuple[int, ...], parts_per_frame: int) -> None:
         self._scan = scan
         self._compiled_scan = active(scan)
         self._has_compiled = self._compiled_scan is not scan
@@ -40,9 +40,9 @@ class Buffer:
         self.limits = limits
         """Limits for the scanner. They may change between two batches, where what was read decides how to read on."""
         self._sizes_of_tables = (BATCH * columns, (BATCH + parts_per_frame) * part_columns)
-        self._lists: tuple[Any, Any] | None = None
+        self._lists: tuple[list[int], list[int]] | None = None
         """Rows and parts that plain scans write to; made when first needed."""
-        self._arrays: tuple[Any, Any] | None = None
+        self._arrays: tuple[Numbers, Numbers] | None = None
         """Rows and parts that compiled scans write to; made when first needed."""
         self._chunks: list[bytes] = []
         self._size = 0
@@ -108,7 +108,7 @@ class Buffer:
                 return
             at = end
 
-    def _choose(self, whole: bytes) -> tuple[Callable[..., Any], Any, Any, Any]:
+    def _choose(self, whole: bytes) -> tuple[Scan, Octets, Numbers, Numbers]:
         """Choose how to scan so many bytes: the scanner, and bytes, rows and parts in the form it takes."""
         if not self._has_compiled or len(whole) < kernel.compiled_from:
             if self._lists is None:
@@ -129,13 +129,13 @@ class Buffer:
         self._needed = max(need, self._size + 1)
         self._last, self._end = whole, end
 
-    def _table(self, flat: Any, count: int) -> list[list[int]]:
+    def _table(self, flat: Numbers, count: int) -> list[list[int]]:
         width = self._columns
         if isinstance(flat, list):
             return [flat[at : at + width] for at in range(0, count * width, width)]
         rows: list[list[int]] = flat[: count * width].reshape(count, width).tolist()
         return rows
 
-    def _flat(self, flat: Any, size: int) -> list[int]:
+    def _flat(self, flat: Numbers, size: int) -> list[int]:
         values: list[int] = flat[:size] if isinstance(flat, list) else flat[:size].tolist()
         return values

@@ -7,7 +7,7 @@ decoded as it was spoken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 __all__ = ["AUTO", "Flag", "dialect", "settings"]
 
@@ -29,7 +29,7 @@ def dialect(limits: _HasDialects) -> tuple[str, ...] | None:
     return None if AUTO in values.values() else tuple(name for name, value in values.items() if value)
 
 
-def settings(names: Iterable[str], chosen: Mapping[str, Any], spoken: Iterable[str]) -> dict[str, Any]:
+def settings(names: Iterable[str], chosen: Mapping[str, object], spoken: Iterable[str]) -> dict[str, object]:
     """Fields of the limits for a connection of a dialect; `names` are the flags. A chosen flag wins, unless it is `auto`."""
     flags = {name: name in spoken for name in names}
     return flags | {name: value for name, value in chosen.items() if name not in flags or value != AUTO}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module, metadata
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -31,11 +31,11 @@ class Entry(msgspec.Struct, frozen=True):
     distribution: str
     """The package as it was installed."""
 
-    def load(self) -> Any:
+    def load(self) -> object:
         """Import the object; raises UsageError that names the package if that fails."""
         module, _, attribute = self.value.partition(":")
         try:
-            return getattr(import_module(module), attribute)
+            loaded: object = getattr(import_module(module), attribute)
         except Exception as error:
             if self.distribution == _US:
                 raise
@@ -43,6 +43,7 @@ class Entry(msgspec.Struct, frozen=True):
                 f"protocol {self.name!r} of the package {self.distribution} cannot be loaded from {self.value}: "
                 f"{type(error).__name__}: {error}; repair or uninstall that package"
             ) from error
+        return loaded
 
 
 _US: Final = "wirelake"

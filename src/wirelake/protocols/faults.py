@@ -62,6 +62,16 @@ class Faults(IntEnum):
         raise NotImplementedError
 
     @property
+    def error_code(self) -> int | None:
+        """The code of the error message that answers it; None: no error answers it."""
+        return None
+
+    @property
+    def result_code(self) -> int | None:
+        """The code of the result that answers it, in a protocol with results; None: no result answers it."""
+        return None
+
+    @property
     def clause(self) -> str:
         """The clause or ruling it breaks."""
         return self.rule.clause

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from wirelake.errors import UsageError
 from wirelake.protocols.faults import Faults
 
 __all__ = ["boolean", "breach", "fault_object", "hex_bytes", "hex_list", "message_type", "number", "objects", "text"]
 
-Object = dict[str, Any]
+Object = dict[str, object]
 
 
-def message_type(fields: Object) -> Any:
+def message_type(fields: Object) -> object:
     """The field `type` of an object that describes a message; a fault is refused."""
     if "fault" in fields:
         raise UsageError(f"this object describes a fault ({fields['fault']}), not a message")
@@ -50,9 +48,11 @@ def hex_bytes(fields: Object, name: str) -> bytes:
     """Bytes, written as hex digits; none if the field is missing."""
     value = fields.get(name, "")
     try:
-        return bytes.fromhex(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{name}: bytes as hex digits are needed, not {value!r}") from None
+        if isinstance(value, str):
+            return bytes.fromhex(value)
+    except ValueError:
+        pass
+    raise UsageError(f"{name}: bytes as hex digits are needed, not {value!r}")
 
 
 def hex_list(fields: Object, name: str) -> tuple[bytes, ...]:

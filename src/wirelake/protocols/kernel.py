@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
 
 __all__ = [
     "COMPILED_BYTES",
@@ -51,11 +52,11 @@ __all__ = [
     "walker",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
-Octets: TypeAlias = "bytes | bytearray | memoryview | np.ndarray[Any, Any]"
+Octets: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[np.uint8]"
 """Bytes as kernels read them: an array of 8-bit numbers where they run compiled."""
-Numbers: TypeAlias = "list[int] | np.ndarray[Any, Any]"
+Numbers: TypeAlias = "list[int] | npt.NDArray[np.int64]"
 """Rows, parts and positions as kernels read and write them: flat, 64-bit numbers where they run compiled."""
 ScanLimits: TypeAlias = tuple[int, ...]
 """The limits of a protocol as its kernels take them."""
@@ -149,8 +150,8 @@ and 115 µs plain. So one small message is scanned plain, and anything more comp
 compiled_from = COMPILED_BYTES
 """The same, as this process uses it. Tests set it to 0, so that compiled scanners see small messages too."""
 
-_kernels: list[Callable[..., Any]] = []
-_dispatchers: dict[Callable[..., Any], Callable[..., Any]] = {}
+_kernels: list[Callable[..., object]] = []
+_dispatchers: dict[Callable[..., object], Callable[..., object]] = {}
 _use_compiled = False
 
 
@@ -182,9 +183,11 @@ def _over_views(function: F) -> F:
     A byte of an array is a number of 8 bits that overflows; a byte of its view is a Python number.
     """
 
+    import numpy as np  # noqa: PLC0415 - only where kernels run on arrays
+
     @wraps(function)
-    def call(*arguments: Any) -> Any:
-        return function(*(memoryview(value) if getattr(value, "dtype", None) == "uint8" else value for value in arguments))
+    def call(*arguments: object) -> object:
+        return function(*(value.data if isinstance(value, np.ndarray) and value.dtype == np.uint8 else value for value in arguments))
 
     return call  # type: ignore[return-value]  # it is called like its function
 
@@ -208,7 +211,7 @@ def active(function: F) -> F:
     return compiled(function) if _use_compiled else function
 
 
-def array(data: bytes) -> Any:
+def array(data: bytes) -> Octets:
     """Return bytes in the form that active kernels read."""
     if not _use_compiled:
         return data
@@ -217,7 +220,7 @@ def array(data: bytes) -> Any:
     return np.frombuffer(data, np.uint8)
 
 
-def table(rows: int, columns: int) -> Any:
+def table(rows: int, columns: int) -> Numbers:
     """Return a flat table of so many rows, in the form that active kernels write."""
     if not _use_compiled:
         return [0] * (rows * columns)
@@ -226,7 +229,7 @@ def table(rows: int, columns: int) -> Any:
     return np.zeros(rows * columns, np.int64)
 
 
-def positions(places: list[int]) -> Any:
+def positions(places: list[int]) -> Numbers:
     """Return where segments begin or end, in the form that active kernels read."""
     if not _use_compiled:
         return places
@@ -236,21 +239,21 @@ def positions(places: list[int]) -> Any:
 
 
 @kernel
-def u16(data: Any, at: int) -> int:
+def u16(data: Octets, at: int) -> int:
     """Two bytes, big-endian. (Adding to a literal makes Numba see signed numbers, as every other number here is.)"""
     value: int = ((0 + data[at]) << 8) | (0 + data[at + 1])
     return value
 
 
 @kernel
-def u32(data: Any, at: int) -> int:
+def u32(data: Octets, at: int) -> int:
     """Four bytes, big-endian."""
     value: int = ((0 + data[at]) << 24) | ((0 + data[at + 1]) << 16) | ((0 + data[at + 2]) << 8) | (0 + data[at + 3])
     return value
 
 
 @kernel
-def i64(data: Any, at: int) -> int:
+def i64(data: Octets, at: int) -> int:
     """Eight bytes, big-endian, as the signed number with the same bits: what an int64 column can hold."""
     high = u32(data, at)
     if high >= 0x80000000:
@@ -259,21 +262,21 @@ def i64(data: Any, at: int) -> int:
 
 
 @kernel
-def u16_le(data: Any, at: int) -> int:
+def u16_le(data: Octets, at: int) -> int:
     """Two bytes, little-endian."""
     value: int = (0 + data[at]) | ((0 + data[at + 1]) << 8)
     return value
 
 
 @kernel
-def u32_le(data: Any, at: int) -> int:
+def u32_le(data: Octets, at: int) -> int:
     """Four bytes, little-endian."""
     value: int = (0 + data[at]) | ((0 + data[at + 1]) << 8) | ((0 + data[at + 2]) << 16) | ((0 + data[at + 3]) << 24)
     return value
 
 
 @kernel
-def i64_le(data: Any, at: int) -> int:
+def i64_le(data: Octets, at: int) -> int:
     """Eight bytes, little-endian, as the signed number with the same bits."""
     high = u32_le(data, at + 4)
     if high >= 0x80000000:
@@ -290,7 +293,16 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
 
     @kernel
     def walk(
-        data: Any, starts: Any, stops: Any, segment: int, at: int, rows: Any, segment_of: Any, parts: Any, ends: Any, limits: Any
+        data: Octets,
+        starts: Numbers,
+        stops: Numbers,
+        segment: int,
+        at: int,
+        rows: Numbers,
+        segment_of: Numbers,
+        parts: Numbers,
+        ends: Numbers,
+        limits: ScanLimits,
     ) -> tuple[int, int, int, int]:
         """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
 
@@ -334,17 +346,17 @@ def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
 
     @kernel
     def stride(
-        data: Any,
-        starts: Any,
-        stops: Any,
+        data: Octets,
+        starts: Numbers,
+        stops: Numbers,
         segment: int,
         at: int,
-        rows: Any,
-        segment_of: Any,
-        parts: Any,
-        ends: Any,
-        faults: Any,
-        limits: Any,
+        rows: Numbers,
+        segment_of: Numbers,
+        parts: Numbers,
+        ends: Numbers,
+        faults: Numbers,
+        limits: ScanLimits,
     ) -> tuple[int, int, int, int]:
         """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
 

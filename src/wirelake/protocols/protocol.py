@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar
 from typing import Protocol as Interface
 
 import msgspec
@@ -18,14 +18,20 @@ import msgspec
 from wirelake.protocols.buffer import Frames
 from wirelake.protocols.faults import Faults
 from wirelake.protocols.kernel import Find, Octets, Scan, ScanLimits, Walk
+from wirelake.protocols.speaker import Speaker
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
     from wirelake.protocols.arrow import BodySerializers, Columns
 
-    Array = np.ndarray[Any, Any]
+    ByteArray = npt.NDArray[np.uint8]
+    Rows = npt.NDArray[np.int64]
+    Times = npt.NDArray[np.int64]
+    Seconds = npt.NDArray[np.float64]
+    Mask = npt.NDArray[np.bool_]
 
 __all__ = [
     "AnyProtocol",
@@ -37,6 +43,7 @@ __all__ = [
     "FrameBuffer",
     "Handshake",
     "HandshakeReader",
+    "JsonObject",
     "Limits",
     "Message",
     "NegotiatedColumns",
@@ -45,12 +52,17 @@ __all__ = [
     "PassiveDecoding",
     "Protocol",
     "SessionKind",
+    "Signatures",
     "StateMachine",
+    "VerifyMessage",
+    "VerifyRows",
     "XmppText",
 ]
 
 Message = msgspec.Struct
 """A message is a struct; its tag is its name in `messages`."""
+JsonObject = dict[str, object]
+"""An object as `wirelake decode` prints it and `wirelake encode` reads it."""
 
 
 class Limits(Interface):
@@ -69,9 +81,24 @@ L_contra = TypeVar("L_contra", bound=Limits, contravariant=True)
 M = TypeVar("M", bound=Message)
 S = TypeVar("S", bound=IntEnum)
 P = TypeVar("P", bound=IntEnum)
+T = TypeVar("T")
+H = TypeVar("H", bound=msgspec.Struct)
+"""A handshake, or unfinished messages, as they are stored."""
+A = TypeVar("A", bound=msgspec.Struct)
+"""The agreement of a handshake."""
+K = TypeVar("K")
+K_contra = TypeVar("K_contra", contravariant=True)
+"""Keys that verify or decrypt."""
 
 Transition = tuple[IntEnum, IntEnum, type[Message]]
 """State, speaker, type of message."""
+
+
+def _narrowed(value: object, kind: type[T]) -> T:
+    """A value that a protocol gave out before, as the type that the protocol knows it by."""
+    if not isinstance(value, kind):
+        raise TypeError(f"internal error: {kind.__name__} is needed, not {type(value).__name__}")
+    return value
 
 
 class StateMachine(msgspec.Struct, frozen=True):
@@ -101,13 +128,18 @@ class StateMachine(msgspec.Struct, frozen=True):
         untimely: Mapping[tuple[S, P, type[M]], Faults] | None = None,
     ) -> StateMachine:
         """Make one of a protocol's own tables, whose types must agree."""
+        own: dict[type[Message], type[M]] = {message: message for message in messages}
+
+        def refuse(state: IntEnum, speaker: IntEnum, message: type[Message]) -> Faults:
+            return refusal(states(state), speakers(speaker), own[message])
+
         return StateMachine(
             initial,
             {key: after for key, after in transitions.items()},  # noqa: C416 - a dict of the wider type
             messages,
             states,
             speakers,
-            cast("Callable[[IntEnum, IntEnum, type[Message]], Faults]", refusal),
+            refuse,
             {key: fault for key, fault in (untimely or {}).items()},  # noqa: C416
         )
 
@@ -146,24 +178,24 @@ class ColumnBuilder(Interface[L_contra]):
     def PART_COLUMNS(self) -> int:  # noqa: N802
         """Numbers in a part of a row."""
 
-    def readable(self, rows: Array, /) -> Array:
+    def readable(self, rows: Rows, /) -> Mask:
         """Which rows are messages; the others go to `quarantine`."""
 
-    def columns(self, data: Array, rows: Array, parts: Array, limits: L_contra, json_bodies: bool, budget: int, /) -> Columns:
+    def columns(self, data: ByteArray, rows: Rows, parts: Rows, limits: L_contra, json_bodies: bool, budget: int, /) -> Columns:
         """The columns of readable rows; only the first rows, if all together inflate beyond `budget` bytes."""
 
 
 class Describe(Interface[L_contra]):
     """Makes the object that `wirelake decode` prints for a scanned row."""
 
-    def __call__(self, data: bytes, row: list[int], parts: list[int], limits: L_contra, base: int, /) -> dict[str, Any]:
+    def __call__(self, data: bytes, row: list[int], parts: list[int], limits: L_contra, base: int, /) -> JsonObject:
         """Offset, length, type and every field; or `fault`, `clause` and the place. `base` is the offset of `data` in the input."""
 
 
 class Describer(Interface[L_contra]):
     """Describes the messages of one sender, where that depends on the earlier ones."""
 
-    def describe(self, data: bytes, row: list[int], parts: list[int], limits: L_contra, base: int, /) -> dict[str, Any]:
+    def describe(self, data: bytes, row: list[int], parts: list[int], limits: L_contra, base: int, /) -> JsonObject:
         """See `Describe`."""
 
 
@@ -171,10 +203,13 @@ class Notation(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
     """A protocol's messages as JSON objects, both ways."""
 
     describe: Describe[L]
-    parse: Callable[[dict[str, Any]], M]
+    parse: Callable[[JsonObject], M]
     """The message of an object; raises UsageError that names the field."""
-    describer: Callable[[Any], Describer[L]] | None = None
-    """Optional: makes a describer for one sender, given the keys of `--keys` (or None)."""
+    describers: Callable[[bytes | None], Callable[[], Describer[L]]] | None = None
+    """Optional: reads the content of the file of `--keys` (or None); returns a function that makes a describer for one sender.
+
+    Raises UsageError if the content is no keys.
+    """
 
 
 class HandshakeReader(Interface[L_contra]):
@@ -184,13 +219,13 @@ class HandshakeReader(Interface[L_contra]):
     def session(self) -> bytes | None:
         """16 bytes that name the session in tables; None: the connection is the session, or not known yet."""
 
-    def is_over(self, speaker: IntEnum, /) -> bool:
+    def is_over(self, speaker: Speaker, /) -> bool:
         """Whether this side has sent its part of the handshake."""
 
-    def limits(self, speaker: IntEnum, accepted: L_contra | None = None, /) -> ScanLimits | None:
+    def limits(self, speaker: Speaker, accepted: L_contra | None = None, /) -> ScanLimits | None:
         """The scan limits for what this side sends next; None: not known yet. `accepted` replaces the reader's own limits."""
 
-    def pieces(self, speaker: IntEnum, data: Octets, start: int, stop: int, /) -> Iterator[tuple[ScanLimits | None, int, int]]:
+    def pieces(self, speaker: Speaker, data: Octets, start: int, stop: int, /) -> Iterator[tuple[ScanLimits | None, int, int]]:
         """A run of bytes in pieces that are scanned alike: (scan limits, start, stop). Follows the handshake on the way."""
 
     def state(self) -> msgspec.Struct:
@@ -198,35 +233,61 @@ class HandshakeReader(Interface[L_contra]):
 
 
 class Handshake(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
-    """Capability: the peers agree first on how their bytes are read. Nothing is read before both have sent their part."""
+    """Capability: the peers agree first on how their bytes are read. Make one with `of`.
+
+    Nothing is read before both peers have sent their part.
+    """
 
     start: Callable[[L], HandshakeReader[L]]
     """The reader of a new connection."""
-    restore: Callable[[Any], HandshakeReader[L]]
+    restore: Callable[[msgspec.Struct], HandshakeReader[L]]
     """The reader of a stored state."""
     state: type[msgspec.Struct]
     """The type that `HandshakeReader.state` returns."""
-    agreement: Any
-    """The type of what the peers agreed on, as it is stored with each direction."""
-    agreed: Callable[[ScanLimits], object | None]
+    agreement: type[msgspec.Struct]
+    """The type of what the peers agreed on, as it is stored with each direction: an array-like struct."""
+    agreed: Callable[[ScanLimits], msgspec.Struct | None]
     """What the peers agreed on, taken out of scan limits; None: nothing is read."""
-    scan_limits: Callable[[Any, L], ScanLimits]
+    scan_limits: Callable[[msgspec.Struct | None, L], ScanLimits]
     """Scan limits of a reader with these limits, for what the peers agreed on."""
     unknown: Faults
     """The fault of bytes that cannot be read because the handshake was not seen."""
+
+    @staticmethod
+    def of(
+        *,
+        start: Callable[[L], HandshakeReader[L]],
+        restore: Callable[[H], HandshakeReader[L]],
+        state: type[H],
+        agreement: type[A],
+        agreed: Callable[[ScanLimits], A | None],
+        scan_limits: Callable[[A | None, L], ScanLimits],
+        unknown: Faults,
+    ) -> Handshake[L]:
+        """Make one of a protocol's own functions, whose types must agree."""
+
+        def restored(stored: msgspec.Struct) -> HandshakeReader[L]:
+            return restore(_narrowed(stored, state))
+
+        def limits_for(agreement_reached: msgspec.Struct | None, limits: L) -> ScanLimits:
+            return scan_limits(None if agreement_reached is None else _narrowed(agreement_reached, agreement), limits)
+
+        return Handshake(
+            start=start, restore=restored, state=state, agreement=agreement, agreed=agreed, scan_limits=limits_for, unknown=unknown
+        )
 
 
 class NegotiatedColumns(ColumnBuilder[L_contra], Interface[L_contra]):
     """A `columns` module for bodies whose serializer the peers negotiate."""
 
-    def negotiated(self, data: Array, rows: Array, speakers: Array, known: MutableMapping[int, str], /) -> BodySerializers:
+    def negotiated(self, data: ByteArray, rows: Rows, speakers: Rows, known: MutableMapping[int, str], /) -> BodySerializers:
         """The serializer of each row; `known` has that of each sender, and is brought up to date."""
 
     def columns(
         self,
-        data: Array,
-        rows: Array,
-        parts: Array,
+        data: ByteArray,
+        rows: Rows,
+        parts: Rows,
         limits: L_contra,
         json_bodies: bool,
         budget: int,
@@ -258,21 +319,27 @@ class FragmentState(Interface):
         """What is stored between two micro-batches: an array-like struct."""
 
 
-class PassiveColumns(ColumnBuilder[L_contra], Interface[L_contra]):
-    """A `columns` module for messages that need earlier ones of their sender, or keys, to be read."""
+F = TypeVar("F", bound=FragmentState)
+"""The state of one sender."""
+Y = TypeVar("Y", bound=msgspec.Struct)
+"""A payload that was joined or decrypted."""
+
+
+class PassiveColumns(Interface[L_contra, F, Y, K_contra]):
+    """A `columns` module for messages that need earlier ones of their sender, or keys, to be read. See `ColumnBuilder`."""
 
     def passive(
         self,
-        data: Array,
-        rows: Array,
-        speakers: Array,
-        seconds: Array,
-        decoders: dict[int, FragmentState],
+        data: ByteArray,
+        rows: Rows,
+        speakers: Rows,
+        seconds: Seconds,
+        decoders: dict[int, F],
         limits: L_contra,
-        keyring: object | None,
+        keyring: K_contra | None,
         budget: int,
         /,
-    ) -> tuple[dict[int, object], int]:
+    ) -> tuple[dict[int, Y], int]:
         """Payloads that rows complete or that keys open, by row; and how many of the first rows were looked at.
 
         `decoders` has the state of each sender, and is brought up to date.
@@ -280,26 +347,130 @@ class PassiveColumns(ColumnBuilder[L_contra], Interface[L_contra]):
 
     def columns(
         self,
-        data: Array,
-        rows: Array,
-        parts: Array,
+        data: ByteArray,
+        rows: Rows,
+        parts: Rows,
         limits: L_contra,
         json_bodies: bool,
         budget: int,
-        payloads: Mapping[int, object] | None = None,
+        payloads: Mapping[int, Y] | None = None,
         /,
     ) -> Columns:
         """See `ColumnBuilder`; `payloads` are those of `passive`."""
 
 
 class PassiveDecoding(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
-    """Capability: a third party joins messages that come in pieces, and opens encrypted ones if it has keys."""
+    """Capability: a third party joins messages that come in pieces, and opens encrypted ones if it has keys. Make one with `of`."""
 
-    columns: Callable[[], PassiveColumns[L]]
+    columns: Callable[[], PassiveColumns[L, FragmentState, msgspec.Struct, object]]
+    """Loads the `columns` module, with the protocol's own types checked at each call."""
     state: type[msgspec.Struct]
     """The type that `FragmentState.state` returns."""
-    restore: Callable[[Any], FragmentState | None]
+    restore: Callable[[msgspec.Struct], FragmentState | None]
     """The state of one sender from its stored form; None if it contradicts itself."""
+
+    @staticmethod
+    def of(
+        *,
+        columns: Callable[[], PassiveColumns[L, F, Y, K]],
+        state: type[H],
+        restore: Callable[[H], F | None],
+        decoder: type[F],
+        payload: type[Y],
+        keys: type[K],
+    ) -> PassiveDecoding[L]:
+        """Make one of a protocol's own functions, whose types must agree."""
+
+        def checked() -> PassiveColumns[L, FragmentState, msgspec.Struct, object]:
+            return _CheckedPassive(columns(), decoder, payload, keys)
+
+        def restored(stored: msgspec.Struct) -> FragmentState | None:
+            return restore(_narrowed(stored, state))
+
+        return PassiveDecoding(columns=checked, state=state, restore=restored)
+
+
+class _CheckedPassive(Generic[L, F, Y, K]):
+    """A `PassiveColumns` for callers that do not know the protocol's own types."""
+
+    def __init__(self, own: PassiveColumns[L, F, Y, K], decoder: type[F], payload: type[Y], keys: type[K]) -> None:
+        self._own = own
+        self._decoder = decoder
+        self._payload = payload
+        self._keys = keys
+
+    def passive(
+        self,
+        data: ByteArray,
+        rows: Rows,
+        speakers: Rows,
+        seconds: Seconds,
+        decoders: dict[int, FragmentState],
+        limits: L,
+        keyring: object | None,
+        budget: int,
+        /,
+    ) -> tuple[dict[int, msgspec.Struct], int]:
+        """See `PassiveColumns`. Keys of another protocol open nothing."""
+        own = {number: _narrowed(decoder, self._decoder) for number, decoder in decoders.items()}
+        keys = keyring if isinstance(keyring, self._keys) else None
+        payloads, count = self._own.passive(data, rows, speakers, seconds, own, limits, keys, budget)
+        decoders.update(own)
+        return {**payloads}, count
+
+    def columns(
+        self,
+        data: ByteArray,
+        rows: Rows,
+        parts: Rows,
+        limits: L,
+        json_bodies: bool,
+        budget: int,
+        payloads: Mapping[int, msgspec.Struct] | None = None,
+        /,
+    ) -> Columns:
+        """See `PassiveColumns`."""
+        own = {number: _narrowed(payload, self._payload) for number, payload in (payloads or {}).items()}
+        return self._own.columns(data, rows, parts, limits, json_bodies, budget, own)
+
+
+VerifyMessage = Callable[[bytes, float], JsonObject]
+"""The bytes of a message, and the time in seconds since 1970 -> fields about its sender, or `rejected` with the reason."""
+
+
+class VerifyRows(Interface[K_contra]):
+    """Verifies the scanned rows of a block."""
+
+    def __call__(self, data: ByteArray, rows: Rows, parts: Rows, micros: Times, keys: K_contra, /) -> pa.Array:
+        """Whether each row is genuine, by these keys at these times; null where it carries no signature."""
+
+
+class Signatures(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
+    """Capability: messages are signed, and keys verify them. Make one with `of`."""
+
+    keys: type[object]
+    """The type of the keys; keys of another type are not for this protocol."""
+    verify_rows: VerifyRows[object]
+    """Fills the column `verified` of `messages`; needs Arrow."""
+    verifier: Callable[[bytes, L], VerifyMessage]
+    """The content of a file of keys, and limits -> what `decode --keys` calls for each message.
+
+    Raises UsageError if the content is no keys.
+    """
+
+    @staticmethod
+    def of(
+        *,
+        keys: type[K],
+        verify_rows: Callable[[], VerifyRows[K]],
+        verifier: Callable[[bytes, L], VerifyMessage],
+    ) -> Signatures[L]:
+        """Make one of a protocol's own functions, whose types must agree. `verify_rows` loads the function when it is needed."""
+
+        def verified(data: ByteArray, rows: Rows, parts: Rows, micros: Times, given: object, /) -> pa.Array:
+            return verify_rows()(data, rows, parts, micros, _narrowed(given, keys))
+
+        return Signatures(keys=keys, verify_rows=verified, verifier=verifier)
 
 
 class XmppText(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
@@ -366,8 +537,7 @@ class Protocol(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
     """The dialect of a stream by its first bytes; None as long as more bytes are needed."""
     offline_limits: tuple[str, ...] = ()
     """Fields of the limits for bytes without a connection: commands that speak do not take them."""
-    is_signed: bool = False
-    """Whether messages are signed, so that keys can verify them."""
+    signatures: Signatures[L] | None = None
     session_kind: SessionKind = SessionKind.CONNECTION
     has_handshake: bool = True
     """Whether sessions open with a handshake and end with an error; without, an error is a message like others."""

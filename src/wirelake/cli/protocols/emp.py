@@ -83,7 +83,7 @@ async def _serve(
 
     with recording(record, "emp", address) as recorder:
         options = emp.Options(
-            **live_limits(limits),
+            **live_limits("emp", limits),
             application_types=frozenset(range(128, 256)),
             on_request=on_request,
             on_data=on_data,
@@ -185,7 +185,7 @@ async def _connected(address: str, limits: Limits, ca_file: Path | None, insecur
 
     tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
     with recording(record, "emp", address) as recorder:
-        async with connect(address, tls=tls, options=Options(**live_limits(limits), recorder=recorder)) as peer:
+        async with connect(address, tls=tls, options=Options(**live_limits("emp", limits), recorder=recorder)) as peer:
             yield peer
 
 

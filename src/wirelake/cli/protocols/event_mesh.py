@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -20,39 +19,14 @@ from wirelake.cli.live_flags import live_flags
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
 from wirelake.protocols.event_mesh import PROTOCOL
-from wirelake.protocols.event_mesh.scanner import Limits
-from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected
 
 if TYPE_CHECKING:
     from wirelake.peers.event_mesh import Node, Options, Value
     from wirelake.protocols.event_mesh.events import Delivered, Dropped, PeerChanged
 
-__all__ = ["COMMANDS", "listen", "send", "serve", "verifier"]
+__all__ = ["COMMANDS", "listen", "send", "serve"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def verifier(keys: Path, now: float | None, limits: Limits) -> Callable[..., dict[str, Any]]:
-    """What `decode --keys` says of a datagram's sender, as a receiver that has these keys would at this time.
-
-    Without a time, it is as of when the datagram was seen; where that is not known, as of now.
-    """
-    receiver = Receiver(trust_file.load(keys), limits=limits)
-
-    def verify(data: bytes, seen: float | None = None) -> dict[str, Any]:
-        verdict = receiver.receive(data, next(when for when in (now, seen, time.time()) if when is not None))
-        if isinstance(verdict, Rejected):
-            return {"rejected": verdict.fault.name, "clause": verdict.fault.clause, "text": verdict.fault.text, "at": verdict.offset}
-        who = verdict.identity
-        return {
-            "verified": who.authenticated,
-            "node_id": _uuid(who.node_id),
-            "auth_key_id": None if who.auth_key_id is None else who.auth_key_id.hex(),
-            "trust": who.trust.value,
-            "fresh": verdict.fresh,
-        }
-
-    return verify
 
 
 def _node_flags(command: F) -> F:
@@ -221,7 +195,7 @@ def _options(more: dict[str, Any], address: str, **settings: Any) -> Options:
         from wirelake.transports.quic import Quic  # noqa: PLC0415 - an extra
 
         quic = Quic(cert, more["cert_key"] or cert, more["ca_file"])
-    return Options(**live_limits(more["limits"]), trust_path=more["keys"], quic=quic, **settings)
+    return Options(**live_limits("event_mesh", more["limits"]), trust_path=more["keys"], quic=quic, **settings)
 
 
 def _value(text: str) -> Value:
@@ -276,4 +250,4 @@ def _uuid(node_id: bytes | None) -> str | None:
     return None if node_id is None else str(uuid.UUID(bytes=node_id))
 
 
-COMMANDS: Final = Commands(serve=serve, listen=listen, send=send, verifier=verifier)
+COMMANDS: Final = Commands(serve=serve, listen=listen, send=send)

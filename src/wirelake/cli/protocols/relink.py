@@ -114,7 +114,7 @@ async def _serve(
                 _show(message)
 
     with recording(record, "relink", address) as recorder:
-        options = relink.Options(**live_limits(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
+        options = relink.Options(**live_limits("relink", limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
         tls = None if cert is None else server_context(cert, key)
         async with relink.serve(address, {endpoint: take}, options=options, limits=limited, tls=tls) as listener:
             say(f"listening at {listener.address}; Ctrl-C ends it")
@@ -163,7 +163,7 @@ def send(
 
     async def tell() -> None:
         with recording(record, "relink", address) as recorder:
-            options = relink.Options(**live_limits(limits), recorder=recorder, close_timeout=timeout)
+            options = relink.Options(**live_limits("relink", limits), recorder=recorder, close_timeout=timeout)
             tls = _tls(address, ca_file, insecure)
             async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), options=options, tls=tls) as link:
                 await asyncio.gather(*(link.channel(channel_id).send(body, timeout=timeout) for body in messages))
@@ -198,7 +198,7 @@ def listen(
 
     async def hear() -> None:
         with recording(record, "relink", address) as recorder:
-            options = relink.Options(**live_limits(limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
+            options = relink.Options(**live_limits("relink", limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
             tls = _tls(address, ca_file, insecure)
             async with relink.connect(
                 address, _endpoint(endpoint, id_sizes, transactions), options=options, tls=tls, reconnect=relink.Backoff()

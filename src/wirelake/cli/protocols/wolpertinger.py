@@ -259,7 +259,9 @@ def _options(cluster_key: Path | None, users: Path | None, limits: Limits, *, do
         key = None if cluster_key is None else bytes.fromhex(_line(cluster_key))
     except ValueError:
         raise UsageError(f"{cluster_key}: a cluster key is an even number of hex digits") from None
-    return Options(**live_limits(limits), cluster_key=key, password_of=known.get if users is not None else None, dotnet=dotnet)
+    return Options(
+        **live_limits("wolpertinger", limits), cluster_key=key, password_of=known.get if users is not None else None, dotnet=dotnet
+    )
 
 
 def _make_log(path: Path | None) -> None:

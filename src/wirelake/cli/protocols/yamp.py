@@ -219,7 +219,7 @@ def _options(serializer: str, limits: Limits) -> Options:
     known = installed()
     if named(serializer) is None:
         raise UsageError(f"--serializer {serializer}: there are {', '.join(known)}")
-    return Options(**live_limits(limits), serializer=serializer, serializers=known)
+    return Options(**live_limits("yamp", limits), serializer=serializer, serializers=known)
 
 
 def _body(text: str) -> Any:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +22,7 @@ from wirelake.lake.tables import ledger
 
 __all__ = ["Entry", "Extent", "LedgerEntries", "Where", "balance", "merge", "rows", "weigh"]
 
-Array = np.ndarray[Any, Any]
+IntArray = npt.NDArray[np.int64]
 _MARK: Final = "mark"
 """The category of an entry that only says what the mark of a span is: for `merge`, never in the ledger."""
 
@@ -51,7 +52,7 @@ class Where(msgspec.Struct, frozen=True):
         number, there = source_of(offset)
         return self.sources[number], there
 
-    def extent(self, origins: Array, starts: Array, lengths: Array) -> Extent:
+    def extent(self, origins: IntArray, starts: IntArray, lengths: IntArray) -> Extent:
         """The places of messages in their sources."""
         last = starts + lengths - 1
         head = np.searchsorted(origins[:, ORIGIN_START], starts, side="right") - 1
@@ -80,18 +81,18 @@ class Extent(msgspec.Struct, frozen=True):
     it has in the source it begins in.
     """
 
-    numbers: Array
+    numbers: IntArray
     """Of the source."""
-    first: Array
+    first: IntArray
     """The place of the first byte."""
-    offsets: Array
+    offsets: IntArray
     """The lowest offset in the source."""
-    lengths: Array
+    lengths: IntArray
     """Bytes from there to the highest."""
-    ts: Array
+    ts: IntArray
     """When the last byte was seen: a message is there when its last byte is."""
 
-    def part(self, some: slice) -> Extent:
+    def part(self, some: slice[int, int, int]) -> Extent:
         """The same of some of the messages."""
         return Extent(self.numbers[some], self.first[some], self.offsets[some], self.lengths[some], self.ts[some])
 
@@ -131,7 +132,7 @@ class LedgerEntries:
             self._add(where, number, category, reason, size, items)
 
     def spread(
-        self, where: Where, category: str, reason: str, origins: Array, starts: Array, lengths: Array, *, counted: bool = True
+        self, where: Where, category: str, reason: str, origins: IntArray, starts: IntArray, lengths: IntArray, *, counted: bool = True
     ) -> None:
         """Account for messages, each where its bytes are. Without `counted`, their number depends on cuts and is not kept."""
         if len(where.spans) == 1:

@@ -9,7 +9,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import IO, Final, Self
 
 import pyarrow as pa
 
@@ -33,7 +33,7 @@ class Gathering:
         self._sink = sink
         self._batches: Batches = defaultdict(list)
         self._bytes = 0
-        self._spoilt: list[tuple[Any, ...]] = []
+        self._spoilt: list[tuple[object, ...]] = []
         self._raw = 0
 
     def add(self, table: str, batch: pa.RecordBatch) -> None:
@@ -44,7 +44,7 @@ class Gathering:
             batches, self._batches, self._bytes = self._batches, defaultdict(list), 0
             self._sink(dict(batches))
 
-    def spoil(self, row: tuple[Any, ...], size: int) -> None:
+    def spoil(self, row: tuple[object, ...], size: int) -> None:
         """One row of `quarantine`, with so many bytes in it; see `rows.quarantined`."""
         self._spoilt.append(row)
         self._raw += size
@@ -71,7 +71,7 @@ class Overflow:
         self._schema = schema
 
     def __enter__(self) -> Self:
-        self._file: Any = None
+        self._file: IO[bytes] | None = None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

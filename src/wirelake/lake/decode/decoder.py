@@ -9,9 +9,11 @@ Does not import Spark or any protocol: descriptors (`wirelake.protocols.get`) ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from wirelake import protocols
@@ -30,7 +32,7 @@ from wirelake.capture.blocks.block import (
     Block,
     Flow,
 )
-from wirelake.lake.decode import accounting, rows, signatures
+from wirelake.lake.decode import accounting, rows
 from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
 from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
@@ -46,13 +48,10 @@ from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.arrow import BodySerializers, Columns, within
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, ScanLimits
 
-if TYPE_CHECKING:
-    from wirelake.protocols.event_mesh.security.trust import TrustStore
-    from wirelake.protocols.wolpertinger.trust.keyring import Keyring
-
 __all__ = ["MAX_CARRIED", "Batches", "DecodeOptions", "Decoder"]
 
-Array = np.ndarray[Any, Any]
+ByteArray = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
 MAX_CARRIED: Final = 64 * 1024 * 1024
 """Bytes of all connections together that may wait for more. Beyond this, those that wait longest go to quarantine.
 
@@ -67,12 +66,15 @@ class Decoder:
     def __init__(
         self,
         options: DecodeOptions,
-        keys: TrustStore | None = None,
+        keys: object | None = None,
         decoder_state: DecoderState | None = None,
-        keyring: Keyring | None = None,
+        keyring: object | None = None,
         sink: Callable[[Batches], object] | None = None,
     ) -> None:
-        """`sink` takes rows as soon as they are more than a batch; without one, `feed` gives all rows of a block at once."""
+        """`sink` takes rows as soon as they are more than a batch; without one, `feed` gives all rows of a block at once.
+
+        `keys` verify messages, and `keyring` decrypts them. A protocol takes only keys of its own type (`Signatures`, `PassiveDecoding`).
+        """
         self._options = options
         self._keys = keys
         self._keyring = keyring
@@ -150,7 +152,7 @@ class Decoder:
             def scan_limits_of(key: Speaker) -> ScanLimits | None:
                 if handshake is None:
                     return scanner.scan_limits
-                return self.decoder_state.handshakes[key[0]].limits(speaker(scanner, key[1]), scanner.limits)
+                return self.decoder_state.handshakes[key[0]].limits(speaker(key[1]), scanner.limits)
 
             unknown = None if handshake is None else handshake.unknown
             directions = self.decoder_state.directions
@@ -179,7 +181,7 @@ class Decoder:
             if streams.any():
                 self._read_streams(scanner, block, data, segments[streams])
 
-    def _read_streams(self, scanner: Scanner, block: Block, data: Array, segments: Array) -> None:
+    def _read_streams(self, scanner: Scanner, block: Block, data: ByteArray, segments: IntArray) -> None:
         """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
         protocol = scanner.protocol
         if protocol.xmpp is not None:
@@ -242,7 +244,7 @@ class Decoder:
             flow, to_server = scan_input.flows[scan_input.segments[index, SEGMENT_FLOW]], int(scan_input.segments[index, SEGMENT_TO_SERVER])
             self._quarantine(flow, to_server, scanner.cut(flow), scan_input, int(ends[index]), int(stops[index] - ends[index]))
 
-    def _put(self, scanner: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segment_of: Array) -> None:
+    def _put(self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, parts: IntArray, segment_of: IntArray) -> None:
         """Messages to their tables, the rest to quarantine."""
         good = scanner.columns.readable(scanned)
         segments = scan_input.segments[segment_of]
@@ -258,7 +260,7 @@ class Decoder:
         extent = self._where.extent(scan_input.origins, scanned[:, START], scanned[:, LENGTH])
         firsts = np.concatenate(([0], np.cumsum(scanned[:, PARTS])))
         budget, at, until, base = self._options.max_batch_bytes, 0, 0, 0
-        payloads: dict[int, object] = {}
+        payloads: dict[int, msgspec.Struct] = {}
         while at < len(scanned):
             if at == until:  # each row goes through passive decoding once
                 base, until = at, at + within(scanned[at:, LENGTH], budget)
@@ -280,22 +282,23 @@ class Decoder:
             at = some.stop
 
     def _put_columns(
-        self, scanner: Scanner, scan_input: ScanInput, scanned: Array, parts: Array, segments: Array, extent: Extent, made: Columns
+        self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, parts: IntArray, segments: IntArray, extent: Extent, made: Columns
     ) -> None:
         """Messages of one batch to their two tables."""
         protocol = scanner.protocol.name
         agreed = self.decoder_state.handshakes if scanner.protocol.handshake is not None else {}
         links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in scan_input.flows]
         leading = rows.leading(self._where, extent, scan_input.flows, segments, links, made.sessions)
-        if self._keys is not None and scanner.protocol.is_signed:
-            made.shared["verified"] = signatures.verified(scan_input.data, scanned, parts, extent.ts, self._keys)
+        signatures = scanner.protocol.signatures
+        if signatures is not None and isinstance(self._keys, signatures.keys):
+            made.shared["verified"] = signatures.verify_rows(scan_input.data, scanned, parts, extent.ts, self._keys)
         size = pa.array(scanned[:, LENGTH])
         shared = {"protocol": rows.constant(protocol, len(scanned)), "size": size, **leading, **made.shared}
         self._add(messages.TABLE.name, rows.batch(messages.TABLE.schema, shared))
         self._add(protocol, rows.batch(TABLES[protocol].schema, {**leading, **made.own}))
 
     def _body_serializers(
-        self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array, good: Array
+        self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, segments: IntArray, good: npt.NDArray[np.bool_]
     ) -> BodySerializers | None:
         """The serializers of readable rows, where peers negotiate them, perhaps in an earlier block; None where they do not."""
         if scanner.protocol.body_serializers is None:
@@ -308,8 +311,8 @@ class Decoder:
         return serializers.where(good)
 
     def _payloads(
-        self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array, micros: Array
-    ) -> tuple[dict[int, object], int]:
+        self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, segments: IntArray, micros: IntArray
+    ) -> tuple[dict[int, msgspec.Struct], int]:
         """Payloads that need earlier messages of their speaker, or keys, by row; and how many of the first rows were looked at."""
         if scanner.protocol.passive is None:
             return {}, len(scanned)
@@ -322,7 +325,7 @@ class Decoder:
         states |= {keys[number]: state for number, state in own.items() if not state.is_idle}
         return payloads, count
 
-    def _quarantine_rows(self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array) -> None:
+    def _quarantine_rows(self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, segments: IntArray) -> None:
         """Rows of a scanner that are no messages, many at once."""
         starts, lengths = scanned[:, START], scanned[:, LENGTH]
         is_short = (lengths > 0) & (lengths <= self._options.max_raw)
@@ -343,7 +346,9 @@ class Decoder:
             else:
                 self._quarantine(flow, to_server, fault, scan_input, start, length)
 
-    def _keep_raw(self, flow: Flow, to_server: int, fault: Reason, scan_input: ScanInput, place: slice, extent: Extent, index: int) -> None:
+    def _keep_raw(
+        self, flow: Flow, to_server: int, fault: Reason, scan_input: ScanInput, place: slice[int, int, int], extent: Extent, index: int
+    ) -> None:
         """One row of `quarantine`; `extent` has the place of its bytes at `index`."""
         raw = scan_input.data[place].tobytes()
         first = int(extent.first[index]) & ~OFFSET_MASK | int(extent.offsets[index])
@@ -436,7 +441,7 @@ class Decoder:
                 self._take(self._scanner_of(one.flow), self._stanzas.end(key))
 
 
-def _speakers(scan_input: ScanInput, segments: Array) -> tuple[Array, dict[int, Speaker]]:
+def _speakers(scan_input: ScanInput, segments: IntArray) -> tuple[IntArray, dict[int, Speaker]]:
     """A number for the speaker of each row, and the speaker of each number."""
     speakers = 2 * segments[:, SEGMENT_FLOW] + segments[:, SEGMENT_TO_SERVER]
     return speakers, {number: (scan_input.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}

@@ -8,7 +8,6 @@ Then the order of arrival does not matter.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import Final
 
 import msgspec
@@ -19,6 +18,7 @@ from wirelake.lake.decode.state import DecoderState, Segment
 from wirelake.lake.decode.streams import clip
 from wirelake.protocols.kernel import Octets, ScanLimits
 from wirelake.protocols.protocol import HandshakeReader, Limits
+from wirelake.protocols.speaker import Speaker
 
 __all__ = ["Opened", "PendingHandshakes", "speaker"]
 
@@ -44,7 +44,7 @@ class _Progress:
         self.scan_input = 0
         """Segments that were taken."""
         self._handshake = _reader(scanner)
-        self._pending = [(to_server, speaker(scanner, to_server)) for to_server in (1, 0)]
+        self._pending = [(to_server, speaker(to_server)) for to_server in (1, 0)]
         """Sides that may still send their part, the client first."""
         self._sizes = [0, 0]
         """Bytes of each side that were looked at, `LONGEST` at most."""
@@ -67,7 +67,7 @@ class _Progress:
                 del self._pending[0]
         return not self._pending
 
-    def _is_done(self, side: int, speaker: IntEnum) -> bool:
+    def _is_done(self, side: int, speaker: Speaker) -> bool:
         followed = max((stop for _, _, stop in _parts(self._handshake, speaker, self._heads[side])), default=0)
         del self._heads[side][:followed]
         return self._has_gap[side] or self._handshake.is_over(speaker)
@@ -114,14 +114,14 @@ class PendingHandshakes:
         for to_server in (1, 0):
             mine = [one for one in waiting if one.to_server == to_server]
             gap = next((number for number, one in enumerate(mine) if one.missing), len(mine))
-            own_parts, read[to_server] = _follow(handshake, speaker(scanner, to_server), mine[:gap])
+            own_parts, read[to_server] = _follow(handshake, speaker(to_server), mine[:gap])
             parts += own_parts
         return Opened(parts, [left for one in waiting if (left := _without(one, read))])
 
 
-def speaker(scanner: Scanner, to_server: int) -> IntEnum:
-    """The side that sends in a direction, as the protocol's state machine names it."""
-    return scanner.protocol.state_machine.speakers["CLIENT" if to_server else "SERVER"]
+def speaker(to_server: int) -> Speaker:
+    """The side that sends in a direction."""
+    return Speaker.CLIENT if to_server else Speaker.SERVER
 
 
 def _reader(scanner: Scanner) -> HandshakeReader[Limits]:
@@ -130,7 +130,7 @@ def _reader(scanner: Scanner) -> HandshakeReader[Limits]:
     return handshake.start(scanner.limits)
 
 
-def _follow(handshake: HandshakeReader[Limits], speaker: IntEnum, mine: list[Segment]) -> tuple[list[tuple[ScanLimits, Segment]], int]:
+def _follow(handshake: HandshakeReader[Limits], speaker: Speaker, mine: list[Segment]) -> tuple[list[tuple[ScanLimits, Segment]], int]:
     """The parts of the handshake that one side has sent, and how many bytes they are."""
     if not mine:
         return [], 0
@@ -146,7 +146,7 @@ def _follow(handshake: HandshakeReader[Limits], speaker: IntEnum, mine: list[Seg
     return parts, at
 
 
-def _parts(handshake: HandshakeReader[Limits], speaker: IntEnum, data: Octets) -> Iterator[tuple[ScanLimits, int, int]]:
+def _parts(handshake: HandshakeReader[Limits], speaker: Speaker, data: Octets) -> Iterator[tuple[ScanLimits, int, int]]:
     """Follow the first bytes of one side: scan limits, start and stop of each part of the handshake that is all there."""
     at = 0
     while at < len(data) and not handshake.is_over(speaker):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -17,7 +16,7 @@ __all__ = ["DecodeOptions"]
 class DecodeOptions(msgspec.Struct, frozen=True):
     """How captures are decoded."""
 
-    protocol_limits: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict, name="rooms")
+    protocol_limits: dict[str, dict[str, object]] = msgspec.field(default_factory=dict, name="rooms")
     """Protocol -> fields of its limits. Other fields have their default, or the dialect that the recording names."""
     json_bodies: bool = True
     """Fill `body_json` where a body is a JSON object or array."""

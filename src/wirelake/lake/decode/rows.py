@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,7 +18,7 @@ from wirelake.protocols.arrow import binary, names
 
 __all__ = ["DIRECTIONS", "Noted", "batch", "connected", "constant", "leading", "quarantined", "sessions", "spoilt"]
 
-Array = np.ndarray[Any, Any]
+IntArray = npt.NDArray[np.int64]
 
 DIRECTIONS: Final = ("to_client", "to_server")
 
@@ -26,8 +27,8 @@ Noted = tuple[Flow, int, int, str, str, str]
 
 
 def leading(
-    where: Where, extent: Extent, flows: list[Flow], segments: Array, links: list[bytes | None], made: pa.Array | None
-) -> dict[str, Any]:
+    where: Where, extent: Extent, flows: list[Flow], segments: IntArray, links: list[bytes | None], made: pa.Array | None
+) -> dict[str, pa.Array]:
     """The columns that every protocol's table begins with. `links` are sessions by flow, `made` are sessions by message, if known."""
     connection = pa.DictionaryArray.from_arrays(
         pa.array(segments[:, SEGMENT_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in flows], pa.binary())
@@ -54,7 +55,7 @@ def sessions(flows: list[Flow], connection: pa.DictionaryArray, links: list[byte
     return pa.DictionaryArray.from_arrays(connection.indices, ids)
 
 
-def _message_ids(sources: list[Source], numbers: Array, places: Array) -> pa.Array:
+def _message_ids(sources: list[Source], numbers: IntArray, places: IntArray) -> pa.Array:
     """16 bytes each: the source's id, then the offset of the first byte, big-endian."""
     ids = np.empty((len(places), 16), np.uint8)
     ids[:, :8] = np.frombuffer(b"".join(source.id for source in sources), np.uint8).reshape(-1, 8)[numbers]
@@ -74,7 +75,7 @@ def spoilt(
     raw: bytes,
     offset: int,
     length: int,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     """One row of `quarantine`, its values in the order of the columns."""
     source, there = where.source(offset)
     session = flow.session_id if flow else None
@@ -97,7 +98,7 @@ def spoilt(
     )
 
 
-def quarantined(spoilt: list[tuple[Any, ...]]) -> pa.RecordBatch:
+def quarantined(spoilt: list[tuple[object, ...]]) -> pa.RecordBatch:
     """Rows of `quarantine`."""
     schema = quarantine.TABLE.schema
     columns = [pa.array(values, one.type) for values, one in zip(zip(*spoilt, strict=True), schema, strict=True)]

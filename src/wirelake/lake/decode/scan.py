@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from wirelake import protocols
 from wirelake.capture.blocks.block import Flow
@@ -16,8 +17,9 @@ from wirelake.protocols.protocol import Limits
 
 __all__ = ["ROWS", "Scanned", "Scanner", "is_self_contained"]
 
-Array = np.ndarray[Any, Any]
-Scanned = tuple[Array, Array, Array]
+ByteArray = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.int64]
+Scanned = tuple[Rows, Rows, Rows]
 """Rows, their parts, and the run of each row."""
 
 ROWS: Final = 65_536
@@ -59,7 +61,7 @@ class Scanner:
         """The fault of bytes that end inside a message."""
         return self.protocol.cut(is_datagram=flow.transport == "udp")
 
-    def walk(self, data: Array, starts: Array, stops: Array, ends: Array, scan_limits: ScanLimits) -> Iterator[Scanned]:
+    def walk(self, data: ByteArray, starts: Rows, stops: Rows, ends: Rows, scan_limits: ScanLimits) -> Iterator[Scanned]:
         """All rows of runs that hold whole messages. Writes to `ends` where an unfinished message begins."""
         kernel, segment, at = compiled(self.protocol.walk), 0, int(starts[0])
         while segment < len(starts):
@@ -69,7 +71,7 @@ class Scanner:
             if count:
                 yield self._scanned(count, used)
 
-    def stride(self, data: Array, starts: Array, stops: Array, ends: Array, faults: Array, scan_limits: ScanLimits) -> Iterator[Scanned]:
+    def stride(self, data: ByteArray, starts: Rows, stops: Rows, ends: Rows, faults: Rows, scan_limits: ScanLimits) -> Iterator[Scanned]:
         """The rows of runs as far as they make sense. Writes to `ends` where that is, and to `faults` why."""
         kernel, segment, at = compiled(_stride(self.protocol.name)), 0, int(starts[0])
         while segment < len(starts):
@@ -79,11 +81,11 @@ class Scanner:
             if count:
                 yield self._scanned(count, used)
 
-    def find(self, data: Array, start: int, stop: int, scan_limits: ScanLimits) -> int:
+    def find(self, data: ByteArray, start: int, stop: int, scan_limits: ScanLimits) -> int:
         """The first offset from `start` on where messages certainly begin, or `stop`."""
         return int(compiled(self.protocol.find)(data, start, stop, scan_limits))
 
-    def need(self, data: Array, scan_limits: ScanLimits) -> int:
+    def need(self, data: ByteArray, scan_limits: ScanLimits) -> int:
         """Bytes that the message at the start takes at least; 0 if that is not known."""
         rows = np.zeros(self.columns.ROW_COLUMNS, np.int64)
         parts = np.zeros((1 + self.limits.max_parts) * self.columns.PART_COLUMNS, np.int64)

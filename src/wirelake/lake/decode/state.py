@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Unreadable
 from wirelake.lake.decode.accounting import Where
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_REMEMBERED", "MAX_SOURCES", "DecoderState", "Direction", "Gap", "Reason", "Segment", "Speaker"]
 
-Array = np.ndarray[Any, Any]
+ByteArray = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
 Speaker = tuple[bytes, int]
 """Session id, and 1 for the client or 0 for the server."""
 
@@ -55,8 +57,8 @@ class Segment(msgspec.Struct):
     to_server: int
     missing: int
     """Bytes that are missing before them; see `RUN_MISSING`."""
-    data: Array
-    origins: Array
+    data: ByteArray
+    origins: IntArray
 
     @property
     def speaker(self) -> Speaker:
@@ -73,8 +75,8 @@ class Direction(msgspec.Struct):
     """See `streams.py`."""
     scan_limits: ScanLimits = ()
     """For the scanner's kernels."""
-    data: Array = msgspec.field(default_factory=lambda: np.zeros(0, np.uint8))
-    origins: Array = msgspec.field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    data: ByteArray = msgspec.field(default_factory=lambda: np.zeros(0, np.uint8))
+    origins: IntArray = msgspec.field(default_factory=lambda: np.zeros((0, 3), np.int64))
     owed: int = 0
     """Bytes that belong to a message broken by a gap, including those that wait."""
     why: Reason | None = None
@@ -227,7 +229,7 @@ class DecoderState:
         yield from (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)
 
 
-def _moved(origins: Array, numbers: Array) -> Array:
+def _moved(origins: IntArray, numbers: IntArray) -> IntArray:
     """Pieces whose sources have other numbers now."""
     moved = origins.copy()
     moved[:, ORIGIN_OFFSET] = numbers[origins[:, ORIGIN_OFFSET] >> SOURCE_SHIFT] << SOURCE_SHIFT | origins[:, ORIGIN_OFFSET] & OFFSET_MASK

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from wirelake import protocols
 from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_START, Flow, Source, Span
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["encoded", "restore"]
 
-Array = np.ndarray[Any, Any]
+ByteArray = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
 Id = Annotated[bytes, msgspec.Meta(min_length=1, max_length=64)]
 Side = Literal[0, 1]
 Missing = Annotated[int, msgspec.Meta(ge=UNCOUNTED, le=1 << 60)]
@@ -124,8 +126,8 @@ class _Waits(Protocol):
     """Something with waiting bytes."""
 
     flow: Flow
-    data: Array
-    origins: Array
+    data: ByteArray
+    origins: IntArray
 
 
 class _Writer:
@@ -261,7 +263,7 @@ class _Reader:
         """The flow of waiting bytes."""
         return self._flows[waiting.flow]
 
-    def next(self, waiting: Waiting) -> tuple[Array, Array]:
+    def next(self, waiting: Waiting) -> tuple[ByteArray, IntArray]:
         """The next bytes, and their pieces; both may be written to."""
         data = self._data[self._byte : self._byte + waiting.size].copy()
         origins = self._origins[self._origin : self._origin + waiting.count].copy()
@@ -318,7 +320,7 @@ def _direction(state: DirectionState, reader: _Reader) -> Direction:
     scan_limits: ScanLimits = ()
     check(state.mode == DEAD or (state.agreed != _NIL) == (handshake is not None), "nothing says how bytes are to be read")
     if handshake is not None:
-        agreed = decode(bytes(state.agreed), handshake.agreement)
+        agreed = None if state.agreed == _NIL else decode(bytes(state.agreed), handshake.agreement)
         scan_limits = handshake.scan_limits(agreed, protocols.get(flow.protocol).limits())
     why = None if state.why is None else _why(state.why, flow)
     data, origins = reader.next(state.waiting)

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from wirelake.capture.blocks.block import ORIGIN_OFFSET, ORIGIN_START, SEGMENT_MISSING, Flow
 from wirelake.capture.packets.tcp_stream import UNKNOWN
@@ -43,7 +44,8 @@ __all__ = [
     "segments_of",
 ]
 
-Array = np.ndarray[Any, Any]
+ByteArray = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
 
 READING: Final = 0
 PASSING: Final = 1
@@ -67,9 +69,9 @@ GAP: Final = Gap()
 class ScanInput(msgspec.Struct):
     """Bytes to scan: runs (start, stop, flow, to_server) in `data`, and the pieces that lead back to the source."""
 
-    data: Array
-    segments: Array
-    origins: Array
+    data: ByteArray
+    segments: IntArray
+    origins: IntArray
     flows: list[Flow]
 
 
@@ -82,7 +84,7 @@ class _Item(msgspec.Struct):
     segment: int
 
 
-Put = Callable[[Scanner, ScanInput, Array, Array, Array], None]
+Put = Callable[[Scanner, ScanInput, IntArray, IntArray, IntArray], None]
 """Takes rows, their parts, and the run of each row."""
 Quarantine = Callable[[Flow, int, Reason, ScanInput, int, int], None]
 """Takes bytes that are no message: flow, to_server, reason, segments, start, length."""
@@ -90,7 +92,7 @@ ScanLimitsOf = Callable[[Speaker], ScanLimits | None]
 """The scan limits for what a speaker sends; None: they cannot be known."""
 
 
-def segments_of(data: Array, segments: Array, origins: Array, flows: list[Flow]) -> list[Segment]:
+def segments_of(data: ByteArray, segments: IntArray, origins: IntArray, flows: list[Flow]) -> list[Segment]:
     """The runs of a block as segments, in their order."""
     return [
         Segment(flows[number], to_server, missing, data[start:stop], clip(origins, start, stop))
@@ -200,8 +202,8 @@ class StreamReader:
     def _advance(self, turn: dict[Speaker, list[Segment]], *, ended: bool = False) -> None:
         """Read what waits of these speakers, and their new segments; with `ended`, nothing more comes before a gap."""
         items: list[_Item] = []
-        chunks: list[Array] = []
-        places: list[Array] = []
+        chunks: list[ByteArray] = []
+        places: list[IntArray] = []
         at = 0
         for speaker, together in turn.items():
             direction = self._directions.pop(speaker, None) or self._begin(together[0])
@@ -311,7 +313,7 @@ class StreamReader:
             self._quarantine(left.flow, left.to_server, why, scan_input, 0, len(left.data))
 
 
-def clip(origins: Array, start: int, stop: int) -> Array:
+def clip(origins: IntArray, start: int, stop: int) -> IntArray:
     """The pieces of data[start:stop], counted from `start`."""
     first = np.searchsorted(origins[:, ORIGIN_START], start, side="right") - 1
     last = np.searchsorted(origins[:, ORIGIN_START], stop, side="left")

@@ -7,10 +7,11 @@ to quarantine.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from wirelake.capture.blocks.block import (
     ORIGIN_COLUMNS,
@@ -28,7 +29,8 @@ from wirelake.protocols.websocket import CONTROL, FRAME, GOT, LEFT, LOST, PAYLOA
 
 __all__ = ["ALIEN", "STARTS", "Unwrapped", "Unwrapper", "Wrapped"]
 
-Array = np.ndarray[Any, Any]
+ByteArray = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
 
 ALIEN: Final = Gap("WEBSOCKET_FRAME", None, "a WebSocket frame that is text, compressed, or none that is known")
 STARTS: Final = {b"G"[0]: b"GET ", b"H"[0]: b"HTTP"}
@@ -40,7 +42,7 @@ class Unwrapped(msgspec.Struct):
 
     scan_input: list[Segment] = []
     """The next payload of each direction."""
-    wrapping: list[tuple[Array, Array]] = []
+    wrapping: list[tuple[IntArray, IntArray]] = []
     """Pieces, and (start, length) of every opening handshake, frame header and control frame."""
     lost: list[Segment] = []
     """Bytes beside a gap that cannot be read."""
@@ -67,7 +69,7 @@ class Wrapped:
         self.has_gap = False
         """Whether frames were ever searched for: then bytes that make no sense may be no frame at all."""
 
-    def segment(self, missing: int, data: Array, origins: Array) -> Segment:
+    def segment(self, missing: int, data: ByteArray, origins: IntArray) -> Segment:
         """Bytes of this direction."""
         return Segment(self.flow, self.to_server, missing, data, origins)
 
@@ -103,9 +105,9 @@ class _Tail:
 
     def __init__(self) -> None:
         self.size = 0
-        self._segments: list[tuple[Array, Array]] = []
+        self._segments: list[tuple[ByteArray, IntArray]] = []
 
-    def append(self, data: Array, origins: Array) -> None:
+    def append(self, data: ByteArray, origins: IntArray) -> None:
         """Add a run."""
         self._segments.append((data, origins))
         self.size += len(data)
@@ -131,7 +133,7 @@ class Unwrapper:
         one = self._directions.get(speaker)
         return ALIEN if one is None else one.why
 
-    def unwrap(self, data: Array, segments: Array, origins: Array, flows: list[Flow]) -> Unwrapped:
+    def unwrap(self, data: ByteArray, segments: IntArray, origins: IntArray, flows: list[Flow]) -> Unwrapped:
         """The segments of these runs, those of WebSockets taken out of their frames. A segment that cannot be is `UNREADABLE`."""
         out = Unwrapped()
         tails: dict[Speaker, _Tail] = {}
@@ -202,7 +204,7 @@ class Unwrapper:
             one.origins = clip(one.origins, place, len(one.data))
             one.data = one.data[place:].copy()
 
-    def _unframe(self, one: Wrapped, data: Array, origins: Array, out: Unwrapped) -> None:
+    def _unframe(self, one: Wrapped, data: ByteArray, origins: IntArray, out: Unwrapped) -> None:
         """Take payload out of the next bytes; writes to `data`."""
         if one.start:
             one.greet(data[: len(one.start)].tobytes())

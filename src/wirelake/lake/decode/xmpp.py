@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from wirelake.capture.blocks.accounting import HEADERS, OTHER
 from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_START, ORIGIN_TS, Endpoint, Flow
@@ -24,7 +25,8 @@ from wirelake.protocols.kernel import compiled
 
 __all__ = ["LONGEST", "Begun", "Stanzas", "Stream", "Taken", "flow_with"]
 
-Array = np.ndarray[Any, Any]
+ByteArray = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
 
 LONGEST: Final = 2 * 1024 * 1024
 """Bytes of the longest stanza that is read; a longer one is skipped."""
@@ -54,9 +56,9 @@ class Taken(msgspec.Struct):
     scan_input: ScanInput | None
     """One run for each text; None: there are none."""
     begun: list[Begun]
-    accounts: list[tuple[str, str, Array, list[tuple[int, int]]]]
+    accounts: list[tuple[str, str, IntArray, list[tuple[int, int]]]]
     """Category, reason, pieces, and (start, length) of bytes that are no text."""
-    rest: Array
+    rest: IntArray
     """Runs that are no XMPP."""
 
 
@@ -83,14 +85,14 @@ class _Buffer:
     Places count from the beginning of the buffer. Pieces are never overwritten: accounts refer to them until the block is read.
     """
 
-    def __init__(self, data: Array, origins: Array) -> None:
+    def __init__(self, data: ByteArray, origins: IntArray) -> None:
         self.data, self.origins = data, origins
         self.start, self.stop = 0, len(data)
         """Where the waiting bytes are."""
         self.first, self.last = 0, len(origins)
         """Which pieces are theirs."""
 
-    def append(self, data: Array, origins: Array) -> int:
+    def append(self, data: ByteArray, origins: IntArray) -> int:
         """Add a run; returns where it begins."""
         if self.stop + len(data) > len(self.data) or self.last + len(origins) > len(self.origins):
             self._grow(len(data), len(origins))
@@ -108,7 +110,7 @@ class _Buffer:
         self.start = place
         self.first = max(self.first, bisect_right(self.origins[:, ORIGIN_START], place, self.first, self.last) - 1)
 
-    def waiting(self) -> tuple[Array, Array]:
+    def waiting(self) -> tuple[ByteArray, IntArray]:
         """What waits, and its pieces."""
         return self.data[self.start : self.stop].copy(), clip(self.origins[self.first : self.last], self.start, self.stop)
 
@@ -126,7 +128,7 @@ class Stanzas:
     def __init__(self, directions: dict[Speaker, Stream | None]) -> None:
         self._directions = directions
 
-    def take(self, data: Array, segments: Array, origins: Array, flows: list[Flow], is_text: Callable[[bytes], bool]) -> Taken:
+    def take(self, data: ByteArray, segments: IntArray, origins: IntArray, flows: list[Flow], is_text: Callable[[bytes], bool]) -> Taken:
         """What `is_text` recognises in these runs, and an account of the rest."""
         taken = _Taking(is_text)
         rest = []
@@ -164,7 +166,7 @@ class Stanzas:
         one.is_passing, one.has_gap = False, True
         one.heard = dict.fromkeys(one.heard, False)
 
-    def _read(self, one: Stream, to_server: int, data: Array, origins: Array, taken: _Taking) -> None:
+    def _read(self, one: Stream, to_server: int, data: ByteArray, origins: IntArray, taken: _Taking) -> None:
         buffer = taken.buffer(one)
         at = buffer.append(data, origins)
         whole, places = buffer.data[: buffer.stop], buffer.origins[buffer.first : buffer.last]
@@ -187,7 +189,7 @@ class Stanzas:
             one.is_passing, done = True, len(whole)
         buffer.drop(done)
 
-    def _open(self, one: Stream, to_server: int, stanza: bytes, origins: Array, taken: _Taking) -> None:
+    def _open(self, one: Stream, to_server: int, stanza: bytes, origins: IntArray, taken: _Taking) -> None:
         """Read one stanza: a text, or something else."""
         one.is_securing = xmpp.secures(stanza)
         found = xmpp.body(stanza, by_client=bool(to_server))
@@ -210,10 +212,10 @@ class _Taking:
         self.units = np.zeros(UNITS * xmpp.UNIT_COLUMNS, np.int64)
         self._buffers: dict[Stream, _Buffer] = {}
         self.begun: list[Begun] = []
-        self._accounts: dict[tuple[str, str, int], tuple[Array, list[tuple[int, int]]]] = {}
+        self._accounts: dict[tuple[str, str, int], tuple[IntArray, list[tuple[int, int]]]] = {}
         self._flows: dict[Flow, int] = {}
         self._data: list[bytes] = []
-        self._origins: list[Array] = []
+        self._origins: list[IntArray] = []
         self._segments: list[tuple[int, int, int, int]] = []
         self._size = 0
 
@@ -229,12 +231,12 @@ class _Taking:
             if (buffer := self._buffers.pop(one, None)) is not None:
                 one.data, one.origins = buffer.waiting()
 
-    def account(self, category: str, reason: str, origins: Array, start: int, length: int) -> None:
+    def account(self, category: str, reason: str, origins: IntArray, start: int, length: int) -> None:
         """Bytes that are no text."""
         if length:
             self._accounts.setdefault((category, reason, id(origins)), (origins, []))[1].append((start, length))
 
-    def text(self, flow: Flow, to_server: int, found: xmpp.Body, origins: Array, size: int) -> tuple[int, int]:
+    def text(self, flow: Flow, to_server: int, found: xmpp.Body, origins: IntArray, size: int) -> tuple[int, int]:
         """Add one text; returns when and where it begins."""
         begin, at = self._size, 0
         for place, chunk in found.chunks:
@@ -249,7 +251,7 @@ class _Taking:
         first = self._origins[-len(found.chunks)]
         return int(first[0, ORIGIN_TS]), int(first[0, ORIGIN_OFFSET])
 
-    def finished(self, rest: Array) -> Taken:
+    def finished(self, rest: IntArray) -> Taken:
         """The result for the block."""
         scan_input = None
         if self._segments:

@@ -1,6 +1,6 @@
 """Build `security`: check signed packets of Event Mesh, and list broken rules that are threats.
 
-For Event Mesh three things come together: the result of checking keys (`lake/decode/signatures.py`), the time in the packet, and all
+For Event Mesh three things come together: the result of checking keys (`verify_rows.py`), the time in the packet, and all
 earlier captures of it. A packet breaks at most one rule: the first in the order of EMM-28, as for a live receiver at that time. Without
 keys nothing is checked again, and earlier results stay.
 """
@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sql
 
-from wirelake.lake.decode import signatures
 from wirelake.lake.gold.rules.registry import threats
 from wirelake.lake.tables.security import TABLE, Threat
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW
+from wirelake.protocols.event_mesh.security import verify_rows
 
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
@@ -95,7 +95,7 @@ def _by_time(packets: DataFrame) -> DataFrame:
     proof = sql.when(hmac & signature, "hmac+signature").when(hmac, "hmac").when(signature, "signature")
     said = sql.coalesce("signed_timestamp", "timestamp").cast("double") * 1e6
     claimed = sql.least(said, sql.lit(float(_FARTHEST_US))).cast("long")
-    is_forged = sql.coalesce(sql.col("verdict") != signatures.GENUINE, sql.lit(False))
+    is_forged = sql.coalesce(sql.col("verdict") != verify_rows.GENUINE, sql.lit(False))
     rule = (
         sql.when(sql.col("fault").isNotNull(), sql.col("fault"))
         .when(is_forged, sql.col("verdict"))
@@ -143,12 +143,12 @@ def _verdicts(event_mesh: DataFrame, keys: TrustStore) -> DataFrame:
     store = keys
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return signatures.judge_batches(batches, store)
+        return verify_rows.judge_batches(batches, store)
 
     return (
         event_mesh.where("fault IS NULL AND (hmac IS NOT NULL OR signature IS NOT NULL)")
-        .select(*signatures.INPUT)
-        .mapInArrow(judge, signatures.OUTPUT)
+        .select(*verify_rows.INPUT)
+        .mapInArrow(judge, verify_rows.OUTPUT)
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from wirelake.errors import ConnectFailed, SessionClosed, UsageError
-from wirelake.peers import trust_file
+from wirelake.peers import private_file, trust_file
 from wirelake.peers.datagram_recording import DatagramRecording
 from wirelake.peers.event_mesh.options import NodeMetrics, Options
 from wirelake.peers.notices import NOTICE
@@ -178,7 +178,7 @@ class Node:
             peers = [await self._resolve(peer) for peer in self._peers]
             self._session = Session(self.credentials, options, draw=options.draw, store=store, peers=peers, groups=places)
             if options.replay_path is not None and options.replay_path.exists():
-                self._session.restore_replays(trust_file.load_bytes(options.replay_path))
+                self._session.restore_replays(private_file.load_bytes(options.replay_path))
             if options.recorder is not None:
                 self._recording = DatagramRecording(
                     options.recorder, "event_mesh", self._endpoint.kind, self._endpoint.local, options.max_recorded
@@ -216,7 +216,7 @@ class Node:
                     await group.__aexit__(None, None, None)
             finally:
                 if self._session is not None and self.options.replay_path is not None:
-                    trust_file.save_bytes(self.options.replay_path, self._session.export_replays())
+                    private_file.save_bytes(self.options.replay_path, self._session.export_replays())
 
     # Inside.
 
@@ -250,7 +250,7 @@ class Node:
     async def _keep_replays(self, session: Session, path: Path, interval: float) -> None:
         while True:
             await asyncio.sleep(interval)
-            saving = asyncio.ensure_future(asyncio.to_thread(trust_file.save_bytes, path, session.export_replays()))
+            saving = asyncio.ensure_future(asyncio.to_thread(private_file.save_bytes, path, session.export_replays()))
             try:
                 await asyncio.shield(saving)
             except asyncio.CancelledError:

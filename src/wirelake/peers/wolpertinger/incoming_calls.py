@@ -73,7 +73,7 @@ class IncomingCalls:
         except Exception as reason:
             self._failed(event, reason)
             return
-        if hasattr(answer, "__await__"):
+        if inspect.isawaitable(answer):
             self._work.answer(self._answer(event, declared, answer), event.size)
         else:
             self._respond(event, declared, answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -64,7 +65,7 @@ class EventDelivery:
         except Exception:
             log.exception("a listener to %r failed for an event from %s", listener.pattern, heard.peer.stream.remote)
         else:
-            return result if hasattr(result, "__await__") else None
+            return result if inspect.isawaitable(result) else None
         return None
 
     async def _finish(self, slow: Awaitable[Any], heard: ReceivedEvent) -> None:

@@ -60,7 +60,7 @@ class IncomingRequests:
         except Exception as reason:
             self._failed(call, reason)
             return
-        if hasattr(answer, "__await__"):
+        if inspect.isawaitable(answer):
             self._calls[event.uid] = call
             self._work.answer(self._answer(call, answer), event.size)
         else:

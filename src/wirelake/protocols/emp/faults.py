@@ -93,6 +93,11 @@ class Fault(Faults):
         """The row of the table for this fault."""
         return RULES[self]
 
+    @property
+    def error_code(self) -> int | None:
+        """The code of the error message that answers it."""
+        return self.rule.error_code
+
 
 _RR = ExtensionId.REQUEST_RESPONSE
 _GZ = ExtensionId.COMPRESSION

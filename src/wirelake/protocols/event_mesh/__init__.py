@@ -17,7 +17,7 @@ from wirelake.protocols.event_mesh.security.verify import Identity, Receiver, Re
 from wirelake.protocols.event_mesh.session import Now, Session
 from wirelake.protocols.event_mesh.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode, scan, sniff, walk
-from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol, SessionKind, StateMachine
+from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol, SessionKind, Signatures, StateMachine, VerifyMessage, VerifyRows
 
 __all__ = [
     "DEFAULT_PORT",
@@ -75,6 +75,18 @@ def _notation() -> Notation[Limits, Message]:
     return Notation(describe=notation.describe, parse=notation.parse)
 
 
+def _verify_rows() -> VerifyRows[TrustStore]:
+    from wirelake.protocols.event_mesh.security import verify_rows  # noqa: PLC0415 - needs Arrow
+
+    return verify_rows.verified
+
+
+def _verifier(trust_store: bytes, limits: Limits) -> VerifyMessage:
+    from wirelake.protocols.event_mesh import notation  # noqa: PLC0415 - only `decode` needs it
+
+    return notation.verifier(trust_store, limits)
+
+
 PROTOCOL: Final = Protocol[Limits, Message](
     name="event_mesh",
     title="Event Mesh",
@@ -102,7 +114,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     encode=encode,
     columns=_columns,
     notation=_notation,
-    is_signed=True,
+    signatures=Signatures.of(keys=TrustStore, verify_rows=_verify_rows, verifier=_verifier),
     session_kind=SessionKind.NODE,
     on_fault="drops the packet",
 )

@@ -11,11 +11,13 @@ from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
 from wirelake.protocols.event_mesh.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Heartbeat, Hello, Message, Other, name_of
 from wirelake.protocols.event_mesh.packet.values import floating, integer, joined, split, text, typed
+from wirelake.protocols.event_mesh.security.trust_json import read_store
+from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected
 from wirelake.protocols.event_mesh.wire import message
 from wirelake.protocols.json_fields import breach, fault_object, message_type, number, objects
 from wirelake.protocols.kernel import FAULT, FAULT_AT, LENGTH, START
 
-__all__ = ["describe", "parse"]
+__all__ = ["describe", "parse", "verifier"]
 
 _NAMES: Final = {kind.value: kind.name.lower() for kind in FieldType}
 _NUMBERS: Final = {name: kind for kind, name in _NAMES.items()}
@@ -119,3 +121,26 @@ def _octets(value: Any, name: str, size: int | None = None) -> bytes:
     if size is not None and len(data) != size:
         raise UsageError(f"{name}: {size} bytes as hex digits are needed, not {value!r}")
     return data
+
+
+def verifier(trust_store: bytes, limits: Limits = DEFAULT_LIMITS) -> Callable[[bytes, float], dict[str, object]]:
+    """Return a function that verifies a packet at a time, and describes its sender as `decode --keys` prints it.
+
+    It verifies like a receiver with the keys of this trust store. Raises UsageError if the content is no trust store.
+    """
+    receiver = Receiver(read_store(trust_store), limits=limits)
+
+    def verify(data: bytes, now: float) -> dict[str, object]:
+        verdict = receiver.receive(data, now)
+        if isinstance(verdict, Rejected):
+            return {"rejected": verdict.fault.name, "clause": verdict.fault.clause, "text": verdict.fault.text, "at": verdict.offset}
+        identity = verdict.identity
+        return {
+            "verified": identity.authenticated,
+            "node_id": None if identity.node_id is None else str(UUID(bytes=identity.node_id)),
+            "auth_key_id": None if identity.auth_key_id is None else identity.auth_key_id.hex(),
+            "trust": identity.trust.value,
+            "fresh": verdict.fresh,
+        }
+
+    return verify

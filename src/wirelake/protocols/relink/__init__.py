@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from wirelake.protocols.protocol import ColumnBuilder, Handshake, Notation, Protocol, SessionKind, StateMachine
-from wirelake.protocols.protocol import HandshakeReader as ReadsHandshake
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.handshake import Agreed, HandshakeReader, HandshakeState
 from wirelake.protocols.relink.link.core import LinkCore
@@ -57,14 +56,6 @@ def _notation() -> Notation[Limits, AnyMessage]:
     return Notation(describe=notation.describe, parse=notation.parse)
 
 
-def _handshake_reader(limits: Limits) -> ReadsHandshake[Limits]:
-    return cast(ReadsHandshake[Limits], HandshakeReader(limits))  # it takes `Speaker`, which is what it gets
-
-
-def _restored(state: HandshakeState) -> ReadsHandshake[Limits]:
-    return cast(ReadsHandshake[Limits], HandshakeReader.restored(state))
-
-
 PROTOCOL: Final = Protocol[Limits, AnyMessage](
     name="relink",
     title="Relink",
@@ -92,11 +83,11 @@ PROTOCOL: Final = Protocol[Limits, AnyMessage](
     encode=encode,
     columns=_columns,
     notation=_notation,
-    handshake=Handshake(
-        start=_handshake_reader,
-        restore=_restored,
+    handshake=Handshake.of(
+        start=HandshakeReader,
+        restore=HandshakeReader.restored,
         state=HandshakeState,
-        agreement=Agreed | None,
+        agreement=Agreed,
         agreed=HandshakeReader.agreed,
         scan_limits=HandshakeReader.given,
         unknown=Fault.ID_SIZES_UNKNOWN,

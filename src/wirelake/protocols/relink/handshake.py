@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.buffer import Buffer, Frames
-from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START, Octets
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.limits import PacketLimits
 from wirelake.protocols.relink.messages import LAST_LINK_ID, Format, Kind
@@ -39,8 +39,14 @@ _NEXT: Final = {
 
 Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
-Agreed = tuple[Stage, Byte, Byte]
-"""The last of the scanner's limits: those that the peers agreed on. The ones before them are the reader's own."""
+
+
+class Agreed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The last of the scanner's limits: those that the peers agreed on. The ones before them are the reader's own."""
+
+    stage: Stage
+    id_size: Byte
+    other_id_size: Byte
 
 
 class HandshakeState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -103,12 +109,12 @@ class HandshakeReader:
     @staticmethod
     def agreed(given: tuple[int, ...]) -> Agreed | None:
         """The part of the scanner's limits that peers agreed on; None: nothing is read."""
-        return (Stage(given[-3]), given[-2], given[-1]) if given else None
+        return Agreed(Stage(given[-3]), given[-2], given[-1]) if given else None
 
     @staticmethod
     def given(agreed: Agreed | None, limits: Limits = DEFAULT_LIMITS) -> tuple[int, ...]:
         """The scanner's limits of a reader with `limits`, for the part that peers agreed on."""
-        return limits.for_scan(*agreed) if agreed else ()
+        return limits.for_scan(agreed.stage, agreed.id_size, agreed.other_id_size) if agreed else ()
 
     def follow(self, speaker: Speaker, data: bytes, row: Sequence[int]) -> bool:
         """Take a row that was read from this side; return whether its limits change from now on."""
@@ -122,7 +128,7 @@ class HandshakeReader:
             self.link = _numbers(data, row[START] + row[LENGTH] - LINK)
         return True
 
-    def pieces(self, speaker: Speaker, data: Any, start: int, stop: int) -> Iterator[tuple[tuple[int, ...] | None, int, int]]:
+    def pieces(self, speaker: Speaker, data: Octets, start: int, stop: int) -> Iterator[tuple[tuple[int, ...] | None, int, int]]:
         """Divide bytes of this side into pieces that the scanner reads with the same limits: (limits, start, stop).
 
         This follows the handshake. A piece that cannot be read yet has None as limits. An incomplete part of the handshake is a piece, too:

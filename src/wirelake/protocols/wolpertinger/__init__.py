@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from wirelake.protocols.protocol import ColumnBuilder, Notation, PassiveColumns, PassiveDecoding, Protocol, StateMachine, XmppText
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import DEFAULT_PORT, Message
 from wirelake.protocols.wolpertinger.options import Limits, Method, Options
-from wirelake.protocols.wolpertinger.passive import PassiveDecoder, PassiveState
+from wirelake.protocols.wolpertinger.passive import Passive, PassiveDecoder, PassiveState
 from wirelake.protocols.wolpertinger.scanner import find
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.trust.state import TrustState
 from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, encode_line, is_text, scan, sniff, walk
 
@@ -50,13 +51,13 @@ def _columns() -> ColumnBuilder[Limits]:
 def _notation() -> Notation[Limits, Message]:
     from wirelake.protocols.wolpertinger import notation  # noqa: PLC0415 - only `decode` and `encode` need it
 
-    return Notation(describe=notation.describe, parse=notation.parse, describer=notation.Describer)
+    return Notation(describe=notation.describe, parse=notation.parse, describers=notation.describers)
 
 
-def _passive_columns() -> PassiveColumns[Limits]:
+def _passive_columns() -> PassiveColumns[Limits, PassiveDecoder, Passive, Keyring]:
     from wirelake.protocols.wolpertinger import columns  # noqa: PLC0415 - needs Arrow
 
-    return cast(PassiveColumns[Limits], columns)  # it takes `PassiveDecoder`s and `Passive`s, which are what it gave
+    return columns
 
 
 PROTOCOL: Final = Protocol[Limits, Message](
@@ -86,7 +87,14 @@ PROTOCOL: Final = Protocol[Limits, Message](
     encode=encode_line,
     columns=_columns,
     notation=_notation,
-    passive=PassiveDecoding(columns=_passive_columns, state=PassiveState, restore=PassiveDecoder.restored),
+    passive=PassiveDecoding.of(
+        columns=_passive_columns,
+        state=PassiveState,
+        restore=PassiveDecoder.restored,
+        decoder=PassiveDecoder,
+        payload=Passive,
+        keys=Keyring,
+    ),
     xmpp=XmppText(is_text=is_text, scan_limits=Limits.for_text),
     has_handshake=False,
     on_fault="spoils the message",

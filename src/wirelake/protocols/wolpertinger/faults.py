@@ -117,6 +117,16 @@ class Fault(Faults):
         """The row of the table for this fault."""
         return RULES[self]
 
+    @property
+    def error_code(self) -> int | None:
+        """The code of the error message that answers it."""
+        return self.rule.error_code
+
+    @property
+    def result_code(self) -> int | None:
+        """WOLP-4: the code of the result that answers it."""
+        return self.rule.result
+
 
 RULES: Final[dict[Fault, Rule]] = {
     Fault.TEXT_OVER_LIMIT: Rule("WOLP-29", "a text is over the limit", FORMAT, origin=Origin.LIMIT),

@@ -12,6 +12,8 @@ such a text is shown, but not taken back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from wirelake.errors import DecodeError, LocalProtocolError, UsageError
@@ -23,10 +25,10 @@ from wirelake.protocols.wolpertinger.layer2.notation import describe_document, p
 from wirelake.protocols.wolpertinger.messages import HIGHEST_ID, Encryption, Envelope, Message, Result, ResultCode
 from wirelake.protocols.wolpertinger.passive import PassiveDecoder
 from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, HUGE, Limits
-from wirelake.protocols.wolpertinger.trust.keyring import Keyring
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring, read_log
 from wirelake.protocols.wolpertinger.wire import message, opened, sealed
 
-__all__ = ["Describer", "describe", "parse"]
+__all__ = ["Describer", "describe", "describers", "parse"]
 
 _RESULTS: Final = {code.value: code.name.lower() for code in ResultCode}
 _ENCRYPTIONS: Final[dict[Encryption, dict[str, str]]] = {
@@ -99,6 +101,16 @@ class Describer:
         if outcome.fault is not None:
             return described | breach(outcome.fault)
         return described if outcome.payload is None else described | _describe_payload(outcome.payload)
+
+
+def describers(key_log: bytes | None) -> Callable[[], Describer]:
+    """Return a function that makes a describer with the keys of a key log; raise UsageError if the content is none."""
+    if key_log is None:
+        return Describer
+    try:
+        return partial(Describer, read_log(key_log))
+    except UsageError as reason:
+        raise UsageError(f"not a key log: {reason}") from None
 
 
 def parse(given: dict[str, Any]) -> Message:

@@ -18,13 +18,14 @@ from wirelake.lake.tables.security import Threat
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS
+from wirelake.protocols.faults import Faults
 
 __all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
 ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.BODY_IGNORED)
 """What the bits of the column `oddities` mean, lowest first."""
 
-THREATS: Final = dict.fromkeys(
+THREATS: Final[dict[Faults, Threat]] = dict.fromkeys(
     (Fault.SIZE_OVER_LIMIT, Fault.BLOCKS_OVER_LIMIT, Fault.COMPRESSION_NESTED, Fault.INFLATED_OVER_LIMIT), Threat.BOMB
 )
 """EMP-35, EMP-36, EMP-8, EMP-37: what endangers a receiver."""
@@ -38,7 +39,7 @@ TIMEOUTS: Final = Timeouts(
 )
 """EMP-29, EMP-43: say hello in time, end with bye or error, and never inside a message."""
 
-UNSEEN: Final[dict[Fault, str]] = {
+UNSEEN: Final[dict[Faults, str]] = {
     Fault.TYPE_UNREGISTERED: "which types an application handles is not on the wire",
     Fault.EXTENSION_REFUSED: "what an application's extension refuses is not on the wire",
     Fault.REQUEST_UNHANDLED: "whether a peer answers requests is not on the wire; to send one breaks no rule",

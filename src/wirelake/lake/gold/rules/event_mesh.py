@@ -14,13 +14,14 @@ from wirelake.lake.gold.rules.engine import breaches, odd
 from wirelake.lake.tables.security import Threat
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
+from wirelake.protocols.faults import Faults
 
 __all__ = ["BY_KEYS", "ODDITIES", "SILENCE_SECONDS", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
 ODDITIES: Final = (Fault.FIELDS_OUT_OF_ORDER, Fault.VALUE_UNTERMINATED, Fault.KEY_WITHOUT_SIGNATURE, Fault.JSON_INVALID)
 """What the bits of the column `oddities` mean, lowest first."""
 
-THREATS: Final = {
+THREATS: Final[dict[Faults, Threat]] = {
     **dict.fromkeys((Fault.HMAC_MISMATCH, Fault.SIGNATURE_MISMATCH, Fault.DECRYPTION_FAILED), Threat.FORGED),
     **dict.fromkeys((Fault.UNKNOWN_KEY, Fault.REVOKED_KEY, Fault.WEAK_KEY, Fault.UNTRUSTED_KEY, Fault.KEY_MISMATCH), Threat.UNTRUSTED),
     Fault.REPLAY: Threat.REPLAYED,
@@ -32,7 +33,7 @@ THREATS: Final = {
 BY_KEYS: Final = frozenset(fault for fault in Fault if Fault.UNKNOWN_KEY <= fault <= Fault.REPLAY)
 """§5, EMM-18 to EMM-25: what keys, time and repetition say of a packet that can be read: `tables/security.py` finds it."""
 
-UNSEEN: Final[dict[Fault, str]] = {
+UNSEEN: Final[dict[Faults, str]] = {
     **dict.fromkeys((Fault.PROFILE_FIELD_MISSING, Fault.PROFILE_ORDER), "found only if the limit `minimum_profile` is set"),
     Fault.NOT_AUTHENTICATED: "which packets need a proof is the receiver's own policy",
     Fault.REPLAY_CACHE_FULL: "the size of a replay cache is its receiver's own setting; the lake has no such limit",

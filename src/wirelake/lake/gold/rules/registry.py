@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
 
@@ -21,6 +21,7 @@ from wirelake.lake.gold.rules import wolpertinger as wolpertinger_rules
 from wirelake.lake.gold.rules import yamp as yamp_rules
 from wirelake.lake.tables.rules import Judged
 from wirelake.lake.tables.security import Threat
+from wirelake.protocols.faults import Faults
 from wirelake.protocols.protocol import SessionKind, StateMachine
 
 __all__ = ["LINK", "NODE", "RULES", "SESSION_IS", "SILENCE", "WITHOUT_HANDSHAKE", "ProtocolRules", "threats"]
@@ -45,11 +46,11 @@ class ProtocolRules(NamedTuple):
     """Seconds without a message after which a session counts as silent; None: only the end of its connection counts."""
     by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
     """The protocol's table, paired, session_facts -> findings that depend on history and on the protocol's own columns."""
-    threats: Mapping[Any, Threat] = MappingProxyType({})
+    threats: Mapping[Faults, Threat] = MappingProxyType({})
     """Fault -> the threat it is; faults that are none are left out."""
-    unseen: Mapping[Any, str] = MappingProxyType({})
+    unseen: Mapping[Faults, str] = MappingProxyType({})
     """Fault -> why the lake cannot find it. All others are in `violations` or, where keys are needed, in `security`."""
-    by_keys: Collection[Any] = ()
+    by_keys: Collection[Faults] = ()
     """Faults that are only in `security`, because they need keys."""
     has_handshake: bool = True
     """Whether sessions begin with a handshake and end with an error; else an error is a message like any other."""
@@ -67,9 +68,9 @@ class _Rules(NamedTuple):
     greetings: Callable[[DataFrame], DataFrame]
     silence: float | None = None
     by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
-    threats: Mapping[Any, Threat] = MappingProxyType({})
-    unseen: Mapping[Any, str] = MappingProxyType({})
-    by_keys: Collection[Any] = ()
+    threats: Mapping[Faults, Threat] = MappingProxyType({})
+    unseen: Mapping[Faults, str] = MappingProxyType({})
+    by_keys: Collection[Faults] = ()
 
 
 def _no_guards(_messages: DataFrame, _paired: DataFrame, _session_facts: DataFrame) -> list[DataFrame]:

@@ -16,6 +16,7 @@ from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
 from wirelake.lake.gold.rules.relink_channels import by_channel
 from wirelake.lake.gold.rules.relink_connections import connections, misled, unasked
 from wirelake.lake.tables.security import Threat
+from wirelake.protocols.faults import Faults
 from wirelake.protocols.relink.faults import OURS, TOLERATED, Fault
 from wirelake.protocols.relink.messages import VERSION
 
@@ -24,12 +25,12 @@ __all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "greeting
 ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.NOT_MINIMAL, Fault.MULTICAST_EMPTY)
 """What the bits of the column `oddities` mean, lowest first."""
 
-THREATS: Final = dict.fromkeys(
+THREATS: Final[dict[Faults, Threat]] = dict.fromkeys(
     (Fault.MULTICAST_OVER_LIMIT, Fault.PARTS_OVER_LIMIT, Fault.PART_OVER_LIMIT, Fault.MESSAGE_OVER_LIMIT), Threat.BOMB
 )
 """RELINK-24: what endangers a receiver."""
 
-UNSEEN: Final[dict[Fault, str]] = {
+UNSEEN: Final[dict[Faults, str]] = {
     **dict.fromkeys(
         (Fault.ENDPOINT_UNKNOWN, Fault.SETTINGS_DIFFER),
         "the listener closes without a message, and its endpoints are not on the wire",

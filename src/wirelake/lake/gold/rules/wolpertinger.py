@@ -16,6 +16,7 @@ from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
 from wirelake.lake.gold.rules.timeouts import WENT_BY, Timeouts, omissions, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
 from wirelake.lake.tables.security import Threat
+from wirelake.protocols.faults import Faults
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
@@ -34,7 +35,7 @@ ODDITIES: Final = (
 )
 """What the bits of the column `oddities` mean, lowest first."""
 
-THREATS: Final = {
+THREATS: Final[dict[Faults, Threat]] = {
     Fault.TEXT_OVER_LIMIT: Threat.BOMB,
     Fault.FRAGMENTS_OVER_LIMIT: Threat.BOMB,
     Fault.INFLATED_OVER_LIMIT: Threat.BOMB,
@@ -47,7 +48,7 @@ THREATS: Final = {
 }
 """WOLP-29, WOLP-17, WOLP-22, WOLP-8, WOLP-5: what endangers a receiver or its secrets. Nothing protects integrity here (WOLP-8)."""
 
-UNSEEN: Final[dict[Fault, str]] = {
+UNSEEN: Final[dict[Faults, str]] = {
     Fault.CALLS_OVER_LIMIT: "the limit of a callee is its own setting, and the calls in flight are not on the wire",
     Fault.TOO_BUSY: "how much waits at a receiver is not on the wire; from outside the message is NOT_CONFIRMED",
     Fault.STEP_OUT_OF_ORDER: "refused before anything is sent; on the wire it is TRUST_TOO_LOW",

@@ -14,13 +14,14 @@ from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
 from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Timeouts, in_time, omissions, omitted, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
 from wirelake.lake.tables.security import Threat
+from wirelake.protocols.faults import Faults
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
 
 __all__ = ["ODDITIES", "THREATS", "TIMEOUTS", "UNSEEN", "by_fields", "by_history", "followable", "greetings", "guards"]
 
-THREATS: Final = {
+THREATS: Final[dict[Faults, Threat]] = {
     Fault.BODY_OVER_LIMIT: Threat.BOMB,
     Fault.ECHO_DIFFERS: Threat.DOWNGRADE,
 }
@@ -31,7 +32,7 @@ TIMEOUTS: Final = Timeouts(
 )
 """YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
 
-UNSEEN: Final[dict[Fault, str]] = {
+UNSEEN: Final[dict[Faults, str]] = {
     Fault.PONG_UNSOLICITED: "an unsolicited pong is to be ignored",
     Fault.CANCEL_UNMATCHED: "a cancel that crosses the answer is legal, and cannot be distinguished from others",
     Fault.BYTES_AFTER_MESSAGE: "only where one message is decoded alone; in a stream the next message begins there",

@@ -1,10 +1,10 @@
-"""What keys say of packets, a table at a time: HMACs and signatures of Event Mesh packets held against a trust store.
+"""Verify HMACs and signatures of many packets at once, against a trust store.
 
-Packets are put together again from their columns and scanned by the room's scanner. HMACs, which are many and cheap, are checked by node
-and key: a key is looked up once for all packets it may have made. Whatever is not that simple (a signature, a key the packet brings
-along, a key that was revoked or replaced meanwhile, fields out of order) goes the way of a live packet, one by one.
+The lake calls `verified` for a block being decoded, and `judge_batches` for rows of the table `event_mesh`. Rows of the table are
+packed into datagrams again, and scanned. HMACs are many and cheap: a key is looked up once for all packets it may have made. Other packets
+are verified one by one, like live ones: with a signature, with a key inside, with a revoked or replaced key, with fields out of order.
 
-It refuses to know tables, files and Spark, and to judge time and repetition: SQL does that better.
+Time and replays are not judged here: the SQL of `security` does that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.capture.containers.records import NO_TIME
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import HEADER, VERSION
 from wirelake.protocols.event_mesh.packet.layout import AUTH_KEY_ID, CANONICAL, HMAC, NODE_ID, PART_COLUMNS, ROW_COLUMNS, SIGNATURE
@@ -38,6 +37,8 @@ GENUINE: Final = "GENUINE"
 """The verdict on a packet whose proofs are right and whose key may be trusted; else it is the name of a fault."""
 
 _POLICY: Final = Policy()
+_NO_TIME: Final = -1
+"""Microseconds of a packet whose capture has no times."""
 _LIMITS: Final = Limits(max_payload_size=0xFFFF, max_tlv_count=1 << 15)
 """What was written to the table was within limits then; nothing is refused for its size now."""
 _NODE_ID_SIZE: Final = 16
@@ -64,7 +65,7 @@ def judge_batches(batches: Iterable[pa.RecordBatch], store: TrustStore) -> Itera
             continue
         data, starts = packets(batch)
         rows, parts = scanned(data, starts)
-        seconds = batch.column("ts").cast(pa.int64()).fill_null(NO_TIME).to_numpy(zero_copy_only=False) / 1e6
+        seconds = batch.column("ts").cast(pa.int64()).fill_null(_NO_TIME).to_numpy(zero_copy_only=False) / 1e6
         found = judge(data, rows, parts, seconds, store)
         names = pa.array([GENUINE, *(fault.name for fault in Fault)])
         codes = {0: 0} | {fault.value: place for place, fault in enumerate(Fault, 1)}
