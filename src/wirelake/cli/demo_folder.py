@@ -29,7 +29,10 @@ class _Marker(msgspec.Struct):
 
 
 class DemoFolder:
-    """The paths of one demo: `recordings`, `lake` and `report`. Creating the object changes nothing on disk."""
+    """The paths of one demo: `recordings`, `lake` and `report`.
+
+    Creating the object changes nothing on disk.
+    """
 
     def __init__(self, out: Path, *, fresh: bool) -> None:
         """Raise UsageError if the demo would have to remove or replace files that are not of a demo."""

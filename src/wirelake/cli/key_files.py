@@ -15,7 +15,10 @@ __all__ = ["keys_in"]
 
 
 def keys_in(paths: Iterable[Path]) -> tuple[TrustStore | None, Keyring | None]:
-    """Read a trust store and session keys from these files; None for a kind that none of them has. Raises UsageError."""
+    """Read a trust store and session keys from these files; None for a kind that none of them has.
+
+    Raises UsageError.
+    """
     trusted: list[Key] = []
     sessions: list[Keys] = []
     kinds = set()

@@ -166,7 +166,10 @@ def body_of(text: str, hex_text: bool) -> bytes:
 
 @contextlib.contextmanager
 def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[Recorder | None]:
-    """A recorder, if a file was named. Its failure was told when it happened: at the end only the exit code says it again."""
+    """A recorder, if a file was named.
+
+    Its failure was told when it happened: at the end only the exit code says it again.
+    """
     if path is None:
         yield None
         return

@@ -50,7 +50,10 @@ def logging_to_stderr() -> Iterator[None]:
 
 
 def verbose() -> None:
-    """Log everything of this package from now on. Of libraries only warnings are logged: Py4J logs every byte it sends to the JVM."""
+    """Log everything of this package from now on.
+
+    Of libraries only warnings are logged: Py4J logs every byte it sends to the JVM.
+    """
     logging.getLogger(_OURS).setLevel(logging.DEBUG)
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LogToStderr):

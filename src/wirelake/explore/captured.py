@@ -1,4 +1,6 @@
-"""Captured: the messages of one capture as the objects that `wirelake decode` prints. Uses the lake's decoder, without Spark.
+"""Captured: the messages of one capture as the objects that `wirelake decode` prints.
+
+Uses the lake's decoder, without Spark.
 
 An object has `ts`, `from`, `to` and `connection_id` before the fields of its message; `offset` is the place in the capture. Bytes that
 are no message are objects with `fault`, as they are rows of `quarantine` in a lake.
@@ -92,7 +94,10 @@ class _Describing(Decoder):
         self._verify = verify
         self._describers: dict[Speaker, Describe[Limits]] = {}
         self._objects: list[tuple[int, Callable[[], dict[str, Any]]]] = []
-        """Offset, and a function that makes the object. An object may be many times larger than its bytes: it is made when printed."""
+        """Offset, and a function that makes the object.
+
+        An object may be many times larger than its bytes: it is made when printed.
+        """
 
     def objects(self, block: Block) -> Iterator[dict[str, Any]]:
         """The objects of one block, to be taken before the next block comes."""

@@ -33,7 +33,10 @@ def table_names() -> tuple[str, ...]:
 
 
 class Lake:
-    """A lake as of its last commit. It does not change while later batches are committed, so its tables always fit together."""
+    """A lake as of its last commit.
+
+    It does not change while later batches are committed, so its tables always fit together.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

@@ -70,7 +70,10 @@ def decode_table(spark: SparkSession, name: str, *paths: AnyPath, ports: Mapping
 
 
 def read_table(spark: SparkSession, lake: AnyPath, name: str) -> DataFrame:
-    """A table of a lake as of its last commit, or one that `write_table` wrote. For several that fit together, see `open_lake`."""
+    """A table of a lake as of its last commit, or one that `write_table` wrote.
+
+    For several that fit together, see `open_lake`.
+    """
     table, root = table_named(name), lake_folder(lake)
     if not journal.check(root) and delta.version(root, table) is not None:
         return frame(spark, root, table)

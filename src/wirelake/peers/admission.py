@@ -28,13 +28,19 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     evict_after: float = 1.0
     """A server that is full closes the longest idle connection for a new one, if it was idle for this long; else it refuses the new one."""
     max_buffered: int = 1024 * 1024 * 1024
-    """Bytes that all connections hold: unfinished messages, messages that wait, output. Above that the largest holder is closed."""
+    """Bytes that all connections hold: unfinished messages, messages that wait, output.
+
+    Above that the largest holder is closed.
+    """
     max_buffered_per_host: int = 256 * 1024 * 1024
     """The same for the connections of one remote host."""
     idle_timeout: float | None = 3600.0
     """How long a connection may carry nothing, in either direction."""
     handshake_timeout: float | None = 60.0
-    """How long a peer may take until its first valid message. The handshake timeouts of the protocols are shorter where they have one."""
+    """How long a peer may take until its first valid message.
+
+    The handshake timeouts of the protocols are shorter where they have one.
+    """
     linger: float = 1.0
     """At shutdown: how long to wait for peers to read what was sent to them."""
     drain: float = 0.0

@@ -60,7 +60,10 @@ class Runnable(Protocol):
 P = TypeVar("P", bound=Runnable)
 
 Follow = Callable[[str, Target, int], Target]
-"""(url, current target, redirects so far) -> next target. Raises WirelakeError if the redirect must not be followed."""
+"""(url, current target, redirects so far) -> next target.
+
+Raises WirelakeError if the redirect must not be followed.
+"""
 Dial = Callable[[Target, ssl.SSLContext | None], Awaitable[Stream]]
 """Opens a connection; raises OSError."""
 _TLS_RECORDS: Final = (0x15, 0x16)

@@ -1,4 +1,6 @@
-"""The protocols: five of this package, and those that other packages add. Pure: no sockets, clocks, threads, files or Spark.
+"""The protocols: five of this package, and those that other packages add.
+
+Pure: no sockets, clocks, threads, files or Spark.
 
 A protocol is a `Protocol` descriptor that a package declares under the entry-point group `wirelake.protocols`
 (docs/adding-a-protocol.md). `names` imports none of them; `get` imports one.
@@ -19,7 +21,9 @@ _GROUP: Final = "wirelake.protocols"
 
 
 def names() -> tuple[str, ...]:
-    """All protocols: ours in their order, then others by name. A name is that of a table, and the one spelling that is printed.
+    """All protocols: ours in their order, then others by name.
+
+    A name is that of a table, and the one spelling that is printed.
 
     Raises UsageError if another package offers a protocol under a name of ours.
     """
@@ -40,7 +44,10 @@ def name_of(text: str) -> str:
 
 
 def get(name: str) -> AnyProtocol:
-    """The descriptor of a protocol; imports its package. Raises UsageError with the choices if there is none of this name."""
+    """The descriptor of a protocol; imports its package.
+
+    Raises UsageError with the choices if there is none of this name.
+    """
     return _load(name_of(name))
 
 
@@ -73,7 +80,10 @@ def _distribution(name: str) -> str:
 
 
 def ports() -> dict[int, str]:
-    """Port -> the protocol that captures are recognised as by default. Raises UsageError if two protocols have the same port."""
+    """Port -> the protocol that captures are recognised as by default.
+
+    Raises UsageError if two protocols have the same port.
+    """
     return dict(_ports())
 
 

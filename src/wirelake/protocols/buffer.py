@@ -38,7 +38,10 @@ class Buffer:
         self._columns = columns
         self._part_columns = part_columns
         self.limits = limits
-        """Limits for the scanner. They may change between two batches, where what was read decides how to read on."""
+        """Limits for the scanner.
+
+        They may change between two batches, where what was read decides how to read on.
+        """
         self._sizes_of_tables = (BATCH * columns, (BATCH + parts_per_frame) * part_columns)
         self._lists: tuple[Any, Any] | None = None
         """Rows and parts that plain scans write to; made when first needed."""

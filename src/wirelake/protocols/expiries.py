@@ -1,4 +1,7 @@
-"""Expiries: deadlines of many things; set, moved, dropped, and found when they are due. Does not read a clock."""
+"""Expiries: deadlines of many things; set, moved, dropped, and found when they are due.
+
+Does not read a clock.
+"""
 
 from __future__ import annotations
 

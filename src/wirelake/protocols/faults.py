@@ -17,10 +17,16 @@ TOLERATED: Final = 90
 
 
 class Origin(StrEnum):
-    """Who says that something is wrong. Only the specification can accuse a sender; all else is said of this side."""
+    """Who says that something is wrong.
+
+    Only the specification can accuse a sender; all else is said of this side.
+    """
 
     TEXT = "text"
-    """The specification, or a document that it refers to. A ruling may settle details, such as how long is too long."""
+    """The specification, or a document that it refers to.
+
+    A ruling may settle details, such as how long is too long.
+    """
     RULING = "ruling"
     """Only a ruling of ours: the specification is silent, leaves it open, or even allows it."""
     LIMIT = "limit"

@@ -147,7 +147,10 @@ cost the same for one small message, as far as a busy machine shows. An earlier 
 and 115 µs plain. So one small message is scanned plain, and anything more compiled; `benchmarks/buffer.py` measures the tight loop.
 """
 compiled_from = COMPILED_BYTES
-"""The same, as this process uses it. Tests set it to 0, so that compiled scanners see small messages too."""
+"""The same, as this process uses it.
+
+Tests set it to 0, so that compiled scanners see small messages too.
+"""
 
 _kernels: list[Callable[..., Any]] = []
 _dispatchers: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -161,7 +164,10 @@ def kernel(function: F) -> F:
 
 
 def compiled(function: F) -> F:
-    """Return the kernel compiled by Numba. It takes arrays; see `array` and `table`. Only this function and `use_compiled` import Numba."""
+    """Return the kernel compiled by Numba.
+
+    It takes arrays; see `array` and `table`. Only this function and `use_compiled` import Numba.
+    """
     if function not in _dispatchers:
         import numba  # noqa: PLC0415 - half a second that a short command must not pay
 
@@ -237,7 +243,10 @@ def positions(places: list[int]) -> Any:
 
 @kernel
 def u16(data: Any, at: int) -> int:
-    """Two bytes, big-endian. (Adding to a literal makes Numba see signed numbers, as every other number here is.)"""
+    """Two bytes, big-endian.
+
+    (Adding to a literal makes Numba see signed numbers, as every other number here is.)
+    """
     value: int = ((0 + data[at]) << 8) | (0 + data[at + 1])
     return value
 

@@ -19,7 +19,10 @@ def postponed(deadline: float, count: int, now: float, timeout: float, min_rate:
 
 
 class ReplyClock:
-    """The time that is left for one reply. EMP-32: it does not run while an unfinished message arrives or our own output drains."""
+    """The time that is left for one reply.
+
+    EMP-32: it does not run while an unfinished message arrives or our own output drains.
+    """
 
     def __init__(self, timeout: float | None, min_rate: float) -> None:
         self.deadline: float | None = None
@@ -60,7 +63,10 @@ class ReplyClock:
             self.deadline = postponed(self.deadline, count, now, self._timeout, self._min_rate)
 
     def drained(self, count: int, now: float) -> None:
-        """Bytes before the question left us. Buffers on the way may hold as much again, so the time this took is granted once more."""
+        """Bytes before the question left us.
+
+        Buffers on the way may hold as much again, so the time this took is granted once more.
+        """
         if self.deadline is not None and self._timeout is not None:
             timeout = self._timeout + now - self._asked_at
             self.deadline = postponed(self.deadline, count, now, timeout, self._min_rate)

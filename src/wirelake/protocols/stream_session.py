@@ -13,7 +13,10 @@ EventT = TypeVar("EventT")
 
 
 class StreamSession(Generic[EventT]):
-    """Base class of the sessions of stream protocols. Subclasses set the attributes that start with an underscore."""
+    """Base class of the sessions of stream protocols.
+
+    Subclasses set the attributes that start with an underscore.
+    """
 
     _buffer: Buffer
     _output: list[bytes]

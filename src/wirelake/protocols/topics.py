@@ -1,4 +1,6 @@
-"""Names in levels and patterns over them: `plant.*.temperature`, `plant.>`. For every protocol whose events have names.
+"""Names in levels and patterns over them: `plant.*.temperature`, `plant.>`.
+
+For every protocol whose events have names.
 
 A name is cut into levels by a separator, a dot unless told otherwise. In a pattern, a level `*` stands for exactly one level, whatever it
 is, and a last level `>` for one or more. Everything else is meant as it stands; `*` and `>` inside a longer level are refused, because

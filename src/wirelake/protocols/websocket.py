@@ -37,7 +37,10 @@ ENOUGH: Final = 1024
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0."""
 CHAIN: Final = 4
-"""Headers that must follow each other before the first is believed. Where the stream ends: two, or one whose frame ends there, too."""
+"""Headers that must follow each other before the first is believed.
+
+Where the stream ends: two, or one whose frame ends there, too.
+"""
 
 # What is known of one direction: a row of numbers that the kernel keeps up to date.
 PHASE: Final = 0
@@ -76,7 +79,9 @@ _LF: Final = 10
 
 @kernel
 def unframe(data: Any, start: int, stop: int, state: Any, spans: Any) -> tuple[int, int]:
-    """Go on with one direction: data[start:stop] is what comes next of it. Payload of binary messages is unmasked where it stands.
+    """Go on with one direction: data[start:stop] is what comes next of it.
+
+    Payload of binary messages is unmasked where it stands.
 
     Writes where payload begins and ends, two numbers each, and returns (how many such spans, where reading stopped): before `stop` if it
     is lost. `spans` must hold one for each byte. Frames may be cut anywhere: `state` remembers.

@@ -46,7 +46,10 @@ class Target(NamedTuple):
 
 
 def parse(text: str, default_port: int | None, schemes: tuple[str, ...] = ("tcp", "tls")) -> Target:
-    """The target a text names; a bare `host` or `host:port` is the first scheme. Without a default port, one must be named."""
+    """The target a text names; a bare `host` or `host:port` is the first scheme.
+
+    Without a default port, one must be named.
+    """
     if UNIX in schemes and text.startswith(f"{UNIX}:"):
         return _parse_path(text)
     full = text if "://" in text else f"{schemes[0]}://{text}"

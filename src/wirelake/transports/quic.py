@@ -1,4 +1,6 @@
-"""Datagrams inside QUIC (RFC 9221), encrypted, between nodes with trusted certificates. Needs `wirelake[quic]`.
+"""Datagrams inside QUIC (RFC 9221), encrypted, between nodes with trusted certificates.
+
+Needs `wirelake[quic]`.
 
 One socket serves all connections, incoming and outgoing, so a peer has one address in both directions. Clients prove their address
 before any state is kept for them (RFC 9000, §8.1.2). A slow peer never holds up the others: datagrams it does not take in time are

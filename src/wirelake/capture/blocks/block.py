@@ -230,7 +230,10 @@ SCHEMA: Final = pa.schema(
         pa.field("notes", pa.binary(), nullable=False),
     ]
 )
-"""A block as one Arrow row. Segments, origins and notes are packed: they cross Spark as three values, not as thousands."""
+"""A block as one Arrow row.
+
+Segments, origins and notes are packed: they cross Spark as three values, not as thousands.
+"""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Notes)

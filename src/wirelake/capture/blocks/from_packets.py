@@ -58,7 +58,10 @@ def dissected(data: bytes, records: Array) -> Array:
 
 
 def account(records: Array, packets: Array, accounting: Accounting, at: int = 0) -> Array:
-    """Account for headers and for packets without TCP or UDP; returns which packets have it. `at` is an offset in their span."""
+    """Account for headers and for packets without TCP or UDP; returns which packets have it.
+
+    `at` is an offset in their span.
+    """
     kinds = packets[:, REASON]
     for reason in np.unique(kinds).tolist():
         sizes = records[kinds == reason, SIZE]

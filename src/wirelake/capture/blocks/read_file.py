@@ -34,7 +34,10 @@ __all__ = ["WINDOW", "account_compression", "account_records", "open_container",
 
 
 def open_container(source: Source) -> Container:
-    """Return the container of a file; raises CaptureError if it is no capture. `read` makes such a file unreadable instead."""
+    """Return the container of a file; raises CaptureError if it is no capture.
+
+    `read` makes such a file unreadable instead.
+    """
     return recognise(source.path, read_range(source, 0, HEAD_SIZE))
 
 

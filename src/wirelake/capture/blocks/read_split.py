@@ -71,7 +71,10 @@ class Partitioned(msgspec.Struct):
 
 
 def read_tasks(source: Source, splits: list[Split], rank: int = 0) -> list[ReadTask]:
-    """Return the read tasks of a source; without splits, one for all of it. Spans of a compressed source count stored bytes."""
+    """Return the read tasks of a source; without splits, one for all of it.
+
+    Spans of a compressed source count stored bytes.
+    """
     splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
     spans = [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]

@@ -88,7 +88,10 @@ def header_at(data: Any, at: int) -> int:
 
 @kernel
 def _open(data: Any, at: int, big: int, state: Any) -> int:
-    """Store the file header at an offset in the state; returns a fault or 0. Packets may follow even a header of an unknown version."""
+    """Store the file header at an offset in the state; returns a fault or 0.
+
+    Packets may follow even a header of an unknown version.
+    """
     major = ordered16(data, at + 4, big)
     minor = ordered16(data, at + 6, big)
     magic = ordered32(data, at, big)
@@ -104,7 +107,10 @@ def _open(data: Any, at: int, big: int, state: Any) -> int:
 
 @kernel
 def scan(data: Any, start: int, stop: int, limit: int, state: Any, rows: Any) -> tuple[int, int, int]:
-    """Walk whole records in data[start:stop] that begin before `limit`; one row each. Returns (rows written, next, how it ended)."""
+    """Walk whole records in data[start:stop] that begin before `limit`; one row each.
+
+    Returns (rows written, next, how it ended).
+    """
     count, at = 0, start
     while count < len(rows) and at < limit:
         if stop - at < RECORD_HEADER:

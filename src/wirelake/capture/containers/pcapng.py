@@ -191,7 +191,10 @@ def _other(kind: int) -> int:
 
 @kernel
 def scan(data: Any, start: int, stop: int, limit: int, state: Any, interfaces: Any, rows: Any) -> tuple[int, int, int]:
-    """Walk whole blocks in data[start:stop] that begin before `limit`; one row each. Returns (rows written, next, how it ended)."""
+    """Walk whole blocks in data[start:stop] that begin before `limit`; one row each.
+
+    Returns (rows written, next, how it ended).
+    """
     count, at = 0, start
     while count < len(rows) and at < limit:
         if stop - at < SMALLEST:

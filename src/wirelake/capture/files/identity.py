@@ -173,7 +173,10 @@ def place(source: Source, by_path: dict[str, list[KnownFile]], by_id: dict[bytes
 
 
 def _common(source: Source, one: KnownFile) -> int | None:
-    """Return how far a file has the same bytes as a known one: to the end of either. None: it is another file."""
+    """Return how far a file has the same bytes as a known one: to the end of either.
+
+    None: it is another file.
+    """
     if not one.end:
         return 0 if source.id == one.source.id and not source.size else None
     if one.is_here:

@@ -28,8 +28,10 @@ OPENING: Final = 1 << 20
 """Bytes at the start of a file that are read for the container state that a guess begins with."""
 
 WARM: Final = 4 * REACH
-"""Bytes before a split that are read for IP fragments of datagrams that end in it. More than `REACH`, because which fragment is the first
-of a datagram may depend on earlier ones of the same number."""
+"""Bytes before a split that are read for IP fragments of datagrams that end in it.
+
+More than `REACH`, because which fragment is the first of a datagram may depend on earlier ones of the same number.
+"""
 
 
 class Split(msgspec.Struct, frozen=True):

@@ -47,7 +47,10 @@ REASON: Final = 0
 PAYLOAD: Final = 1
 PAYLOAD_SIZE: Final = 2
 SEQUENCE: Final = 3
-"""Of a TCP segment: its sequence number; 0 in a datagram. Of a fragment: the identification of its datagram."""
+"""Of a TCP segment: its sequence number; 0 in a datagram.
+
+Of a fragment: the identification of its datagram.
+"""
 ACKNOWLEDGED: Final = 4
 """Of a TCP segment: its acknowledgement number. Of a fragment: its offset in its datagram."""
 FLAGS: Final = 5
@@ -144,7 +147,10 @@ def _segment(data: Any, at: int, end: int, stop: int, row: Any) -> int:
 
 @kernel
 def transport(data: Any, at: int, end: int, stop: int, row: Any) -> int:
-    """Fill a row from the payload of IP at `at`, by the row's `TRANSPORT`; returns the reason. IP ends at `end`, the data at `stop`."""
+    """Fill a row from the payload of IP at `at`, by the row's `TRANSPORT`; returns the reason.
+
+    IP ends at `end`, the data at `stop`.
+    """
     if row[TRANSPORT] == TCP:
         return _segment(data, at, end, stop, row)
     if row[TRANSPORT] == UDP:
@@ -227,7 +233,10 @@ def _ipv6(data: Any, at: int, stop: int, row: Any) -> int:
 
 @kernel
 def _packet(data: Any, start: int, stop: int, link: int, row: Any) -> int:
-    """Fill a row from the packet data[start:stop]; returns the reason. Bytes beyond `stop` make it malformed, or count as missing."""
+    """Fill a row from the packet data[start:stop]; returns the reason.
+
+    Bytes beyond `stop` make it malformed, or count as missing.
+    """
     kind, at, stop = carried(data, start, stop, link)
     if at == CUT:
         return MALFORMED

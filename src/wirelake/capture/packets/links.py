@@ -50,7 +50,10 @@ CUT: Final = -3
 
 @kernel
 def _mpls(data: Any, at: int, stop: int) -> tuple[int, int, int]:
-    """Skip a stack of labels. Only the first four bits show what follows: 4 or 6 for IP; a pseudowire begins with 0."""
+    """Skip a stack of labels.
+
+    Only the first four bits show what follows: 4 or 6 for IP; a pseudowire begins with 0.
+    """
     while True:
         if stop - at < 4:
             return 0, CUT, stop

@@ -41,7 +41,10 @@ __all__ = [
 
 SESSION_ID_SIZE: Final = 16
 MAX_FLOWS: Final = 65_536
-"""Flows tracked at a time. Beyond this the older half is dropped; a dropped flow that goes on is a new one, from mid-stream."""
+"""Flows tracked at a time.
+
+Beyond this the older half is dropped; a dropped flow that goes on is a new one, from mid-stream.
+"""
 UNDECIDED_BYTES: Final = 16 << 10
 """Bytes held per flow and direction while its protocol is not recognised."""
 UNDECIDED_SEGMENTS: Final = 64

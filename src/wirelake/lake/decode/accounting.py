@@ -133,7 +133,10 @@ class LedgerEntries:
     def spread(
         self, where: Where, category: str, reason: str, origins: Array, starts: Array, lengths: Array, *, counted: bool = True
     ) -> None:
-        """Account for messages, each where its bytes are. Without `counted`, their number depends on cuts and is not kept."""
+        """Account for messages, each where its bytes are.
+
+        Without `counted`, their number depends on cuts and is not kept.
+        """
         if len(where.spans) == 1:
             self._add(where, 0, category, reason, int(lengths.sum()), len(lengths) * counted)
             return

@@ -54,9 +54,12 @@ __all__ = ["MAX_CARRIED", "Batches", "DecodeOptions", "Decoder"]
 
 Array = np.ndarray[Any, Any]
 MAX_CARRIED: Final = 64 * 1024 * 1024
-"""Bytes of all connections together that may wait for more. Beyond this, those that wait longest go to quarantine.
+"""Bytes of all connections together that may wait for more.
 
-This is the one limit that makes rows depend on what else is read."""
+Beyond this, those that wait longest go to quarantine.
+
+This is the one limit that makes rows depend on what else is read.
+"""
 
 _NO_SEGMENTS: Final = np.zeros((0, SEGMENT_MISSING), np.int64)
 
@@ -106,7 +109,10 @@ class Decoder:
         return self._gathering.give()
 
     def rest(self) -> Batches:
-        """The remaining rows, the ledger since the last call, and unrecognised traffic. Unfinished messages stay in the state."""
+        """The remaining rows, the ledger since the last call, and unrecognised traffic.
+
+        Unfinished messages stay in the state.
+        """
         return self._gathering.give() | {
             unrecognised.TABLE.name: [self._unrecognised.close()],
             ledger.TABLE.name: [accounting.rows(self._ledger_entries.close())],
@@ -387,7 +393,10 @@ class Decoder:
                 yield number, ts, at
 
     def _let_go(self, limit: int) -> None:
-        """Quarantine bytes that wait, oldest first, until no more than this wait. Pieces of messages are counted by themselves."""
+        """Quarantine bytes that wait, oldest first, until no more than this wait.
+
+        Pieces of messages are counted by themselves.
+        """
         weight = sum(state.weight for state in self.decoder_state.fragment_states.values())
         for state in self.decoder_state.fragment_states.values():
             if weight <= limit:
@@ -443,5 +452,8 @@ def _speakers(scan_input: ScanInput, segments: Array) -> tuple[Array, dict[int, 
 
 
 def _is_stream(flow: Flow, scanner: Scanner) -> bool:
-    """Whether runs of a flow must be joined. Those of a recording only where the handshake decides how bytes are read."""
+    """Whether runs of a flow must be joined.
+
+    Those of a recording only where the handshake decides how bytes are read.
+    """
     return flow.transport != "udp" and (flow.observed_by == "wire" or scanner.protocol.handshake is not None)

@@ -183,7 +183,10 @@ def _are_maced(held: bytes, data: Array, rows: Array, secret: bytes) -> Array:
 
 
 def _judge_one(found: Verdicts, index: int, held: bytes, row: list[int], parts: list[int], seconds: float, store: TrustStore) -> None:
-    """The way of a live packet. A packet by a revoked key is looked at again as if it were not, to say whether it was genuine."""
+    """The way of a live packet.
+
+    A packet by a revoked key is looked at again as if it were not, to say whether it was genuine.
+    """
     said = authenticate(held, row, parts, store, _POLICY, seconds)
     if isinstance(said, Rejected):
         found.faults[index] = said.fault

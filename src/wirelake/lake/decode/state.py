@@ -31,7 +31,10 @@ Speaker = tuple[bytes, int]
 """Session id, and 1 for the client or 0 for the server."""
 
 MAX_REMEMBERED: Final = 1 << 17
-"""Entries of each table of a state: connections, speakers, or connections in sources. Beyond this the older half is dropped."""
+"""Entries of each table of a state: connections, speakers, or connections in sources.
+
+Beyond this the older half is dropped.
+"""
 MAX_SOURCES: Final = 1 << 10
 """Sources that are numbered before unused ones are dropped."""
 

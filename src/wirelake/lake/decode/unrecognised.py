@@ -24,7 +24,10 @@ from wirelake.lake.tables.unrecognised import TABLE
 __all__ = ["MAX_ROWS", "UnrecognisedTraffic", "bytes_in", "merge", "packed", "unpacked"]
 
 MAX_ROWS: Final = 10_000
-"""Rows of one task, and of one batch: those with most bytes are kept. The rest is one more row of each source."""
+"""Rows of one task, and of one batch: those with most bytes are kept.
+
+The rest is one more row of each source.
+"""
 
 _KEYS: Final = tuple(name for name in TABLE.grain if name != "batch")
 _NAMES: Final = ("transport", "client_address", "server_address", "server_port")

@@ -47,7 +47,10 @@ class Unwrapped(msgspec.Struct):
 
 
 class Wrapped:
-    """One direction of a wrapped connection. Bytes that wait are in `data`, and `origins` lead back to them, as in `state.Direction`."""
+    """One direction of a wrapped connection.
+
+    Bytes that wait are in `data`, and `origins` lead back to them, as in `state.Direction`.
+    """
 
     def __init__(self, flow: Flow, to_server: int, start: bytes) -> None:
         self.flow = flow
@@ -132,7 +135,10 @@ class Unwrapper:
         return ALIEN if one is None else one.why
 
     def unwrap(self, data: Array, segments: Array, origins: Array, flows: list[Flow]) -> Unwrapped:
-        """The segments of these runs, those of WebSockets taken out of their frames. A segment that cannot be is `UNREADABLE`."""
+        """The segments of these runs, those of WebSockets taken out of their frames.
+
+        A segment that cannot be is `UNREADABLE`.
+        """
         out = Unwrapped()
         tails: dict[Speaker, _Tail] = {}
         for segment in segments.tolist():

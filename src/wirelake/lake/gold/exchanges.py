@@ -34,7 +34,9 @@ def build(
     *,
     late_seconds: float = LATE_SECONDS,
 ) -> DataFrame:
-    """Return every request with its answer. A request whose id is used again before the answer stays unanswered.
+    """Return every request with its answer.
+
+    A request whose id is used again before the answer stays unanswered.
 
     `outcomes` has the rows of `paired` whose protocol says in the answer how it went.
     """

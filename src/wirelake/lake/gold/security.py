@@ -90,7 +90,10 @@ def _with_ends(event_mesh: DataFrame, connections: DataFrame) -> DataFrame:
 
 
 def _by_time(packets: DataFrame) -> DataFrame:
-    """EMM-28: the rule each packet breaks by its form, its proof or its time. Time is asked of packets that carry a proof (EMM-24)."""
+    """EMM-28: the rule each packet breaks by its form, its proof or its time.
+
+    Time is asked of packets that carry a proof (EMM-24).
+    """
     hmac, signature = (sql.col(name).isNotNull() for name in ("hmac", "signature"))
     proof = sql.when(hmac & signature, "hmac+signature").when(hmac, "hmac").when(signature, "signature")
     said = sql.coalesce("signed_timestamp", "timestamp").cast("double") * 1e6

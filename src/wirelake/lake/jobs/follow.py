@@ -216,7 +216,9 @@ def follow(
     on_commit: Callable[[MicroBatch, float], None] = lambda _micro_batch, _now: None,
     on_build: Callable[[str], None] = lambda _: None,
 ) -> FollowResult:
-    """Read captures of a folder as they grow, until `stop` is set, or once. The lake is created if there is none.
+    """Read captures of a folder as they grow, until `stop` is set, or once.
+
+    The lake is created if there is none.
 
     `spark` is a session, or a function that starts one; see `CONF` for its settings. `on_commit` is called with every committed micro-batch
     and the time, `on_build` with the name of every gold table that is refreshed at the end. The other parameters are those of `ingest`.

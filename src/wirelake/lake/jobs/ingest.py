@@ -113,7 +113,9 @@ def ingest(
     strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
-    """Add captures to a lake, which is created if there is none. Idempotent: running it again changes nothing.
+    """Add captures to a lake, which is created if there is none.
+
+    Idempotent: running it again changes nothing.
 
     `spark` is a session, or a function that starts one. The function is called only if there is work for Spark.
     `keys` verify the packets of the whole lake, earlier ones included. With keys, `paths` may be empty.

@@ -1,4 +1,6 @@
-"""The Python Data Source `wirelake.tables`: writes blocks and packet batches as tables. The task that writes also decodes.
+"""The Python Data Source `wirelake.tables`: writes blocks and packet batches as tables.
+
+The task that writes also decodes.
 
 Decoded rows never enter the JVM: a task writes Parquet files, and its commit message has their names. When all tasks are done, `commit` on
 the driver merges their ledger entries, checks that they add up to the bytes of all sources, and publishes every table, the ledger last.
@@ -157,7 +159,10 @@ class TableSink(DataSource):
 
 
 def sink_with(trusted: TrustStore | None, opening: Keyring | None = None) -> type[TableSink]:
-    """A sink class that carries keys. Options would appear in plans and logs, so secrets travel in the pickled class."""
+    """A sink class that carries keys.
+
+    Options would appear in plans and logs, so secrets travel in the pickled class.
+    """
 
     class KeyedSink(TableSink):
         keys = trusted

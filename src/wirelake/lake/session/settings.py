@@ -1,4 +1,6 @@
-"""Settings of a Spark session, as data: each with its reason. `docs/spark.md` is generated from this.
+"""Settings of a Spark session, as data: each with its reason.
+
+`docs/spark.md` is generated from this.
 
 Callers may override each of them: `--conf NAME=VALUE` on the command line, `conf` of `session` in Python.
 """

@@ -57,7 +57,10 @@ class TaskGroup(InputPartition):
 
 
 def group_tasks(read_tasks: Iterable[ReadTask], limit: int = PARTITION_BYTES) -> list[TaskGroup]:
-    """Pack read tasks into partitions: largest first, each into the first that has space. So no Spark task is late by much."""
+    """Pack read tasks into partitions: largest first, each into the first that has space.
+
+    So no Spark task is late by much.
+    """
     groups: list[tuple[int, list[ReadTask]]] = []
     for read_task in sorted(read_tasks, key=lambda read_task: (-read_task.size, read_task.rank, read_task.split.begin)):
         for index, (size, members) in enumerate(groups):
@@ -71,7 +74,10 @@ def group_tasks(read_tasks: Iterable[ReadTask], limit: int = PARTITION_BYTES) ->
 
 
 class BlockReader(DataSourceReader):
-    """Reads on executors. With `buckets`, all connections are partitioned into so many; without, blocks are decoded in place."""
+    """Reads on executors.
+
+    With `buckets`, all connections are partitioned into so many; without, blocks are decoded in place.
+    """
 
     def __init__(self, read_tasks: Sequence[ReadTask], ports: dict[int, str], buckets: int, notes: Path | None = None) -> None:
         """`notes` is the folder for notes of failures."""

@@ -30,7 +30,10 @@ class Failure(msgspec.Struct, frozen=True):
     """Sources that a task could not decode, and why."""
 
     code: ErrorCode
-    """DECODER_FAILED: retry with these sources in quarantine. NEEDS_SHUFFLE: retry with all connections partitioned."""
+    """DECODER_FAILED: retry with these sources in quarantine.
+
+    NEEDS_SHUFFLE: retry with all connections partitioned.
+    """
     sources: list[Source]
     reason: str
 
@@ -62,7 +65,10 @@ def take(lake: Path, attempt: str) -> list[Failure]:
 
 @contextmanager
 def guard(notes: Path | None, suspects: Callable[[], list[Source]]) -> Iterator[None]:
-    """Turn an unexpected error of decoding into one that names its sources. Errors of ours and of a disk pass unchanged."""
+    """Turn an unexpected error of decoding into one that names its sources.
+
+    Errors of ours and of a disk pass unchanged.
+    """
     try:
         yield
     except (OSError, WirelakeError):

@@ -131,7 +131,10 @@ class FollowSource(DataSource):
 
 
 def _leave_working_folder() -> None:
-    """Do not write compiled scanners into the driver's working folder. Executors do, and the same setting reaches this process."""
+    """Do not write compiled scanners into the driver's working folder.
+
+    Executors do, and the same setting reaches this process.
+    """
     if not Path(os.environ.get(_CACHE, "/")).is_absolute():
         del os.environ[_CACHE]
 

@@ -158,7 +158,10 @@ def _without(lake: Path, inventory: Inventory, asked: set[bytes], found: list[So
 
 
 def _others(lake: Path, removal: Removal, asked: set[bytes], named: set[str]) -> list[Source]:
-    """The files of removed sources that the caller did not name. Each must still have the bytes that were read of it."""
+    """The files of removed sources that the caller did not name.
+
+    Each must still have the bytes that were read of it.
+    """
     known = positions(lake)
     others = []
     for known_file in known.all:

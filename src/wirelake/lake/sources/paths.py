@@ -1,4 +1,7 @@
-"""Input paths: files, folders and patterns, local or remote, become a list of captures. Files are not opened."""
+"""Input paths: files, folders and patterns, local or remote, become a list of captures.
+
+Files are not opened.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,10 @@ def _here(given: str | PathLike[str], left_out: list[str]) -> list[Path]:
 
 
 def _inside(folder: Path, left_out: list[str]) -> list[Path]:
-    """List the captures in a folder and below. Unreadable folders, and names that no table can hold, go to `left_out`."""
+    """List the captures in a folder and below.
+
+    Unreadable folders, and names that no table can hold, go to `left_out`.
+    """
     files: list[Path] = []
 
     def unlisted(error: OSError) -> None:

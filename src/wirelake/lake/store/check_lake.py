@@ -1,4 +1,6 @@
-"""Check a lake as a whole: its own records against the files in its folder. Needs no Spark, and repairs nothing.
+"""Check a lake as a whole: its own records against the files in its folder.
+
+Needs no Spark, and repairs nothing.
 
 It checks the published snapshot, which readers see. Problems are errors of the lake. Notes are what a running or dead ingest leaves
 behind, and the next one cleans up.
@@ -39,7 +41,10 @@ class Part(msgspec.Struct):
 
 
 def check_lake(lake: Path, only: Collection[str] | None = None) -> Iterator[Part]:
-    """Check a lake, part by part: all of them, or only these. Raises LakeError if there is no lake that this version reads."""
+    """Check a lake, part by part: all of them, or only these.
+
+    Raises LakeError if there is no lake that this version reads.
+    """
     seen = snapshot.current(lake)
     for name, check in CHECKS.items():
         if only is not None and name not in only:
@@ -69,7 +74,10 @@ def _journal(seen: Snapshot, part: Part) -> None:
 
 
 def _is_written(lake: Path) -> bool:
-    """Whether a process that lives has the lake. The lock itself is not tried: that would keep an ingest out for a moment."""
+    """Whether a process that lives has the lake.
+
+    The lock itself is not tried: that would keep an ingest out for a moment.
+    """
     content = (journal.read(lake, "lock") or b"").strip()
     return content.isdigit() and Path("/proc", content.decode()).exists()
 

@@ -49,7 +49,10 @@ def _known(lake: Path) -> list[_Since]:
 
 
 def note(lake: Path, batch: int, how: str) -> None:
-    """Write down how a batch, and those after it, are going to be decoded. Numbers of batches that were given up are used again."""
+    """Write down how a batch, and those after it, are going to be decoded.
+
+    Numbers of batches that were given up are used again.
+    """
     known = _known(lake)
     kept = [one for one in known if one.batch < batch]
     if (kept[-1].fingerprint if kept else _UNKNOWN) != how:

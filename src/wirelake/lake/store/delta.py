@@ -101,7 +101,10 @@ def delta_schema(table: Table) -> DeltaSchema:
 
 
 def create(lake: Path, table: Table) -> None:
-    """Create an empty table with its schema and comments, unless it exists. Raises LakeError if it has other columns."""
+    """Create an empty table with its schema and comments, unless it exists.
+
+    Raises LakeError if it has other columns.
+    """
     opened = _open(lake, table)
     if opened is not None:
         _check_columns(lake, table, opened)
@@ -161,13 +164,18 @@ def is_outdated(lake: Path, table: Table) -> bool:
 
 
 def recreate(lake: Path, table: Table) -> None:
-    """Delete a table and create it again, empty. Only for index tables, which have no readers but the writer of the lake."""
+    """Delete a table and create it again, empty.
+
+    Only for index tables, which have no readers but the writer of the lake.
+    """
     shutil.rmtree(folder(lake, table), ignore_errors=True)
     create(lake, table)
 
 
 def migrate(lake: Path, table: Table, kept: Sequence[File]) -> None:
-    """Migrate a table to the schema of record, with these files in place of all others. Its batch number becomes 0.
+    """Migrate a table to the schema of record, with these files in place of all others.
+
+    Its batch number becomes 0.
 
     Older versions of the table stay readable.
     """
@@ -195,7 +203,10 @@ def _commit(
 
 
 def append(lake: Path, table: Table, added: Sequence[File], number: int, removed: Sequence[File] = ()) -> bool:
-    """Commit files as batch `number`, in place of those in `removed`. Idempotent: returns False if that batch is there already."""
+    """Commit files as batch `number`, in place of those in `removed`.
+
+    Idempotent: returns False if that batch is there already.
+    """
     opened = _ready(lake, table)
     newest = opened.transaction_version(_APP)
     if newest is not None and newest >= number:
@@ -205,13 +216,19 @@ def append(lake: Path, table: Table, added: Sequence[File], number: int, removed
 
 
 def merge(lake: Path, table: Table, removed: Sequence[File], added: Sequence[File]) -> None:
-    """Commit files in place of others with the same rows (compaction). Raises CommitFailedError if another commit came first."""
+    """Commit files in place of others with the same rows (compaction).
+
+    Raises CommitFailedError if another commit came first.
+    """
     opened = _ready(lake, table)
     _commit(lake, table, opened, removed, added, [])
 
 
 def exchange(lake: Path, table: Table, removed: Sequence[File], added: Sequence[File], number: int, nth: int) -> bool:
-    """Commit files in place of others, as of batch `number` and as the `nth` exchange. Idempotent: returns False if it is done already."""
+    """Commit files in place of others, as of batch `number` and as the `nth` exchange.
+
+    Idempotent: returns False if it is done already.
+    """
     opened = _ready(lake, table)
     if (opened.transaction_version(_REVISIONS) or 0) >= nth:
         return False

@@ -1,4 +1,6 @@
-"""The journal: exactly-once commits of batches. It has the lake's format, its lock, and the record of the batch under way.
+"""The journal: exactly-once commits of batches.
+
+It has the lake's format, its lock, and the record of the batch under way.
 
 A batch goes through three steps. *Begun*: its sources are recorded; tasks write files that no table counts. *Prepared*: all files are
 written, the ledger adds up, and the files are recorded. *Done*: every table counts them, and the record is removed. If an ingest dies
@@ -198,7 +200,10 @@ def locked(lake: Path) -> Iterator[None]:
 
 @contextmanager
 def fenced(lake: Path) -> Iterator[None]:
-    """Hold the exclusive lock for committing or abandoning a batch. Waits for another holder: a few commits at most."""
+    """Hold the exclusive lock for committing or abandoning a batch.
+
+    Waits for another holder: a few commits at most.
+    """
     with (lake / FOLDER / "fence").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -223,7 +228,10 @@ def begin(
 
 
 def prepare(lake: Path, files: dict[str, list[File]], following: Following | None = None) -> Pending:
-    """Second step: record the files to commit. From here on the batch will be finished, even after a crash."""
+    """Second step: record the files to commit.
+
+    From here on the batch will be finished, even after a crash.
+    """
     begun = pending(lake)
     if begun is None:
         raise LakeError(f"internal error: {lake}: no batch is under way. Nothing was committed; please report this.")

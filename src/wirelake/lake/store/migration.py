@@ -26,7 +26,10 @@ _LOG: Final = logging.getLogger("wirelake.lake")
 
 
 def upgrade(lake: Path) -> None:
-    """Migrate gold and index tables to the columns and rules of this version. The caller holds the lake's lock."""
+    """Migrate gold and index tables to the columns and rules of this version.
+
+    The caller holds the lake's lock.
+    """
     outdated = [table for table in GOLD if delta.is_outdated(lake, table)]
     if outdated:
         gold_commit.drop_pending(lake)  # it names files with the older columns

@@ -84,7 +84,10 @@ class Sheet:
 
 
 def _as_written(given: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """Return the schema of record, with dictionaries where the first batch has them. Parquet readers see plain columns."""
+    """Return the schema of record, with dictionaries where the first batch has them.
+
+    Parquet readers see plain columns.
+    """
     fields = []
     for field in wanted:
         kind = given.field(field.name).type

@@ -53,7 +53,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     number: int
     """Grows with every publication; 0 before the first."""
     versions: dict[str, int | None]
-    """Table name -> version of its Delta log; None: the newest. A table that is missing here did not exist yet."""
+    """Table name -> version of its Delta log; None: the newest.
+
+    A table that is missing here did not exist yet.
+    """
 
     def files(self, name: str) -> list[Path]:
         """List the Parquet files of the table of this name. Raises LakeError if there is no such table."""

@@ -1,4 +1,7 @@
-"""The texts of rules: where a violation gets its clause, severity, origin and text. Pure data, from the protocols' faults."""
+"""The texts of rules: where a violation gets its clause, severity, origin and text.
+
+Pure data, from the protocols' faults.
+"""
 
 from __future__ import annotations
 

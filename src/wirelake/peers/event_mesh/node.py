@@ -1,4 +1,7 @@
-"""A live Event Mesh node: a session on a datagram endpoint. It publishes, subscribes, tracks peers and relays."""
+"""A live Event Mesh node: a session on a datagram endpoint.
+
+It publishes, subscribes, tracks peers and relays.
+"""
 
 from __future__ import annotations
 

@@ -123,7 +123,10 @@ class Channel:
             await transaction.commit()
 
     async def close(self) -> None:
-        """§3.3: no more messages; waits until the peer has consumed all of them. The next message opens the channel again."""
+        """§3.3: no more messages; waits until the peer has consumed all of them.
+
+        The next message opens the channel again.
+        """
         core = self._link.core
         if self.id not in core.outbox.channels:
             return

@@ -137,7 +137,10 @@ class Link:
         return self._inbounds[channel_id]
 
     def consume(self, message: MessageReceived) -> None:
-        """§3.1: mark a message as consumed, which is acknowledged to the peer. With transactions: it was processed."""
+        """§3.1: mark a message as consumed, which is acknowledged to the peer.
+
+        With transactions: it was processed.
+        """
         inbox = self.core.inbox
         is_news = inbox.consume(message)  # by the time of what was heard last: at worst it is acknowledged a little early
         if is_news or self._is_held or inbox.is_shut:
@@ -156,7 +159,10 @@ class Link:
         self.wake()
 
     async def ping(self, timeout: float | None = None) -> float:
-        """§3.4: seconds until the pong. RELINK-25: fails at once without a connection, and when the connection is lost meanwhile."""
+        """§3.4: seconds until the pong.
+
+        RELINK-25: fails at once without a connection, and when the connection is lost meanwhile.
+        """
         if self._carrier is None or not self.is_connected:
             raise SessionClosed("there is no connection now")
         began = self._loop.time()

@@ -36,7 +36,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     on_event: Callable[[Peer, Any], None] | None = None
     """Called for events beside calls: errors that answer no call, trust changes, resets, tolerated faults."""
     on_call: Callable[[Peer, str, tuple[Any, ...]], None] | None = None
-    """Called before the method of each call, with the peer, `Component.Method` and the parameters. RequestFailed(201) denies the call."""
+    """Called before the method of each call, with the peer, `Component.Method` and the parameters.
+
+    RequestFailed(201) denies the call.
+    """
     max_outgoing_calls: int = 512
     """Calls of ours in flight; above that callers wait."""
     max_in_flight: int = 256

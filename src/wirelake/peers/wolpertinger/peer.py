@@ -75,7 +75,9 @@ class PeerEvent(msgspec.Struct, frozen=True):
 
 
 class Peer(LivePeer[Session, int, Ended, Fault]):
-    """What one may do with a connection, and what it does by itself. `peer.Core` is the peer's component of that name.
+    """What one may do with a connection, and what it does by itself.
+
+    `peer.Core` is the peer's component of that name.
 
     It opens with the level that `Options.authenticate` asks for.
     """

@@ -67,7 +67,10 @@ class YampServer(Server[Peer]):
     """A server that can send an event to all its peers."""
 
     def broadcast(self, uri: str, body: Any = None, *, to: Callable[[Peer], bool] | None = None) -> int:
-        """YAMP-46: send an event to every peer, or to those chosen; says how many got it. For some of them use a `Group`."""
+        """YAMP-46: send an event to every peer, or to those chosen; says how many got it.
+
+        For some of them use a `Group`.
+        """
         return fan_out([peer for peer in self.peers if to is None or to(peer)], uri, body)
 
 

@@ -51,7 +51,10 @@ class OutgoingRequest:
         return await asyncio.shield(self.outcome)
 
     def cancel(self) -> bool:
-        """YAMP-33: ask the peer to stop gracefully; what comes of it is the answer. False if there is one already."""
+        """YAMP-33: ask the peer to stop gracefully; what comes of it is the answer.
+
+        False if there is one already.
+        """
         return self._cancel(self, False)
 
     def kill(self) -> bool:

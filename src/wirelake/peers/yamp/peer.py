@@ -1,4 +1,7 @@
-"""A live YAMP peer: a session on a stream. Both sides may send requests and answer them (YAMP-45)."""
+"""A live YAMP peer: a session on a stream.
+
+Both sides may send requests and answer them (YAMP-45).
+"""
 
 from __future__ import annotations
 

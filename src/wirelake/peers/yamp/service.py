@@ -48,14 +48,20 @@ class Call:
         self.progressive = progressive
         """The peer wants progress steps."""
         self.cancelled = False
-        """The peer took the request back. A handler at work learns it as CancelledError, and may clean up, or answer all the same."""
+        """The peer took the request back.
+
+        A handler at work learns it as CancelledError, and may clean up, or answer all the same.
+        """
         self.killed = False
         """… and will not listen to any answer (YAMP-34)."""
         self.task: asyncio.Task[Any] | None = None
         self._report = report
 
     async def progress(self, body: Any = None) -> bool:
-        """Send a progress step; waits while the peer reads too slowly. False if it does not want steps (YAMP-29)."""
+        """Send a progress step; waits while the peer reads too slowly.
+
+        False if it does not want steps (YAMP-29).
+        """
         return await self._report(self, body)
 
 
@@ -120,7 +126,10 @@ class Service:
     @overload
     def request(self, uri: str, *, of: Any = None) -> Callable[[H], H]: ...
     def request(self, uri: str, handler: Any = None, *, of: Any = None) -> Any:
-        """Answer requests of a uri; with a type, bodies that do not fit it are refused. A second handler of a uri is an error."""
+        """Answer requests of a uri; with a type, bodies that do not fit it are refused.
+
+        A second handler of a uri is an error.
+        """
         if handler is None:
             return lambda given: self.request(uri, given, of=of)
         if uri in self._answerers:  # YAMP-47

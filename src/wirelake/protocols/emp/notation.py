@@ -74,7 +74,10 @@ def _describe_blocks(data: bytes, row: list[int], parts: list[int]) -> list[dict
 
 
 def parse(fields: dict[str, Any]) -> Message:
-    """The message an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over."""
+    """The message an object describes; raises UsageError that names the field.
+
+    Sizes and places are worked out, not taken over.
+    """
     kind = message_type(fields)
     extensions = tuple(_parse_block(block) for block in objects(fields, "extensions"))
     match kind:

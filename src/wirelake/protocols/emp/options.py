@@ -46,7 +46,10 @@ class Options(Limits, frozen=True, kw_only=True):
     in_order: bool = False
     """EMP-17: send responses in the order of their requests."""
     answers_requests: bool = True
-    """EMP-19: requests are answered; without it a request ends the session. A live peer sets it if `on_request` is given."""
+    """EMP-19: requests are answered; without it a request ends the session.
+
+    A live peer sets it if `on_request` is given.
+    """
     application_types: frozenset[int] = frozenset()
     """EMP-24: the message types from 128 on that the application handles."""
     codecs: Mapping[int, Codec] = {}

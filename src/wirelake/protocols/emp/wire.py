@@ -61,7 +61,10 @@ LONGEST_TEXT: Final = 0xFFFF
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:
-    """The message of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
+    """The message of a scanned row; raises DecodeError if it cannot be read.
+
+    Total over what the scanner accepted.
+    """
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])

@@ -246,7 +246,10 @@ def _fields(data: Array, rows: Array, parts: Array) -> pa.Array:
 
 
 def _joined(data: Array, rows: Array, parts: Array, row_of: Array, kind: int) -> pa.Array:
-    """EMM-10: every value of one type, a list for each row. Pieces of a value are neighbours among the pieces of its type."""
+    """EMM-10: every value of one type, a list for each row.
+
+    Pieces of a value are neighbours among the pieces of its type.
+    """
     chosen = (parts[:, PART_TYPE] == kind) & (parts[:, PART_PARENT] == 0)
     pieces, owner = parts[chosen], row_of[chosen]
     begins = np.ones(len(pieces), np.bool_)

@@ -20,7 +20,10 @@ Address = tuple[str, int]
 
 
 class RelayRule(msgspec.Struct, frozen=True):
-    """§1: which packets are routed to whom. Whatever the rule, a packet is passed on as it came, once, and not to where it came from."""
+    """§1: which packets are routed to whom.
+
+    Whatever the rule, a packet is passed on as it came, once, and not to where it came from.
+    """
 
     pattern: str = topics.REST
     """Names of events, as in `topics`; the name of a sealed event that cannot be opened here is matched by `>` alone."""
@@ -31,7 +34,10 @@ class RelayRule(msgspec.Struct, frozen=True):
     to: tuple[Address, ...] = ()
     """Where they go; empty: to every node that is talked to, but to no multicast group."""
     unverified: bool = False
-    """EMM-29: also what is proven by keys that are not known here. Without it, only what a receiver here would accept."""
+    """EMM-29: also what is proven by keys that are not known here.
+
+    Without it, only what a receiver here would accept.
+    """
 
     def __post_init__(self) -> None:
         topics.check(self.pattern)

@@ -1,4 +1,7 @@
-"""The table of other nodes: state, address, and whether a key proved them. Silent nodes are forgotten after a while."""
+"""The table of other nodes: state, address, and whether a key proved them.
+
+Silent nodes are forgotten after a while.
+"""
 
 from __future__ import annotations
 

@@ -290,7 +290,10 @@ class Session:
     # Inside: relaying.
 
     def _relay(self, verified: Verified, scanned: Scanned, name: str | None, source: Address, now: Now) -> None:
-        """EMM-29: relay an accepted packet; replay protection makes that once. A packet without a node id is not relayed."""
+        """EMM-29: relay an accepted packet; replay protection makes that once.
+
+        A packet without a node id is not relayed.
+        """
         if verified.identity.node_id is not None:
             self._pass_on(scanned, event_type(verified.message), name, verified.identity.node_id, source, now, verified=True)
 

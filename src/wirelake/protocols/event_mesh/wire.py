@@ -105,7 +105,10 @@ def encode_fields(fields: Sequence[Field]) -> bytes:
 
 
 class Datagrams:
-    """The counterpart of `Buffer` for datagrams: each goes in whole, and its row comes out. Nothing is kept."""
+    """The counterpart of `Buffer` for datagrams: each goes in whole, and its row comes out.
+
+    Nothing is kept.
+    """
 
     takes_datagrams = True
     rest = b""

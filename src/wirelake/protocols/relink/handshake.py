@@ -40,7 +40,10 @@ _NEXT: Final = {
 Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Agreed = tuple[Stage, Byte, Byte]
-"""The last of the scanner's limits: those that the peers agreed on. The ones before them are the reader's own."""
+"""The last of the scanner's limits: those that the peers agreed on.
+
+The ones before them are the reader's own.
+"""
 
 
 class HandshakeState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

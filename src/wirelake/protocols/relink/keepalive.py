@@ -82,7 +82,10 @@ class Keepalive:
             self._packet_deadline = None if late is None else now + late
 
     def drained(self, count: int, now: float) -> None:
-        """Bytes before the last ping left us. Buffers on the way may hold as much again, so the time this took is granted once more."""
+        """Bytes before the last ping left us.
+
+        Buffers on the way may hold as much again, so the time this took is granted once more.
+        """
         timeout = self._options.pong_timeout
         self._postpone(count, now, None if timeout is None else timeout + now - self._pinged_at)
 

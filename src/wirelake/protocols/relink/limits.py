@@ -39,7 +39,10 @@ class PacketLimits(msgspec.Struct, frozen=True, kw_only=True):
     def for_scan(
         self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0
     ) -> tuple[int, int, int, int, int, int, int, int]:
-        """The limits as the scanner takes them, for a stream at this stage. A size is that of the ids of the side that sends on them."""
+        """The limits as the scanner takes them, for a stream at this stage.
+
+        A size is that of the ids of the side that sends on them.
+        """
         sizes = (min(self.max_part_size, FARTHEST), min(self.max_message_size, FARTHEST))  # so that sums stay in 64 bits
         return (self.max_multicast, self.max_parts, *sizes, self.most_ids(0), int(stage), sender_id_size, receiver_id_size)
 

@@ -55,7 +55,10 @@ LAST_SEQUENCE: Final = (1 << 32) - 1
 
 
 class Kind(IntEnum):
-    """§2: packet types. General ones as on the wire, operations from 8 on, acknowledgements from 16 on; then the handshake."""
+    """§2: packet types.
+
+    General ones as on the wire, operations from 8 on, acknowledgements from 16 on; then the handshake.
+    """
 
     NOP = 0
     PING = 1

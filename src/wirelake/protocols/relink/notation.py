@@ -80,7 +80,10 @@ def _fields(packet: AnyMessage) -> dict[str, Any]:
 
 
 def parse(given: dict[str, Any]) -> AnyMessage:
-    """Read the message that an object describes; raise UsageError that names the field. `offset` and `length` are ignored."""
+    """Read the message that an object describes; raise UsageError that names the field.
+
+    `offset` and `length` are ignored.
+    """
     name = message_type(given)
     kind = _BY_NAME.get(name) if isinstance(name, str) else None
     if kind is None:

@@ -83,8 +83,10 @@ class Options(PacketLimits, frozen=True, kw_only=True):
     barrier_delay: float = 1.0
     """RELINK-22: how long after a closed or a result to ping, so that it can be forgotten."""
     tombstones: bool = True
-    """RELINK-22: repeat what was closed after a reconnection. Off for peers that end the connection for it; what was sent on a channel
-    whose closing was lost may then arrive twice."""
+    """RELINK-22: repeat what was closed after a reconnection.
+
+    Off for peers that end the connection for it; what was sent on a channel whose closing was lost may then arrive twice.
+    """
     max_tombstones: int = 65_536
     """RELINK-22: closed channels that are remembered; the oldest is forgotten first."""
     max_tombstone_tellings: int | None = 2

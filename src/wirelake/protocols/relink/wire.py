@@ -104,7 +104,10 @@ PADDING: Final = tuple(bytes(-size & 7) for size in range(8))
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> AnyMessage:
-    """Build the message of a scanned row; raises DecodeError if it cannot be read. Total over rows that the scanner accepted."""
+    """Build the message of a scanned row; raises DecodeError if it cannot be read.
+
+    Total over rows that the scanner accepted.
+    """
     fault, kind = row[FAULT], row[KIND]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])

@@ -90,7 +90,10 @@ class BaseSession(StreamSession[SessionEvent]):
         self._requests.take(call_id)
 
     def respond(self, call_id: str, value: Value | None, now: float) -> bool:
-        """RemoteMethodResponse: answer a call of the peer; return whether it is open. A void method has no answer (WOLP-19)."""
+        """RemoteMethodResponse: answer a call of the peer; return whether it is open.
+
+        A void method has no answer (WOLP-19).
+        """
         component = self._peer_requests.component_of(call_id)
         if component is None or self.ended is not None:
             return False
@@ -100,7 +103,10 @@ class BaseSession(StreamSession[SessionEvent]):
         return True
 
     def fail(self, call_id: str, code: int, now: float) -> bool:
-        """RemoteError: fail a call of the peer; return whether it is open. Only codes of the schema are sent (WOLP-15)."""
+        """RemoteError: fail a call of the peer; return whether it is open.
+
+        Only codes of the schema are sent (WOLP-15).
+        """
         component = self._peer_requests.component_of(call_id)
         if component is None or self.ended is not None:
             return False

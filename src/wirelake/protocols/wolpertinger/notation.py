@@ -89,7 +89,10 @@ class Describer:
         self._decoder = PassiveDecoder()
 
     def describe(self, data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:
-        """See `describe`. The time of a text is not known here, so fragments wait for each other without limit."""
+        """See `describe`.
+
+        The time of a text is not known here, so fragments wait for each other without limit.
+        """
         described = describe(data, row, parts, limits, base)
         if described.get("type") not in ("message", "fragment") or "payload" in described or "breach" in described:
             return described
@@ -102,7 +105,10 @@ class Describer:
 
 
 def parse(given: dict[str, Any]) -> Message:
-    """Read the message that an object describes; raise UsageError that names the field. `offset` and `length` are ignored."""
+    """Read the message that an object describes; raise UsageError that names the field.
+
+    `offset` and `length` are ignored.
+    """
     kind = message_type(given)
     match kind:
         case "result":

@@ -74,7 +74,10 @@ class Options(Limits, frozen=True, kw_only=True):
     token_life: float = 60.0
     """WOLP-25: how long a token can be used, once."""
     attempts: Buckets | None = None
-    """WOLP-25: how often proofs are checked, over all connections of one peer. A server makes one of its own."""
+    """WOLP-25: how often proofs are checked, over all connections of one peer.
+
+    A server makes one of its own.
+    """
     source: str = ""
     """The address of the peer in `attempts`; a live peer sets it."""
 

@@ -119,7 +119,9 @@ IS_SIGNATURE: Final = 64
 
 @kernel
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:  # noqa: ARG001 - as in every protocol
-    """Walk whole lines in data[start:stop]; one row each. If the last of the limits is 0, all of it is one text.
+    """Walk whole lines in data[start:stop]; one row each.
+
+    If the last of the limits is 0, all of it is one text.
 
     Returns (rows written, 0, next offset, need): `need` is 0 where a line is not over yet, NO_ROOM if the rows are full. A line over the
     limit is the last row, and `next` stays at its start.
@@ -348,7 +350,10 @@ def _write_fields(
 
 @kernel
 def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 - as in every protocol
-    """The next place where a text certainly begins: behind a line feed that is not before `start`. Else `stop`."""
+    """The next place where a text certainly begins: behind a line feed that is not before `start`.
+
+    Else `stop`.
+    """
     for at in range(start, stop):
         if data[at] == LF:
             return at + 1

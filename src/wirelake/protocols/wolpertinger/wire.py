@@ -67,7 +67,10 @@ BLOCK_SIZE: Final = 16
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """WOLP-8: the keys of a KeyExchange. The IV is the same for all messages of both directions, and nothing protects integrity."""
+    """WOLP-8: the keys of a KeyExchange.
+
+    The IV is the same for all messages of both directions, and nothing protects integrity.
+    """
 
     key: bytes
     iv: bytes
@@ -95,7 +98,10 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as in every protocol
-    """Build the message of a scanned row; raises DecodeError if it cannot be read. Total over rows that the scanner accepted."""
+    """Build the message of a scanned row; raises DecodeError if it cannot be read.
+
+    Total over rows that the scanner accepted.
+    """
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])

@@ -85,7 +85,10 @@ FAULTS: Final[dict[int, str]] = {fault.value: fault.name for fault in Fault}
 _NAMES: Final = {number.value: name_of(message) for message, number in TYPES.items()}
 _RESPONSES: Final = {kind.value: kind.name.lower() for kind in ResponseType}
 _KINDS: Final = ("handshake", "keepalive", "keepalive", "close", "close", "event", "request", "cancel", "response", "progress")
-"""By message type; the last one is a response that reports progress. One that says `cancelled` is the outcome of its request."""
+"""By message type; the last one is a response that reports progress.
+
+One that says `cancelled` is the outcome of its request.
+"""
 _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 """Checks that bytes are JSON without making anything of it."""
@@ -229,7 +232,9 @@ def _json(
 
 
 def _readers(first: Array, chosen: Array, name: str, serializers: Mapping[str, Serializer]) -> list[tuple[Array, Serializer | None]]:
-    """The serializer of each body; None reads JSON. Without a name, the first bytes of a body decide, and no fault is reported.
+    """The serializer of each body; None reads JSON.
+
+    Without a name, the first bytes of a body decide, and no fault is reported.
 
     A name is missing if it was left to the server (YAMP-5), or if the handshake was not captured.
     """

@@ -75,7 +75,9 @@ def _json(body: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def parse(fields: dict[str, Any]) -> Message:
-    """The message an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over.
+    """The message an object describes; raises UsageError that names the field.
+
+    Sizes and places are worked out, not taken over.
 
     A body is `body`, in hex, or else `json`, any value.
     """

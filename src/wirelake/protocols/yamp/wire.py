@@ -64,7 +64,10 @@ LARGEST_BODY: Final = 0xFFFFFFFF
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as in every protocol
-    """The message of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
+    """The message of a scanned row; raises DecodeError if it cannot be read.
+
+    Total over what the scanner accepted.
+    """
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])

@@ -129,7 +129,10 @@ def _silenced(connection: duckdb.DuckDBPyConnection, built: int, newest: int) ->
 
 
 def _closed(connection: duckdb.DuckDBPyConnection) -> None:
-    """Add sessions that share a connection with affected ones, until there are no more. Nodes are not connected that way."""
+    """Add sessions that share a connection with affected ones, until there are no more.
+
+    Nodes are not connected that way.
+    """
     nodes = [protocol for protocol, what in SESSION_IS.items() if what == NODE]
     while connection.execute(
         """

@@ -1,4 +1,7 @@
-"""Extend the index tables by the sums of every new batch. They say which sessions a batch affects."""
+"""Extend the index tables by the sums of every new batch.
+
+They say which sessions a batch affects.
+"""
 
 from __future__ import annotations
 

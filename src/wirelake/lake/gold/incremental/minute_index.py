@@ -23,7 +23,10 @@ def minute(ts: str) -> Column:
 
 
 def build(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """Sums over these rows, which have their `batch`. What could not be read is about nothing; what has no time is in no minute."""
+    """Sums over these rows, which have their `batch`.
+
+    What could not be read is about nothing; what has no time is in no minute.
+    """
     said = (
         messages.where("ts IS NOT NULL")
         .groupBy("batch", minute("ts").alias("minute"), "protocol", "subject")

@@ -1,4 +1,6 @@
-"""Event Mesh over history: what is tolerated, and how nodes greet. Nothing depends on what was said before (§1): there are no guards.
+"""Event Mesh over history: what is tolerated, and how nodes greet.
+
+Nothing depends on what was said before (§1): there are no guards.
 
 `gold/security.py` checks keys.
 """

@@ -115,7 +115,10 @@ def misled(connected: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def unasked(relink: DataFrame) -> DataFrame:
-    """RELINK-20, RELINK-25: a resume on a fresh link, or a second one; and pongs to no ping. Every connection begins anew."""
+    """RELINK-20, RELINK-25: a resume on a fresh link, or a second one; and pongs to no ping.
+
+    Every connection begins anew.
+    """
     order = "OVER (PARTITION BY connection_id ORDER BY ts, message_id ROWS BETWEEN UNBOUNDED PRECEDING AND"
     so_far, before = f"{order} CURRENT ROW)", f"{order} 1 PRECEDING)"
 

@@ -22,8 +22,10 @@ WENT_BY: Final = ("last_seen", "closed", "parting")
 
 _LARGE: Final = f"sum(IF(length >= {MIN_RATE}, length, 0)) OVER (PARTITION BY session_id"
 CARRIED: Final = (f"{_LARGE} ORDER BY ts, message_id) AS carried", f"{_LARGE}) AS carried_in_all")
-"""EMP-32: bytes of large messages, both ways, up to each message and in all. An observer does not see what still drained, so that
-all of it counts as before the answer, at the slowest line that live sessions accept."""
+"""EMP-32: bytes of large messages, both ways, up to each message and in all.
+
+An observer does not see what still drained, so that all of it counts as before the answer, at the slowest line that live sessions accept.
+"""
 
 
 class Timeouts(NamedTuple):

@@ -45,7 +45,10 @@ THREATS: Final = {
     Fault.ENCRYPTION_FAILED: Threat.FORGED,
     Fault.SIGNATURE_REFUSED: Threat.UNTRUSTED,
 }
-"""WOLP-29, WOLP-17, WOLP-22, WOLP-8, WOLP-5: what endangers a receiver or its secrets. Nothing protects integrity here (WOLP-8)."""
+"""WOLP-29, WOLP-17, WOLP-22, WOLP-8, WOLP-5: what endangers a receiver or its secrets.
+
+Nothing protects integrity here (WOLP-8).
+"""
 
 UNSEEN: Final[dict[Fault, str]] = {
     Fault.CALLS_OVER_LIMIT: "the limit of a callee is its own setting, and the calls in flight are not on the wire",
@@ -128,7 +131,10 @@ def judged(wolpertinger: DataFrame) -> DataFrame:
 
 
 def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """WOLP-11: how connections ended. What depends on what was said before takes wolpertinger's own columns: see `by_history`."""
+    """WOLP-11: how connections ended.
+
+    What depends on what was said before takes wolpertinger's own columns: see `by_history`.
+    """
     del messages, paired
     return [omissions(session_facts, TIMEOUTS)]
 
@@ -224,7 +230,10 @@ def left_open(wolpertinger: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def greetings(wolpertinger: DataFrame) -> DataFrame:
-    """Per session how the first error went: for `sessions`. There are no versions on the wire, and nobody greets."""
+    """Per session how the first error went: for `sessions`.
+
+    There are no versions on the wire, and nobody greets.
+    """
     error = sql.min(sql.struct("ts", "message_id", "error_code"))
     return (
         wolpertinger.where("error_code IS NOT NULL")

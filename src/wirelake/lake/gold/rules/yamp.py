@@ -164,7 +164,10 @@ def by_history(yamp: DataFrame, paired: DataFrame, session_facts: DataFrame) -> 
 
 
 def greetings(yamp: DataFrame) -> DataFrame:
-    """Per session what both sides said of themselves: for `sessions`. A version that no small number can hold is null there."""
+    """Per session what both sides said of themselves: for `sessions`.
+
+    A version that no small number can hold is null there.
+    """
     said_by_client = sql.col("direction") == "to_server"
     told = sql.struct("ts", "message_id", "version", "serializer")
     accepted = f"server.version = {VERSION} AND client.version = server.version AND client.serializer = server.serializer"

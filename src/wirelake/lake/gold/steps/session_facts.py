@@ -1,4 +1,6 @@
-"""Session facts: one row with all that is known of a session. A step between the silver tables and those that judge sessions.
+"""Session facts: one row with all that is known of a session.
+
+A step between the silver tables and those that judge sessions.
 
 A session is a connection, a node that uses several, or a link that outlives one. So messages and events are first joined by connection, and
 then by session. A refresh computes this step once.

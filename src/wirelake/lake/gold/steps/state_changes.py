@@ -1,4 +1,7 @@
-"""State changes: the few messages of a connection that move its state machine. The input of the rules engine."""
+"""State changes: the few messages of a connection that move its state machine.
+
+The input of the rules engine.
+"""
 
 from __future__ import annotations
 

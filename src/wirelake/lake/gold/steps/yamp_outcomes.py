@@ -1,4 +1,6 @@
-"""Outcomes of YAMP requests: what their last response says, or that they were killed. A step to `exchanges`.
+"""Outcomes of YAMP requests: what their last response says, or that they were killed.
+
+A step to `exchanges`.
 
 A response says itself whether the request was completed, failed or cancelled (0x08 response). After a cancel with the kill flag the
 requester discards whatever still comes (0x07 cancel, YAMP-34), so the request was killed even if an answer follows.

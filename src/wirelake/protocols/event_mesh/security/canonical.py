@@ -17,7 +17,10 @@ __all__ = ["canonical", "canonical_payload", "keyed_hmac", "mac"]
 
 
 def canonical(data: bytes, row: Sequence[int], parts: Sequence[int]) -> bytes:
-    """§4.2, EMM-7: the header as sent, and all fields but HMAC and signature, sorted by type. Total over readable rows."""
+    """§4.2, EMM-7: the header as sent, and all fields but HMAC and signature, sorted by type.
+
+    Total over readable rows.
+    """
     start = row[START]
     if row[CANONICAL]:
         return data[start : start + row[CANONICAL]]

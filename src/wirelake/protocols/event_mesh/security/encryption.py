@@ -105,7 +105,10 @@ class Sealer:
 
 
 def unseal(message: Message, keys: Mapping[bytes, bytes], limits: Limits = DEFAULT_LIMITS) -> tuple[Field, ...]:
-    """The hidden fields of a message; `keys` are by key id. Raises DecodeError. Of a message that hides nothing: its own data fields."""
+    """The hidden fields of a message; `keys` are by key id.
+
+    Raises DecodeError. Of a message that hides nothing: its own data fields.
+    """
     if not message.flags & (Flag.ENCRYPTED | Flag.COMPRESSED):
         return tuple(field for field in message.fields if not is_security(field.type))
     carried = values(message.fields, FieldType.BINARY)

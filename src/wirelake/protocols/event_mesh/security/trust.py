@@ -63,7 +63,10 @@ class Key(msgspec.Struct, frozen=True):
 
 
 FirstUse = Callable[[bytes, bytes | None, bytes], bool]
-"""(node id, auth key id, public key) -> whether to trust a key nothing is known about. To remember it is the caller's to do."""
+"""(node id, auth key id, public key) -> whether to trust a key nothing is known about.
+
+To remember it is the caller's to do.
+"""
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -91,7 +94,10 @@ def is_weak(public_key: bytes) -> bool:
 
 
 class TrustStore:
-    """§4.2: keys by (node id, auth key id). Several keys of one pair follow each other in time, so there is never a choice."""
+    """§4.2: keys by (node id, auth key id).
+
+    Several keys of one pair follow each other in time, so there is never a choice.
+    """
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys: dict[tuple[bytes, bytes | None], list[Key]] = {}

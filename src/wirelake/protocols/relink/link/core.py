@@ -177,7 +177,10 @@ class LinkCore:
         return True
 
     def lose(self, fault: Fault, *, replaced: bool = False) -> None:
-        """RELINK-10, RELINK-32: the link is gone; report unresolved messages. RELINK-23: nothing is lost if we had shut it down."""
+        """RELINK-10, RELINK-32: the link is gone; report unresolved messages.
+
+        RELINK-23: nothing is lost if we had shut it down.
+        """
         if self.has_said_shutdown and self.outbox.is_drained:
             self.is_over = True
             self.state.events.append(LinkShutdown())

@@ -39,7 +39,10 @@ class Inbox:
         self._due_later: dict[bytes, IncomingChannel] = {}
         """Channels whose consumed acknowledgements are due at `_ack_deadline`."""
         self._expected_closes: set[bytes] = set()
-        """Channels whose close, and before it decisions, the peer repeats after this reconnection. They may be closed by then."""
+        """Channels whose close, and before it decisions, the peer repeats after this reconnection.
+
+        They may be closed by then.
+        """
         self._ack_deadline: float | None = None
         self._barrier_deadline: float | None = None
         self._runs_since_ping = 0
@@ -105,7 +108,10 @@ class Inbox:
             self._advance(incoming)
 
     def take_close(self, ids: tuple[bytes, ...]) -> None:
-        """RELINK-22: answer close with closed, when everything was consumed or the channel is not open. Twice counts once (RELINK-19)."""
+        """RELINK-22: answer close with closed, when everything was consumed or the channel is not open.
+
+        Twice counts once (RELINK-19).
+        """
         for channel in dict.fromkeys(ids):
             incoming = self.channels.get(channel)
             if channel in self._expected_closes:  # repeated; if it was closed meanwhile, closed is on its way already
@@ -288,7 +294,10 @@ class Inbox:
             self._consumed(incoming)
 
     def _consumed(self, incoming: IncomingChannel) -> None:
-        """RELINK-18: the cursor moved. Acknowledge now, before closed, when the channel is drained, or later with others."""
+        """RELINK-18: the cursor moved.
+
+        Acknowledge now, before closed, when the channel is drained, or later with others.
+        """
         if incoming.is_done:
             self._finish(incoming)
         elif not self._state.is_connected:

@@ -102,7 +102,10 @@ class IncomingChannel:
         return number
 
     def decide(self, sequence: int | None, *, commit: bool) -> list[DecidedMessage]:
-        """RELINK-26: decide messages, and return them. Those decided before are skipped: a repetition changes nothing."""
+        """RELINK-26: decide messages, and return them.
+
+        Those decided before are skipped: a repetition changes nothing.
+        """
         if is_behind(self.decided, sequence):
             return []
         last = reach(self.decided, sequence, self.received - self.decided, Fault.DECIDED_TOO_MUCH)
@@ -141,7 +144,10 @@ class IncomingChannel:
         return True
 
     def advance(self, most_runs: int) -> int:
-        """RELINK-27: queue results in the order of messages; return how many became done. Stops where too many runs are kept."""
+        """RELINK-27: queue results in the order of messages; return how many became done.
+
+        Stops where too many runs are kept.
+        """
         before = self.consumed
         while (state := self._states.get(self.consumed + 1)) is not None:
             if state in (_State.SUCCEEDED, _State.FAILED):

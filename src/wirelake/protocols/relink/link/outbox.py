@@ -57,7 +57,10 @@ class Outbox:
     # Calls of the application.
 
     def send(self, channel: bytes, parts: tuple[bytes, ...]) -> int:
-        """§3.1: send a message; return its number. Raises LocalProtocolError, with WINDOW_FULL if the peer has to consume first."""
+        """§3.1: send a message; return its number.
+
+        Raises LocalProtocolError, with WINDOW_FULL if the peer has to consume first.
+        """
         outgoing = self.channels.get(channel)
         if outgoing is None:
             outgoing = self._open(channel)
@@ -75,7 +78,10 @@ class Outbox:
         return number
 
     def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:
-        """§2.3: send one message on many channels; return its number on each, in their order. All of them take it, or none."""
+        """§2.3: send one message on many channels; return its number on each, in their order.
+
+        All of them take it, or none.
+        """
         if not ids:  # RELINK-19: never without channels
             raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, "no channels")
         check_ids(ids, self._options.limits)

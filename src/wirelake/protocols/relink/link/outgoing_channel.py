@@ -24,7 +24,10 @@ HEADS: Final = 256
 
 
 class OutgoingChannel:
-    """The sender's half of a channel, from its first message until closed. Every cursor is the last number it covers."""
+    """The sender's half of a channel, from its first message until closed.
+
+    Every cursor is the last number it covers.
+    """
 
     def __init__(
         self, channel: bytes, *, transactional: bool = False, reopened: bool = False, first: int = 0, limits: PacketLimits = DEFAULT_LIMITS

@@ -110,7 +110,10 @@ class Layer1:
         return outcomes
 
     def send(self, payload: bytes, now: float, *, in_clear: bool = False) -> int:
-        """Send a payload, encrypted if there are keys; the id says later whether it arrived. Raises LocalProtocolError."""
+        """Send a payload, encrypted if there are keys; the id says later whether it arrived.
+
+        Raises LocalProtocolError.
+        """
         limits = self.options.limits
         if len(payload) > limits.max_reassembled_size:  # WOLP-29
             raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(payload)} bytes, limit {limits.max_reassembled_size}")

@@ -46,7 +46,10 @@ class Rejected(msgspec.Struct, frozen=True, tag="Rejected"):
 
 
 def encode(message: Message, *, dotnet: bool = False) -> bytes:
-    """The bytes of a message; raises LocalProtocolError if it cannot be sent. `dotnet` as in `values.written`."""
+    """The bytes of a message; raises LocalProtocolError if it cannot be sent.
+
+    `dotnet` as in `values.written`.
+    """
     try:
         return document(message, dotnet=dotnet).encode()
     except RecursionError:

@@ -94,7 +94,10 @@ def describe_document(document: Message | Rejected) -> dict[str, Any]:
 
 
 def describe_value(value: Value) -> dict[str, Any]:
-    """WOLP-18: give a typed value as an object. Numbers are exact; infinities and NaN, which JSON lacks, are text."""
+    """WOLP-18: give a typed value as an object.
+
+    Numbers are exact; infinities and NaN, which JSON lacks, are text.
+    """
     return {"type": _TYPES.get(type(value)) or str(type_of(value)), "value": _plain(value)}
 
 

@@ -53,7 +53,10 @@ class OutgoingCalls:
             self._call_of[message_id] = call_id
 
     def confirmed(self, message_id: int, now: float) -> Pending | None:
-        """WOLP-21: its message arrived: the time for the response begins now. Returns a call without a response: it is done."""
+        """WOLP-21: its message arrived: the time for the response begins now.
+
+        Returns a call without a response: it is done.
+        """
         call_id = self._call_of.get(message_id)
         if call_id is None:
             return None

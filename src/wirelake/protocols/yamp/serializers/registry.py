@@ -58,7 +58,10 @@ class Json:
 
 
 class Msgpack:
-    """MessagePack; given a type, bodies that do not fit it are refused. How deep they are nested is limited by the interpreter."""
+    """MessagePack; given a type, bodies that do not fit it are refused.
+
+    How deep they are nested is limited by the interpreter.
+    """
 
     def __init__(self, of: Any = Any, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.serialize = msgspec.msgpack.Encoder().encode
@@ -88,7 +91,10 @@ OPAQUE: Final = Opaque()
 
 
 class Registry(Mapping[str, Serializer]):
-    """Names -> serializers, in order of preference; never changed, only added to. Names are exact (YAMP-6)."""
+    """Names -> serializers, in order of preference; never changed, only added to.
+
+    Names are exact (YAMP-6).
+    """
 
     def __init__(self, serializers: Mapping[str, Serializer]) -> None:
         for name in serializers:
