@@ -1,4 +1,6 @@
-"""Open a lake by its path: tables by name, as pyarrow datasets without Spark or as Spark DataFrames.
+"""Open a lake by its path: tables by name, as pyarrow datasets or Spark DataFrames.
+
+Datasets need no Spark.
 
 ```
 from wirelake.lake import open_lake

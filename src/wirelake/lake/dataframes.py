@@ -1,4 +1,4 @@
-"""DataFrames in a Spark session of any origin: from captures, from tables, and into a folder of your own.
+"""DataFrames in any Spark session: from captures, from tables, into a folder of your own.
 
 ```
 from wirelake.lake import build_table, decode_table, inputs_of

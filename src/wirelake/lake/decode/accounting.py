@@ -1,6 +1,6 @@
-"""LedgerEntries: where bytes went, by source and span, as decoding finds out; what becomes the ledger.
+"""LedgerEntries: counts where bytes went, by source and span, while decoding.
 
-It refuses to know why bytes went there, and to round.
+Its entries become the table `ledger`. Sums are exact.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class LedgerEntries:
         self._sums[key] = (bytes_before + size, items_before + items)
 
     def close(self) -> list[Entry]:
-        """Return all entries and start anew. A span without messages has an entry that says so."""
+        """Return all entries and start again. A span without messages has an entry that says so."""
         entries = [
             Entry(*self._named(source, at), category, reason, self._spans[source, at][1].mark, size, items)
             for (source, at, category, reason), (size, items) in sorted(self._sums.items())

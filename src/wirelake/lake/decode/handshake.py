@@ -35,9 +35,10 @@ class Opened(msgspec.Struct):
 
 
 class _Progress:
-    """How far the handshake of one connection is, so that the cost of a segment does not depend on what waits.
+    """Progress of the handshake of one connection.
 
-    It follows from the segments that wait, and is not stored with them.
+    It makes the cost of a segment independent of the bytes that wait. It is computed from the waiting segments, and is not stored with
+    them.
     """
 
     def __init__(self, scanner: Scanner) -> None:

@@ -1,10 +1,10 @@
-"""What keys say of packets, a table at a time: HMACs and signatures of Event Mesh packets held against a trust store.
+"""Check HMACs and signatures of Event Mesh packets with a trust store, a table at a time.
 
-Packets are put together again from their columns and scanned by the room's scanner. HMACs, which are many and cheap, are checked by node
-and key: a key is looked up once for all packets it may have made. Whatever is not that simple (a signature, a key the packet brings
-along, a key that was revoked or replaced meanwhile, fields out of order) goes the way of a live packet, one by one.
+Packets are restored from their columns and scanned by the protocol's scanner. HMACs are many and cheap: they are checked by node and key,
+so that each key is looked up once for all its packets. All other packets are checked one by one, as a live node would: those with a
+signature, a key of their own, a key that was revoked or replaced, or fields out of order.
 
-It refuses to know tables, files and Spark, and to judge time and repetition: SQL does that better.
+Does not check time and repetition: `gold/security.py` does, in SQL.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DecoderState: everything a decoder keeps of connections between blocks, files, tasks and micro-batches.
+"""DecoderState: all that a decoder keeps of connections between blocks, files and tasks.
 
-Decoded rows depend on the bytes of a connection, never on where those were cut. So all bytes that wait for more are here, and nowhere
-else. A state can be stored as bytes and restored. It holds no keys.
+Decoded rows depend on the bytes of a connection, never on where those were cut. So all bytes that wait for more are here, and nowhere else.
+A state can be stored as bytes and restored. It holds no keys.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ MAX_SOURCES: Final = 1 << 10
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Why bytes of a stream are no message, if no sender broke a rule: the capture lacks bytes, or cannot be read."""
+    """Why bytes of a stream are no message though no sender broke a rule.
+
+    The capture lacks bytes, or cannot be read.
+    """
 
     name: str = "GAP"
     clause: str | None = None

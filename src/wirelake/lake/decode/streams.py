@@ -1,4 +1,4 @@
-"""StreamReader: decodes byte streams as they arrive; the result does not depend on where they were cut.
+"""StreamReader: decodes byte streams as they arrive, however they were cut.
 
 A direction is in one of four modes.
 
@@ -65,7 +65,7 @@ GAP: Final = Gap()
 
 
 class ScanInput(msgspec.Struct):
-    """Bytes to scan: runs (start, stop, flow, to_server) in `data`, and the pieces that lead back to the source."""
+    """Bytes to scan: runs (start, stop, flow, to_server) in `data`, and their origins in the source."""
 
     data: Array
     segments: Array

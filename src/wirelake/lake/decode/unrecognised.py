@@ -1,7 +1,7 @@
-"""UnrecognisedTraffic: traffic of no known protocol, summed by host and port, for the table `unrecognised`.
+"""UnrecognisedTraffic: sums traffic of no known protocol by host and port.
 
-Tasks sum what blocks account for, and the driver merges their sums, as with the ledger (`accounting.py`). Both are bounded: beyond
-`MAX_ROWS` the rest is one row of each source.
+It becomes the table `unrecognised`. Tasks sum what blocks account for, and the driver merges their sums, as with the ledger
+(`accounting.py`). Both are bounded: beyond `MAX_ROWS` the rest is one row of each source.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class UnrecognisedTraffic:
         one.last = max(one.last, account.last)
 
     def close(self) -> pa.RecordBatch:
-        """Return all rows, and start anew."""
+        """Return all rows, and start again."""
         rows = [_row(source, unrecognised, one) for (source, unrecognised), one in self._sums.items()]
         self._sums = {}
         return pa.RecordBatch.from_pylist(rows, schema=TABLE.schema)

@@ -102,7 +102,10 @@ class Wrapped:
 
 
 class _Tail:
-    """Runs of a direction that is searched for frames, not yet joined to what waits: each byte is copied once."""
+    """Runs of a direction that is searched for frames, not yet joined to the waiting bytes.
+
+    Each byte is copied once.
+    """
 
     def __init__(self) -> None:
         self.size = 0

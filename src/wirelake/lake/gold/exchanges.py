@@ -1,6 +1,6 @@
-"""Build `exchanges`: pair every request with its answer, and every channel message with its acknowledgement.
+"""Build `exchanges`: pair requests with answers, and channel messages with acknowledgements.
 
-It knows no protocols: the columns `kind` and `correlation_id` say what belongs together.
+It does not depend on protocols: the columns `kind` and `correlation_id` say what belongs together.
 """
 
 from __future__ import annotations

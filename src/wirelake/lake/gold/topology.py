@@ -20,7 +20,10 @@ INPUTS: Final = ("pairs",)
 
 
 def pairs(connection_index: DataFrame) -> DataFrame:
-    """Rows of the index with the `client` and `server` they count for; whose connection nobody saw opening or passing count for none."""
+    """Rows of the index with the `client` and `server` they count for.
+
+    A connection that was not seen opening or passing counts for none.
+    """
     ends = (
         connection_index.where("direction IS NULL AND last_seen IS NOT NULL")  # what happened to connections
         .groupBy("connection_id")

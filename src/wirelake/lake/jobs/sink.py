@@ -138,7 +138,10 @@ class TableWriter(DataSourceArrowWriter):
 
 
 class TableSink(DataSource):
-    """`df.write.format("wirelake.tables")`; options `lake`, `batch` and its `attempt`, `decode` (`DecodeOptions`) and `ports` as JSON."""
+    """The data source `df.write.format("wirelake.tables")`: tasks decode blocks and write rows.
+
+    Options are `lake`, `batch` and its `attempt`, and as JSON `decode` (`DecodeOptions`) and `ports`.
+    """
 
     keys: TrustStore | None = None
     keyring: Keyring | None = None

@@ -1,7 +1,7 @@
-"""Scratch folders of Spark sessions: deleted when their process ends or, if it was killed, when a later one starts.
+"""Scratch folders of Spark sessions: deleted when their process ends, or by a later one.
 
-Shuffle files can take gigabytes. A lock shows that a process still runs. A JVM may outlive its driver for a moment, so recently changed
-folders stay, too.
+Shuffle files can take gigabytes. A lock shows that a process still runs. The folders of a killed process are deleted when a later one
+starts. A JVM may outlive its driver for a moment, so recently changed folders stay, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The Python Data Source `wirelake.blocks`: reads captures, yields blocks and packet batches as a few large rows.
+"""The Python Data Source `wirelake.blocks`: reads captures as blocks and packet batches.
 
-The driver plans (`plan.py`), executors read. A partition is a group of read tasks, each a file or a split of one. Small ones share a
-partition until it is large enough to be worth a Spark task.
+Each is one large row. The driver plans (`plan.py`), executors read. A partition is a group of read tasks, each a file or a split of one.
+Small ones share a partition until it is large enough to be worth a Spark task.
 
 Each reading task decides for every block whether its connections can be decoded in place; see `plan.needs_shuffle`.
 """
@@ -125,7 +125,10 @@ class BlockReader(DataSourceReader):
 
 
 class BlockSource(DataSource):
-    """`spark.read.format("wirelake.blocks")`; options `read_tasks` and `ports` as JSON, `buckets`, and a folder `failures`."""
+    """The data source `spark.read.format("wirelake.blocks")`.
+
+    Options are `read_tasks` and `ports` as JSON, `buckets`, and a folder `failures`.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""What the data sources without a lake share: paths, filters, planning, and decoding of one source."""
+"""Shared by data sources without a lake: paths, filters, planning, decoding of a source."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Notes of failed tasks: which sources a task could not decode, as files that the driver reads.
+"""Notes of failed tasks: the sources a task could not decode, as files for the driver.
 
-Spark hands on the text of an error, not its sources. So a task that fails writes a note beside the lake's tables: a code, the sources,
-the reason. The driver takes the notes of a failed attempt and acts on their codes. Then it retries the batch.
+Spark hands on the text of an error, not its sources. So a task that fails writes a note beside the lake's tables: a code, the sources, the
+reason. The driver takes the notes of a failed attempt and acts on their codes. Then it retries the batch.
 """
 
 from __future__ import annotations

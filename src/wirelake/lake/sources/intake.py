@@ -1,6 +1,7 @@
-"""Which sources a job reads and removes: input files are compared with the ledger by content, not by name.
+"""Intake: which sources a job reads and removes, by content and not by name.
 
-Sources that the ledger has are skipped, which makes an ingest idempotent. Each function needs the lake's lock, and changes no table.
+Input files are compared with the ledger. Sources that the ledger has are skipped, which makes an ingest idempotent. Each function needs the
+lake's lock, and changes no table.
 """
 
 from __future__ import annotations

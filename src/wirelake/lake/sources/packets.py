@@ -1,4 +1,4 @@
-"""The Python Data Source `wirelake.packets`: packets of captures as a DataFrame, without a lake.
+"""The Python Data Source `wirelake.packets`: packets of captures, without a lake.
 
 ```
 register(spark)

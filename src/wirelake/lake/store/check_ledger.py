@@ -1,4 +1,4 @@
-"""Check the ledger: every byte of every source is accounted for, and tables have what the ledger says.
+"""Check the ledger: every byte of every source is accounted for, and tables agree.
 
 Needs no Spark, and sources only as far as they still exist. Repairs nothing.
 """

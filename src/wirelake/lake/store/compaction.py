@@ -1,4 +1,4 @@
-"""Compaction: merge many small files of a silver table into larger ones, while others read and write.
+"""Compaction: merge small files of a silver table while others read and write.
 
 Following commits a few small files every second or so, and each slows down readers. Only batches that gold tables were built from are
 compacted, because newer ones are still read by batch. Replaced files stay for a while, so that readers can finish.

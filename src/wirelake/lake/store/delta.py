@@ -1,4 +1,4 @@
-"""A thin layer over `deltalake`: create tables, list their files, and make every Delta commit.
+"""Delta tables with `deltalake`: create them, list their files, make every commit.
 
 A table is a folder of Parquet files and a log of those that count. Every Delta commit carries the number of its batch as application
 transaction, so that committing a batch twice is idempotent.

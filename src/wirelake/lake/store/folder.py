@@ -1,4 +1,4 @@
-"""The folder of a lake: whether one may be created there, and which entries are not the lake's.
+"""The folder of a lake: whether one may be created there, and which files are foreign.
 
 A lake is created in a folder that is missing or empty. Other files there are not touched.
 """

@@ -1,4 +1,4 @@
-"""Write decoded batches to Parquet: one file per table and task, in row groups of bounded size.
+"""Write decoded batches to Parquet: one file per table and task, in bounded row groups.
 
 No table counts the files until they are committed.
 """
@@ -26,7 +26,7 @@ _COMPRESSION: Final = "snappy"
 and 71 MB, lz4 1,000 ns and 71 MB, zstd (level 1) 1,190 ns and 32 MB."""
 
 _BULKY: Final = frozenset({"body", "body_json", "raw", "content", "text"})
-"""Columns whose smallest and largest value help nobody and may be large."""
+"""Columns without statistics: their smallest and largest value may be large and help no query."""
 
 
 class Sheet:

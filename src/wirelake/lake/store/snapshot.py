@@ -1,4 +1,4 @@
-"""Snapshots: for every table the version that belongs to one whole batch, while the next batch is being committed.
+"""Snapshots: for every table the version that belongs to one whole batch.
 
 A Delta transaction changes one table, but a batch changes many. So `published.json` says which versions belong together. It is replaced
 atomically when a batch is complete, gold tables included. Until then, and after a crash, readers see the batch before. Replaced files stay

@@ -1,7 +1,7 @@
-"""Decoder state in a lake: one file per bucket of connections, read as data and never as code.
+"""Decoder state in a lake: one file per bucket of connections, without pickled code.
 
-A file is a header with its format, a digest, and two states as msgpack (`capture/blocks/assembly_state.py`,
-`lake/decode/state_codec.py`). The digest finds damage. It does not stop an attacker who may write the lake: the checks of both states do.
+A file is a header with its format, a digest, and two states as msgpack (`capture/blocks/assembly_state.py`, `lake/decode/state_codec.py`).
+The digest finds damage. It does not stop an attacker who may write the lake: the checks of both states do.
 """
 
 from __future__ import annotations

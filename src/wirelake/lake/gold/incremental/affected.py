@@ -55,7 +55,7 @@ def slot(key: bytes) -> int:
 
 
 def _asking(scratch: Path) -> duckdb.DuckDBPyConnection:
-    """Open DuckDB with a memory limit that leaves room for Spark; it spills to the scratch folder."""
+    """Open DuckDB with a memory limit that leaves memory for Spark; it spills to the scratch folder."""
     import duckdb  # noqa: PLC0415 - only a refresh needs it
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})

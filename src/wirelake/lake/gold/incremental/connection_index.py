@@ -1,6 +1,6 @@
-"""Build the connection index (`_wirelake/talks`): sums per batch, session, connection and direction.
+"""Build the connection index: sums per batch, session, connection and direction.
 
-`sessions` and `topology` add up its rows. A batch is summed once, when it is new.
+It is stored in `_wirelake/talks`. `sessions` and `topology` add up its rows. A batch is summed once, when it is new.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Build the minute index (`_wirelake/tallies`): sums per batch, minute, protocol and subject, which `metrics` adds up."""
+"""Build the minute index: sums per batch, minute, protocol and subject.
+
+It is stored in `_wirelake/tallies`. `metrics` adds up its rows.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The rules engine: runs a protocol's state machine over history, and finds every message that it forbids.
+"""The rules engine: runs a state machine over history, and finds forbidden messages.
 
 Few messages change the state. Only they are folded, connection by connection, into intervals of known state. All other messages are then
 joined to the interval they fall into. A forbidden message leaves the state as it is, as in a live session.
 
-It knows no protocol: a protocol's `state_machine` module is the argument.
+It does not depend on a protocol: a protocol's `state_machine` module is the argument.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Event Mesh over history: what is tolerated, and how nodes greet.
+"""Event Mesh over history: tolerated faults, and how nodes greet.
 
-Nothing depends on what was said before (§1): there are no guards.
+No rule depends on earlier messages (§1): there are no guards.
 
 `gold/security.py` checks keys.
 """
@@ -53,7 +53,7 @@ UNSEEN: Final[dict[Fault, str]] = {
 """What history cannot tell, and why."""
 
 SILENCE_SECONDS: Final = DEFAULT_OPTIONS.silence_after
-"""§3.2: a node that said nothing for so long is silent, as for a live node that was told nothing else."""
+"""§3.2: a node that sent nothing for so long is silent, as for a live node with default options."""
 
 
 def by_fields(event_mesh: DataFrame) -> DataFrame:
@@ -62,13 +62,13 @@ def by_fields(event_mesh: DataFrame) -> DataFrame:
 
 
 def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """Delivery, order and silence are nobody's duty (§1)."""
+    """No guards: delivery, order and silence are not required of a node (§1)."""
     del messages, paired, session_facts
     return []
 
 
 def greetings(event_mesh: DataFrame) -> DataFrame:
-    """Per node whether it said hello: for `sessions`."""
+    """Per node whether it sent a hello: for `sessions`."""
     return (
         event_mesh.where("type_name = 'hello' AND fault IS NULL")
         .groupBy("session_id")

@@ -1,7 +1,7 @@
-"""Per protocol, what `violations` and `sessions` need: the state machine, the faults, and the guards over history.
+"""Registry: per protocol the state machine, the faults, and the guards over history.
 
-State machine, faults and kind of session come from the protocol's descriptor. A protocol without an entry here, as one of another
-package, is judged by those alone.
+`violations` and `sessions` need them. State machine, faults and kind of session come from the protocol's descriptor. A protocol without an
+entry here, as one of another package, is judged by those alone.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The channels of Relink's links over history: how far acknowledgements and decisions may go, and what may be said on a channel when.
+"""Relink's channels over history: limits of acknowledgements and decisions, and order.
 
-What counts on a connection is where its sender begins: at 0 on a fresh link; after a reconnection behind what the other side told of the
-channel before its `resume`, or at 0 again if it told nothing, or that the channel is closed (RELINK-20 to RELINK-22). From there on
-messages count themselves. A channel ends with `closed`, and the next message is number 0 of another life of it. Numbers are compared as
-distances, so they may wrap (RELINK-15).
+Numbers count from where the sender of a connection begins. On a fresh link that is 0. After a reconnection it is behind what the other side
+reported of the channel before its `resume`. It is 0 again if the other side reported nothing, or that the channel is closed (RELINK-20 to
+RELINK-22). From there on messages count themselves. A channel ends with `closed`, and the next message is number 0 of another life of it.
+Numbers are compared as distances, so they may wrap (RELINK-15).
 
-Whatever passes an observer passes in the order of cause and effect, wherever that is. Where it cannot know (the next form after a
-reconnection, what was lost behind it), nothing is judged.
+Messages pass every observer in the order of cause and effect. Where an observer cannot know (the next form after a reconnection, what was
+lost behind it), nothing is judged.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WORDS: Final = {
     "uncommitted": "result",
     "closed": "closed",
 }
-"""What is said of a channel -> which of its cursors it is about."""
+"""Kind of message about a channel -> the cursor of the channel that it moves."""
 _SENT: Final = "word IN ('message', 'decision', 'close')"
-"""Said by who sends on the channel; everything else by who receives."""
+"""Sent by the sender of the channel; the receiver sends all others."""
 _ACKNOWLEDGING: Final = ("received", "consumed", "result")
 _ACKED: Final = f"word IN {_ACKNOWLEDGING}"
 _COUNTED: Final = (*_ACKNOWLEDGING, "decision")
@@ -57,7 +57,10 @@ def _distance(one: str, other: str) -> str:
 
 
 def _said(relink: DataFrame, connected: DataFrame) -> DataFrame:
-    """One row for each channel that something is said of, with what its connection agreed on; closing twice is closing once (RELINK-19)."""
+    """One row for each message and channel it is about, with what its connection agreed on.
+
+    Closing twice is closing once (RELINK-19).
+    """
     cursors = " ".join(f"WHEN '{word}' THEN '{cursor}'" for word, cursor in _WORDS.items())
     names = ", ".join(f"'{word}'" for word in _WORDS)
     packets = relink.where(f"type_name IN ({names}) AND fault IS NULL").selectExpr(
@@ -89,7 +92,10 @@ def _said(relink: DataFrame, connected: DataFrame) -> DataFrame:
 
 
 def _counted(said: DataFrame) -> DataFrame:
-    """What was said of the channel before, on all connections and on this one; `ends` is where a life of the channel is over."""
+    """Add what was sent about the channel before, on all connections and on this one.
+
+    `ends` is where a life of the channel is over.
+    """
     over_link, here = f"{_CHANNEL} {_SO_FAR}", f"{_HERE} {_SO_FAR}"
     counted = said.selectExpr(
         "*",

@@ -1,8 +1,8 @@
-"""Wolpertinger over history: what is tolerated, what was never confirmed or completed, and what answers nothing.
+"""Wolpertinger over history: tolerated faults, missing confirmations, unmatched answers.
 
-Deliveries are followed by the id of layer 1, calls by their CallId. Which components a callee has, and whom it trusts, is not on the wire,
-but it answers who asks for what it has not: its word is taken. Whether a method is void nobody says either, so a call that was confirmed
-and never answered breaks no rule, unless everybody has its component; `exchanges` tells of it.
+Deliveries are followed by the id of layer 1, calls by their CallId. Which components a callee has, and whom it trusts, is not on the wire.
+But a callee answers a call for a component it does not have: that answer is believed. Whether a method is void is not on the wire either.
+So a call that was confirmed and never answered breaks no rule, unless every peer has its component; `exchanges` shows it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _VERDICTS: Final[dict[Fault, str]] = {
 _MISFIT: Final = Fault.ANSWER_WRONG.name
 
 _DELIVERY: Final = "PARTITION BY session_id, sender, text_id"
-"""All that is said of the messages with one id: their texts, and results for them."""
+"""All messages with one id: their texts, and results for them."""
 _ORDER: Final = f"{_DELIVERY} ORDER BY ts, message_id"
 
 
@@ -103,9 +103,9 @@ def by_fields(wolpertinger: DataFrame) -> DataFrame:
 
 
 def judged(wolpertinger: DataFrame) -> DataFrame:
-    """WOLP-20, WOLP-23 to WOLP-25: calls that their callee refused, proofs that it did not believe, and answers that do not fit the call.
+    """WOLP-20, WOLP-23 to WOLP-25: refused calls, proofs not believed, answers that do not fit the call.
 
-    Where a CallId is used again nobody knows which of the calls was answered: there nothing is told.
+    Where a CallId is used again it is unknown which of the calls was answered: then there is no finding.
     """
     is_call, place = "root = 'RemoteMethodCall'", "ts, message_id, direction, source, offset, length"
     is_unfit = f"{_TEXTS} AND method = 'KeyExchange' AND coalesce({_IV}, -1) != {IV_SIZE}"
@@ -133,14 +133,14 @@ def judged(wolpertinger: DataFrame) -> DataFrame:
 def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
     """WOLP-11: how connections ended.
 
-    What depends on what was said before takes wolpertinger's own columns: see `by_history`.
+    Rules that depend on earlier messages take wolpertinger's own columns: see `by_history`.
     """
     del messages, paired
     return [omissions(session_facts, TIMEOUTS)]
 
 
 def by_history(wolpertinger: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """Rules that are judged by what was *not* said before or in time, and so only of sessions that were seen whole."""
+    """Rules about what was *not* sent before or in time; they judge only sessions that were captured whole."""
     mine = wolpertinger.withColumn("protocol", sql.lit("wolpertinger"))
     again = repeated(mine)
     return [again, mismatched(paired, again), left_open(mine, session_facts)]
@@ -172,11 +172,10 @@ def mismatched(paired: DataFrame, again: DataFrame) -> DataFrame:
 
 
 def left_open(wolpertinger: DataFrame, session_facts: DataFrame) -> DataFrame:
-    """WOLP-10, WOLP-9, WOLP-4, WOLP-21: messages without a result, pieces without the others, results for what does not wait for one, and
-    calls that everybody answers, after which nobody said another word.
+    """WOLP-10, WOLP-9, WOLP-4, WOLP-21: messages without a result, incomplete pieces, unexpected results.
 
-    What was not done in time is told when the time is up, if the session was seen as long. A result that is not success may answer a text
-    that could not be read, and so is never too many.
+    Also calls that every peer must answer, after which the callee sent nothing. A finding about something missing has the time when it was
+    due, if the session was seen as long. A result that is not success may answer a text that could not be read, and so is never too many.
     """
     is_result = "type = 'result'"
     deliveries = wolpertinger.selectExpr(
@@ -230,9 +229,9 @@ def left_open(wolpertinger: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def greetings(wolpertinger: DataFrame) -> DataFrame:
-    """Per session how the first error went: for `sessions`.
+    """Per session the first error: for `sessions`.
 
-    There are no versions on the wire, and nobody greets.
+    There are no versions on the wire, and no greetings.
     """
     error = sql.min(sql.struct("ts", "message_id", "error_code"))
     return (

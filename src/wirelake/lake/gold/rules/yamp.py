@@ -1,4 +1,4 @@
-"""YAMP over history: rules that depend on fields, on what was said before, or on what was not said in time.
+"""YAMP over history: rules that depend on fields, earlier messages, or time.
 
 A live session judges the same rules as it goes.
 """
@@ -24,7 +24,7 @@ THREATS: Final = {
     Fault.BODY_OVER_LIMIT: Threat.BOMB,
     Fault.ECHO_DIFFERS: Threat.DOWNGRADE,
 }
-"""YAMP-43, YAMP-8: what endangers a receiver, and a handshake that somebody may have changed on its way."""
+"""YAMP-43, YAMP-8: threats to a receiver, and a handshake that may have been changed on its way."""
 
 TIMEOUTS: Final = Timeouts(
     Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout
@@ -112,7 +112,10 @@ def unasked(yamp: DataFrame) -> DataFrame:
 
 
 def mismatched(paired: DataFrame, session_facts: DataFrame) -> DataFrame:
-    """YAMP-25, YAMP-15, YAMP-37: requests with a uid that is in flight, in a datagram or not, and responses nobody waits for."""
+    """YAMP-25, YAMP-15, YAMP-37: requests with a uid in flight, and responses without a waiting request.
+
+    A uid can be in flight in a datagram or not.
+    """
     place = sql.col("place")
     rule = (
         sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name)
@@ -152,7 +155,7 @@ def out_of_step(yamp: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
+    """Rules about what was *not* sent or done before; they judge only sessions that were captured whole."""
     del messages
     return [mismatched(paired, session_facts), omissions(session_facts, TIMEOUTS)]
 
@@ -164,7 +167,7 @@ def by_history(yamp: DataFrame, paired: DataFrame, session_facts: DataFrame) -> 
 
 
 def greetings(yamp: DataFrame) -> DataFrame:
-    """Per session what both sides said of themselves: for `sessions`.
+    """Per session the fields of both handshakes: for `sessions`.
 
     A version that no small number can hold is null there.
     """

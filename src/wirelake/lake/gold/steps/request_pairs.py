@@ -21,7 +21,10 @@ REPEATS: Final = "repeats"
 UNMATCHED: Final = "unmatched"
 
 _BUCKETS: Final = 64
-"""Into how many parts the ids of one session are dealt: a window per id costs more than its rows, and one per session does not spread."""
+"""Parts that the ids of one session are divided into.
+
+A window per id costs more than its rows, and one per session does not spread.
+"""
 
 _ORDER: Final = "PARTITION BY session_id, requested_by, bucket ORDER BY correlation_id, ts, message_id"
 """Rows are in the order of ids first: what came before belongs to the same exchange only if it has the same id. message_id is source and
