@@ -1,4 +1,4 @@
-"""Rows of numbers to Arrow columns: slices of bytes, names for codes, and integers at the size Spark can hold.
+"""Scanned rows to Arrow columns: byte slices, names for codes, integers that fit Spark.
 
 The `columns.py` of every protocol is built from these.
 """

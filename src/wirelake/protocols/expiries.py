@@ -29,7 +29,7 @@ class Expiries(Generic[K]):
         return len(self._heap)
 
     def set(self, key: K, when: float) -> None:
-        """Something is due then, whatever was said of it before."""
+        """Set when a key is due; this replaces its earlier time."""
         self._due[key] = when
         heapq.heappush(self._heap, (when, key))
         if len(self._heap) > 2 * len(self._due) + SLACK:  # most of it was dropped or moved long ago

@@ -1,8 +1,7 @@
-"""What the faults of all protocols have in common: a number, a clause, one sentence, an origin and a severity.
+"""Faults of all protocols: a number, a clause, one sentence, an origin and a severity.
 
-A protocol lists its faults as members of one enumeration and says of each, in one table, what it breaks and who says so. A session
-ends on a fault with a number below `TOLERATED` and only counts the others. The scanner keeps the smallest number it may report in a
-row, and 0 there means none.
+A protocol lists its faults as members of one enumeration. One table has the clause and the origin of each. A session ends on a fault with a
+number below `TOLERATED` and only counts the others. The scanner keeps the smallest number it may report in a row, and 0 there means none.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ TOLERATED: Final = 90
 
 
 class Origin(StrEnum):
-    """Who says that something is wrong.
+    """The source of a rule: a specification, a ruling, or a limit of this implementation.
 
-    Only the specification can accuse a sender; all else is said of this side.
+    Only the specification can accuse a sender; all other rules are about this side.
     """
 
     TEXT = "text"
@@ -84,7 +83,7 @@ class Faults(IntEnum):
 
     @property
     def origin(self) -> Origin:
-        """Who says so."""
+        """The source of the rule."""
         return self.rule.origin
 
     @property

@@ -1,8 +1,8 @@
-"""The `@kernel` decorator, and what all scanners share: byte readers and the first columns of a row.
+"""The `@kernel` decorator, and what all scanners share: byte readers, first columns of a row.
 
-A kernel is a plain function over bytes that writes integers into flat tables. It runs as plain Python, which costs nothing to start.
-Or it runs compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form that this
-process uses. Both forms write the same rows, and tests compare them.
+A kernel is a plain function over bytes that writes integers into flat tables. It runs as plain Python, which costs nothing to start. Or it
+runs compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form that this process uses.
+Both forms write the same rows, and tests compare them.
 
 Users choose nothing: processes that decode blocks or serve call `use_compiled`, and `buffer.py` still scans few bytes plain.
 """

@@ -307,7 +307,7 @@ class PassiveColumns(ColumnBuilder[L_contra], Interface[L_contra]):
 
 
 class PassiveDecoding(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
-    """Capability: a third party joins messages that come in pieces, and opens encrypted ones if it has keys."""
+    """Capability: a third party joins fragmented messages, and decrypts messages if it has keys."""
 
     columns: Callable[[], PassiveColumns[L]]
     state: type[msgspec.Struct]

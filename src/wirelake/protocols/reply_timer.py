@@ -1,4 +1,4 @@
-"""The deadline of a reply, such as a pong: it is postponed while bytes that come before the reply still move.
+"""The deadline of a reply, such as a pong; bytes that come before the reply postpone it.
 
 It does not import `time`: every call gets the time. Small steps postpone it little, so that a peer cannot stop it with single bytes.
 """

@@ -1,4 +1,4 @@
-"""The part of a session that is alike in all stream protocols: frames, output, events and open requests."""
+"""The base of sessions of all stream protocols: frames, output, events, open requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""WebSockets (RFC 6455) as a capture shows them: where the opening handshake ends, and the bytes inside the frames that follow.
+"""WebSockets (RFC 6455) in a capture: the opening handshake, and the payload of frames.
 
-For protocols that may travel inside: the payload of binary messages is unmasked where it stands, so that what leads back to the capture
-still does. Live connections do not need this: a library speaks for them.
+For protocols that may travel inside: the payload of binary messages is unmasked in place, so that offsets into the capture stay right. Live
+connections do not need this: they use a library.
 """
 
 from __future__ import annotations
@@ -203,7 +203,10 @@ def find(data: Any, start: int, stop: int, masked: int, is_end: int) -> int:
 
 
 def opening(data: bytes) -> int:
-    """Where the frames begin in what one side said first: after its half of the opening handshake; 0 if it is none, or not all there."""
+    """Where the frames begin in the first bytes of one side: after its half of the opening handshake.
+
+    Returns 0 if it is no opening handshake, or not complete.
+    """
     request = data.startswith(b"GET ")
     if not request and not data.startswith(b"HTTP/1.1 101"):
         return 0
@@ -216,7 +219,7 @@ def opening(data: bytes) -> int:
 
 
 def inside(data: bytes, sniff: Callable[[bytes], bool]) -> bool:
-    """Whether what one side said first opens a WebSocket in whose messages `sniff` recognises something."""
+    """Whether the first bytes of one side open a WebSocket in whose messages `sniff` recognises something."""
     start = opening(data)
     if not start:
         return False

@@ -1,7 +1,7 @@
-"""XMPP (RFC 6120) as a capture shows it: where the stanzas of a stream are, and what the messages among them say to whom.
+"""XMPP (RFC 6120) in a capture: finds the stanzas of a stream, and reads messages.
 
-For protocols that may travel inside: a message's body keeps the places of its characters, escapes undone, so that what leads back to the
-capture still does. Live connections do not need this: a library speaks for them.
+For protocols that may travel inside: escapes in a message's body are undone with the offset of every character, so that offsets into the
+capture stay right. Live connections do not need this: they use a library.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 _UNSAID: Final = frozenset({"error", "groupchat"})
-"""Types of messages that are not read: errors that come back, and messages to a chat room."""
+"""Types of messages that are not read: errors that come back, and messages to a group chat."""
 _SECURING: Final = re.compile(rb"<(?:starttls|proceed)[\s/>]")
 
 
@@ -295,5 +295,5 @@ ENOUGH: Final = 128
 
 
 def inside(data: bytes, sniff: Callable[[bytes], bool]) -> bool:
-    """Whether what one side said first opens a stream of XMPP with a message in which `sniff` recognises something."""
+    """Whether the first bytes of one side open an XMPP stream with a message that `sniff` recognises."""
     return data.startswith(_BEGINNING) and any(sniff(data[found.end() : found.end() + ENOUGH]) for found in _BODY.finditer(data))

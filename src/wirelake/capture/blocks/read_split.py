@@ -1,4 +1,4 @@
-"""Read one split of a capture: packet batches for the tasks that assemble, blocks of the rest.
+"""Read one split of a capture: packet batches for assembling tasks, blocks of the rest.
 
 It is `read_file.py` for many tasks: recorded payloads become blocks in the same way, and accounts travel with blocks that may be empty.
 Packets are partitioned into buckets by connection. So are recorded payloads of stateful protocols, whose later messages need earlier ones.

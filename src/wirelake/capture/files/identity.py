@@ -66,7 +66,10 @@ class KnownFile(msgspec.Struct, frozen=True):
 
 
 class SourcePosition(msgspec.Struct, frozen=True):
-    """The identity of a file: its source, and how far that was read before; `is_other` if another file had its name."""
+    """The identity of a file: its source, and how far that was read before.
+
+    `is_other` says that another file had its name.
+    """
 
     source: Source
     end: int = 0

@@ -148,7 +148,10 @@ def _unreadable(path: str, at: int, error: Exception) -> SourceChanged:
 
 
 class _Raw(io.RawIOBase):
-    """Compressed bytes of a source as a file for Arrow; `at` is how far it was read, in small steps from `fine` on."""
+    """Compressed bytes of a source as a file for Arrow.
+
+    `at` is how far it was read, in small steps from `fine` on.
+    """
 
     def __init__(self, inner: Bytes, fine: int) -> None:
         super().__init__()

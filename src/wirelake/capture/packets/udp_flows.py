@@ -1,7 +1,7 @@
-"""UDP flows: assign datagrams to pairs of endpoints, find the client, recognise the protocol.
+"""UDP flows: assign datagrams to endpoint pairs, find the client and the protocol.
 
-Datagrams are never joined, and none is held. The protocol of a pair is known by a port, or from the first datagram that `sniff`
-recognises. Earlier datagrams are accounted for as unrecognised.
+Datagrams are never joined, and none is held. The protocol of a pair is known by a port, or from the first datagram that `sniff` recognises.
+Earlier datagrams are accounted for as unrecognised.
 """
 
 from __future__ import annotations

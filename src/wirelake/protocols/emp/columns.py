@@ -1,4 +1,4 @@
-"""Arrow columns of EMP messages: one for each field of the specification, and those all protocols share.
+"""Arrow columns of EMP messages: every field, and the columns all protocols share.
 
 It turns bytes and scanned rows into columns, a block at a time. Only fields that need a library (gzip, UTF-8, JSON) are read one by one,
 and only on the rows that have them.

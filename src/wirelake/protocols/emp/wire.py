@@ -1,4 +1,7 @@
-"""EMP bytes to messages and back: `message` and `decode` read, `encode` writes, `plain` and `pack` do bodies."""
+"""EMP bytes to messages and back.
+
+`message` and `decode` read, `encode` writes, `plain` and `pack` convert bodies.
+"""
 
 from __future__ import annotations
 

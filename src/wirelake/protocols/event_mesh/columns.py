@@ -1,4 +1,4 @@
-"""Arrow columns of Event Mesh packets: one for each field of the specification, and those all protocols share.
+"""Arrow columns of Event Mesh packets: every field, and the columns all protocols share.
 
 It turns bytes and scanned rows into columns, a block at a time. `verified` is null here: it takes keys to fill it in.
 """

@@ -1,4 +1,4 @@
-"""Event Mesh packets as JSON objects, both ways: field names of the specification, bytes as hex."""
+"""Event Mesh packets as JSON objects, both ways: fields by name, bytes as hex."""
 
 from __future__ import annotations
 

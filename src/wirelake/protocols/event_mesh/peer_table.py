@@ -38,7 +38,7 @@ class _Neighbour:
 
 
 class PeerTable:
-    """Everybody who was heard of late, at most `max_peers`."""
+    """Nodes that sent a packet recently, at most `max_peers`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -74,7 +74,7 @@ class PeerTable:
         return None if found is None else found.place
 
     def hear(self, node_id: bytes, proven: bool, message: type[Message], now: float) -> PeerChanged | None:
-        """A sign of life; what anybody can forge says nothing of a node that was proven."""
+        """Note a sign of life of a node; one without proof does not change a node that was proven."""
         found = self._known.get(node_id)
         if found is None:
             if not self._make_room(proven):

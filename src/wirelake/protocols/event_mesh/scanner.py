@@ -140,8 +140,8 @@ def _utf8_piece(data: Any, start: int, stop: int, pending: int) -> tuple[int, in
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
     """Read the one datagram that data[start:stop] is: one row, one part for each field.
 
-    Returns (rows written, parts written, next offset, need) as every protocol's scanner does: a datagram is always whole, so `next` is
-    `stop` and `need` is 0, unless rows or parts have no room for it: then nothing is written, `next` is `start` and `need` NO_ROOM.
+    Returns (rows written, parts written, next offset, need) as every protocol's scanner does. A datagram is always whole, so `next` is
+    `stop` and `need` is 0. If rows or parts have no space for it, nothing is written, `next` is `start` and `need` NO_ROOM.
     """
     count, used = _read(data, (start,), (stop,), 0, start, rows, parts, limits)
     return (1, used, stop, 0) if count else (0, 0, start, NO_ROOM)
@@ -166,7 +166,7 @@ def walk(
 
 @kernel
 def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int]:
-    """One row for each datagram of runs[run:] as long as there is room; gives how many rows and parts were written.
+    """Write one row for each datagram of runs[run:] while they fit; returns the rows and parts written.
 
     One loop on purpose: to call another kernel with arrays costs as much as to read a field, so only what is rare is called.
     """

@@ -1,8 +1,8 @@
-"""One node of Event Mesh: datagrams and time in; datagrams with their destinations, events and a deadline out.
+"""One node of Event Mesh: datagrams and time in; datagrams, events and a deadline out.
 
 After every call: drain `output()`, drain `events()`, read `deadline` again. `receive_all` never raises for an error of others, and never
-answers a packet that it drops (EMM-30). `publish` may raise LocalProtocolError, for an error of the caller. Time comes in with every
-call; random bytes come from `draw`.
+answers a packet that it drops (EMM-30). `publish` may raise LocalProtocolError, for an error of the caller. Time comes in with every call;
+random bytes come from `draw`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Session:
 
     @property
     def peers(self) -> tuple[Peer, ...]:
-        """The nodes that were heard of late."""
+        """The nodes that sent a packet recently."""
         return tuple(self._neighbours)
 
     @property
@@ -179,10 +179,10 @@ class Session:
         sealer: Sealer | None = None,
         to: Sequence[Address] | None = None,
     ) -> int:
-        """§3.3: let an event of this name out to everybody, or `to` some; gives its message id.
+        """§3.3: publish an event of this name to all nodes, or `to` some; returns its message id.
 
         Compressed or sealed, its name and fields are hidden in a binary value (EMM-13, EMM-14). Raises LocalProtocolError for what cannot
-        be content in one packet, and QUEUE_FULL when it cannot wait to be sent: then nothing was sent to anybody.
+        be content in one packet, and QUEUE_FULL when it cannot wait to be sent: then nothing was sent.
         """
         places = self.places if to is None else to
         if self._outbox.room(urgent) < len(places):
@@ -276,7 +276,7 @@ class Session:
     def _take_hello(
         self, node_id: bytes, proven: bool, fields: tuple[Field, ...], source: Address, changed: PeerChanged | None, now: Now
     ) -> PeerChanged | None:
-        """§3.1: remember what a hello said, and answer with a hello if the node may not know this one."""
+        """§3.1: keep the fields of a hello, and answer with a hello if the node may not know this one."""
         self._neighbours.greet(node_id, proven, source, first(fields, FieldType.BINARY) or b"")
         if changed is None:
             return None

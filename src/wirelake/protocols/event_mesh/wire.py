@@ -1,6 +1,6 @@
-"""Event Mesh bytes to messages and back: `message` and `decode` read, `encode` writes fields in the order they are in.
+"""Event Mesh bytes to messages and back: `message` and `decode` read, `encode` writes.
 
-`packet/builder.py` puts complete packets together.
+Fields are written in the order they are in. `packet/builder.py` puts complete packets together.
 """
 
 from __future__ import annotations

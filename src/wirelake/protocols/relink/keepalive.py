@@ -1,4 +1,4 @@
-"""RELINK-25: timers of an open connection: when a ping is due, and when a pong or a packet is late."""
+"""RELINK-25: timers of a connection: when a ping is due, and when a pong or packet is late."""
 
 from __future__ import annotations
 
@@ -115,5 +115,5 @@ class Keepalive:
         return bool(self._pings) and not self._paused and now >= self._pings[0]
 
     def wants_ping(self, now: float) -> bool:
-        """Whether nothing was heard for so long that a ping is due."""
+        """Whether nothing was received for so long that a ping is due."""
         return self._ping_after is not None and not self._pings and now >= self._heard + self._ping_after

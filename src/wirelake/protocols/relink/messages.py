@@ -1,4 +1,4 @@
-"""Messages of Relink: one frozen value per handshake part and packet type, an enum for every code.
+"""Messages of Relink: a frozen value per handshake part and packet type, enums for codes.
 
 An operation or acknowledgement without a sequence number is the channel packet of the specification, with one it is the sequence packet.
 """
@@ -142,7 +142,10 @@ class Shutdown(msgspec.Struct, frozen=True, gc=False, tag="shutdown"):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """§2.3.1, §2.3.2: about channels of its sender; without a sequence it targets the next message of each."""
+    """§2.3.1, §2.3.2: about channels of its sender.
+
+    Without a sequence it targets the next message of each.
+    """
 
     ids: tuple[bytes, ...]
     sequence: int | None = None
@@ -165,7 +168,10 @@ class Close(msgspec.Struct, frozen=True, tag="close"):
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """§2.3.1, §2.3.2: about channels of its receiver; without a sequence it targets the next message of each."""
+    """§2.3.1, §2.3.2: about channels of its receiver.
+
+    Without a sequence it targets the next message of each.
+    """
 
     ids: tuple[bytes, ...]
     sequence: int | None = None

@@ -91,7 +91,7 @@ ODD_BITS: Final = 1
 ODD_FORM: Final = 2
 """RELINK-30: not the minimal form."""
 ODD_EMPTY: Final = 4
-"""RELINK-19: a multicast to nobody."""
+"""RELINK-19: a multicast without receivers."""
 
 UNIT: Final = 8
 """§2.1: every packet is a multiple of this."""

@@ -1,4 +1,4 @@
-"""The sending half of a wolpertinger session: calls, responses and errors, and the output that carries them.
+"""The sending half of a wolpertinger session: calls, responses, errors, and output.
 
 `BaseSession` holds the state that sending and receiving share. `session.py` derives `Session` from it, which adds the receiving half,
 authentication and reset. Use `Session`.

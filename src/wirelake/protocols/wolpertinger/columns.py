@@ -1,4 +1,4 @@
-"""Arrow columns of wolpertinger: every field of both layers, and the columns that all protocols share.
+"""Arrow columns of wolpertinger: every field of both layers, and the shared columns.
 
 The row of the text that completes a message has the document; rows of other fragments have their part of the payload. `passive` decodes
 fragments and encrypted texts, and keeps their state from block to block.
@@ -154,7 +154,7 @@ def columns(
     budget: int = UNLIMITED,
     heard: Mapping[int, Passive] | None = None,
 ) -> Columns:
-    """The texts of readable rows; `heard` is what `passive` found out about them.
+    """The texts of readable rows; `heard` has the results of `passive` about them.
 
     Only the first rows are taken, if the payloads of all would take more than the budget.
     """

@@ -1,7 +1,7 @@
-"""Decode one side's texts from a recording: join fragments (WOLP-9), and decrypt with known keys (WOLP-8).
+"""Decode one side's texts of a recording: join fragments (WOLP-9), decrypt (WOLP-8).
 
-A `PassiveDecoder` keeps the state of one speaker from block to block; it holds no keys. Time is when a text was captured. A reset
-(WOLP-28) does not clear the state: message ids go on after a reset, so older fragments join nothing.
+A `PassiveDecoder` keeps the state of one speaker from block to block; it holds no keys. Time is when a text was captured. A reset (WOLP-28)
+does not clear the state: message ids go on after a reset, so older fragments join nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The metadata of wolpertinger as a scanner reads it: where texts, the values of their keys and their payloads are, and what is wrong.
+"""The scanner of wolpertinger: finds texts, the values of their keys, payloads and faults.
 
-This is the only reader of the grammar (WOLP-1). A text is a line of a byte stream (WOLP-11), or all there is. A row of a text that cannot
-be read still has its id if that can be read, because then its sender is told. It refuses to know what a payload contains, who speaks, and
-what was said before.
+This is the only reader of the grammar (WOLP-1). A text is a line of a byte stream (WOLP-11), or all there is. A row of an unreadable text
+still has its id if that can be read: the result that answers it needs the id. The scanner does not read payloads, and keeps no state.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ ODD_BLANKS: Final = 4
 ODD_PAYLOAD: Final = 8
 """WOLP-4: a result with a payload."""
 ODD_CODE: Final = 16
-"""WOLP-4: a result whose code nobody knows."""
+"""WOLP-4: a result with an unknown code."""
 ODD_LATE: Final = 32
 """WOLP-9: a fragment of a message that was refused; never set by the scanner, which knows one text at a time."""
 
@@ -374,5 +373,5 @@ def sniff(data: bytes) -> bool:
 
 
 def is_text(data: bytes) -> bool:
-    """Whether this begins with a pair of metadata that nobody else writes (WOLP-1)."""
+    """Whether this begins with a pair of metadata that only wolpertinger writes (WOLP-1)."""
     return _BEGINNING.match(data) is not None

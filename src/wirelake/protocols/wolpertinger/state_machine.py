@@ -1,4 +1,4 @@
-"""The state machine of wolpertinger: (state, speaker, message) -> next state, and the fault of a forbidden message.
+"""The state machine of wolpertinger: (state, speaker, message) -> next state or fault.
 
 Both sides have the same rights; the client is the one that opened the connection. States are named from outside, so that both sides and the
 lake's rules read the same table. Rules that depend on data are in the session: which calls are in flight, and which trust a method needs.

@@ -1,7 +1,7 @@
-"""Texts of wolpertinger to messages and back: `decode` and `encode` for one text, `opened` and `sealed` for payloads.
+"""Texts of wolpertinger to messages and back.
 
-A payload is packed, encrypted, written as base64 and split, in this order (WOLP-7); `layer1/fragments.py` splits.
-`scanner.py` reads metadata.
+`decode` and `encode` convert one text, `opened` and `sealed` payloads. A payload is packed, encrypted, written as base64 and split, in this
+order (WOLP-7); `layer1/fragments.py` splits. `scanner.py` reads metadata.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Arrow columns of YAMP messages: one for each field of the specification, and those all protocols share.
+"""Arrow columns of YAMP messages: every field, and the columns all protocols share.
 
 It turns bytes and scanned rows into columns, a block at a time. Only fields that need a library (broken UTF-8, the serializers) are read
 one by one, and only on the rows that have them.
 
-The first message of either direction is the handshake, or its echo, and names the serializer of bodies. `negotiated` reads the name off
-the rows of many speakers. A caller that scans a connection in several parts keeps the names it has read.
+The first message of either direction is the handshake, or its echo, and names the serializer of bodies. `negotiated` reads the name off the
+rows of many speakers. A caller that scans a connection in several parts keeps the names it has read.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def _message(event_type: int, message_id: int, timestamp: int, fields: tuple[Fie
 
 
 def _with_proofs(fields: Iterable[Field], credentials: Credentials | None) -> list[Field]:
-    """The fields in order, and room for what proves them."""
+    """The fields in order, with space for their proofs."""
     kept = list(fields)
     for field in kept:
         if field.type in (FieldType.HMAC, FieldType.SIGNATURE):

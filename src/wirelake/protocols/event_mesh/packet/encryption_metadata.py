@@ -1,4 +1,4 @@
-"""The part of the scanner for encryption metadata (§4.2.1): the fields inside it, and the first rule they break."""
+"""The part of the scanner for encryption metadata (§4.2.1): its fields and first fault."""
 
 from __future__ import annotations
 

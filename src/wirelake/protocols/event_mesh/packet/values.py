@@ -1,4 +1,4 @@
-"""Values of fields: long ones split into pieces and joined again, and the typed values of §4.1."""
+"""Values of fields: split long ones and join them again, and the typed values of §4.1."""
 
 from __future__ import annotations
 

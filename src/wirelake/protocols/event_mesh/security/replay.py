@@ -27,10 +27,10 @@ class _State(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class ReplayCache:
-    """§7: packets received, each until max(arrival, its own time) + 300 seconds (EMM-25), never more than `capacity`.
+    """§7: packets received, each until max(arrival, its own time) + 300 seconds (EMM-25).
 
-    Expired entries go only when room is needed: should the clock leap ahead and come back, they are still known. After a step back an
-    entry is known for longer than it need be, never shorter, because it is kept by the same times that freshness is judged by.
+    It holds at most `capacity`. Expired entries go only when space is needed: if the clock leaps ahead and comes back, they are still
+    known. After a step back an entry is known for longer than necessary, never shorter: freshness is judged by the same times.
     """
 
     def __init__(
@@ -109,7 +109,10 @@ class ReplayCache:
 
 
 class RecentIds:
-    """EMM-22: the message ids a sender used in the last 420 seconds, so that it never uses one twice; never more than `capacity`."""
+    """EMM-22: the message ids a sender used in the last 420 seconds, so that it never uses one twice.
+
+    It holds at most `capacity`.
+    """
 
     def __init__(self, retention: int = REPLAY_WINDOW + CLOCK_SKEW_ALLOWANCE, *, capacity: int = 1 << 20) -> None:
         self._retention = retention

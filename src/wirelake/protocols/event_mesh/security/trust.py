@@ -1,4 +1,4 @@
-"""Trust: the keys of each node, when they are valid, and when a packet's own public key counts.
+"""Trust: keys of each node, when they are valid, and when a packet's own key counts.
 
 Times are seconds since 1970.
 """

@@ -96,7 +96,10 @@ def node_id_of(scanned: Scanned) -> bytes | None:
 
 
 class Receiver:
-    """Everything a receiver needs to judge datagrams; the caches are separate, so that nothing unproven displaces what was proven."""
+    """All that a receiver needs to check datagrams.
+
+    The caches are separate, so that unproven entries never displace proven ones.
+    """
 
     def __init__(
         self,

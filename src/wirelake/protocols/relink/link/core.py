@@ -1,4 +1,4 @@
-"""A link: channels, messages and acknowledgements between two peers, across any number of connections.
+"""A link: channels, messages and acknowledgements of two peers, across connections.
 
 A session is attached while there is a connection. The link stays until both sides shut it down or one has lost it. Its sending half is
 `outbox.py`, its receiving half `inbox.py`.

@@ -1,4 +1,4 @@
-"""The receiving half of a link: the peer's channels, their messages, and when to acknowledge them."""
+"""The receiving half of a link: the peer's channels, and when to acknowledge messages."""
 
 from __future__ import annotations
 

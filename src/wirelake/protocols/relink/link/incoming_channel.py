@@ -1,4 +1,4 @@
-"""A channel of the peer: cursors for received, consumed and decided messages, and for their acknowledgements.
+"""A channel of the peer: cursors for received, consumed, decided and acknowledged messages.
 
 It builds acknowledgement packets; the inbox decides when to send them.
 """

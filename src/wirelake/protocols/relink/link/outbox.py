@@ -1,4 +1,7 @@
-"""The sending half of a link: our channels, their acknowledgements, and what to send again after a reconnection."""
+"""The sending half of a link: our channels, their acknowledgements, and retransmission.
+
+Unacknowledged messages are sent again after a reconnection.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Outbox:
 
     @property
     def is_resuming(self) -> bool:
-        """The peer has not said resume yet."""
+        """Whether the peer has not sent `resume` yet."""
         return self._statements is not None
 
     @property

@@ -1,4 +1,4 @@
-"""A channel of ours: its messages, the cursors of their acknowledgements, decisions and outcomes.
+"""A channel of ours: its messages, and cursors of acknowledgements, decisions and outcomes.
 
 It builds packets and events; the outbox decides when to send them.
 """

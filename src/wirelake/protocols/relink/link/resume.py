@@ -1,4 +1,4 @@
-"""Acknowledgements that the peer restates after a reconnection, collected until its resume (RELINK-20).
+"""Acknowledgements that the peer restates after a reconnection, until resume (RELINK-20).
 
 A peer that keeps tombstones (RELINK-22) may restate a channel that was closed and opened again since. Its statement is then about the
 channel before, and only the `closed` at the end shows it. So nothing is applied before resume.

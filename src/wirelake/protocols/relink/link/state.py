@@ -1,4 +1,4 @@
-"""State that both halves of a link share: packets to send, events, and how far the connection is."""
+"""State that both halves of a link share: packets to send, events, and connection progress."""
 
 from __future__ import annotations
 

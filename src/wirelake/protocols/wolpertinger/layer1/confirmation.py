@@ -92,7 +92,7 @@ class Unconfirmed:
 
 
 class Remembered:
-    """Messages that were delivered: a message with the same id and content is the same message, sent again."""
+    """Delivered messages, to recognise retransmissions: the same id and content is the same message."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

@@ -1,4 +1,4 @@
-"""Layer 1 of one side: receive texts, deliver payloads; send payloads as texts until they are confirmed."""
+"""Layer 1 of one side: deliver received payloads, and send payloads until confirmed."""
 
 from __future__ import annotations
 

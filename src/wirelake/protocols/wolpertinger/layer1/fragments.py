@@ -113,9 +113,9 @@ class Assembly:
         return self._due.first
 
     def add(self, piece: Envelope, now: float) -> Envelope | Fault | None:
-        """One piece: the whole message if it was the last, the fault its sender is told of, or nothing.
+        """Add one piece; returns the whole message if it was the last, a fault, or nothing.
 
-        FRAGMENT_LATE is not told: it is a piece of a message that was refused before.
+        The sender gets the fault as a result, except FRAGMENT_LATE: that is a piece of a message that was refused before.
         """
         index, count = piece.fragment_index or 0, piece.fragment_count or 1
         known = self._sets.get(piece.message_id)

@@ -1,4 +1,4 @@
-"""Calls in flight: those of ours that wait for a response, and those of the peer that are being handled (WOLP-21)."""
+"""Calls in flight: ours that wait for a response, and the peer's being handled (WOLP-21)."""
 
 from __future__ import annotations
 

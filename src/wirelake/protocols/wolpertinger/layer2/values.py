@@ -1,4 +1,4 @@
-"""WOLP-18, WOLP-19: the typed values of parameters and responses, and the texts they travel as.
+"""WOLP-18, WOLP-19: typed values of parameters and responses, and their texts.
 
 | data type | arrives as | may be sent as |
 |---|---|---|

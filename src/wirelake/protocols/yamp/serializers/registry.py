@@ -43,7 +43,10 @@ class Serializer(Protocol):
 
 
 class Json:
-    """JSON; given a type, bodies that do not fit it are refused (msgspec's types: builtins, structs, dataclasses, …)."""
+    """JSON; with a type, bodies that do not fit it are refused.
+
+    Types are msgspec's: builtins, structs, dataclasses, …
+    """
 
     def __init__(self, of: Any = Any, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.serialize = msgspec.json.Encoder().encode
