@@ -1,7 +1,7 @@
-"""Commands: the commands that a protocol has for each verb, found through the entry-point group `wirelake.commands`.
+"""Commands: the commands of a protocol for each verb, from the entry points `wirelake.commands`.
 
-A package that adds a protocol declares `COMMANDS = Commands(serve=..., call=...)` there, under the protocol's name. A verb that is None
-is not known to the protocol. A protocol without an entry is only decoded.
+A package that adds a protocol declares `COMMANDS = Commands(serve=..., call=...)` there, under the protocol's name. A verb that is None is
+not known to the protocol. A protocol without an entry is only decoded.
 """
 
 from __future__ import annotations

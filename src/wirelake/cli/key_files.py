@@ -1,4 +1,7 @@
-"""Files of `--keys`: trust files of Event Mesh and key logs of wolpertinger, distinguished by their first byte."""
+"""Files of `--keys`: trust files of Event Mesh and key logs of wolpertinger.
+
+The first byte distinguishes them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wirelake listen`: see `cli/rooms/` for what each protocol makes of it."""
+"""`wirelake listen`: the commands of each protocol are in `cli/protocols/`."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ __all__ = ["listen"]
 
 @click.group(cls=Verb)
 def listen() -> None:
-    """Print what is said, one JSON object per line. Ctrl-C ends it."""
+    """Print received messages, one JSON object per line. Ctrl-C ends it."""

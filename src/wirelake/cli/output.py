@@ -121,9 +121,10 @@ class Lines:
 
 
 class Notices(logging.Handler):
-    """Prints log records as one line each, at most `per_second` of each kind; suppressed ones are counted with the next, or at the end.
+    """Print log records as one line each, at most `per_second` of each kind.
 
-    A kind is the log message without its values, so a flood of one kind hides no other.
+    Suppressed ones are counted with the next, or at the end. A kind is the log message without its values, so a flood of one kind hides no
+    other.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`wirelake send`: see `cli/rooms/` for what each protocol makes of it."""
+"""`wirelake send`: the commands of each protocol are in `cli/protocols/`."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ __all__ = ["send"]
 
 @click.group(cls=Verb)
 def send() -> None:
-    """Send messages nobody answers."""
+    """Send messages that need no answer."""

@@ -1,4 +1,4 @@
-"""`wirelake serve`: see `cli/rooms/` for what each protocol makes of it."""
+"""`wirelake serve`: the commands of each protocol are in `cli/protocols/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Report section: requests, confirmations and deliveries by protocol, with results and latencies."""
+"""Report section: requests and deliveries by protocol, with results and latencies."""
 
 from __future__ import annotations
 

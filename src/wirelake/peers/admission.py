@@ -1,6 +1,7 @@
-"""Which connections a server keeps: limits per host and in total, on connections, bytes and time.
+"""Admission: which connections a server keeps, by limits on connections, bytes and time.
 
-It does not import protocols or sockets: a peer says how long it is idle, how much it holds, and whether it has spoken.
+Limits are per host and in total. It does not import protocols or sockets: a peer says how long it is idle, how many bytes it holds, and
+whether it has sent a message.
 """
 
 from __future__ import annotations

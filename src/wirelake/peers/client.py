@@ -1,4 +1,4 @@
-"""A client of any protocol: one connection, or one after the other with a back-off between them."""
+"""A client of any protocol: one connection, or several in turn with a back-off between."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ RESTED: Final = 60.0
 
 
 class Client(Generic[P]):
-    """`async with client as peer` gives the peer of the first connection; `await client.peer()` that of the current one."""
+    """`async with client as peer` gives the peer of the first connection.
+
+    `await client.peer()` gives that of the current one.
+    """
 
     def __init__(
         self,
@@ -228,7 +231,7 @@ class Client(Generic[P]):
     def _no_more(self, reason: WirelakeError) -> None:
         if self._current is not None and not self._current.done():
             self._current.set_exception(reason)
-            self._current.exception()  # whoever asks for the peer learns it; if nobody does, nobody is warned
+            self._current.exception()  # retrieved, so that asyncio does not warn if no task awaits it
 
 
 def _hint(scheme: str, first: bytes, reason: WirelakeError) -> str:

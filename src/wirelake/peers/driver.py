@@ -257,7 +257,7 @@ class Driver:
             if not gather:
                 self._push()
         if gather and self._session.ended is None:
-            self.wake()  # only now: whoever the events have woken speaks first
+            self.wake()  # only now: tasks that the events have woken send first
             return
         if gather:
             self._push()
@@ -342,7 +342,7 @@ class Driver:
             # After a bye of ours, what was sent before it is still owed; in all other cases the peer is not worth a long wait.
             await self._flush(self._stall_timeout if ended.here and ended.fault is None else self._linger)
             if self._hurry is not None and self._stream.unsent:
-                self._stream.abort()  # nobody reads it
+                self._stream.abort()  # the peer does not read it
                 return
             self._stream.finish()
             if ended.here:

@@ -1,4 +1,7 @@
-"""Key logs of wolpertinger sessions as files that only their owner may read; see `protocols.wolpertinger.trust.keyring`."""
+"""Key logs of wolpertinger sessions, as files that only their owner may read.
+
+See `protocols.wolpertinger.trust.keyring`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bases of live peers: a session on a stream with its recording, and the same with handlers at work.
+"""Base classes of live peers: a session on a stream with its recording, and handlers.
 
 Each protocol has a subclass that handles the events of its session.
 """

@@ -1,4 +1,4 @@
-"""A server of any protocol: accepts connections, gives each a peer, and closes all of them in order."""
+"""A server of any protocol: accepts connections, gives each a peer, closes all in order."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ TOLERATED: Final = 90
 
 
 class Origin(StrEnum):
-    """The source of a rule: a specification, a ruling, or a limit of this implementation.
+    """The source of a rule: a specification, a ruling, a limit, or the state of this side.
 
     Only the specification can accuse a sender; all other rules are about this side.
     """

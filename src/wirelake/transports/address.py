@@ -1,6 +1,6 @@
-"""Addresses as people write them: `tcp://host:port`, `tls://host`, `ws://[::1]:8080/path`, `unix:///path`.
+"""Addresses as users write them, such as `tcp://host:port` or `unix:///path`.
 
-`xmpp://user@domain/peer@domain` (RFC 5122) is an account and, behind it, whom to talk to.
+Others are `tls://host`, `ws://[::1]:8080/path`, and `xmpp://user@domain/peer@domain` (RFC 5122): an account, and the peer to connect to.
 """
 
 from __future__ import annotations

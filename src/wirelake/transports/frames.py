@@ -1,7 +1,8 @@
-"""Frames of WebSockets as they mostly are (RFC 6455, section 5.2): whole binary messages of moderate size, many at a time.
+"""Fast path for WebSocket frames (RFC 6455, section 5.2): whole binary messages.
 
-The library that knows all of the protocol takes several microseconds for each frame, more than a message of ours costs. So these few are
-read and written here, and everything else is left to it: `read` stops at the first byte it does not take.
+The library that knows all of the protocol takes several microseconds for each frame, more than a message of ours costs. So frames of
+moderate size are read and written here, many at a time. Everything else is left to the library: `read` stops at the first byte it does not
+take.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""TLS contexts (EMP-42): version 1.2 or newer, certificate and host name verified unless that is switched off."""
+"""TLS contexts (EMP-42): version 1.2 or newer, certificate and host name verified.
+
+Verification can be switched off.
+"""
 
 from __future__ import annotations
 

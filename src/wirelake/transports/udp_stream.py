@@ -1,7 +1,7 @@
-"""Messages between two addresses over UDP, behind the stream interface: one message per datagram (YAMP-15).
+"""Messages over UDP behind the stream interface: one message per datagram (YAMP-15).
 
-Nothing is repeated, ordered or acknowledged: protocols on top must accept loss. A server has one endpoint, and a stream for each
-remote address.
+Nothing is repeated, ordered or acknowledged: protocols on top must accept loss. A server has one endpoint, and a stream for each remote
+address.
 """
 
 from __future__ import annotations

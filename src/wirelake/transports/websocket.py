@@ -1,8 +1,8 @@
-"""WebSockets (RFC 6455) on top of any stream, through the `websockets` library's protocol without I/O.
+"""WebSockets (RFC 6455) on top of any stream, with the `websockets` library.
 
-What is sent as one message is one binary message, in fragments if it is large; what arrives is a stream of bytes, whatever messages they
-came in (YAMP-14). So many messages that arrive together cost one call, and many that leave together one write. Whole binary messages of
-moderate size are read and written by `frames.py`; all else is the library's.
+It uses the library's protocol without I/O. What is sent as one message is one binary message, in fragments if it is large. What arrives is
+a stream of bytes, whatever messages they came in (YAMP-14). So many messages that arrive together cost one call, and many that leave
+together one write. Whole binary messages of moderate size are read and written by `frames.py`; all else is the library's.
 """
 
 from __future__ import annotations

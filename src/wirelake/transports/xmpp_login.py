@@ -1,7 +1,7 @@
-"""A login at an XMPP server (RFC 6120, 6121) through `slixmpp`, with a stream for each address (WOLP-11).
+"""A login at an XMPP server (RFC 6120, 6121) through `slixmpp`.
 
-A stream carries lines; each line is the body of one chat message. Addresses are bare JIDs, compared case-insensitively. A login is
-always inside TLS. Passwords and bodies are never logged.
+It has a stream for each address (WOLP-11). A stream carries lines; each line is the body of one chat message. Addresses are bare JIDs,
+compared case-insensitively. A login is always inside TLS. Passwords and bodies are never logged.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Login:
         """It is not needed any more, or it was lost."""
         self._trouble = ""
 
-    # For whoever talks.
+    # For users of the stream.
 
     async def open(self, password: str, place: tuple[str, int] | None, tls: ssl.SSLContext) -> None:
         """Connect and log in; raises OSError."""

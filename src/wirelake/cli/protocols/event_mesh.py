@@ -1,4 +1,7 @@
-"""Event Mesh from the command line: `serve` is a node that prints everything it receives, `listen` prints events, `send` publishes one."""
+"""Event Mesh from the command line: `serve`, `listen` and `send`.
+
+`serve` is a node that prints everything it receives, `listen` prints events, `send` publishes one.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +174,7 @@ async def _stay(
     on_drop: Callable[[Node, Dropped], None] | None,
     more: dict[str, Any],
 ) -> None:
-    """Be a node until told to stop."""
+    """Run a node until it is stopped."""
     from wirelake.peers.event_mesh import node  # noqa: PLC0415 - imported when it is used
     from wirelake.protocols.event_mesh.options import RelayRule  # noqa: PLC0415
     from wirelake.protocols.event_mesh.security.trust import Policy  # noqa: PLC0415

@@ -33,7 +33,7 @@ def pairs(connection_index: DataFrame) -> DataFrame:
     address = {side: sql.coalesce(f"ends.{side}_address", sql.lit("?")) for side in ("client", "server")}
     client, server = (sql.concat_ws(":", address[side], f"ends.{side}_port") for side in ("client", "server"))
     is_back = sql.col("direction") == "to_client"
-    # What was said before the link was agreed on belongs to it, too.
+    # Messages before the link was agreed on belong to it, too.
     link = sql.max(sql.when(sql.col("session_id") != sql.col("connection_id"), sql.col("session_id")))
     agreed = sql.when(is_link, link.over(Window.partitionBy("connection_id")))
     return (

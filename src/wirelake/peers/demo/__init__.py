@@ -1,4 +1,4 @@
-"""Recorded traffic for the demo: peers of every protocol on loopback, some of which break rules."""
+"""Record traffic for the demo: loopback peers of every protocol; some break rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEYS = (event_mesh.KEYS, wolpertinger.KEYS)
 """Files, among the recordings, of the keys that packets are verified with, and of those that open what is encrypted."""
 
 _SHARES = {emp: 1.0, event_mesh: 0.25, relink: 0.5, yamp: 0.25, wolpertinger: 0.25}
-"""Who talks -> how much of what was asked for; a mesh of three multiplies what is said."""
+"""Traffic generator -> its share of the requested volume; a mesh of three nodes multiplies messages."""
 
 
 async def talk(folder: Path, messages: int, progress: Callable[[int, int], None] = lambda _done, _total: None) -> list[Path]:

@@ -1,4 +1,4 @@
-"""EMP traffic for the demo: clients and servers on loopback, some of which break rules, all recorded."""
+"""EMP traffic for the demo: recorded clients and servers on loopback; some break rules."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def _client(address: str, number: int, requests: int, made: Callable[[], N
 
 
 async def _trouble(address: str) -> None:
-    """Peers nobody wishes for: each breaks one rule, and each is answered as the rulings say."""
+    """Misbehaving peers: each breaks one rule, and each is answered as the rulings say."""
     hello = encode(Hello())
     request = encode(Data(b'{"id": 1, "slow": true}', (RequestResponse(True, 1),)))
     for bad in (

@@ -98,8 +98,8 @@ async def _trouble(victim: Node, boiler: Credentials) -> None:
             honest,
             honest,  # EMM-23: again
             event(forger, 3),  # §5.1: another secret
-            event(stranger, 4),  # EMM-18: nobody knows this node
-            event(guest, 5),  # EMM-17: nobody vouches for this key
+            event(stranger, 4),  # EMM-18: an unknown node
+            event(guest, 5),  # EMM-17: a key that is not trusted
             event(boiler, 6, now - STALE),  # EMM-24
             event(boiler, 7, now + STALE),
             bytes(reserved),  # EMM-3

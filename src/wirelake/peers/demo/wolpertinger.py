@@ -1,4 +1,7 @@
-"""wolpertinger traffic for the demo: methods of different trust levels, and clients that reach them or fail."""
+"""wolpertinger traffic for the demo: methods of each trust level, and clients of them.
+
+Some clients fail to reach the trust level of a method.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ async def _client(address: str, level: int, calls: int, made: Callable[[], None]
 
 
 async def _wishes(peer: Peer) -> None:
-    """Something that is not there, something long, something large in pieces, and what nobody may without trust."""
+    """Make unusual calls: wrong or large arguments, a missing component, and too little trust."""
     for component, name, *parameters in (
         ("Stock", "Price", "unicorn", 1),
         ("Stock", "Inventory", 3),

@@ -99,7 +99,7 @@ async def _wishes(peer: Peer) -> None:
 
 
 async def _trouble(address: str) -> None:
-    """Peers nobody wishes for: each breaks one rule."""
+    """Misbehaving peers: each breaks one rule."""
     hello = bytes.fromhex("000001046a736f6e")
     for bad in (
         b"GET / HTTP/1.1\r\n\r\n",  # no handshake

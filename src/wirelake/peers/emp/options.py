@@ -1,4 +1,4 @@
-"""Options of a live EMP peer: limits of messages, timers, handlers, queues and recording in one flat object."""
+"""Options of a live EMP peer: limits, timers, handlers, queues and recording."""
 
 from __future__ import annotations
 

@@ -140,9 +140,9 @@ class Node:
         sealer: Sealer | None = None,
         to: Iterable[str] | None = None,
     ) -> int:
-        """§3.3: let an event out to everybody, or to some addresses; gives its message id.
+        """§3.3: publish an event to all nodes, or to some addresses; returns its message id.
 
-        Waits while too much waits to be sent already. Raises LocalProtocolError for what cannot be said in one packet.
+        Waits while the queue is full. Raises LocalProtocolError for an event that does not fit into one packet.
         """
         fields = [field_of(value) for value in values]
         chosen = None if to is None else [await self._resolve(parse(_full(one), DEFAULT_PORT, SCHEMES)) for one in to]
@@ -259,7 +259,7 @@ class Node:
             except asyncio.CancelledError:
                 await asyncio.wait([saving])  # so that it cannot take the place of what is saved at the end
                 raise
-            except UsageError as reason:  # a full disk is no reason to stop listening; at the end it is said aloud
+            except UsageError as reason:  # a full disk is no reason to stop listening; it is raised at the end
                 log.warning("the replay cache was not saved: %s", reason)
 
     def _settle(self, session: Session) -> None:
@@ -348,10 +348,10 @@ def node(
     groups: Iterable[str] = (),
     endpoint: Endpoint | None = None,
 ) -> Node:
-    """A node at `udp://host:port` or `quic://host:port` (port 0: any that is free); use it with `async with`.
+    """A node at `udp://host:port` or `quic://host:port` (port 0: any free port).
 
-    `peers` are addresses to talk to from the start, `groups` multicast addresses to talk and listen to. Without `credentials` it has a
-    random node id and proves nothing. An `endpoint` that is open already takes the place of the address.
+    Use it with `async with`. `peers` are addresses to send to from the start, `groups` multicast addresses to send to and listen on.
+    Without `credentials` it has a random node id and proves nothing. An `endpoint` that is open already takes the place of the address.
     """
 
     chosen = options or Options()

@@ -1,4 +1,6 @@
-"""Relink live: a connector keeps one link over successive connections; a listener hosts the links of many endpoints.
+"""Relink live: a connector keeps one link; a listener hosts links of many endpoints.
+
+A link lives over successive connections.
 
 ```
 async def take(link):

@@ -202,9 +202,9 @@ class Transaction:
 
 
 class Inbound:
-    """Messages of one channel of the peer, or of all without a reader of their own: `async for message in inbound`.
+    """`async for message in inbound`: messages of one channel of the peer, or of all other channels.
 
-    With automatic consumption a message is consumed when the next one is asked for.
+    With automatic consumption a message is consumed when the next one is requested.
     """
 
     def __init__(self, link: Link, *, automatic: bool) -> None:

@@ -142,7 +142,7 @@ class Link:
         With transactions: it was processed.
         """
         inbox = self.core.inbox
-        is_news = inbox.consume(message)  # by the time of what was heard last: at worst it is acknowledged a little early
+        is_news = inbox.consume(message)  # at the time of the last receive: at worst it is acknowledged a little early
         if is_news or self._is_held or inbox.is_shut:
             self._consumed()
 
@@ -177,9 +177,10 @@ class Link:
         return self._loop.time() - began
 
     async def close(self, timeout: float | None = None) -> bool:
-        """§3.6: shut down: wait until everything of ours is consumed and the peer shuts down, too; says whether it came to that in time.
+        """§3.6: shut down; returns whether both sides finished in time.
 
-        After that the link is given up, and what is unresolved is told one by one.
+        Waits until the peer has consumed all messages of ours and shuts down, too. After the timeout the link is given up, and each
+        unresolved message is reported.
         """
         self.core.shutdown()
         self.wake()
@@ -305,7 +306,7 @@ class Link:
             for answered in self._pings.values():
                 if not answered.done():
                     answered.set_exception(ConnectionLost("the connection was lost before the pong"))
-                    answered.exception()  # whoever waits for it learns it
+                    answered.exception()  # retrieved, so that asyncio does not warn if no task awaits it
             self._pings.clear()
 
     def handle(self, event: SessionEvent) -> None:

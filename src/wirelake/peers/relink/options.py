@@ -1,4 +1,4 @@
-"""Options of a live Relink link: limits of packets, timers, queues and recording in one flat object."""
+"""Options of a live Relink link: limits, timers, queues and recording."""
 
 from __future__ import annotations
 

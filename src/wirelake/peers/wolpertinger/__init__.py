@@ -1,4 +1,6 @@
-"""wolpertinger live: `connect` makes a peer, `serve` one for each client, over lines of a stream or over XMPP.
+"""wolpertinger live: `connect` makes a peer, `serve` one for each client.
+
+Both work over lines of a stream or over XMPP.
 
 ```
 class Weather:

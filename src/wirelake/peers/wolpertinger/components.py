@@ -1,4 +1,4 @@
-"""Components of a wolpertinger peer: plain classes whose annotated methods can be called remotely.
+"""Components of a wolpertinger peer: classes whose annotated methods are remotely callable.
 
 ```
 class Weather:
@@ -85,7 +85,7 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A component that is offered under another name than its class has, or that must be made in a particular way."""
+    """A component offered under another name than that of its class, or with its own factory."""
 
     of: type
     name: str = ""

@@ -1,4 +1,4 @@
-"""Options of a live wolpertinger peer: limits of texts, timers, trust, queues and recording in one flat object."""
+"""Options of a live wolpertinger peer: limits, timers, trust, queues and recording."""
 
 from __future__ import annotations
 

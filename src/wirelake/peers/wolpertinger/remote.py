@@ -19,7 +19,10 @@ Caller = Callable[..., Awaitable[Any]]
 
 
 class RemoteMethod:
-    """`await method(…)` waits for the response; `await method.tell(…)` for the delivery of a call that has none."""
+    """`await method(…)` waits for the response.
+
+    `await method.tell(…)` waits for the delivery of a call that has none.
+    """
 
     __slots__ = ("_call", "_component", "_name")
 
@@ -51,7 +54,10 @@ class Remote:
 
 
 class TypedRemote:
-    """A component of the peer whose class is known here: which methods there are, which respond, and what they take."""
+    """A component of the peer whose class is known here.
+
+    The class says which methods there are, which respond, and what they take.
+    """
 
     def __init__(self, call: Caller, component: str, methods: dict[str, Declared]) -> None:
         self._call = call

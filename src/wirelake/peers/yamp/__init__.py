@@ -1,4 +1,4 @@
-"""YAMP live: `connect` makes a peer, `serve` one for each client, over any of the transports.
+"""YAMP live: `connect` makes a peer, `serve` one for each client, over any transport.
 
 ```
 service = Service()

@@ -1,4 +1,7 @@
-"""Delivers events to their handlers in order, one after the other (YAMP-48), however long a handler takes."""
+"""Deliver events to their handlers in order, one after the other (YAMP-48).
+
+A slow handler delays later events, and loses none.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ LOUD = frozenset({Fault.BODY_UNDECODABLE, Fault.HANDSHAKE_REPEATED, Fault.PROGRE
 
 
 class Peer(LivePeer[Session, str, Ended, Fault]):
-    """What one may do with a connection, and what it does by itself; it opens with the serializer that was agreed on."""
+    """A YAMP connection for its user: requests, events and closing.
+
+    It opens with the serializer that was agreed on.
+    """
 
     def __init__(self, speaker: Speaker, stream: Stream, options: Options | None = None) -> None:
         options = options or Options()

@@ -1,4 +1,4 @@
-"""Handlers of a YAMP peer: one for each uri of requests, any number for patterns of events (YAMP-47).
+"""Handlers of a YAMP peer: one per request uri, any number for event patterns (YAMP-47).
 
 A service is made once and may serve many peers:
 
@@ -112,7 +112,10 @@ class EventSubscriber(msgspec.Struct, frozen=True, eq=False):
 
 
 class Service:
-    """Handlers by uri and pattern; `*` in a pattern is any one level of a uri, a last `>` all that follow (see `protocols.topics`)."""
+    """Handlers by uri and pattern.
+
+    `*` in a pattern is any one level of a uri, a last `>` all that follow (see `protocols.topics`).
+    """
 
     def __init__(self, separator: str = ".") -> None:
         self._answerers: dict[str, Answerer] = {}

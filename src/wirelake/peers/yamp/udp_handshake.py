@@ -1,4 +1,7 @@
-"""YAMP-15: answers handshakes over UDP without a peer, until the client proves that it receives the answers."""
+"""YAMP-15: answer handshakes over UDP without a peer, until the client proves its address.
+
+The proof is that it receives the answers.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Fault(Faults):
     INFLATED_OVER_LIMIT = 44
     ENCRYPTION_FAILED = 45
 
-    # Layer 2: a message that says nothing, or nothing that may be said.
+    # Layer 2: a message without content, or with content that is not allowed.
     DOCUMENT_OVER_LIMIT = 50
     DOCUMENT_NOT_UTF8 = 51
     DOCTYPE_REFUSED = 52

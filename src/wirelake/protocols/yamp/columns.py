@@ -120,7 +120,7 @@ def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[
         at = int(rows[index, BODY])
         known[int(speakers[index])] = name = data[at : at + int(rows[index, BODY_LENGTH])].tobytes().decode()
         named[index] = codes.setdefault(name, len(codes))
-    # All rows of a speaker together, each then takes what the last handshake before it said, unless that was another speaker's.
+    # All rows of a speaker together: each takes the serializer of the last handshake before it, unless that was another speaker's.
     order = np.argsort(speakers, kind="stable")
     place = np.arange(len(rows))
     last = np.maximum.accumulate(np.where(greets[order], place, -1))

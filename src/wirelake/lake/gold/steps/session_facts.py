@@ -72,7 +72,7 @@ def _joined(connections: DataFrame, connection_index: DataFrame) -> DataFrame:
     joined = _said(connection_index).join(_happened(connections), ["connection_id", "protocol"], "full")
     is_node = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == NODE])
     is_link = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == LINK])
-    # What was said before the link was agreed on belongs to it, too.
+    # Messages before the link was agreed on belong to it, too.
     link = sql.max(sql.when(sql.col("session_id") != sql.col("connection_id"), sql.col("session_id")))
     agreed = sql.when(is_link, link.over(Window.partitionBy("connection_id")))
     speaks_as_client = sql.col("messages_to_server") > 0
