@@ -100,28 +100,28 @@ def evictable(guests: Iterable[G], limits: ServerLimits, now: float, host: str |
 def over_time(guests: Iterable[G], limits: ServerLimits, now: float) -> list[tuple[G, str]]:
     """Connections whose time is up, and why."""
     late = []
-    for one in guests:
-        quiet = now - one.active_at
-        if not one.is_proven and limits.handshake_timeout is not None and now - one.since >= limits.handshake_timeout:
-            late.append((one, f"no valid message in {limits.handshake_timeout:g} s"))
+    for guest in guests:
+        quiet = now - guest.active_at
+        if not guest.is_proven and limits.handshake_timeout is not None and now - guest.since >= limits.handshake_timeout:
+            late.append((guest, f"no valid message in {limits.handshake_timeout:g} s"))
         elif limits.idle_timeout is not None and quiet >= limits.idle_timeout:
-            late.append((one, f"idle for {limits.idle_timeout:g} s"))
+            late.append((guest, f"idle for {limits.idle_timeout:g} s"))
     return late
 
 
 def over_bytes(guests: Iterable[G], limits: ServerLimits) -> list[G]:
     """Connections to close until what is held is below the limits, the largest holders first."""
-    sizes = [(held, one) for one in guests if (held := one.held)]
+    sizes = [(held, guest) for guest in guests if (held := guest.held)]
     by_host: Counter[str] = Counter()
-    for held, one in sizes:
-        by_host[one.host] += held
+    for held, guest in sizes:
+        by_host[guest.host] += held
     closed: list[G] = []
     total = sum(by_host.values())
     if total <= limits.max_buffered and all(held <= limits.max_buffered_per_host for held in by_host.values()):
         return closed
-    for held, one in sorted(sizes, key=lambda size: size[0], reverse=True):
-        if by_host[one.host] > limits.max_buffered_per_host or total > limits.max_buffered:
-            by_host[one.host] -= held
+    for held, guest in sorted(sizes, key=lambda size: size[0], reverse=True):
+        if by_host[guest.host] > limits.max_buffered_per_host or total > limits.max_buffered:
+            by_host[guest.host] -= held
             total -= held
-            closed.append(one)
+            closed.append(guest)
     return closed

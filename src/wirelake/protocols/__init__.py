@@ -53,12 +53,12 @@ def get(name: str) -> AnyProtocol:
 
 @cache
 def _load(name: str) -> AnyProtocol:
-    found = entry_points.entry(_GROUP, name)
-    assert found is not None, name  # noqa: S101 - `name_of` knows it
-    loaded = found.load()
+    entry = entry_points.entry(_GROUP, name)
+    assert entry is not None, name  # noqa: S101 - `name_of` knows it
+    loaded = entry.load()
     if not isinstance(loaded, Protocol) or loaded.name != name:
         what = f"the protocol {loaded.name!r}" if isinstance(loaded, Protocol) else f"a {type(loaded).__name__}"
-        raise UsageError(f"the package {found.distribution} declares {found.value} as the protocol {name!r}, but it is {what}")
+        raise UsageError(f"the package {entry.distribution} declares {entry.value} as the protocol {name!r}, but it is {what}")
     return loaded
 
 

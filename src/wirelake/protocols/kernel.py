@@ -309,15 +309,15 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
         count, used = 0, 0
         while segment < len(starts):
             stop = stops[segment]
-            found, taken, end, need = scan(data, at, stop, rows[count * columns :], parts[used * part_columns :], limits)
-            for row in range(count, count + found):
+            written, taken, end, need = scan(data, at, stop, rows[count * columns :], parts[used * part_columns :], limits)
+            for row in range(count, count + written):
                 rows[row * columns + PART] += used
                 segment_of[row] = segment
-            count += found
+            count += written
             used += taken
             at = end
             last = (count - 1) * columns
-            if found and rows[last + FAULT] and rows[last + START] == end:
+            if written and rows[last + FAULT] and rows[last + START] == end:
                 at = find(data, end + 1, stop, limits)
                 rows[last + LENGTH] = at - end
                 if at < stop and count * columns < len(rows):
@@ -363,16 +363,16 @@ def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
         """
         count, used = 0, 0
         while segment < len(starts):
-            found, taken, end, need = scan(data, at, stops[segment], rows[count * columns :], parts[used * part_columns :], limits)
-            last = (count + found - 1) * columns
-            is_lost = found > 0 and rows[last + FAULT] != 0 and rows[last + START] == end
+            written, taken, end, need = scan(data, at, stops[segment], rows[count * columns :], parts[used * part_columns :], limits)
+            last = (count + written - 1) * columns
+            is_lost = written > 0 and rows[last + FAULT] != 0 and rows[last + START] == end
             if is_lost:
                 faults[segment] = rows[last + FAULT]
-                found -= 1
-            for row in range(count, count + found):
+                written -= 1
+            for row in range(count, count + written):
                 rows[row * columns + PART] += used
                 segment_of[row] = segment
-            count += found
+            count += written
             used += taken
             at = end
             if not is_lost and need == NO_ROOM:

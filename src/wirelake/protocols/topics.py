@@ -99,13 +99,13 @@ class Topics(Generic[T]):
 
     def listeners(self, name: str) -> tuple[T, ...]:
         """The listeners of this name, each once, in no promised order."""
-        found = self._known.get(name)
-        if found is None:
-            found = tuple(dict.fromkeys(self._find(name)))
+        cached = self._known.get(name)
+        if cached is None:
+            cached = tuple(dict.fromkeys(self._find(name)))
             if len(self._known) >= REMEMBERED:  # names come from outside: they must not fill our memory
                 self._known.clear()
-            self._known[name] = found
-        return found
+            self._known[name] = cached
+        return cached
 
     def _find(self, name: str) -> Iterator[T]:
         branches = [self._root]

@@ -251,7 +251,7 @@ def body(stanza: bytes, *, by_client: bool) -> Body | None:
     if not stanza.startswith(_MESSAGE) or b"<body" not in stanza:
         return None
     depth, is_body, is_over = 0, False, False
-    told: dict[str, str] = {}
+    root: dict[str, str] = {}
     chunks: list[tuple[int, bytes]] = []
     parser = expat.ParserCreate("utf-8")
 
@@ -259,7 +259,7 @@ def body(stanza: bytes, *, by_client: bool) -> Body | None:
         nonlocal depth, is_body
         depth += 1
         if depth == 1:
-            told.update(attributes, name=name)
+            root.update(attributes, name=name)
         is_body = depth == 2 and name == "body" and not is_over
 
     def end(_: str) -> None:
@@ -277,8 +277,8 @@ def body(stanza: bytes, *, by_client: bool) -> Body | None:
         parser.Parse(stanza, True)
     except (expat.ExpatError, UnicodeError):
         return None
-    peer = told.get("to" if by_client else "from", "").partition("/")[0].lower()
-    if told.get("name") != "message" or told.get("type") in _UNSAID or not peer or not chunks:
+    peer = root.get("to" if by_client else "from", "").partition("/")[0].lower()
+    if root.get("name") != "message" or root.get("type") in _UNSAID or not peer or not chunks:
         return None
     return Body(peer, chunks)
 

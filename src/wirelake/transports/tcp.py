@@ -162,12 +162,12 @@ async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]
     """Accept connections at every address of a host until the listener is closed; port 0 lets the system choose."""
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except ValueError as reason:
         raise OSError(f"{host!r} is no host name: {reason}") from None
     sockets: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, name in dict.fromkeys(found):
+        for family, kind, protocol, _, name in dict.fromkeys(addresses):
             sock = socket.socket(family, kind, protocol)
             sockets.append(sock)
             sock.setblocking(False)

@@ -149,13 +149,13 @@ class UdpEndpoint:
 
     def _pull(self, sock: socket.socket) -> None:
         """Read waiting datagrams, as many as the queue takes."""
-        queue, receive, room = self._queue, sock.recvfrom, range(self._max_queue - len(self._queue))
+        queue, receive, free = self._queue, sock.recvfrom, range(self._max_queue - len(self._queue))
         try:
             if sock.family == socket.AF_INET:  # host and port are what the system gives
-                for _ in room:
+                for _ in free:
                     queue.append(receive(LARGEST))
             else:
-                for _ in room:
+                for _ in free:
                     data, name = receive(LARGEST)
                     queue.append((data, _address(name)))
         except (BlockingIOError, InterruptedError):

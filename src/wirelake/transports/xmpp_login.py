@@ -167,7 +167,7 @@ class Login:
         self._client: Any = None
         self._closing = False
         self._started = asyncio.Event()
-        self._room = asyncio.Event()
+        self._writable = asyncio.Event()
         self._over = asyncio.Event()
         """It is not needed any more, or it was lost."""
         self._trouble = ""
@@ -257,7 +257,7 @@ class Login:
 
     async def drain(self) -> None:
         """Wait until output can be written; raises OSError if the connection broke."""
-        await self._room.wait()
+        await self._writable.wait()
         if self._over.is_set():
             raise OSError(self._trouble or "the login was closed")
 
@@ -266,9 +266,9 @@ class Login:
     def make_room(self, there_is: bool) -> None:
         """The server reads, or does not."""
         if there_is:
-            self._room.set()
+            self._writable.set()
         else:
-            self._room.clear()
+            self._writable.clear()
 
     def lose(self, why: str) -> None:
         """The connection is over, or never was."""
@@ -276,7 +276,7 @@ class Login:
             self._trouble = why
             self._over.set()
         self._started.set()
-        self._room.set()
+        self._writable.set()
         for stream in list(self._streams.values()):
             stream.end(why)
 

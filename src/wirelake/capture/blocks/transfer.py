@@ -59,13 +59,13 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[PacketBatch | Block]:
     """Yield the blocks and packet batches of a record batch, in order; their data is not copied."""
     names = block.SCHEMA.names
     for row in range(batch.num_rows):
-        one = batch.slice(row, 1)
-        inner = pa.RecordBatch.from_arrays([one.column(name) for name in names], names=names)
-        if not one.column("is_packet_batch")[0].as_py():
+        single = batch.slice(row, 1)
+        inner = pa.RecordBatch.from_arrays([single.column(name) for name in names], names=names)
+        if not single.column("is_packet_batch")[0].as_py():
             yield from block.from_batch(inner)
             continue
         source = Source(*(inner.column(name)[0].as_py() for name in names[:3]))
         packets = np.frombuffer(inner.column("segments")[0].as_buffer(), np.int64).reshape(-1, PACKET_BATCH_COLUMNS)
         data = memoryview(inner.column("data")[0].as_buffer())
-        rank, place, bucket = (one.column(name)[0].as_py() for name in ("rank", "place", "bucket"))
+        rank, place, bucket = (single.column(name)[0].as_py() for name in ("rank", "place", "bucket"))
         yield PacketBatch(source, rank, place, bucket, data, packets, _decoder.decode(inner.column("notes")[0].as_py()))

@@ -165,15 +165,15 @@ class Tracker:
     ) -> None:
         """Add one TCP segment: `record` is the file offset of its packet, `offset` that of its payload; `missing` bytes were cut off."""
         key = (source, source_port, destination, destination_port)
-        found = self._flows.get(key)
+        entry = self._flows.get(key)
         is_syn = bool(flags & SYN)
         data_at = (sequence + is_syn) % _WRAP
-        if found is not None and (is_syn or payload) and self._is_new(*found, data_at, acknowledged, flags):
-            self._end(found[0])
-            found = None
-        if found is None:
-            found = self._start(key, sequence, acknowledged, flags, ts)
-        tracked, to_server = found
+        if entry is not None and (is_syn or payload) and self._is_new(*entry, data_at, acknowledged, flags):
+            self._end(entry[0])
+            entry = None
+        if entry is None:
+            entry = self._start(key, sequence, acknowledged, flags, ts)
+        tracked, to_server = entry
         half = tracked.halves[to_server]
         if is_syn and not half.from_start:
             half.opens_at(data_at)

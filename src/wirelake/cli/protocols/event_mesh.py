@@ -153,13 +153,13 @@ def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent
     return ExitCode.OK
 
 
-async def _sent(one: Node) -> None:
+async def _sent(member: Node) -> None:
     """Wait until the one datagram is on its way, which over QUIC takes a handshake."""
     for _ in range(500):
-        if one.target.scheme != "quic" or one.metrics.session.sent:
+        if member.target.scheme != "quic" or member.metrics.session.sent:
             break
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.5 if one.target.scheme == "quic" else 0)
+    await asyncio.sleep(0.5 if member.target.scheme == "quic" else 0)
 
 
 async def _stay(
@@ -189,21 +189,21 @@ async def _stay(
             on_peer=on_peer,
             on_drop=on_drop,
         )
-        async with node(address, credentials=_credentials(more), options=options, peers=peers, groups=groups) as one:
+        async with node(address, credentials=_credentials(more), options=options, peers=peers, groups=groups) as member:
             if show is not None:
-                one.subscribe(pattern, show)
-            say(f"node {_uuid(one.node_id)} at {one.address}; Ctrl-C ends it")
+                member.subscribe(pattern, show)
+            say(f"node {_uuid(member.node_id)} at {member.address}; Ctrl-C ends it")
             await until_stopped()
-            _tell(one)
+            _tell(member)
 
 
-def _tell(one: Node) -> None:
+def _tell(member: Node) -> None:
     """What was counted, for the person who ran it."""
-    counted = one.metrics.session
+    counted = member.metrics.session
     dropped = ", ".join(f"{count:,} {fault.reason}" for fault, count in sorted(counted.rejected.items())) or "none"
     say(
         f"{counted.received:,} packets received, {counted.delivered:,} events, {counted.relayed:,} passed on, {counted.sent:,} sent;"
-        f" dropped: {dropped}; too fast: {counted.rate_limited:,}; lost: {one.metrics.lost:,}"
+        f" dropped: {dropped}; too fast: {counted.rate_limited:,}; lost: {member.metrics.lost:,}"
     )
 
 

@@ -170,16 +170,16 @@ class LedgerEntries:
             Entry(*self._named(source, at), category, reason, self._spans[source, at][1].mark, size, items)
             for (source, at, category, reason), (size, items) in sorted(self._sums.items())
         ]
-        told = {key[:2] for key in self._sums}
+        counted = {key[:2] for key in self._sums}
         entries += [
             Entry(source, at, span.length, "container", "empty file", span.mark, 0, 0)
             for (name, at), (source, span) in sorted(self._spans.items(), key=lambda item: item[0])
-            if (name, at) not in told and not source.size
+            if (name, at) not in counted and not source.size
         ]
         entries += [
             Entry(source, at, span.length, _MARK, "", span.mark, 0, 0)
             for (name, at), (source, span) in sorted(self._spans.items(), key=lambda item: item[0])
-            if (name, at) not in told and source.size and span.mark
+            if (name, at) not in counted and source.size and span.mark
         ]
         self._sums, self._spans = {}, {}
         return entries
@@ -231,29 +231,29 @@ def weigh(works: Iterable[ReadTask], ledger_entries: pa.RecordBatch, before: Ite
 
     A span that waited is accounted for by what was found of it since, less what no longer waits. Else LakeError.
     """
-    found: dict[tuple[bytes, int], int] = {}
+    sums: dict[tuple[bytes, int], int] = {}
     for row in ledger_entries.select(["source_id", "offset", "bytes"]).to_pylist():
         key = (row["source_id"], row["offset"])
-        found[key] = found.get(key, 0) + row["bytes"]
+        sums[key] = sums.get(key, 0) + row["bytes"]
     entries, waiting = [], []
     marks = {(work.source.id, work.spans[-1].at): work.spans[-1].mark for work in works}
     owed = [
         Waiting(work.source, work.spans[-1].at, work.spans[-1].length, work.spans[-1].length) for work in works if work.spans[-1].length
     ]
-    fresh = {(one.source.id, one.offset) for one in owed}
-    for one in (*owed, *before):
-        key = (one.source.id, one.offset)
-        told = found.pop(key, 0)
-        left = one.bytes - told
+    fresh = {(item.source.id, item.offset) for item in owed}
+    for item in (*owed, *before):
+        key = (item.source.id, item.offset)
+        counted = sums.pop(key, 0)
+        left = item.bytes - counted
         if left < 0:
-            raise LakeError(f"{one.source.path}: the ledger has {-left} bytes too many at byte {one.offset}; nothing was published")
-        change = left if key in fresh else -told
+            raise LakeError(f"{item.source.path}: the ledger has {-left} bytes too many at byte {item.offset}; nothing was published")
+        change = left if key in fresh else -counted
         if change:
             mark = marks.get(key, b"")
-            entries.append(Entry(one.source, one.offset, one.length, "waiting", "for what comes next", mark, change, 0))
+            entries.append(Entry(item.source, item.offset, item.length, "waiting", "for what comes next", mark, change, 0))
         if left:
-            waiting.append(Waiting(one.source, one.offset, one.length, left))
-    if strange := [key for key, told in found.items() if told]:
+            waiting.append(Waiting(item.source, item.offset, item.length, left))
+    if strange := [key for key, counted in sums.items() if counted]:
         raise LakeError(
             f"the ledger speaks of a source that was not read ({strange[0][0].hex()}, byte {strange[0][1]}); nothing was published"
         )

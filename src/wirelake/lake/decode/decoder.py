@@ -215,12 +215,12 @@ class Decoder:
             places = np.array(spans, np.int64)
             self._ledger_entries.spread(self._where, category, reason, origins, places[:, 0], places[:, 1], counted=False)
         noted: list[rows.Noted] = []
-        for one in taken.begun:
-            by = "client" if one.to_server else "server"
-            noted += [(one.flow, one.ts, one.place, what, by, "") for what in ("seen", *(["opened"] if one.is_whole else []))]
-            if not one.is_whole:  # rules about missing messages do not apply to a session with a gap
-                gap = (scanner.protocol.name, GAP.name, GAP.clause, GAP.text, b"", one.place, 0)
-                self._gathering.spoil(rows.spoilt(self._where, one.flow, one.to_server, one.ts, *gap), 0)
+        for begun in taken.begun:
+            by = "client" if begun.to_server else "server"
+            noted += [(begun.flow, begun.ts, begun.place, what, by, "") for what in ("seen", *(["opened"] if begun.is_whole else []))]
+            if not begun.is_whole:  # rules about missing messages do not apply to a session with a gap
+                gap = (scanner.protocol.name, GAP.name, GAP.clause, GAP.text, b"", begun.place, 0)
+                self._gathering.spoil(rows.spoilt(self._where, begun.flow, begun.to_server, begun.ts, *gap), 0)
         if noted:
             self._add(connections.TABLE.name, rows.connected(self._where, noted))
         xmpp = scanner.protocol.xmpp
@@ -427,22 +427,22 @@ class Decoder:
     def _leave_frames(self, limit: int) -> None:
         """Stop searching for WebSocket frames, oldest first, until no more bytes wait than this."""
         waiting = self.decoder_state.waiting
-        for key, one in self.decoder_state.wrapped.items():
+        for key, waiting_stream in self.decoder_state.wrapped.items():
             if waiting <= limit:
                 return
-            if one is not None and len(one.data):
-                waiting -= len(one.data)
-                self._unwrap(self._scanner_of(one.flow), self._unwrapper.end(key))
+            if waiting_stream is not None and len(waiting_stream.data):
+                waiting -= len(waiting_stream.data)
+                self._unwrap(self._scanner_of(waiting_stream.flow), self._unwrapper.end(key))
 
     def _leave_stanzas(self, limit: int) -> None:
         """Give up unfinished XMPP stanzas, oldest first, until no more bytes wait than this."""
         waiting = self.decoder_state.waiting
-        for key, one in self.decoder_state.stanzas.items():
+        for key, waiting_stream in self.decoder_state.stanzas.items():
             if waiting <= limit:
                 return
-            if one is not None and len(one.data):
-                waiting -= len(one.data)
-                self._take(self._scanner_of(one.flow), self._stanzas.end(key))
+            if waiting_stream is not None and len(waiting_stream.data):
+                waiting -= len(waiting_stream.data)
+                self._take(self._scanner_of(waiting_stream.flow), self._stanzas.end(key))
 
 
 def _speakers(scan_input: ScanInput, segments: Array) -> tuple[Array, dict[int, Speaker]]:

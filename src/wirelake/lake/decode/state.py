@@ -188,12 +188,12 @@ class DecoderState:
     def forget(self) -> None:
         """Drop the older half of each table that is over its limit."""
         tables: list[dict[Any, Any]] = [self.handshakes, self.agreed, self.fragment_states, self.wrapped, self.seen, self.stanzas]
-        for one in tables:
-            if len(one) > MAX_REMEMBERED:
-                for key in list(one)[: len(one) // 2]:
-                    may_wait = one is self.stanzas or one is self.wrapped
-                    if not (may_wait and one[key] is not None and len(one[key].data)):  # what waits is still to be accounted for
-                        del one[key]
+        for table in tables:
+            if len(table) > MAX_REMEMBERED:
+                for key in list(table)[: len(table) // 2]:
+                    may_wait = table is self.stanzas or table is self.wrapped
+                    if not (may_wait and table[key] is not None and len(table[key].data)):  # what waits is still to be accounted for
+                        del table[key]
 
     def drop(self, connections: Collection[bytes]) -> None:
         """Drop these connections, as if they had never been seen; and the state of all XMPP streams."""

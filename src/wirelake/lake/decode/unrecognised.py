@@ -56,12 +56,12 @@ class UnrecognisedTraffic:
         key = (source.id, account.unrecognised)
         if key not in self._sums and len(self._sums) >= MAX_ROWS:
             key = (source.id, REST)
-        one = self._sums.setdefault(key, _Sum(source.path))
-        one.items += account.items
-        one.bytes += account.bytes
-        if account.first != NO_TIME and (one.first == NO_TIME or account.first < one.first):
-            one.first = account.first
-        one.last = max(one.last, account.last)
+        total = self._sums.setdefault(key, _Sum(source.path))
+        total.items += account.items
+        total.bytes += account.bytes
+        if account.first != NO_TIME and (total.first == NO_TIME or account.first < total.first):
+            total.first = account.first
+        total.last = max(total.last, account.last)
 
     def close(self) -> pa.RecordBatch:
         """Return all rows, and start again."""
@@ -70,17 +70,17 @@ class UnrecognisedTraffic:
         return pa.RecordBatch.from_pylist(rows, schema=TABLE.schema)
 
 
-def _row(source: bytes, unrecognised: Unrecognised, one: _Sum) -> dict[str, object]:
+def _row(source: bytes, unrecognised: Unrecognised, total: _Sum) -> dict[str, object]:
     names = (unrecognised.transport, unrecognised.client, unrecognised.server, unrecognised.port)
     return {
-        "source": one.source,
+        "source": total.source,
         "source_id": source,
         **dict(zip(_NAMES, (None,) * 4 if unrecognised == REST else names, strict=True)),
         "reason": unrecognised.why,
-        "packets": one.items,
-        "bytes": one.bytes,
-        "first_seen": None if one.first == NO_TIME else one.first,
-        "last_seen": None if one.last == NO_TIME else one.last,
+        "packets": total.items,
+        "bytes": total.bytes,
+        "first_seen": None if total.first == NO_TIME else total.first,
+        "last_seen": None if total.last == NO_TIME else total.last,
     }
 
 

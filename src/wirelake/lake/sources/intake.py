@@ -77,7 +77,7 @@ def continued(lake: Path, paths: Iterable[str]) -> Plan:
     return _continued(lake, sources, []) or Plan()
 
 
-def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan | None:
+def _continued(lake: Path, sources: list[Source], fresh: list[Source]) -> Plan | None:
     """Plan to read files again that have grown since their last record was cut; None if there are none, or it cannot be done.
 
     Their last bytes are in quarantine. The record that these bytes belong to is complete now.
@@ -99,11 +99,11 @@ def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan |
     if not grown:
         return None
     try:
-        plan = _without(lake, Inventory(lake), set(grown), found)
+        plan = _without(lake, Inventory(lake), set(grown), fresh)
     except LakeError as error:
         _LOG.warning("%s: continued after its end, which was cut in the middle of a record: %s", ", ".join(grown.values()), error)
         return None
-    if not found and not set(plan.reread) <= {one.path for one in sources}:
+    if not fresh and not set(plan.reread) <= {one.path for one in sources}:
         return None  # `follow` would not read the others again
     plan.continued = sorted(grown.values())
     return plan
@@ -131,14 +131,14 @@ def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
 def again(lake: Path, paths: Iterable[str]) -> Plan:
     """Plan to read files from their first byte, and to remove the rows that the lake has of them or of files with their names."""
     known, inventory = positions(lake), Inventory(lake)
-    found = [identify(path) for path in paths]
+    sources = [identify(path) for path in paths]
     asked: set[bytes] = set()
-    for source in found:
+    for source in sources:
         position = known.place(source)
         if position.is_part and source.path != position.like:
             continue  # the source is longer than this file: removing it would lose bytes
         asked |= inventory.at(source.path) if position.is_other else {position.source.id} if position.is_known else set()
-    return _without(lake, inventory, asked, found)
+    return _without(lake, inventory, asked, sources)
 
 
 def forget(lake: Path, names: Iterable[str]) -> Plan:
@@ -147,15 +147,15 @@ def forget(lake: Path, names: Iterable[str]) -> Plan:
     return _without(lake, inventory, {one for name in names for one in inventory.named(name)}, [])
 
 
-def _without(lake: Path, inventory: Inventory, asked: set[bytes], found: list[Source]) -> Plan:
-    """Plan to remove the `asked` sources, with those that depend on them; read the latter again, and the `found` files."""
+def _without(lake: Path, inventory: Inventory, asked: set[bytes], fresh: list[Source]) -> Plan:
+    """Plan to remove the `asked` sources, with those that depend on them; read the latter again, and the `fresh` files."""
     if not asked:
-        return _sorted(Plan(), positions(lake), found)
+        return _sorted(Plan(), positions(lake), fresh)
     removal = inventory.removal(asked)
     rest = inventory.without(removal)
-    others = [] if removal.ids == asked else _others(lake, removal, asked, {one.path for one in found})
+    others = [] if removal.ids == asked else _others(lake, removal, asked, {one.path for one in fresh})
     plan = Plan(removal=removal, following=_following(lake, inventory, removal), reread=[one.path for one in others])
-    return _sorted(plan, rest, [*found, *others])
+    return _sorted(plan, rest, [*fresh, *others])
 
 
 def _others(lake: Path, removal: Removal, asked: set[bytes], named: set[str]) -> list[Source]:

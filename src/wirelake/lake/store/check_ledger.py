@@ -43,13 +43,13 @@ def check_ledger(lake: Path) -> Checked:
     seen = snapshot.current(lake)
     ledger_entries = seen.dataset(ledger.TABLE.name).to_table()
     known = positions_in(ledger_entries).all
-    sources = [one.source for one in known]
+    sources = [entry.source for entry in known]
     problems = [*_sums(ledger_entries, sources), *_tables(seen, ledger_entries)]
     gone = []
-    for one in known:
-        verdict = _as_it_lies(one)
+    for entry in known:
+        verdict = _as_it_lies(entry)
         if verdict == "gone":
-            gone.append(one.source.path)
+            gone.append(entry.source.path)
         elif verdict:
             problems.append(verdict)
     return Checked(len(sources), sum(source.size for source in sources), tuple(problems), tuple(gone))
@@ -75,12 +75,12 @@ def _tables(seen: Snapshot, ledger_entries: pa.Table) -> list[str]:
     problems = []
     rows = seen.dataset(messages.TABLE.name).to_table(columns=["protocol", "size"])
     held = _by(rows.group_by("protocol").aggregate([("size", "sum"), ([], "count_all")]), "protocol", "size_sum", "count_all")
-    said = (
+    sums = (
         ledger_entries.filter(pc.equal(ledger_entries["category"], "message"))
         .group_by("reason")
         .aggregate([("bytes", "sum"), ("items", "sum")])
     )
-    told = _by(said, "reason", "bytes_sum", "items_sum")
+    told = _by(sums, "reason", "bytes_sum", "items_sum")
     for protocol in sorted(held.keys() | told.keys()):
         if held.get(protocol) != told.get(protocol):
             (size, count), (bytes_told, items_told) = held.get(protocol, (0, 0)), told.get(protocol, (0, 0))

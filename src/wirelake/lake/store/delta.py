@@ -294,13 +294,13 @@ def sweep(lake: Path, table: Table, keep: Collection[Path] = ()) -> int:
     """Delete the files that do not count, except those in `keep`; returns how many."""
     at = folder(lake, table)
     removed = 0
-    for found in uncounted(lake, table):
-        if found not in keep:
-            found.unlink(missing_ok=True)
+    for path in uncounted(lake, table):
+        if path not in keep:
+            path.unlink(missing_ok=True)
             removed += 1
-    for found in at.glob("batch-*"):
-        if not any(found.glob("*.parquet")):
-            shutil.rmtree(found, ignore_errors=True)  # Spark's markers and checksums of files that are gone
+    for path in at.glob("batch-*"):
+        if not any(path.glob("*.parquet")):
+            shutil.rmtree(path, ignore_errors=True)  # Spark's markers and checksums of files that are gone
     return removed
 
 

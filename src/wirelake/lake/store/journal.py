@@ -148,14 +148,14 @@ def check(lake: Path) -> bool:
     except OSError as error:
         raise LakeError(f"{lake} cannot be read: {error.strerror}") from error
     try:
-        found = msgspec.json.decode(content, type=_Format).version
+        version = msgspec.json.decode(content, type=_Format).version
     except msgspec.DecodeError as error:
         raise LakeError(f"{lake} is damaged: {FOLDER}/format.json does not say which version of a lake it is") from error
-    if found > FORMAT:
-        raise LakeError(f"{lake} was made by a newer wirelake (lake format {found}, this one reads {FORMAT}): upgrade wirelake")
-    if found < FORMAT:
+    if version > FORMAT:
+        raise LakeError(f"{lake} was made by a newer wirelake (lake format {version}, this one reads {FORMAT}): upgrade wirelake")
+    if version < FORMAT:
         raise LakeError(
-            f"{lake} was made by an older wirelake (lake format {found}, this one reads {FORMAT}), which knew files in another way: "
+            f"{lake} was made by an older wirelake (lake format {version}, this one reads {FORMAT}), which knew files in another way: "
             "ingest its sources into a new folder, or go on with the older version"
         )
     return True

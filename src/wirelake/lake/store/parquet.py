@@ -83,14 +83,14 @@ class Sheet:
             self._path.unlink(missing_ok=True)
 
 
-def _as_written(given: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+def _as_written(actual: pa.Schema, wanted: pa.Schema) -> pa.Schema:
     """Return the schema of record, with dictionaries where the first batch has them.
 
     Parquet readers see plain columns.
     """
     fields = []
     for field in wanted:
-        kind = given.field(field.name).type
+        kind = actual.field(field.name).type
         keeps = pa.types.is_dictionary(kind) and kind.value_type == field.type
         fields.append(field.with_type(pa.dictionary(pa.int32(), field.type) if keeps else field.type))
     return pa.schema(fields)

@@ -19,7 +19,7 @@ from wirelake.protocols.emp.events import RequestReceived
 from wirelake.protocols.emp.messages import Data, Hello, OtherExtension, Ping, RequestResponse
 from wirelake.protocols.emp.wire import encode
 
-__all__ = ["talk"]
+__all__ = ["record"]
 
 CLIENTS: Final = 4
 IN_FLIGHT: Final = 16
@@ -28,7 +28,7 @@ SENSOR_TYPE: Final = 128
 SEED: Final = 5040
 
 
-async def talk(folder: Path, requests: int, progress: Callable[[int, int], None]) -> list[Path]:
+async def record(folder: Path, requests: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Make about so many requests, and the rest of the show; returns the recordings."""
     chance = random.Random(SEED)  # noqa: S311 - a demo wants the same traffic every time
     with Recorder(folder / "emp.pcapng") as recorder:
@@ -62,7 +62,7 @@ async def _answer(_peer: Peer, request: RequestReceived, chance: random.Random) 
 
 async def _client(address: str, number: int, requests: int, made: Callable[[], None]) -> None:
     """A client as one wishes them: requests in flight, some compressed, some data, a pause for pings, and a bye."""
-    chance = random.Random(number)  # noqa: S311 - see talk
+    chance = random.Random(number)  # noqa: S311 - see record
     options = Options(ping_interval=0.2, application_types=frozenset([SENSOR_TYPE]))
     async with connect(address, options=options) as peer:
 

@@ -22,7 +22,7 @@ from wirelake.protocols.event_mesh.packet.values import text
 from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 from wirelake.transports import udp
 
-__all__ = ["KEYS", "talk"]
+__all__ = ["KEYS", "record"]
 
 KEYS: Final = "mesh.keys"
 """What the nodes know each other by."""
@@ -33,7 +33,7 @@ AT_ONCE: Final = 20
 """Events published before everybody gets time to read."""
 
 
-async def talk(folder: Path, events: int, progress: Callable[[int, int], None]) -> list[Path]:
+async def record(folder: Path, events: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Publish about so many events, and the rest of the show; returns the recordings."""
     boiler = Credentials(secrets.token_bytes(16), AUTH_KEY_ID, secret=secrets.token_bytes(32))
     valve = Credentials(secrets.token_bytes(16), AUTH_KEY_ID, seed=secrets.token_bytes(32))

@@ -15,7 +15,7 @@ from wirelake.peers.demo.raw_bytes import send_raw
 from wirelake.peers.relink import Endpoint, Link, Options, connect, serve
 from wirelake.transports.address import parse
 
-__all__ = ["talk"]
+__all__ = ["record"]
 
 ORDERS: Final = Endpoint("orders", 4, 4)
 TILL: Final = Endpoint("till", 4, 4, connector_transactions=True)
@@ -33,7 +33,7 @@ TROUBLE: Final = (
 )
 
 
-async def talk(folder: Path, messages: int, progress: Callable[[int, int], None]) -> list[Path]:
+async def record(folder: Path, messages: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Send about so many messages, and the rest of the show; returns the recordings."""
     with Recorder(folder / "relink.pcapng", protocol="relink") as recorder:
         options = Options(recorder=recorder, close_timeout=0.5)  # a client that left without parting does not come back

@@ -17,7 +17,7 @@ from wirelake.errors import RequestFailed, WirelakeError
 from wirelake.peers.demo.raw_bytes import send_raw
 from wirelake.peers.wolpertinger import Options, Peer, connect, method, serve
 
-__all__ = ["KEYS", "talk"]
+__all__ = ["KEYS", "record"]
 
 KEYS: Final = "sessions.log"
 """The file of the keys that sessions agreed on; see `peers.key_log`."""
@@ -66,7 +66,7 @@ class Stock:
         return True
 
 
-async def talk(folder: Path, calls: int, progress: Callable[[int, int], None]) -> list[Path]:
+async def record(folder: Path, calls: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Make about so many calls, and the rest of the show; returns the recordings."""
     with Recorder(folder / "wolpertinger.pcapng", protocol="wolpertinger") as recorder:
         options = Options(cluster_key=KEY, password_of=USERS.get, recorder=recorder, key_log=folder / KEYS)

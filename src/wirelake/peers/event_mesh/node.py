@@ -112,8 +112,10 @@ class Node:
         """What was counted so far; also after the end."""
         if self._session is None or self._endpoint is None:
             raise SessionClosed("the node was never in use: enter it with `async with`")
-        heard = self._subscriptions
-        return NodeMetrics(self._session.metrics, self._endpoint.lost, self._endpoint.unsent, heard.lost, heard.unheard, self._failed)
+        subscriptions = self._subscriptions
+        return NodeMetrics(
+            self._session.metrics, self._endpoint.lost, self._endpoint.unsent, subscriptions.lost, subscriptions.unheard, self._failed
+        )
 
     def subscribe(self, pattern: str, handler: Handler | None = None) -> Subscription[Delivered]:
         """Receive events whose names match (see `protocols.topics`): with `async for`, or by a handler, one after the other.
@@ -149,7 +151,7 @@ class Node:
         while True:
             session = self._working()
             places = session.places if chosen is None else chosen
-            capacity, most = session.room(urgent), session.room(urgent, empty=True)
+            capacity, most = session.capacity(urgent), session.capacity(urgent, empty=True)
             if capacity >= len(places) or len(places) > most:  # in the second case the session says so
                 break
             self._flush()
@@ -368,9 +370,9 @@ def node(
     if endpoint is None and (mine.scheme == "memory" or (mine.scheme == "quic") != (chosen.quic is not None)):
         raise UsageError(f"{mine}: udp:// needs nothing, quic:// needs certificates (`Options.quic`), memory:// its endpoint")
     others = [parse(_full(peer, mine.scheme), DEFAULT_PORT, SCHEMES) for peer in peers]
-    heard = [parse(_full(group, mine.scheme), DEFAULT_PORT, SCHEMES) for group in groups]
+    joined = [parse(_full(group, mine.scheme), DEFAULT_PORT, SCHEMES) for group in groups]
     who = Credentials(chosen.draw(16)) if credentials is None else credentials
-    return Node(mine, open_endpoint, credentials=who, options=chosen, peers=others, groups=heard)
+    return Node(mine, open_endpoint, credentials=who, options=chosen, peers=others, groups=joined)
 
 
 def _inside_quic(opened: udp.UdpEndpoint, quic: Quic) -> Endpoint:

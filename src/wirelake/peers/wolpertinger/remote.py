@@ -65,14 +65,14 @@ class TypedRemote:
         self._methods = {one.attribute: one for one in methods.values()}
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        found = self._methods.get(name)
-        if found is None:
+        declared = self._methods.get(name)
+        if declared is None:
             raise AttributeError(f"{self._component} has no method {name!r}")
 
         async def call(*parameters: Any, timeout: float | None = None) -> Any:
-            sent = [unfit(given, kind) for given, kind in zip(parameters, found.kinds, strict=False)]
+            sent = [unfit(given, kind) for given, kind in zip(parameters, declared.kinds, strict=False)]
             sent += parameters[len(sent) :]  # too many: the peer says so
-            value = await self._call(self._component, found.name, *sent, returns=found.returns, timeout=timeout)
-            return to_datetime(value) if found.kind is datetime and type(value) is DateTime else value
+            value = await self._call(self._component, declared.name, *sent, returns=declared.returns, timeout=timeout)
+            return to_datetime(value) if declared.kind is datetime and type(value) is DateTime else value
 
         return call

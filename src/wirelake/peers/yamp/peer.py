@@ -203,17 +203,17 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             self._opened.set_result(event.serializer)
 
     def _on_event(self, event: EventReceived) -> None:
-        heard = ReceivedEvent(self, event.uri, event.body, event.uid)
+        received = ReceivedEvent(self, event.uri, event.body, event.uid)
         before = self._subscriptions.unheard
-        self._subscriptions.deliver(event.uri, heard)
+        self._subscriptions.deliver(event.uri, received)
         listeners = self.service.listeners(event.uri)
         if listeners:
-            self._attendance.bring(heard, listeners, event.size)
+            self._attendance.bring(received, listeners, event.size)
         elif self._subscriptions.unheard > before:
             self.unheard += 1
 
-    def _refused(self, heard: ReceivedEvent, why: str) -> None:
-        self.notice(Noticed(Fault.BODY_UNDECODABLE, f"event {heard.uri!r}: {why}"))
+    def _refused(self, event: ReceivedEvent, why: str) -> None:
+        self.notice(Noticed(Fault.BODY_UNDECODABLE, f"event {event.uri!r}: {why}"))
 
     def _on_response(self, event: ResponseReceived) -> None:
         if (ask := self._asks.pop(event.request_uid, None)) is not None:

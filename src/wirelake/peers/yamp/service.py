@@ -106,9 +106,9 @@ class EventSubscriber(msgspec.Struct, frozen=True, eq=False):
     handle: EventHandler
     of: Any = None
 
-    def fit(self, heard: ReceivedEvent) -> ReceivedEvent:
+    def fit(self, event: ReceivedEvent) -> ReceivedEvent:
         """The event as the handler wants it; raises msgspec.ValidationError."""
-        return heard if self.of is None else msgspec.structs.replace(heard, body=msgspec.convert(heard.body, self.of))
+        return event if self.of is None else msgspec.structs.replace(event, body=msgspec.convert(event.body, self.of))
 
 
 class Service:

@@ -102,11 +102,11 @@ class Session:
         """Datagrams that wait to be sent."""
         return len(self._outbox)
 
-    def room(self, urgent: bool, *, empty: bool = False) -> int:
+    def capacity(self, urgent: bool, *, empty: bool = False) -> int:
         """The number of datagrams that still fit into the send queue, or into an empty one."""
         if empty:
             return self.options.max_urgent if urgent else self.options.max_queued
-        return self._outbox.room(urgent)
+        return self._outbox.capacity(urgent)
 
     def events(self) -> list[SessionEvent]:
         """Take the events since the last call."""
@@ -185,7 +185,7 @@ class Session:
         be content in one packet, and QUEUE_FULL when it cannot wait to be sent: then nothing was sent.
         """
         places = self.places if to is None else to
-        if self._outbox.room(urgent) < len(places):
+        if self._outbox.capacity(urgent) < len(places):
             self._metrics.queue_full += len(places)
             raise LocalProtocolError(Fault.QUEUE_FULL, f"{self.waiting} datagrams wait")
         content: Sequence[Field] = (text(name), *fields)

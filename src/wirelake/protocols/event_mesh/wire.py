@@ -67,12 +67,12 @@ def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:
 def fields(data: bytes, row: Sequence[int], parts: Sequence[int]) -> tuple[Field, ...]:
     """The fields of a scanned row, in order."""
     first = row[PART] * PART_COLUMNS
-    found = []
+    result = []
     for part in range(first, first + row[PARTS] * PART_COLUMNS, PART_COLUMNS):
         if not parts[part + PART_PARENT]:
             at = parts[part] + 2
-            found.append(Field(parts[part + PART_TYPE], data[at : at + parts[part + PART_LENGTH]]))
-    return tuple(found)
+            result.append(Field(parts[part + PART_TYPE], data[at : at + parts[part + PART_LENGTH]]))
+    return tuple(result)
 
 
 def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:

@@ -185,25 +185,25 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                 body, total, widest = at + size, 0, 0
                 for index in range(length):
                     fault_at = at + vector + wide * index
-                    one = i64_le(data, fault_at) if first & LARGE else u16_le(data, fault_at)
-                    if one < 0 or one > max_part:  # RELINK-24
+                    size_of_part = i64_le(data, fault_at) if first & LARGE else u16_le(data, fault_at)
+                    if size_of_part < 0 or size_of_part > max_part:  # RELINK-24
                         fault, lost, length = Fault.PART_OVER_LIMIT.value, True, 0
                         break
-                    total += one
+                    total += size_of_part
                     if total > max_message:  # RELINK-24
                         fault, lost, length = Fault.MESSAGE_OVER_LIMIT.value, True, 0
                         break
                     part = (used + index) * PART_COLUMNS
                     parts[part + PART_START] = at + size
-                    parts[part + PART_LENGTH] = one
-                    widest = max(widest, one)
-                    size += (one + 7) & ~7
+                    parts[part + PART_LENGTH] = size_of_part
+                    widest = max(widest, size_of_part)
+                    size += (size_of_part + 7) & ~7
                 if not lost and stop - at < size:
                     return count, used, at, size
                 for part in range(used * PART_COLUMNS, (used + length) * PART_COLUMNS, PART_COLUMNS):
-                    one = parts[part + PART_LENGTH]
-                    tail = parts[part + PART_START] + one
-                    odd |= _dirty(data, tail, tail + (-one & 7))
+                    size_of_part = parts[part + PART_LENGTH]
+                    tail = parts[part + PART_START] + size_of_part
+                    odd |= _dirty(data, tail, tail + (-size_of_part & 7))
                 if first & LARGE and widest < SMALLEST_LARGE:
                     odd |= ODD_FORM
                 body_end = at + size

@@ -93,12 +93,12 @@ class PassiveDecoder:
         try:
             if envelope.encryption is Encryption.NONE:
                 return Passive(opened(envelope.payload, envelope.gzip, envelope.encryption, None, limits))
-            found = (keyring or _NO_KEYS).open(envelope.payload, envelope.gzip, envelope.encryption, limits, self._key)
+            opening = (keyring or _NO_KEYS).open(envelope.payload, envelope.gzip, envelope.encryption, limits, self._key)
         except DecodeError as reason:
             return Passive(fault=cast(Fault, reason.fault))
-        if found is None:
+        if opening is None:
             return _WAITS
-        payload, self._key = found
+        payload, self._key = opening
         return Passive(payload)
 
     def _join(self, envelope: Envelope, now: float, limits: Limits) -> Envelope | Fault | None:

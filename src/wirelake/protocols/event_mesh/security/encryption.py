@@ -135,12 +135,12 @@ def inner_fields(plain: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Field, 
     scan(header + plain, 0, len(header) + len(plain), row, parts, (LARGEST, limits.max_tlv_count, 0))
     if row[FAULT] in (Fault.TLV_OVERRUN, Fault.TLV_COUNT):
         raise DecodeError(Fault(row[FAULT]), row[FAULT_AT] - len(header), "inside")
-    found = fields(header + plain, row, parts)
-    if any(is_security(field.type) for field in found):
+    inner = fields(header + plain, row, parts)
+    if any(is_security(field.type) for field in inner):
         raise DecodeError(Fault.SECURITY_FIELD_SEALED, 0)
     if row[FAULT]:
         raise DecodeError(Fault(row[FAULT]), row[FAULT_AT] - len(header), "inside")
-    return found
+    return inner
 
 
 def _decrypt(message: Message, ciphertext: bytes, keys: Mapping[bytes, bytes]) -> bytes:

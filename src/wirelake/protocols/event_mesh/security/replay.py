@@ -93,16 +93,16 @@ class ReplayCache:
     def restore(self, state: bytes) -> None:
         """Remember what an exported cache did, too; raises UsageError for anything else, and then nothing has changed."""
         try:
-            found = msgspec.msgpack.decode(state, type=_State)
+            exported = msgspec.msgpack.decode(state, type=_State)
         except (msgspec.DecodeError, UnicodeDecodeError) as reason:
             raise UsageError(f"this is no exported replay cache: {reason}") from None
-        if found.format != _FORMAT:
-            raise UsageError(f"this is no exported replay cache: {found.format[:40]!r}")
-        known = {key: until for key, until in found.entries if until == until}  # not a number is no time
+        if exported.format != _FORMAT:
+            raise UsageError(f"this is no exported replay cache: {exported.format[:40]!r}")
+        known = {key: until for key, until in exported.entries if until == until}  # not a number is no time
         for key, until in self._until.items():
             known[key] = max(until, known.get(key, until))
         excess = max(len(known) - self._capacity, 0)
-        self.evicted += found.evicted + excess
+        self.evicted += exported.evicted + excess
         for key in sorted(known, key=known.__getitem__)[:excess]:
             del known[key]
         self._until = known
