@@ -30,9 +30,6 @@ def dialect(limits: _HasDialects) -> tuple[str, ...] | None:
 
 
 def settings(names: Iterable[str], chosen: Mapping[str, Any], spoken: Iterable[str]) -> dict[str, Any]:
-    """Fields of the limits for a connection of a dialect; `names` are the flags.
-
-    A chosen flag wins, unless it is `auto`.
-    """
+    """Fields of the limits for a connection of a dialect; `names` are the flags. A chosen flag wins, unless it is `auto`."""
     flags = {name: name in spoken for name in names}
     return flags | {name: value for name, value in chosen.items() if name not in flags or value != AUTO}

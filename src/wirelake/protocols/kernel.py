@@ -243,10 +243,7 @@ def positions(places: list[int]) -> Any:
 
 @kernel
 def u16(data: Any, at: int) -> int:
-    """Two bytes, big-endian.
-
-    (Adding to a literal makes Numba see signed numbers, as every other number here is.)
-    """
+    """Two bytes, big-endian. (Adding to a literal makes Numba see signed numbers, as every other number here is.)"""
     value: int = ((0 + data[at]) << 8) | (0 + data[at + 1])
     return value
 

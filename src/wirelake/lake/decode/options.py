@@ -18,10 +18,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     """How captures are decoded."""
 
     protocol_limits: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict, name="rooms")
-    """Protocol -> fields of its limits.
-
-    Other fields have their default, or the dialect that the recording names.
-    """
+    """Protocol -> fields of its limits. Other fields have their default, or the dialect that the recording names."""
     json_bodies: bool = True
     """Fill `body_json` where a body is a JSON object or array."""
     max_raw: int = 1024 * 1024

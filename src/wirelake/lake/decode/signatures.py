@@ -1,10 +1,10 @@
-"""Check HMACs and signatures of Event Mesh packets with a trust store, a table at a time.
+"""What keys say of packets, a table at a time: HMACs and signatures of Event Mesh packets held against a trust store.
 
-Packets are restored from their columns and scanned by the protocol's scanner. HMACs are many and cheap: they are checked by node and key,
-so that each key is looked up once for all its packets. All other packets are checked one by one, as a live node would: those with a
-signature, a key of their own, a key that was revoked or replaced, or fields out of order.
+Packets are put together again from their columns and scanned by the room's scanner. HMACs, which are many and cheap, are checked by node
+and key: a key is looked up once for all packets it may have made. Whatever is not that simple (a signature, a key the packet brings
+along, a key that was revoked or replaced meanwhile, fields out of order) goes the way of a live packet, one by one.
 
-Does not check time and repetition: `gold/security.py` does, in SQL.
+It refuses to know tables, files and Spark, and to judge time and repetition: SQL does that better.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def judge_batches(batches: Iterable[pa.RecordBatch], store: TrustStore) -> Itera
         data, starts = packets(batch)
         rows, parts = scanned(data, starts)
         seconds = batch.column("ts").cast(pa.int64()).fill_null(NO_TIME).to_numpy(zero_copy_only=False) / 1e6
-        verdicts = judge(data, rows, parts, seconds, store)
+        found = judge(data, rows, parts, seconds, store)
         names = pa.array([GENUINE, *(fault.name for fault in Fault)])
         codes = {0: 0} | {fault.value: place for place, fault in enumerate(Fault, 1)}
-        places = pa.array(np.vectorize(codes.__getitem__, otypes=[np.int32])(verdicts.faults))
+        places = pa.array(np.vectorize(codes.__getitem__, otypes=[np.int32])(found.faults))
         trusts = pa.array([trust.value for trust in _TRUSTS])
         yield pa.RecordBatch.from_arrays(
-            [batch.column("message_id"), names.take(places), pa.array(verdicts.genuine), trusts.take(pa.array(verdicts.trust))],
+            [batch.column("message_id"), names.take(places), pa.array(found.genuine), trusts.take(pa.array(found.trust))],
             names=["message_id", "verdict", "genuine", "trust"],
         )
 
@@ -129,8 +129,8 @@ def scanned(data: Array, starts: Array) -> tuple[Array, Array]:
 
 def judge(data: Array, rows: Array, parts: Array, seconds: Array, store: TrustStore) -> Verdicts:
     """Hold every packet of scanned rows against the keys; `seconds` says when each was seen."""
-    verdicts = Verdicts(np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64))
-    verdicts.faults[:] = rows[:, FAULT]
+    found = Verdicts(np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64))
+    found.faults[:] = rows[:, FAULT]
     simple = (rows[:, HMAC] >= 0) & (rows[:, SIGNATURE] < 0) & (rows[:, CANONICAL] > 0) & (rows[:, FAULT] == 0)
     rest = (rows[:, FAULT] == 0) & ~simple
     held = data.tobytes()
@@ -141,16 +141,16 @@ def judge(data: Array, rows: Array, parts: Array, seconds: Array, store: TrustSt
         if first is not last or (last is not None and last.revoked_from is not None):
             rest[members] = True
         elif last is None or last.secret is None:
-            verdicts.faults[members] = Fault.UNKNOWN_KEY
+            found.faults[members] = Fault.UNKNOWN_KEY
         else:
             right = _are_maced(held, data, rows[members], last.secret)
-            verdicts.genuine[members] = right
-            verdicts.faults[members] = np.where(right, 0, Fault.HMAC_MISMATCH)
-            verdicts.trust[members] = np.where(right, _TRUSTS.index(Trust.STORE), 0)
+            found.genuine[members] = right
+            found.faults[members] = np.where(right, 0, Fault.HMAC_MISMATCH)
+            found.trust[members] = np.where(right, _TRUSTS.index(Trust.STORE), 0)
     plain_parts = parts.tolist() if rest.any() else []
     for index in np.flatnonzero(rest).tolist():
-        _judge_one(verdicts, index, held, rows[index].tolist(), plain_parts, float(seconds[index]), store)
-    return verdicts
+        _judge_one(found, index, held, rows[index].tolist(), plain_parts, float(seconds[index]), store)
+    return found
 
 
 def _by_pair(data: Array, rows: Array, chosen: Array) -> Iterator[tuple[bytes, Array]]:
@@ -182,19 +182,16 @@ def _are_maced(held: bytes, data: Array, rows: Array, secret: bytes) -> Array:
     return right
 
 
-def _judge_one(verdicts: Verdicts, index: int, held: bytes, row: list[int], parts: list[int], seconds: float, store: TrustStore) -> None:
-    """The way of a live packet.
-
-    A packet by a revoked key is looked at again as if it were not, to say whether it was genuine.
-    """
-    identity = authenticate(held, row, parts, store, _POLICY, seconds)
-    if isinstance(identity, Rejected):
-        verdicts.faults[index] = identity.fault
-        if identity.fault is Fault.REVOKED_KEY:
-            identity = authenticate(held, row, parts, _unrevoked(store, identity.node_id, seconds), _POLICY, seconds)
+def _judge_one(found: Verdicts, index: int, held: bytes, row: list[int], parts: list[int], seconds: float, store: TrustStore) -> None:
+    """The way of a live packet. A packet by a revoked key is looked at again as if it were not, to say whether it was genuine."""
+    said = authenticate(held, row, parts, store, _POLICY, seconds)
+    if isinstance(said, Rejected):
+        found.faults[index] = said.fault
+        if said.fault is Fault.REVOKED_KEY:
+            said = authenticate(held, row, parts, _unrevoked(store, said.node_id, seconds), _POLICY, seconds)
     else:
-        verdicts.trust[index] = _TRUSTS.index(identity.trust)
-    verdicts.genuine[index] = isinstance(identity, Identity) and identity.authenticated
+        found.trust[index] = _TRUSTS.index(said.trust)
+    found.genuine[index] = isinstance(said, Identity) and said.authenticated
 
 
 def _unrevoked(store: TrustStore, node_id: bytes | None, seconds: float) -> TrustStore:

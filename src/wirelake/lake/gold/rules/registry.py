@@ -48,10 +48,7 @@ class ProtocolRules(NamedTuple):
     threats: Mapping[Any, Threat] = MappingProxyType({})
     """Fault -> the threat it is; faults that are none are left out."""
     unseen: Mapping[Any, str] = MappingProxyType({})
-    """Fault -> why the lake cannot find it.
-
-    All others are in `violations` or, where keys are needed, in `security`.
-    """
+    """Fault -> why the lake cannot find it. All others are in `violations` or, where keys are needed, in `security`."""
     by_keys: Collection[Any] = ()
     """Faults that are only in `security`, because they need keys."""
     has_handshake: bool = True
