@@ -43,7 +43,10 @@ class Commands(NamedTuple):
 
 @cache
 def commands(protocol: str) -> Commands:
-    """The commands of a protocol; raises UsageError if there is no such protocol, or its commands cannot be loaded."""
+    """The commands of a protocol.
+
+    Raises UsageError if there is no such protocol, or its commands cannot be loaded.
+    """
     name = protocols.name_of(protocol)
     entry = entry_points.entry(_GROUP, name)
     if entry is None:

@@ -25,7 +25,10 @@ class _Marker(msgspec.Struct):
     folders: list[str] = []
     """Folders that demos made, by name."""
     recordings: list[str] | None = []
-    """Names of all recordings and key files in them; None while a demo runs, and after one that was killed."""
+    """Names of all recordings and key files in them.
+
+    None while a demo runs, and after one that was killed.
+    """
 
 
 class DemoFolder:

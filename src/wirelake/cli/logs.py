@@ -36,7 +36,10 @@ class LogToStderr(logging.Handler):
 
 @contextmanager
 def logging_to_stderr() -> Iterator[None]:
-    """Print warnings and errors while a command runs; everything of this package once `verbose` was called."""
+    """Print warnings and errors while a command runs.
+
+    Prints all records of this package once `verbose` was called.
+    """
     root, ours = logging.getLogger(), logging.getLogger(_OURS)
     level, handler = ours.level, LogToStderr()
     handler.setFormatter(_QUIET)

@@ -50,7 +50,10 @@ class Captured:
         ports: tuple[int, ...] = (),
         verify: Verify | None = None,
     ) -> None:
-        """`describer` is called once for each direction of a connection; connections of `ports` are read besides those recognised."""
+        """`describer` is called once for each direction of a connection.
+
+        Connections of `ports` are read besides those recognised.
+        """
         self._source = Source(*_named(path))
         self._protocol = protocol
         own = [port for port, name in protocols.ports().items() if name == protocol]

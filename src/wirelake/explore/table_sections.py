@@ -31,7 +31,10 @@ def cell(label: str, *children: Child, class_: str | None = None) -> Markup:
 
 
 def listing(columns: dict[str, str], rows: list[list[Markup]], ids: Sequence[str] = ()) -> Markup:
-    """Make a table from columns (name -> class) and rows of cells; `ids`, if given, are the anchors of the rows."""
+    """Make a table from columns (name -> class) and rows of cells.
+
+    `ids`, if given, are the anchors of the rows.
+    """
     heads = element("tr", (element("th", name, class_=class_ or None, scope="col") for name, class_ in columns.items()))
     named = [*ids, *[None] * (len(rows) - len(ids))]
     body = element("tbody", (element("tr", cells, id=one) for cells, one in zip(rows, named, strict=True)))

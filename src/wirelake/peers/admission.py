@@ -89,7 +89,10 @@ G = TypeVar("G", bound=Guest)
 
 
 def evictable(guests: Iterable[G], limits: ServerLimits, now: float, host: str | None = None) -> G | None:
-    """The connection to close for a new one: of `host`, or of the host with the most; silent ones first, then the longest idle."""
+    """The connection to close for a new one: of `host`, or of the host with the most.
+
+    Silent ones first, then the longest idle.
+    """
     guests = list(guests)
     if host is None and guests:
         host = Counter(one.host for one in guests).most_common(1)[0][0]

@@ -137,7 +137,10 @@ class Client(Generic[P]):
         await self._stop()
 
     async def peer(self) -> P:
-        """The peer of the current connection; waits while there is none, raises if there will be none any more."""
+        """The peer of the current connection.
+
+        Waits while there is none, raises if there will be none any more.
+        """
         if self._current is None:
             raise SessionClosed("the client is not in use: enter it with `async with`")
         peer = await asyncio.shield(self._current)

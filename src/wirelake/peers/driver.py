@@ -166,7 +166,10 @@ class Driver:
         return self._planned >= SLICE or self._stream.congested
 
     async def ready(self) -> None:
-        """Back-pressure for senders: returns soon unless the peer reads too slowly; also when the session ends meanwhile."""
+        """Back-pressure for senders: returns soon unless the peer reads too slowly.
+
+        It also returns when the session ends meanwhile.
+        """
         if self._planned >= SLICE:
             self._settle()
             await asyncio.sleep(0)  # who only sends must let others live
@@ -315,7 +318,10 @@ class Driver:
                 self._waits.discard(wait)
 
     async def _drain(self) -> None:
-        """Wait until the peer has read enough, however slowly; give it up when it reads nothing for the stall time."""
+        """Wait until the peer has read enough, however slowly.
+
+        Give it up when it reads nothing for the stall time.
+        """
         while self._session.ended is None:
             before = self._gone
             try:

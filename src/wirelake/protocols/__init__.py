@@ -36,7 +36,10 @@ def names() -> tuple[str, ...]:
 
 
 def name_of(text: str) -> str:
-    """The name of a protocol as people type it, with hyphens or underscores; raises UsageError with the choices."""
+    """The name of a protocol as people type it, with hyphens or underscores.
+
+    Raises UsageError with the choices.
+    """
     name = entry_points.normalised(text)
     if name not in entry_points.OURS and name not in names():
         raise UsageError(f"unknown protocol {text!r}: choose one of {', '.join(names())}")
@@ -88,7 +91,10 @@ def ports() -> dict[int, str]:
 
 
 def dialect(name: str, first: bytes) -> tuple[str, ...] | None:
-    """The dialect of a stream that begins with these bytes, as names of flags of its limits; None: more bytes are needed."""
+    """The dialect of a stream that begins with these bytes, as names of flags of its limits.
+
+    Returns None if more bytes are needed.
+    """
     recognise = get(name).recognise
     return () if recognise is None else recognise(first)
 

@@ -126,7 +126,10 @@ class Buffer:
         return self._compiled_scan, np.frombuffer(whole, np.uint8), *self._arrays
 
     def _keep(self, whole: bytes, end: int, need: int) -> None:
-        """Keep what was not taken in `whole`; the next `feed` cuts it off once, however many batches there were."""
+        """Keep what was not taken in `whole`.
+
+        The next `feed` cuts it off once, however many batches there were.
+        """
         self._chunks = []
         self._size = len(whole) - end
         self._needed = max(need, self._size + 1)

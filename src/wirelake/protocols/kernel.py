@@ -298,7 +298,9 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
     def walk(
         data: Any, starts: Any, stops: Any, segment: int, at: int, rows: Any, segment_of: Any, parts: Any, ends: Any, limits: Any
     ) -> tuple[int, int, int, int]:
-        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
+        """Walk segments[segment:], the first from offset `at`.
+
+        Call again with what it returned until segment == len(starts).
 
         `segment_of[i]` is the segment of row i; `ends[s]` is where the unfinished frame of segment s begins. Returns (rows written,
         parts written, segment, offset). `rows` and `parts` must hold at least one frame.
@@ -352,7 +354,9 @@ def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
         faults: Any,
         limits: Any,
     ) -> tuple[int, int, int, int]:
-        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
+        """Walk segments[segment:], the first from offset `at`.
+
+        Call again with what it returned until segment == len(starts).
 
         `segment_of[i]` is the segment of row i. `ends[s]` is where the unfinished frame of segment s begins, or its first unreadable
         byte: then `faults[s]` says why. Returns (rows written, parts written, segment, offset). `rows` and `parts` must hold at least

@@ -378,7 +378,10 @@ class Protocol(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
     """Whether streams may travel inside WebSockets. `sniff` must look inside, too."""
     xmpp: XmppText[L] | None = None
     dialects: tuple[str, ...] = ()
-    """Boolean fields of the limits that say how peers depart from the specification; recordings carry them."""
+    """Boolean fields of the limits that say how peers depart from the specification.
+
+    Recordings carry them.
+    """
     recognise: Callable[[bytes], tuple[str, ...] | None] | None = None
     """The dialect of a stream by its first bytes; None as long as more bytes are needed."""
     offline_limits: tuple[str, ...] = ()
@@ -387,7 +390,10 @@ class Protocol(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
     """Whether messages are signed, so that keys can verify them."""
     session_kind: SessionKind = SessionKind.CONNECTION
     has_handshake: bool = True
-    """Whether sessions open with a handshake and end with an error; without, an error is a message like others."""
+    """Whether sessions open with a handshake and end with an error.
+
+    Without, an error is a message like others.
+    """
     on_fault: str = "ends the session"
     """Reaction of a live peer to a fault that is not tolerated, for the protocol's page in docs/."""
 

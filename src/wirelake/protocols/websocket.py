@@ -154,7 +154,9 @@ def is_state(state: Sequence[int]) -> bool:
 
 @kernel
 def _plausible(data: Any, at: int, stop: int, masked: int, phase: int) -> tuple[int, int]:
-    """(size of the frame whose header stands here, what may come next); size 0: this is no header, or not all of it is there.
+    """(size of the frame whose header stands here, what may come next).
+
+    Size 0: this is no header, or not all of it is there.
 
     RFC 6455 §5.2, §5.4 and §5.5: no reserved bits, the shortest form of a length, small control frames in one piece, and continuations only
     inside a message. `phase` is 0 between messages, 1 inside one that goes on, and -1 when that is not known. Text frames are not read.

@@ -159,7 +159,10 @@ async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None, kind: t
 
 
 async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]) -> Listener:
-    """Accept connections at every address of a host until the listener is closed; port 0 lets the system choose."""
+    """Accept connections at every address of a host until the listener is closed.
+
+    Port 0 lets the system choose.
+    """
     loop = asyncio.get_running_loop()
     try:
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

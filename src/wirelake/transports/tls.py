@@ -53,7 +53,10 @@ def for_client(target: Target, tls: ssl.SSLContext | None, schemes: tuple[str, .
 
 
 def for_server(target: Target, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """The context a server was given; raises UsageError if its scheme needs one and there is none, or the other way round."""
+    """The context a server was given.
+
+    Raises UsageError if its scheme needs one and there is none, or the other way round.
+    """
     if (target.scheme in ENCRYPTED) != (tls is not None):
         raise UsageError(f"{target}: give a TLS context with tls:// and wss://, and with no other")
     return tls

@@ -102,7 +102,10 @@ async def connect(target: Target, options: Xmpp = DEFAULT_XMPP, tls: ssl.SSLCont
 async def listen(
     target: Target, accepted: Callable[[XmppStream], None], options: Xmpp = DEFAULT_XMPP, tls: ssl.SSLContext | None = None
 ) -> XmppListener:
-    """Log in, and make a stream for each address that writes, until the listener is closed; raises OSError."""
+    """Log in, and make a stream for each address that writes, until the listener is closed.
+
+    Raises OSError.
+    """
     listener = XmppListener(target, options, tls, accepted)
     await listener.start()
     return listener

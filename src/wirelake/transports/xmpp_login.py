@@ -27,7 +27,10 @@ __all__ = ["DEFAULT_XMPP", "Login", "Xmpp", "XmppStream", "bare"]
 WRITE_HIGH: Final = 1024 * 1024
 """Bytes queued for a server that does not read, above which writers wait."""
 MAX_WAITING: Final = 4 * 1024 * 1024
-"""Bytes of one address that wait to be received; further ones are dropped, and counted: their sender repeats them (WOLP-10)."""
+"""Bytes of one address that wait to be received.
+
+Further ones are dropped, and counted: their sender repeats them (WOLP-10).
+"""
 PARTING: Final = 2.0
 """Seconds to wait for the server's goodbye."""
 _LINE: Final = str.maketrans("\r\n", "  ")

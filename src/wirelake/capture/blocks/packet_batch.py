@@ -88,7 +88,10 @@ def route(data: Any, packets: Any, buckets: int, numbers: Any) -> None:
 
 @kernel
 def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any) -> int:
-    """Copy addresses and payloads of the chosen packets, and point their rows to the copies; returns the bytes copied."""
+    """Copy addresses and payloads of the chosen packets, and point their rows to the copies.
+
+    Returns the bytes copied.
+    """
     at = 0
     for row in range(len(chosen)):
         index = int(chosen[row])

@@ -52,7 +52,9 @@ def read(
     packet_filter: PacketFilter = EVERYTHING,
     dialect: Dialect = one_dialect,
 ) -> Iterator[Block]:
-    """Read a capture, or one split of it; the last block is marked, and of a split has the hash of its bytes.
+    """Read a capture, or one split of it.
+
+    The last block is marked, and of a split has the hash of its bytes.
 
     A flow's protocol is known by the tag of a recording (any, or only those in `protocols`), by `ports` at either end, or by what `sniff`
     returns for the first bytes of a direction or datagram (None: not known, or not yet). `dialect` returns the dialect of a stream by its

@@ -115,7 +115,10 @@ def read_split(
     partitioned: Collection[str] = (),
     window: int = WINDOW,
 ) -> Iterator[PacketBatch | Partitioned | Block]:
-    """Read one split; connections are partitioned into buckets, recorded ones only of the protocols in `partitioned`."""
+    """Read one split.
+
+    Connections are partitioned into buckets, recorded ones only of the protocols in `partitioned`.
+    """
     source, split = task.source, task.split
     accounting = Accounting([span.at for span in task.spans])
     packer = Packer(source, task.rank, buckets, task.spans, accounting)

@@ -25,14 +25,20 @@ SCHEMA: Final = pa.schema(
         *block.SCHEMA,
     ]
 )
-"""The bucket, its order there (rank, place), its kind; then a block, or a packet batch in the same columns."""
+"""The bucket, its order there (rank, place), its kind.
+
+Then a block, or a packet batch in the same columns.
+"""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Span])
 
 
 def to_batches(items: Iterable[PacketBatch | Partitioned | Block], buckets: int = 1) -> Iterator[pa.RecordBatch]:
-    """Yield one record batch of one row for each item; blocks that are not partitioned may go to any bucket."""
+    """Yield one record batch of one row for each item.
+
+    Blocks that are not partitioned may go to any bucket.
+    """
     for number, item in enumerate(items):
         if isinstance(item, PacketBatch):
             values: list[Any] = [item.source.path, item.source.id, item.source.size, False, item.data]

@@ -33,7 +33,9 @@ class Container(Protocol):
         ...
 
     def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
-        """Fill rows with the whole records of a window that begin before `limit`; returns (rows written, bytes used, how it ended).
+        """Fill rows with the whole records of a window that begin before `limit`.
+
+        Returns (rows written, bytes used, how it ended).
 
         The window comes from `kernel.array`.
         """

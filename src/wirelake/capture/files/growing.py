@@ -167,7 +167,10 @@ class Follower:
         return position
 
     def _grown(self, source: Source, stat: _FileStat, places: dict[bytes, Position]) -> Position | None:
-        """Return the position of a file that grew since it was last identified, by its mark; None if it may be another file."""
+        """Return the position of a file that grew since it was last identified, by its mark.
+
+        Returns None if it may be another file.
+        """
         last_stat, position, began = self._looks.get(source.path, (None, None, b""))
         before = places.get(position.id) if position else None
         if (

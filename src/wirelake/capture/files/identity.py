@@ -82,7 +82,10 @@ class SourcePosition(msgspec.Struct, frozen=True):
 
 
 def identify(path: str | os.PathLike[str]) -> Source:
-    """Identify a file by its beginning, or by its size and ends if it has none; raises CaptureError if it cannot be read."""
+    """Identify a file by its beginning, or by its size and ends if it has none.
+
+    Raises CaptureError if it cannot be read.
+    """
     name, size = measure(path)
     source = Source(name, b"", size)
     if begins := beginning(source):

@@ -110,7 +110,10 @@ def guess(
 def reconcile(
     source: Source, guesses: Iterable[Guess], again: Callable[[ByteRange, int, ContainerState | None], Guess] | None = None
 ) -> list[Split]:
-    """Return the splits of a source from guesses in order; `again` walks a range from an offset, in this process by default."""
+    """Return the splits of a source from guesses in order.
+
+    `again` walks a range from an offset, in this process by default.
+    """
     walk_again = again or (lambda byte_range, at, known: guess(source, byte_range, at=at, known=known))
     splits: list[Split] = []
     place, known = 0, None

@@ -43,7 +43,10 @@ __all__ = [
 ]
 
 REASON: Final = 0
-"""0 for a TCP segment or a UDP datagram, 1 for a fragment, else an index into `REASONS`; the other columns count only with 0 and 1."""
+"""0 for a TCP segment or a UDP datagram, 1 for a fragment, else an index into `REASONS`.
+
+The other columns count only with 0 and 1.
+"""
 PAYLOAD: Final = 1
 PAYLOAD_SIZE: Final = 2
 SEQUENCE: Final = 3

@@ -132,7 +132,9 @@ def _ether(data: Any, at: int, stop: int, kind: int) -> tuple[int, int, int]:
 
 @kernel
 def carried(data: Any, at: int, stop: int, link: int) -> tuple[int, int, int]:
-    """Return (`TYPE_…`, start, end) of the IP packet in the frame data[at:stop]; a negative start says why there is none.
+    """Return (`TYPE_…`, start, end) of the IP packet in the frame data[at:stop].
+
+    A negative start says why there is none.
 
     It ends at `stop`, or earlier where a link layer has a length: then padding follows.
     """

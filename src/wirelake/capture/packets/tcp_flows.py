@@ -50,7 +50,10 @@ UNDECIDED_BYTES: Final = 16 << 10
 UNDECIDED_SEGMENTS: Final = 64
 """Segments and events held per flow while its protocol is not recognised."""
 UNDECIDED_SNIFFED: Final = 64 << 10
-"""Bytes of a direction passed to `sniff` in all: each segment with those before it; then once more, before a flow is given up."""
+"""Bytes of a direction passed to `sniff` in all: each segment with those before it.
+
+The last time is before a flow is given up.
+"""
 UNDECIDED_TOTAL: Final = 64 << 20
 """Bytes held for all such flows together; beyond this, new ones are decided by their first segment."""
 
@@ -163,7 +166,10 @@ class Tracker:
         payload: bytes,
         missing: int = 0,
     ) -> None:
-        """Add one TCP segment: `record` is the file offset of its packet, `offset` that of its payload; `missing` bytes were cut off."""
+        """Add one TCP segment: `record` is the file offset of its packet, `offset` that of its payload.
+
+        `missing` bytes were cut off.
+        """
         key = (source, source_port, destination, destination_port)
         entry = self._flows.get(key)
         is_syn = bool(flags & SYN)
@@ -304,7 +310,10 @@ class Tracker:
             self._keep(tracked, Held(to_server, SegmentPart("", 0, ts, record, b""), what))
 
     def _keep(self, tracked: Tracked, item: Held) -> None:
-        """Deliver an item if the protocol is recognised; else hold it, and try to recognise the protocol by it."""
+        """Deliver an item if the protocol is recognised.
+
+        Else hold it, and try to recognise the protocol by it.
+        """
         bit = item.bit
         if tracked.flow is not None:
             self._hand_on(tracked.flow, item)
@@ -329,7 +338,10 @@ class Tracker:
             self._give_up(tracked)
 
     def _is_recognised(self, tracked: Tracked, half: Half) -> bool:
-        """Whether the first bytes of a direction show the protocol and its dialect; if so, deliver what is held."""
+        """Whether the first bytes of a direction show the protocol and its dialect.
+
+        If so, deliver what is held.
+        """
         first = bytes(half.first_bytes)
         half.sniffed += len(first)
         expected = self._expected(tracked)

@@ -137,7 +137,10 @@ class Half:
     # Segments.
 
     def follows(self, sequence: int, chunk: bytes) -> bool:
-        """Accept a segment if it is exactly the next with nothing waiting, as nearly all are; returns whether it is."""
+        """Accept a segment if it is exactly the next with nothing waiting, as nearly all are.
+
+        Returns whether it is.
+        """
         start = self._next
         if sequence != start & _MASK or self._ahead or self._missing:
             return False

@@ -261,7 +261,9 @@ def weigh(works: Iterable[ReadTask], ledger_entries: pa.RecordBatch, before: Ite
 
 
 def balance(sources: Iterable[Source], ledger_entries: pa.RecordBatch, begins: Mapping[bytes, int] | None = None) -> None:
-    """The spans of every source touch each other to its last byte, and each is accounted for in full; else LakeError.
+    """The spans of every source touch each other to its last byte, and each is accounted for in full.
+
+    Raises LakeError otherwise.
 
     They begin with its first byte, or where `begins` says that reading went on.
     """

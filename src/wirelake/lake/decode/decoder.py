@@ -303,7 +303,10 @@ class Decoder:
     def _body_serializers(
         self, scanner: Scanner, scan_input: ScanInput, scanned: Array, segments: Array, good: Array
     ) -> BodySerializers | None:
-        """The serializers of readable rows, where peers negotiate them, perhaps in an earlier block; None where they do not."""
+        """The serializers of readable rows, where peers negotiate them, perhaps in an earlier block.
+
+        None where they do not.
+        """
         if scanner.protocol.body_serializers is None:
             return None
         speakers, keys = _speakers(scan_input, segments)

@@ -31,7 +31,10 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     """
 
     def limits(self, protocol: str, spoken: Iterable[str] = ()) -> Limits:
-        """The limits of one protocol for connections of a dialect; flags in `protocol_limits` win over the dialect."""
+        """The limits of one protocol for connections of a dialect.
+
+        Flags in `protocol_limits` win over the dialect.
+        """
         descriptor = protocols.get(protocol)
         flags = dialects.settings(descriptor.dialects, self.protocol_limits.get(protocol, {}), spoken)
         return msgspec.convert(flags, descriptor.limits)

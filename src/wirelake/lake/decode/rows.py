@@ -138,5 +138,8 @@ def constant(value: str, count: int) -> pa.Array:
 
 
 def batch(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    """Columns in the order of the schema of record; dictionary-encoded strings stay so until they are written."""
+    """Columns in the order of the schema of record.
+
+    Dictionary-encoded strings stay so until they are written.
+    """
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], names=schema.names)

@@ -143,7 +143,10 @@ class StreamReader:
             self._advance(turn)
 
     def end(self, speakers: Iterable[Speaker], cut: Faults) -> None:
-        """These speakers send nothing more: read what waits, and quarantine the rest; an unfinished message is `cut`."""
+        """These speakers send nothing more: read what waits, and quarantine the rest.
+
+        An unfinished message is `cut`.
+        """
         chosen = list(speakers)
         self._advance({speaker: [] for speaker in chosen}, ended=True)
         for speaker in chosen:

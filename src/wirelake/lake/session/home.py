@@ -19,7 +19,10 @@ __all__ = ["lean"]
 
 @contextmanager
 def lean(folder: Path) -> Iterator[None]:
-    """Let Spark that is started in here have such a home, made in `folder`; if that would not do, the one it has."""
+    """Let Spark that is started in here have such a home, made in `folder`.
+
+    If that is not possible, it keeps the one it has.
+    """
     if "SPARK_HOME" in os.environ or not _is_found_by_workers():
         yield
         return

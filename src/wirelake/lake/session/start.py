@@ -96,7 +96,10 @@ def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 
 @contextmanager
 def suited(spark: SparkSession) -> Iterator[None]:
-    """Let a session that the caller started find our data sources and write times as a lake needs; restore it afterwards."""
+    """Let a session that the caller started find our data sources and write times as a lake needs.
+
+    Restores it afterwards.
+    """
     activate(spark)
     with set_for_now(spark, session_settings.NEEDED):
         yield

@@ -78,7 +78,9 @@ def continued(lake: Path, paths: Iterable[str]) -> Plan:
 
 
 def _continued(lake: Path, sources: list[Source], fresh: list[Source]) -> Plan | None:
-    """Plan to read files again that have grown since their last record was cut; None if there are none, or it cannot be done.
+    """Plan to read files again that have grown since their last record was cut.
+
+    Returns None if there are none, or it cannot be done.
 
     Their last bytes are in quarantine. The record that these bytes belong to is complete now.
     """
@@ -148,7 +150,10 @@ def forget(lake: Path, names: Iterable[str]) -> Plan:
 
 
 def _without(lake: Path, inventory: Inventory, asked: set[bytes], fresh: list[Source]) -> Plan:
-    """Plan to remove the `asked` sources, with those that depend on them; read the latter again, and the `fresh` files."""
+    """Plan to remove the `asked` sources, with those that depend on them.
+
+    It reads the latter again, and the `fresh` files.
+    """
     if not asked:
         return _sorted(Plan(), positions(lake), fresh)
     removal = inventory.removal(asked)

@@ -101,7 +101,10 @@ def _is_direct(source: Source, step: Window, packets: np.ndarray[Any, Any]) -> b
 
 
 def _rest(at: int, before: Guess) -> Split:
-    """The split after a position, from the state in which the walk up to it ended; an unfinished record there was given up."""
+    """The split after a position, from the state in which the walk up to it ended.
+
+    An unfinished record there was given up.
+    """
     return Split(at, EVERYTHING, before.after, (at, before.after))
 
 

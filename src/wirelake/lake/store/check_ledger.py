@@ -111,7 +111,10 @@ def _by(table: pa.Table, key: str, *values: str) -> dict[str, tuple[Any, ...]]:
 
 
 def _as_it_lies(known: KnownFile) -> str:
-    """What is wrong with a source as it is now: `gone`, or a sentence; empty if it still has what was read of it."""
+    """What is wrong with a source as it is now: `gone`, or a sentence.
+
+    The text is empty if it still has what was read of it.
+    """
     source = known.source
     if is_elsewhere(source.path) or not Path(source.path).exists():
         return "gone"

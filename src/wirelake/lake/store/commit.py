@@ -47,7 +47,10 @@ def publish(lake: Path, prepared: journal.Pending) -> None:
 
 
 def recover(lake: Path) -> bool:
-    """Finish a batch that was prepared, delete the files of one that was not; returns whether there was one to finish."""
+    """Finish a batch that was prepared, delete the files of one that was not.
+
+    Returns whether there was one to finish.
+    """
     with journal.fenced(lake):
         left = journal.pending(lake)
         if left is None:

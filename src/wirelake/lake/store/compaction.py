@@ -29,7 +29,10 @@ LARGE_BYTES: Final = 64 * 1024 * 1024
 
 
 def tidy(lake: Path, newest: int, *, always: bool = False) -> int:
-    """Merge small files of batches up to `newest` in tables that have many, or with `always` two; returns the number of such tables."""
+    """Merge small files of batches up to `newest` in tables that have many, or with `always` two.
+
+    Returns the number of such tables.
+    """
     return sum(_tidied(lake, table, newest, always=always) for table in SILVER)
 
 

@@ -151,7 +151,10 @@ def remainder(lake: Path, removal: Removal) -> Remainder:
 
 
 def _left(lake: Path, table: Table, file: File, by: str, gone: Collection[object]) -> File | None:
-    """The rows of a file whose column has none of these values, as another file of the same batches; None if there are none."""
+    """The rows of a file whose column has none of these values, as another file of the same batches.
+
+    Returns None if there are none.
+    """
     sheet = Sheet(lake, table, *delta.batches_of(lake, table, file))
     try:
         with pq.ParquetFile(delta.folder(lake, table) / file.path) as opened:

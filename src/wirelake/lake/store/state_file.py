@@ -75,7 +75,10 @@ def restored(
 
 
 def decoder_state(lake: Path, name: str, content: bytes) -> DecoderState:
-    """The memory that goes on from the second state of a file; raises LakeError that names the file if none can."""
+    """The decoder state in the second state of a file.
+
+    Raises LakeError that names the file if it cannot be read.
+    """
     try:
         return DecoderState.put(content)
     except StateError as error:

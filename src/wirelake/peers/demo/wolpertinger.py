@@ -25,7 +25,10 @@ KEYS: Final = "sessions.log"
 KEY: Final = b"a demo has no secrets"
 USERS: Final = {"keeper": "open the shop"}
 LEVELS: Final = (0, 3)
-"""What each client gains before it calls; from 2 on, what it says cannot be read in the recording without keys."""
+"""The trust level each client gains before it calls.
+
+From 2 on, its messages cannot be read in the recording without keys.
+"""
 IN_FLIGHT: Final = 4
 HOSTILE: Final = (
     b"message_id:1;signature:c2lnbmVk;PHg+\n"  # WOLP-5

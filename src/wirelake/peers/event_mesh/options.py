@@ -41,7 +41,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     After a crash, packets since then can be replayed while they are fresh.
     """
     max_inbox: int = 8192
-    """Events that wait for a subscriber, and as many urgent ones; further ones are dropped for it, and counted."""
+    """Events that wait for a subscriber, and as many urgent ones.
+
+    Further ones are dropped for it, and counted.
+    """
     multicast: udp.Multicast = udp.NO_GROUPS
     """Interface and TTL for multicast; the groups are those given to `node`."""
     quic: Quic | None = None

@@ -88,7 +88,10 @@ class Channel:
             raise DeliveryFailed(outcome, f"a message on channel {self.name} was lost with its link: {outcome.value}")
 
     async def post(self, *parts: bytes) -> Receipt:
-        """Send a message without waiting for its outcome; waits while the window is full (RELINK-17) or the peer reads too slowly."""
+        """Send a message without waiting for its outcome.
+
+        Waits while the window is full (RELINK-17) or the peer reads too slowly.
+        """
         link = self._link
         if link.is_heavy:
             await link.wait_for_capacity(self.id)

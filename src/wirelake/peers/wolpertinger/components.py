@@ -74,7 +74,10 @@ class Declared(msgspec.Struct, frozen=True):
         return self.kind is not None
 
     def fit(self, parameters: Sequence[Any]) -> list[Any]:
-        """What the method is called with; raises Misfit if there are too many, too few, or one of another type."""
+        """What the method is called with.
+
+        Raises Misfit if there are too many, too few, or one of another type.
+        """
         if not self.required <= len(parameters) <= len(self.kinds):
             raise Misfit(f"{self.name} takes {len(self.kinds)} parameters, not {len(parameters)}")
         return [fit(given) for fit, given in zip(self.fitters, parameters, strict=False)]
@@ -121,7 +124,10 @@ def name_of(component: type) -> str:
 
 @cache
 def methods_of(component: type) -> dict[str, Declared]:
-    """The methods a class offers, by their name on the wire; raises UsageError for a declaration that says too little."""
+    """The methods a class offers, by their name on the wire.
+
+    Raises UsageError for a declaration that says too little.
+    """
     methods: dict[str, Declared] = {}
     for attribute, function in inspect.getmembers(component, inspect.isfunction):
         mark: Mark | None = getattr(function, _MARK, None)

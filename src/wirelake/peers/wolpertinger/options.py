@@ -22,7 +22,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """Options of a peer. Times are seconds; None switches a timer off."""
 
     offers: tuple[type | Offer, ...] = ()
-    """Components beside those given to `connect` or `serve`; each connection has its own instances (WOLP-20)."""
+    """Components beside those given to `connect` or `serve`.
+
+    Each connection has its own instances (WOLP-20).
+    """
     authenticate: int = 0
     """WOLP-22 to WOLP-26: the trust level to reach before the first call, 0 to 4; 3 needs the cluster key, 4 a user and a password."""
     user: str = ""

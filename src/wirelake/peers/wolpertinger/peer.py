@@ -172,7 +172,10 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         self._driver.wake()
 
     def subscribe(self, pattern: str = "*") -> Subscription[PeerEvent]:
-        """`async for happened in peer.subscribe("error")`; who reads too slowly loses some, and finds how many in `lost`."""
+        """`async for happened in peer.subscribe("error")`.
+
+        A slow reader loses some; `lost` counts them.
+        """
         return self._subscriptions.add(pattern)
 
     async def run(self) -> None:

@@ -85,7 +85,9 @@ def connect(
     may_follow: Callable[[Target], bool] | None = None,
     connect_timeout: float = 10.0,
 ) -> Client[Peer]:
-    """Connect to the server at tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path; use it with `async with`.
+    """Connect to the server at tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path.
+
+    Use it with `async with`.
 
     Without `reconnect` the client gives up when its connection ends. Redirects are followed only with `follow_redirects`, within the
     limits of YAMP-22; else the error carries the url. `may_follow` may reject a target, for instance one inside your network.
@@ -112,7 +114,10 @@ def serve(
     tls: ssl.SSLContext | None = None,
     limits: ServerLimits | None = None,
 ) -> YampServer:
-    """Serve at tcp://, tls://, ws://, wss:// or udp://host:port (port 0: any free one), or unix:///path; use it with `async with`."""
+    """Serve at tcp://, tls://, ws://, wss:// or udp://host:port (port 0: any free one), or unix:///path.
+
+    Use it with `async with`.
+    """
     target = parse(address, DEFAULT_PORT, SCHEMES)
     chosen = _serving(options, service)
 

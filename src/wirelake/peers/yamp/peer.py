@@ -93,7 +93,10 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         return self._session.serializer
 
     async def send(self, uri: str, body: Any = None) -> None:
-        """0x05 event: send it; waits while the peer reads too slowly, and raises if the session ends meanwhile."""
+        """0x05 event: send it.
+
+        Waits while the peer reads too slowly, and raises if the session ends meanwhile.
+        """
         self._require_going()
         self._session.send(uri, body)
         self._wake()
@@ -115,11 +118,17 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             raise
 
     async def ask(self, uri: str, body: Any = None, *, timeout: float | None = None, of: Any = None) -> OutgoingRequest:
-        """0x06 request, progressive: send a request and receive its steps; every step restarts the timeout (YAMP-30)."""
+        """0x06 request, progressive: send a request and receive its steps.
+
+        Every step restarts the timeout (YAMP-30).
+        """
         return await self._ask(uri, body, timeout, of, progressive=True)
 
     def subscribe(self, pattern: str) -> Subscription[ReceivedEvent]:
-        """`async for event in peer.subscribe("weather.*")`; who reads too slowly loses events, and finds how many in `lost`."""
+        """`async for event in peer.subscribe("weather.*")`.
+
+        A slow reader loses events; `lost` counts them.
+        """
         return self._subscriptions.add(pattern)
 
     def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
@@ -164,7 +173,10 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
     # For groups.
 
     def send_packed(self, uri: str, body: Any, packed: dict[str, bytes]) -> bool:
-        """0x05 event to one of many: never waits, and skips a peer that reads too slowly; `packed` holds the body by serializer."""
+        """0x05 event to one of many: never waits, and skips a peer that reads too slowly.
+
+        `packed` holds the body by serializer.
+        """
         if not self.is_open or self.stream.unsent > self.options.max_unsent:
             return False
         if self.serializer not in packed:

@@ -80,7 +80,10 @@ class ReceivedEvent(msgspec.Struct, frozen=True):
 
 
 RequestHandler = Callable[["Peer", Call], Any]
-"""Answers with what it returns, or fails with what it raises; a plain function for quick work, a coroutine function for slow."""
+"""Answers with what it returns, or fails with what it raises.
+
+A plain function for quick work, a coroutine function for slow.
+"""
 EventHandler = Callable[["Peer", ReceivedEvent], Awaitable[None] | None]
 """Receives the events whose uri fits its pattern."""
 H = TypeVar("H", bound=Callable[..., Any])

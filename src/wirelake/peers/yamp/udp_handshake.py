@@ -21,7 +21,10 @@ __all__ = ["screen"]
 
 
 def screen(options: Options, data: bytes) -> Screened:
-    """What the first datagram of an address is answered with; a session does it, and nothing of it is kept."""
+    """The answer to the first datagram of an address.
+
+    A temporary session makes it; no state is kept.
+    """
     session = Session(Speaker.SERVER, msgspec.structs.replace(options, datagrams=True), draw=os.urandom)
     session.start(0.0)
     session.receive(data, 0.0)

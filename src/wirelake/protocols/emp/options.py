@@ -36,7 +36,10 @@ class Options(Limits, frozen=True, kw_only=True):
     ping_interval: float | None = 10.0
     """EMP-32: how long after the last pong the next ping is sent."""
     pong_timeout: float | None = 10.0
-    """EMP-32: how long to wait for a pong; an unfinished message that arrives, and our own output that drains, postpone the deadline."""
+    """EMP-32: how long to wait for a pong.
+
+    An unfinished message that arrives, and our own output that drains, postpone the deadline.
+    """
     min_rate: float = MIN_RATE
     """EMP-32: bytes a second below which a connection counts as silent: only faster ones postpone the deadline of a pong."""
     request_timeout: float | None = 30.0

@@ -90,7 +90,10 @@ ERROR_TEXT: Final = 6
 REQUEST_CONTENT: Final = 12
 COMPRESSION_CONTENT: Final = 4
 FARTHEST: Final = 1 << 47
-"""No offset is beyond this or below 0; saying so lets the compiler drop a check on every access (20 ns a message become 14)."""
+"""No offset is beyond this or below 0.
+
+Saying so lets the compiler drop a check on every access (20 ns a message become 14).
+"""
 
 
 @kernel

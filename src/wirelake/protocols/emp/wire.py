@@ -156,7 +156,10 @@ _COMPRESSION_BLOCK: Final = struct.Struct(">IBBxxBxxx")
 
 
 def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or a message over the limit."""
+    """The bytes of a message.
+
+    Raises LocalProtocolError for a value its field cannot hold or a message over the limit.
+    """
     bias = limits.size_bias
     extensions = message.extensions
     try:

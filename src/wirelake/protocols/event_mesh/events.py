@@ -39,7 +39,10 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """§3.3: an event that passed every check, or a message of a type that the application handles."""
 
     name: str | None
-    """EMM-20: of an event, its name; None for another type, and for a sealed event that was not to be opened."""
+    """EMM-20: of an event, its name.
+
+    None for another type, and for a sealed event that was not to be opened.
+    """
     message: Message
     fields: tuple[Field, ...]
     """The message's fields; of a sealed event that was opened, those that were hidden."""

@@ -26,7 +26,10 @@ class RelayRule(msgspec.Struct, frozen=True):
     """
 
     pattern: str = topics.REST
-    """Names of events, as in `topics`; the name of a sealed event that cannot be opened here is matched by `>` alone."""
+    """Names of events, as in `topics`.
+
+    The name of a sealed event that cannot be opened here is matched by `>` alone.
+    """
     types: frozenset[int] = frozenset({EventType.EVENT})
     """The event types; the pattern is for events only."""
     sources: frozenset[Address] = frozenset()

@@ -134,7 +134,10 @@ class PeerTable:
         self.deadline = due if self.deadline is None else min(self.deadline, due)
 
     def _make_room(self, proven: bool) -> bool:
-        """Whether one more may come in; a proven one may take the place of one that is not, or of one that is silent."""
+        """Whether one more may come in.
+
+        A proven one may take the place of one that is not, or of one that is silent.
+        """
         if len(self._known) < self._options.max_peers:
             return True
         if proven:

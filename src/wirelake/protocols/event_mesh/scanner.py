@@ -129,7 +129,10 @@ FARTHEST: Final = 1 << 47
 
 @kernel
 def _utf8_piece(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
-    """EMM-10, EMM-11: read one piece of a value as UTF-8; a character may go on in the next piece only if this one is full."""
+    """EMM-10, EMM-11: read one piece of a value as UTF-8.
+
+    A character may go on in the next piece only if this one is full.
+    """
     pending, at = utf8(data, start, stop, pending)
     if pending > 0 and stop - start < LONGEST_FIELD:  # a shorter piece ends the value
         return -1, stop
@@ -151,7 +154,9 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
 def walk(
     data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, segment_of: Any, parts: Any, ends: Any, limits: Any
 ) -> tuple[int, int, int, int]:
-    """Read the datagrams runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+    """Read the datagrams runs[run:], the first from offset `at`.
+
+    Call again with what it returned until run == len(starts).
 
     What `kernel.walker` would make of `scan`, in one loop. Returns (rows written, parts written, run, offset). The rows and parts it
     was given must hold at least one datagram.

@@ -63,7 +63,10 @@ class Session:
         peers: Iterable[Address] = (),
         groups: Iterable[Address] = (),
     ) -> None:
-        """`draw` gives so many cryptographically random bytes; `peers` are sent to from the start, `groups` are multicast addresses."""
+        """`draw` gives so many cryptographically random bytes.
+
+        `peers` are sent to from the start, `groups` are multicast addresses.
+        """
         if options.limits.minimum_profile and (
             credentials.auth_key_id is None or (credentials.secret is None and credentials.seed is None)
         ):

@@ -55,7 +55,10 @@ _MESSAGES: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:
-    """The message of a scanned row, also of one that is to be dropped; raises DecodeError if its fields cannot be read."""
+    """The message of a scanned row, also of one that is to be dropped.
+
+    Raises DecodeError if its fields cannot be read.
+    """
     if row[FAULT] in UNREADABLE:
         raise DecodeError(Fault(row[FAULT]), row[FAULT_AT])
     kind, found = row[KIND], fields(data, row, parts)
@@ -76,7 +79,10 @@ def fields(data: bytes, row: Sequence[int], parts: Sequence[int]) -> tuple[Field
 
 
 def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
-    """The message that a datagram is; raises DecodeError for the first rule it breaks in the order of EMM-28."""
+    """The message that a datagram is.
+
+    Raises DecodeError for the first rule it breaks in the order of EMM-28.
+    """
     row, parts = [0] * ROW_COLUMNS, [0] * (PART_COLUMNS * limits.max_parts)
     scan(data, 0, len(data), row, parts, limits.for_scan())
     if row[FAULT]:
@@ -85,7 +91,10 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
 
 
 def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The bytes of a message as it stands; raises LocalProtocolError for a value its field cannot hold or a payload over the limit."""
+    """The bytes of a message as it stands.
+
+    Raises LocalProtocolError for a value its field cannot hold or a payload over the limit.
+    """
     kind = message.event_type if isinstance(message, Other) else TYPES[type(message)]
     payload = encode_fields(message.fields)
     if len(payload) > limits.max_payload_size:  # EMM-4: never cut short

@@ -63,7 +63,10 @@ class HandshakeReader:
         self._limits = limits
         self._stages = [stage, stage]
         self.id_sizes = id_sizes
-        """The connector's and the listener's channel id size, once known; a connector knows them from the start."""
+        """The connector's and the listener's channel id size, once known.
+
+        A connector knows them from the start.
+        """
         self.link: tuple[int, int] | None = None
         """The epoch and the link id the listener agreed to, once it did: what makes several connections one link."""
 

@@ -69,7 +69,10 @@ class Keepalive:
         return self.pinged - len(self._pings)
 
     def watch_packet(self, held: int, count: int, now: float) -> None:
-        """After `count` bytes arrived, `held` bytes wait for the rest of their packet; the pong behind them is not late either."""
+        """After `count` bytes arrived, `held` bytes wait for the rest of their packet.
+
+        The pong behind them is not late either.
+        """
         if not held:
             self._packet_deadline = None
             return

@@ -51,7 +51,10 @@ DEFAULT_PORT: Final = None
 LAST_LINK_ID: Final = (1 << 63) - 1
 """§1, RELINK-8: the largest link id."""
 LAST_SEQUENCE: Final = (1 << 32) - 1
-"""§3.1: the sequence number after which 0 comes again; before any message it means nothing (RELINK-15)."""
+"""§3.1: the sequence number after which 0 comes again.
+
+Before any message it means nothing (RELINK-15).
+"""
 
 
 class Kind(IntEnum):

@@ -77,7 +77,10 @@ class Options(PacketLimits, frozen=True, kw_only=True):
     max_result_runs: int = 4096
     """RELINK-24: runs of transaction results that are kept until the peer certainly has them."""
     ack_delay: float = 0.1
-    """RELINK-18: how long a consumed message of a busy channel may wait to be acknowledged; a drained channel does not wait."""
+    """RELINK-18: how long a consumed message of a busy channel may wait to be acknowledged.
+
+    A drained channel does not wait.
+    """
     ack_every: int = 16_384
     """RELINK-18: how many consumed messages of a busy channel are acknowledged at once."""
     barrier_delay: float = 1.0

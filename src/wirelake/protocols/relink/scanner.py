@@ -64,7 +64,10 @@ SEQUENCE: Final = SHARED
 FLAGS: Final = SHARED + 1
 """The bits of a packet's first byte, see MULTICAST, LONG and LARGE; of a request, its flags."""
 IDS: Final = SHARED + 2
-"""Offset of the first channel id; of a request, of the connector's channel id size, which the listener's follows."""
+"""Offset of the first channel id.
+
+Of a request, of the connector's channel id size, which the listener's follows.
+"""
 COUNT: Final = SHARED + 3
 """How many channel ids there are."""
 ID_SIZE: Final = SHARED + 4
@@ -104,7 +107,9 @@ SMALLEST_LARGE: Final = 65536
 
 @kernel
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
-    """Walk whole packets in data[start:stop], or one part of the handshake; one row each, one part for each part of a payload.
+    """Walk whole packets in data[start:stop], or one part of the handshake.
+
+    One row each, one part for each part of a payload.
 
     Returns (rows written, parts written, next offset, need): `need` is how many bytes the next packet takes at least, NO_ROOM if rows or
     parts are full or a part of the handshake was read: what follows it depends on what it says. A packet whose end cannot be known is the

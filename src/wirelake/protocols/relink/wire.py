@@ -185,7 +185,10 @@ def packet_buffer(limits: PacketLimits, scan_limits: tuple[int, ...]) -> Buffer:
 
 
 def encode(message: AnyMessage, limits: PacketLimits = DEFAULT_LIMITS) -> bytes:
-    """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or more than the limits (RELINK-24)."""
+    """The bytes of a message.
+
+    Raises LocalProtocolError for a value its field cannot hold or more than the limits (RELINK-24).
+    """
     kind = TYPES[type(message)]
     if kind <= Kind.SHUTDOWN:
         return bytes((kind << 5, 0, 0, 0, 0, 0, 0, 0))

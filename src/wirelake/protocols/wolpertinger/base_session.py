@@ -81,7 +81,10 @@ class BaseSession(StreamSession[SessionEvent]):
         returns: bool = True,
         timeout: float | None = None,
     ) -> str:
-        """RemoteMethodCall: call a method of the peer; return the call_id, which the event of its outcome has, too."""
+        """RemoteMethodCall: call a method of the peer.
+
+        Return the call_id, which the event of its outcome has, too.
+        """
         self._require_open()
         return self._call(component, method, tuple(parameters), now, returns=returns, timeout=timeout)
 

@@ -46,7 +46,10 @@ class Options(Limits, frozen=True, kw_only=True):
     retries: int = 2
     """WOLP-10: how often a message is sent again before its receiver counts as unavailable."""
     min_rate: float = MIN_RATE
-    """WOLP-10: bytes a second below which a connection counts as silent; while a text arrives or output drains faster, no timer expires."""
+    """WOLP-10: bytes a second below which a connection counts as silent.
+
+    While a text arrives or output drains faster, no timer expires.
+    """
     remember_time: float = 300.0
     """WOLP-10: how long a delivered message is recognised as a duplicate."""
     max_remembered: int = 65_536
@@ -56,7 +59,10 @@ class Options(Limits, frozen=True, kw_only=True):
     max_incomplete: int = 256
     """WOLP-9: messages that wait for pieces."""
     max_unconfirmed: int = 4096
-    """WOLP-10: messages of ours without a result; above that, messages of the peer are not accepted, and not confirmed."""
+    """WOLP-10: messages of ours without a result.
+
+    Above that, messages of the peer are not accepted, and not confirmed.
+    """
     call_timeout: float = 30.0
     """WOLP-21: how long a confirmed call waits for its response, or for the next sign of life."""
     heartbeat_interval: float = 25.0

@@ -72,7 +72,10 @@ ODD_PAYLOAD: Final = 8
 ODD_CODE: Final = 16
 """WOLP-4: a result with an unknown code."""
 ODD_LATE: Final = 32
-"""WOLP-9: a fragment of a message that was refused; never set by the scanner, which knows one text at a time."""
+"""WOLP-9: a fragment of a message that was refused.
+
+Never set by the scanner, which knows one text at a time.
+"""
 
 LF: Final = 10
 COLON: Final = 58

@@ -115,7 +115,10 @@ def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Messa
 
 
 def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
-    """The one text that `data` is, with a line feed behind it or without; raises DecodeError for anything else."""
+    """The one text that `data` is, with a line feed behind it or without.
+
+    Raises DecodeError for anything else.
+    """
     return message(data, measure(data, 0, len(data) - data.endswith(b"\n"), limits))
 
 
@@ -125,7 +128,10 @@ def buffer(limits: Limits = DEFAULT_LIMITS) -> Lines:
 
 
 def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """WOLP-2: the text of a message, keys in order, without a line feed; raises LocalProtocolError for what a field cannot hold."""
+    """WOLP-2: the text of a message, keys in order, without a line feed.
+
+    Raises LocalProtocolError for what a field cannot hold.
+    """
     if not 0 <= message.message_id <= HIGHEST_ID:
         raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"message_id {message.message_id}")
     if isinstance(message, Result):
@@ -172,7 +178,9 @@ def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Seal
 
 
 def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | None, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """WOLP-7: undo `sealed` for a whole payload; raises DecodeError, whose offset counts from the start of the payload.
+    """WOLP-7: undo `sealed` for a whole payload.
+
+    Raises DecodeError, whose offset counts from the start of the payload.
 
     WOLP-8: of an encrypted payload that is base64, everything that can go wrong is one fault, without a detail.
     """

@@ -94,7 +94,10 @@ _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 """Checks that bytes are JSON without making anything of it."""
 _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
 _JSON_GROWTH: Final = 4
-"""Bytes of JSON that a byte of a body becomes at most, in bodies as they are; a text may take more, but not more than a batch."""
+"""Bytes of JSON that a byte of a body becomes at most, in bodies as they are.
+
+A text may take more, but not more than a batch.
+"""
 _MSGPACK_STARTS: Final = np.array([*range(0x80, 0xA0), *range(0xDC, 0xE0)], np.uint8)
 """First bytes of a JSON object or array, and of a map or array of msgpack."""
 

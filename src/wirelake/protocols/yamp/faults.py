@@ -19,7 +19,10 @@ class Rule(NamedTuple):
     clause: str
     text: str
     reason: str | None = None
-    """The reason of the system.close that answers it, `{}` standing for what was seen; None: nothing is answered."""
+    """The reason of the system.close that answers it, `{}` standing for what was seen.
+
+    None: nothing is answered.
+    """
     origin: Origin = Origin.TEXT
     """See `Origin`."""
 

@@ -62,7 +62,10 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
 
 
 def _json(body: bytes, limits: Limits) -> dict[str, Any]:
-    """A body that is JSON as `json`; one that is too large or too deep to be shown so as `json_refused`, which says why."""
+    """A body that is JSON as `json`.
+
+    One that is too large or too deep to be shown so as `json_refused`, which says why.
+    """
     try:
         check_json(body, limits.bounds)
         return {"json": msgspec.json.decode(body)}

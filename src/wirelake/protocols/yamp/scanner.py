@@ -64,7 +64,10 @@ ODD_SERIALIZER: Final = 8
 """YAMP-5: an empty serializer."""
 
 ODD_BODY: Final = 16
-"""YAMP-44: a body that the serializer refuses; never set by the scanner, which does not look into bodies."""
+"""YAMP-44: a body that the serializer refuses.
+
+Never set by the scanner, which does not look into bodies.
+"""
 
 UID_SIZE: Final = 16
 HEADER: Final = 18

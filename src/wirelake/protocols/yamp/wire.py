@@ -133,7 +133,10 @@ def buffer(limits: MessageLimits = DEFAULT_LIMITS) -> Buffer:
 
 
 def encode(message: Message, limits: MessageLimits = DEFAULT_LIMITS) -> bytes:
-    """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or a body over the limit."""
+    """The bytes of a message.
+
+    Raises LocalProtocolError for a value its field cannot hold or a body over the limit.
+    """
     try:
         return _WRITERS[type(message)](message, limits)
     except (OverflowError, ValueError) as reason:
@@ -148,7 +151,9 @@ def _short(data: bytes) -> bytes:
 
 
 def user(kind: MessageType, uid: bytes, uri: str, rest: bytes, body: bytes | None, limits: MessageLimits) -> bytes:
-    """UserMessageHeader, what a message has of its own, and UserMessageBody, unless it has none; raises LocalProtocolError.
+    """UserMessageHeader, what a message has of its own, and UserMessageBody, unless it has none.
+
+    Raises LocalProtocolError.
 
     What sessions say most often is written by this alone, without a message made for it first.
     """

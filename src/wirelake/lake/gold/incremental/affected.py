@@ -108,7 +108,10 @@ def affected(lake: Path, built: int, newest: int, scratch: Path) -> Affected:
 
 
 def _silenced(connection: duckdb.DuckDBPyConnection, built: int, newest: int) -> dict[str, datetime]:
-    """Add sessions that became silent; returns the time of the last message of each protocol that detects silence."""
+    """Add sessions that became silent.
+
+    Returns the time of the last message of each protocol that detects silence.
+    """
     heard: dict[str, datetime] = {}
     for protocol, seconds in SILENCE.items():
         last = "SELECT max(last_seen) FROM connection_index WHERE protocol = $1 AND direction IS NOT NULL AND batch <= $2"

@@ -246,7 +246,10 @@ class _Refresh:
         )
 
     def _topology(self) -> None:
-        """Rebuild the pairs of peers with new traffic; all pairs while the index is small, because selecting costs more than building."""
+        """Rebuild the pairs of peers with new traffic.
+
+        Rebuilds all pairs while the index is small, because selecting costs more than building.
+        """
         self._tell(topology.TABLE.name)
         rows = topology.pairs(frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest))
         grain = list(topology.TABLE.grain)

@@ -36,10 +36,16 @@ __all__ = [
 ]
 
 DIRECTIONS: Final = {"CLIENT": ("to_server",), "SERVER": ("to_client",), "NODE": ("to_server", "to_client")}
-"""Speaker -> directions of its messages; a node sends on connections it opened, and on those of others."""
+"""Speaker -> directions of its messages.
+
+A node sends on connections it opened, and on those of others.
+"""
 
 FINDING: Final = ("session_id", "message_id", "ts", "protocol", "direction", "rule", "source", "offset", "length")
-"""Columns of a finding; clause, text and severity of its rule are looked up later, for all findings at once."""
+"""Columns of a finding.
+
+Clause, text and severity of its rule are looked up later, for all findings at once.
+"""
 
 
 class StateMachineTable(msgspec.Struct, frozen=True):

@@ -42,7 +42,10 @@ class ProtocolRules(NamedTuple):
     session: SessionKind = SessionKind.CONNECTION
     """What a session is."""
     silence: float | None = None
-    """Seconds without a message after which a session counts as silent; None: only the end of its connection counts."""
+    """Seconds without a message after which a session counts as silent.
+
+    None: only the end of its connection counts.
+    """
     by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
     """The protocol's table, paired, session_facts -> findings that depend on history and on the protocol's own columns."""
     threats: Mapping[Any, Threat] = MappingProxyType({})
@@ -52,7 +55,10 @@ class ProtocolRules(NamedTuple):
     by_keys: Collection[Any] = ()
     """Faults that are only in `security`, because they need keys."""
     has_handshake: bool = True
-    """Whether sessions begin with a handshake and end with an error; else an error is a message like any other."""
+    """Whether sessions begin with a handshake and end with an error.
+
+    Else an error is a message like any other.
+    """
 
 
 NODE: Final = SessionKind.NODE

@@ -72,7 +72,10 @@ def by_history(relink: DataFrame, paired: DataFrame, session_facts: DataFrame) -
 
 
 def once(found: DataFrame) -> DataFrame:
-    """RELINK-12: the first time that a side breaks a rule on a connection; who closes it then needs no parting word."""
+    """RELINK-12: the first time that a side breaks a rule on a connection.
+
+    The side that closes it then need not part first.
+    """
     tolerated = ", ".join(f"'{fault.name}'" for fault in sorted(TOLERATED))
     parting = Fault.CLOSED_WITHOUT_PARTING.name
     again = f"session_id, connection_id, direction, rule, IF(rule IN ({tolerated}), message_id, NULL)"

@@ -45,7 +45,10 @@ _DECIDING: Final = ("decision", "consumed")
 """Cursors that a result may not be ahead of, both."""
 
 _CHANNEL: Final = "PARTITION BY session_id, sender, channel ORDER BY rank, ts, message_id, place"
-"""Over all connections of a link; the other order is the same on one connection, so that rows are sorted once."""
+"""Over all connections of a link.
+
+The other order is the same on one connection, so that rows are sorted once.
+"""
 _HERE: Final = "PARTITION BY session_id, sender, channel, rank ORDER BY ts, message_id, place"
 _SO_FAR: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 _BEFORE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
@@ -200,7 +203,10 @@ def _rule() -> str:
 
 
 def by_channel(relink: DataFrame, connected: DataFrame) -> DataFrame:
-    """RELINK-13, RELINK-15, RELINK-21 to RELINK-27: every word that its channel does not allow; `FINDING`s with their `connection_id`."""
+    """RELINK-13, RELINK-15, RELINK-21 to RELINK-27: every message that its channel does not allow.
+
+    Returns `FINDING`s with their `connection_id`.
+    """
     reaching = _reaching(_counted(_said(relink, connected)))
     sent_ever = f"max(IF(word = 'message', sent, NULL)) OVER ({_CHANNEL} {_BEFORE})"
     is_closing = f"last(CASE WHEN ends THEN false WHEN word = 'close' AND is_open THEN true END, true) OVER ({_HERE} {_BEFORE})"

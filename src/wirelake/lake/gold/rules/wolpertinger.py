@@ -140,7 +140,10 @@ def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> 
 
 
 def by_history(wolpertinger: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """Rules about what was *not* sent before or in time; they judge only sessions that were captured whole."""
+    """Rules about what was *not* sent before or in time.
+
+    They judge only sessions that were captured whole.
+    """
     mine = wolpertinger.withColumn("protocol", sql.lit("wolpertinger"))
     again = repeated(mine)
     return [again, mismatched(paired, again), left_open(mine, session_facts)]

@@ -64,7 +64,10 @@ def by_fields(yamp: DataFrame) -> DataFrame:
 
 
 def followable(url: Column) -> Column:
-    """YAMP-22: whether some client may follow a redirect; blanks that a reader of urls passes over do not count."""
+    """YAMP-22: whether some client may follow a redirect.
+
+    Blanks that a reader of urls passes over do not count.
+    """
     return sql.translate(url, "\t\r\n", "").rlike(_FOLLOWABLE)
 
 

@@ -115,7 +115,10 @@ def _messages(said: DataFrame, firsts: DataFrame) -> DataFrame:
 
 
 def _covered(said: DataFrame) -> DataFrame:
-    """RELINK-15: from which number up to which each word reaches; one that says no number means the next of its cursor."""
+    """RELINK-15: the range of numbers that each message covers.
+
+    One without a number means the next of its cursor.
+    """
     within = f"PARTITION BY {_CHANNEL}, life, cursor"
     told = said.where(f"cursor IN ({', '.join(map(repr, _RESOLVING))})").selectExpr(
         "*", f"count(sequence) OVER ({within} {_ORDER} {_SO_FAR}) AS since"

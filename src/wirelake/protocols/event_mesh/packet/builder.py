@@ -97,7 +97,9 @@ def build(
     flags: int = 0,
     limits: Limits = DEFAULT_LIMITS,
 ) -> bytes:
-    """A packet of these fields; raises LocalProtocolError with the fault it would be dropped for, or PAYLOAD_TOO_LARGE (EMM-4).
+    """A packet of these fields.
+
+    Raises LocalProtocolError with the fault it would be dropped for, or PAYLOAD_TOO_LARGE (EMM-4).
 
     `message_id` must be cryptographically random (§2.2). A time of signing other than `timestamp` is a field like any other.
     """

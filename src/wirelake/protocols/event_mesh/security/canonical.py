@@ -42,7 +42,10 @@ def canonical_payload(fields: Iterable[Field]) -> bytes:
 
 
 def _sorted_inside(value: bytes) -> bytes:
-    """EMM-8: the fields of encryption metadata in ascending order, none left out; what is no whole field stays at the end."""
+    """EMM-8: the fields of encryption metadata in ascending order, none left out.
+
+    What is no whole field stays at the end.
+    """
     pieces: list[bytes] = []
     at = 0
     while len(value) - at >= 2 and len(value) - at - 2 >= value[at + 1]:

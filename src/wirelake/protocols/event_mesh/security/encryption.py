@@ -81,7 +81,10 @@ class Sealer:
         flags: int = 0,
         compressed: bool = False,
     ) -> Sealed:
-        """Hide fields; the packet must be built with the same type, id and time, and with the flags this returns."""
+        """Hide fields.
+
+        The packet must be built with the same type, id and time, and with the flags this returns.
+        """
         if self.sealed >= self._limit:
             raise LocalProtocolError(Fault.REKEY_NEEDED, f"{self.sealed} payloads")
         if len(nonce) != NONCE_SIZE:

@@ -56,7 +56,10 @@ class ReplayCache:
         return len(self._until)
 
     def admit(self, key: bytes, time: float, now: float) -> Fault | None:
-        """Remember a packet of this time under this key; says REPLAY if it is known, REPLAY_CACHE_FULL if none may be forgotten for it."""
+        """Remember a packet of this time under this key.
+
+        Says REPLAY if it is known, REPLAY_CACHE_FULL if none may be forgotten for it.
+        """
         until = self._until.get(key)
         if until is not None:
             if now <= until:
@@ -91,7 +94,10 @@ class ReplayCache:
         return msgspec.msgpack.encode(_State(_FORMAT, self.evicted, list(self._until.items())))
 
     def restore(self, state: bytes) -> None:
-        """Remember what an exported cache did, too; raises UsageError for anything else, and then nothing has changed."""
+        """Add the entries of an exported cache.
+
+        Raises UsageError for anything else, and then nothing has changed.
+        """
         try:
             exported = msgspec.msgpack.decode(state, type=_State)
         except (msgspec.DecodeError, UnicodeDecodeError) as reason:

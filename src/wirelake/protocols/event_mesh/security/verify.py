@@ -51,7 +51,10 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     node_id: bytes | None = None
     """The node id in the packet; proven only if it is authenticated."""
     auth_key_id: bytes | None = None
-    """The key id under which the key was found; None for a node's default, and for a key that was not in the store."""
+    """The key id under which the key was found.
+
+    None for a node's default, and for a key that was not in the store.
+    """
     hmac: bool = False
     """The HMAC was right."""
     signature: bool = False
@@ -141,7 +144,10 @@ class Receiver:
                 yield block, rows[row : row + ROW_COLUMNS], parts
 
     def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NO_SOURCE) -> Verified | Rejected:
-        """Verify a datagram that arrived at this time; `source` names its origin, and is called only if no node id does."""
+        """Verify a datagram that arrived at this time.
+
+        `source` names its origin, and is called only if no node id does.
+        """
         data, row, parts = scanned
         start = row[START]
         if row[FAULT]:

@@ -197,7 +197,10 @@ class Inbox:
         self._ack_deadline = None
 
     def restate(self) -> Iterator[bytes]:
-        """RELINK-20: packets that say, after a reconnection, how far every channel is; then every closed one (RELINK-22)."""
+        """RELINK-20: packets that say, after a reconnection, how far every channel is.
+
+        Then every closed one (RELINK-22).
+        """
         self.forget_connection()
         self._expected_closes = {channel for channel, incoming in self.channels.items() if incoming.closing}
         for incoming in self.channels.values():

@@ -191,7 +191,10 @@ class IncomingChannel:
         return encode(Received((self.channel,), on_wire(self.received)))
 
     def consumed_packet(self) -> bytes:
-        """RELINK-18: up to where messages were consumed; for one message in the next form, where that is shorter."""
+        """RELINK-18: up to where messages were consumed.
+
+        For one message in the next form, where that is shorter.
+        """
         is_next = self.consumed == self.announced_consumed + 1 and -(len(self.channel) + 2) & 7 < 4
         self.announced_consumed = self.consumed
         self.announced_received = max(self.announced_received, self.consumed)

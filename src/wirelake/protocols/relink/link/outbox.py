@@ -38,7 +38,10 @@ class Outbox:
         self._statements: dict[bytes, ResumeStatement] | None = None
         """After a reconnection, until resume: the peer's acknowledgements for each channel."""
         self._closed_before: dict[bytes, None] = {}
-        """RELINK-22: channels that were closed; the peer may still acknowledge them after they are opened again."""
+        """RELINK-22: channels that were closed.
+
+        The peer may still acknowledge them after they are opened again.
+        """
 
     @property
     def is_resuming(self) -> bool:
@@ -128,7 +131,10 @@ class Outbox:
         self._close_if_possible(outgoing)
 
     def shut(self) -> None:
-        """§3.6: open no more channels, and close those that are open; the only channel of an id size of zero is merely drained."""
+        """§3.6: open no more channels, and close those that are open.
+
+        The only channel of an id size of zero is merely drained.
+        """
         self.is_shutting = True
         for channel, outgoing in list(self.channels.items()):
             if self._id_size and not outgoing.closing:
@@ -139,7 +145,10 @@ class Outbox:
     # Packets of the peer.
 
     def take(self, kind: int, ids: tuple[bytes, ...], sequence: int | None) -> None:
-        """RELINK-15, RELINK-19: take an acknowledgement; an id that is there twice, in the next form, counts twice."""
+        """RELINK-15, RELINK-19: take an acknowledgement.
+
+        An id that is there twice, in the next form, counts twice.
+        """
         if kind in (Kind.COMMITTED, Kind.UNCOMMITTED) and not self._transactional:
             raise Violation(Fault.TRANSACTIONS_OFF, "a result")
         for channel in dict.fromkeys(ids) if kind == Kind.CLOSED else ids:

@@ -87,7 +87,10 @@ class OutgoingChannel:
         return self.last
 
     def packet(self, parts: tuple[bytes, ...]) -> bytes:
-        """§2.3.3: a message in its minimal form (RELINK-30); one part, of a size seen before, is by far the commonest."""
+        """§2.3.3: a message in its minimal form (RELINK-30).
+
+        One part, of a size seen before, is by far the commonest.
+        """
         if len(parts) == 1:
             (part,) = parts
             size = len(part)
@@ -144,7 +147,10 @@ class OutgoingChannel:
         return self.receive(reach(self.received, sequence, self.sent - self.received))
 
     def take_consumed(self, sequence: int | None) -> list[MessagesResolved]:
-        """RELINK-15: move the window; the outcome of a committed message without a result is unknown (RELINK-28)."""
+        """RELINK-15: move the window.
+
+        The outcome of a committed message without a result is unknown (RELINK-28).
+        """
         return self.settle(reach(self.consumed, sequence, self.sent - self.consumed), Outcome.UNKNOWN)
 
     def take_result(self, sequence: int | None, *, success: bool) -> list[MessagesResolved]:

@@ -29,7 +29,10 @@ class ResumeStatement:
         self.is_closed = False
 
     def take(self, kind: int, sequence: int | None) -> None:
-        """Take one acknowledgement; raise Violation if it is outside what is outstanding and cannot be about a channel before."""
+        """Take one acknowledgement.
+
+        Raise Violation if it is outside what is outstanding and cannot be about a channel before.
+        """
         if self.is_closed:
             raise Violation(Fault.ACKNOWLEDGED_TOO_MUCH, "after closed")
         if kind == Kind.CLOSED:

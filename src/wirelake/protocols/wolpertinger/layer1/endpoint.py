@@ -160,11 +160,17 @@ class Layer1:
         self._unconfirmed.confirm(message_id)
 
     def forget(self, message_id: int | None) -> None:
-        """WOLP-10: a peer that establishes a connection may restart its ids; `message_id` is the message that says so."""
+        """WOLP-10: a peer that establishes a connection may restart its ids.
+
+        `message_id` is the message that says so.
+        """
         self._remembered.forget_all_but(message_id)
 
     def reset(self, message_id: int | None) -> None:
-        """WOLP-28: forget keys, fragments, delivered and sent messages; `message_id` is the message that caused it, if any."""
+        """WOLP-28: forget keys, fragments, delivered and sent messages.
+
+        `message_id` is the message that caused it, if any.
+        """
         self.keys = None
         self._assembly.clear()
         self._unconfirmed.clear()

@@ -37,7 +37,10 @@ def split(text: bytes, limit: int) -> list[bytes]:
 
 
 def agree(one: Envelope, other: Envelope) -> bool:
-    """WOLP-9: whether two pieces say the same of their message; `secure` and `encryption` are the same (WOLP-5)."""
+    """WOLP-9: whether two pieces say the same of their message.
+
+    `secure` and `encryption` are the same (WOLP-5).
+    """
     return (one.message_id, one.gzip, _NAMED.get(one.encryption, one.encryption), one.fragment_count) == (
         other.message_id,
         other.gzip,
@@ -50,7 +53,10 @@ _NAMED: Final = {Encryption.SECURE_AES: Encryption.AES}
 
 
 def join(pieces: Mapping[int, Envelope]) -> Envelope:
-    """The message that all its pieces make, by index; raises DecodeError if they contradict each other or one is missing."""
+    """The message that all its pieces make, by index.
+
+    Raises DecodeError if they contradict each other or one is missing.
+    """
     first = next(iter(pieces.values()))
     if not all(agree(first, piece) and piece.fragment_index == index for index, piece in pieces.items()):
         raise DecodeError(Fault.FRAGMENT_CONFLICT, 0)

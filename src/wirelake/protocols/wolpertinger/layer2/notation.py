@@ -147,7 +147,10 @@ def parse_document(fields: Any, where: str = "document") -> Message:
 
 
 def parse_value(fields: Any, where: str = "value") -> Value:
-    """Read the value that an object describes, or that a bare string, boolean or number is; raise UsageError that says where."""
+    """Read the value that an object describes, or that a bare string, boolean or number is.
+
+    Raise UsageError that says where.
+    """
     if isinstance(fields, (str, bool, int, float)):
         return fields
     if not isinstance(fields, dict) or not isinstance(fields.get("type"), str) or "value" not in fields:
@@ -215,7 +218,10 @@ def _uuid(text: str) -> UUID | None:
 
 
 _FROM_TEXT: Final[dict[Any, Any]] = {str: str, bytes: _hex, UUID: _uuid, DateTime: moment}
-"""Types of fields whose objects are text, and their readers; a reader gives None for text that is none."""
+"""Types of fields whose objects are text, and their readers.
+
+A reader gives None for text that is none.
+"""
 
 
 def _text(given: dict[str, Any], name: str, where: str) -> str:

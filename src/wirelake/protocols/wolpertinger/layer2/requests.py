@@ -39,7 +39,10 @@ class OutgoingCalls:
 
     @property
     def deadline(self) -> float | None:
-        """When to look for calls that waited too long; there may be none then, if the peer showed a sign of life."""
+        """When to look for calls that waited too long.
+
+        There may be none then, if the peer showed a sign of life.
+        """
         return self._due.first
 
     def add(self, pending: Pending) -> None:

@@ -100,7 +100,10 @@ def public_blob(key: PrivateKey) -> bytes:
 
 
 def read_blob(blob: bytes) -> PublicKey:
-    """WOLP-24: the key of a blob; raises RemoteProtocolError unless it is exactly one point of a known curve."""
+    """WOLP-24: the key of a blob.
+
+    Raises RemoteProtocolError unless it is exactly one point of a known curve.
+    """
     try:
         curve = Curve(blob[:4])
     except ValueError:
@@ -122,7 +125,10 @@ def session_key(own: PrivateKey, peers: PublicKey) -> bytes:
 
 
 def cluster_proof(cluster_key: bytes, token: bytes) -> bytes:
-    """WOLP-25: what proves that the cluster key is known; the password is the key's hexadecimal text in lower case."""
+    """WOLP-25: what proves that the cluster key is known.
+
+    The password is the key's hexadecimal text in lower case.
+    """
     return _proof(cluster_key.hex().encode(), token)
 
 

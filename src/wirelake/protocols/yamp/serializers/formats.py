@@ -70,7 +70,7 @@ class Cbor:
 
 
 _REFUSED_TAGS: Final = (25, 28, 29, 35, 36, 256)
-"""String and value references, which repeat an item any number of times; regular expressions; MIME messages; string namespaces."""
+"""References to strings and values (they repeat an item), regular expressions, MIME messages, namespaces."""
 _DIGITS_OF_A_BYTE: Final = 2.41
 """Decimal digits that a byte is worth."""
 
@@ -202,7 +202,10 @@ def installed(bounds: Bounds = DEFAULT_BOUNDS) -> Registry:
 
 
 def named(name: str) -> Serializer | None:
-    """A serializer by its name, None if there is none of this name; raises MissingExtra if its library is not installed."""
+    """A serializer by its name, None if there is none of this name.
+
+    Raises MissingExtra if its library is not installed.
+    """
     if name in STANDARD:
         return STANDARD[name]
     return _EXTRAS[name](DEFAULT_BOUNDS) if name in _EXTRAS else None
