@@ -142,10 +142,7 @@ class _Shown:
 
 @contextmanager
 def _on_disk(name: str, source: BinaryIO, head: bytes) -> Iterator[str]:
-    """The path of the input.
-
-    Standard input or a FIFO becomes a file first, because captures are read by place.
-    """
+    """The path of the input; standard input or a FIFO becomes a file first, because captures are read by place."""
     if name != "-" and Path(name).is_file():
         yield name
         return
@@ -182,10 +179,7 @@ def _sum_up(captured: Captured, protocol: str, shown: _Shown) -> None:
 
 
 def _describer(notation: Notation[Limits, Message], keys: Path | None, now: str | None) -> MakeDescribe:
-    """Makes what describes the messages of one sender.
-
-    It has the keys, if the protocol's describer takes them.
-    """
+    """Makes what describes the messages of one sender; it has the keys, if the protocol's describer takes them."""
     make = notation.describer
     if make is None:
         return lambda: notation.describe

@@ -109,9 +109,7 @@ def limits_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> 
 
 
 def settings_of(protocol: str, settings: Iterable[str], *, live: bool = False) -> dict[str, Any]:
-    """The fields of --set, checked against the protocol's limits.
-
-    Numbers, true and false are read as such.
+    """The fields of --set, checked against the protocol's limits; numbers, true and false are read as such.
 
     With `live`, limits that are only for bytes without a connection are refused.
     """

@@ -194,10 +194,7 @@ def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[R
 
 
 def live_limits(limits: msgspec.Struct) -> dict[str, Any]:
-    """Limits from the command line as arguments of a protocol's `Options`.
-
-    Those for captures only are left out.
-    """
+    """Limits from the command line as arguments of a protocol's `Options`; those for captures only are left out."""
     offline = getattr(limits, "OFFLINE", ())
     return {name: getattr(limits, name) for name in limits.__struct_fields__ if name not in offline}
 

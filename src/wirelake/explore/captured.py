@@ -1,6 +1,4 @@
-"""Captured: the messages of one capture as the objects that `wirelake decode` prints.
-
-Uses the lake's decoder, without Spark.
+"""Captured: the messages of one capture as the objects that `wirelake decode` prints. Uses the lake's decoder, without Spark.
 
 An object has `ts`, `from`, `to` and `connection_id` before the fields of its message; `offset` is the place in the capture. Bytes that
 are no message are objects with `fault`, as they are rows of `quarantine` in a lake.
@@ -50,10 +48,7 @@ class Captured:
         ports: tuple[int, ...] = (),
         verify: Verify | None = None,
     ) -> None:
-        """`describer` is called once for each direction of a connection.
-
-        Connections of `ports` are read besides those recognised.
-        """
+        """`describer` is called once for each direction of a connection; connections of `ports` are read besides those recognised."""
         self._source = Source(*_named(path))
         self._protocol = protocol
         own = [port for port, name in protocols.ports().items() if name == protocol]
@@ -97,10 +92,7 @@ class _Describing(Decoder):
         self._verify = verify
         self._describers: dict[Speaker, Describe[Limits]] = {}
         self._objects: list[tuple[int, Callable[[], dict[str, Any]]]] = []
-        """Offset, and a function that makes the object.
-
-        An object may be many times larger than its bytes: it is made when printed.
-        """
+        """Offset, and a function that makes the object. An object may be many times larger than its bytes: it is made when printed."""
 
     def objects(self, block: Block) -> Iterator[dict[str, Any]]:
         """The objects of one block, to be taken before the next block comes."""

@@ -38,7 +38,10 @@ AnyPath = str | PathLike[str]
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Register the formats `wirelake`, `wirelake.packets` and `wirelake.captured` in a session, with filter pushdown."""
+    """Register the formats `wirelake`, `wirelake.packets` and `wirelake.captured` in a session.
+
+    Filter pushdown is enabled.
+    """
     activate(spark)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     for source in (MessageSource, PacketSource, CapturedSource):
@@ -52,7 +55,7 @@ def _load(spark: SparkSession, form: str, paths: tuple[AnyPath, ...], **options:
 
 
 def read_messages(spark: SparkSession, *paths: AnyPath, protocol: str = "", ports: Mapping[int, str] | None = None) -> DataFrame:
-    """Messages of captures: one row per message, as in the table `messages`, and both ends of its connection.
+    """Messages of captures: one row per message, as in the table `messages`, with both endpoints.
 
     `protocol` limits them to one. `ports` maps ports to protocols, for captures that do not name them.
     """

@@ -27,7 +27,10 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_connections_per_host: int = 1000
     """Connections of one remote host."""
     evict_after: float = 1.0
-    """A server that is full closes the longest idle connection for a new one, if it was idle for this long; else it refuses the new one."""
+    """Seconds that the longest idle connection must be idle before a full server closes it for a new one.
+
+    Otherwise the server refuses the new one.
+    """
     max_buffered: int = 1024 * 1024 * 1024
     """Bytes that all connections hold: unfinished messages, messages that wait, output.
 

@@ -31,7 +31,7 @@ class Runnable(Protocol):
 
     @property
     def has_progressed(self) -> bool:
-        """The connection was of use after its handshake, so that the next attempt need not wait longer than the first."""
+        """Whether the connection was useful after its handshake; the back-off then starts again."""
 
     @property
     def first_bytes(self) -> bytes:
@@ -238,14 +238,20 @@ class Client(Generic[P]):
 
 
 def _hint(scheme: str, first: bytes, reason: WirelakeError) -> str:
-    """What the server may have wanted; with TLS 1.3 it refuses a client's certificate only after the client's handshake."""
+    """What the server may have wanted.
+
+    With TLS 1.3 it refuses a client's certificate only after the client's handshake.
+    """
     if scheme == "tcp" and _may_want_tls(first, reason):
         return " (does it want tls://?)"
     return " (does it want a certificate from us?)" if scheme in ENCRYPTED and not first and isinstance(reason, ConnectionLost) else ""
 
 
 def _may_want_tls(first: bytes, reason: WirelakeError) -> bool:
-    """Whether a failed handshake looks like a server that wants TLS: it closes at once, or answers with a TLS record."""
+    """Whether a failed handshake looks like a server that wants TLS.
+
+    Such a server closes at once, or answers with a TLS record.
+    """
     if not first:
         return isinstance(reason, ConnectionLost)
     return len(first) >= len(_TLS_VERSION) + 1 and first[0] in _TLS_RECORDS and first[1:].startswith(_TLS_VERSION)

@@ -21,7 +21,10 @@ __all__ = ["Drivable", "Driver"]
 log = logging.getLogger("wirelake.driver")
 
 SHARE: Final = 16
-"""Events handled before what they made us say is sent: two peers with many requests in flight then work at the same time, not in turns."""
+"""Events handled before the output they caused is sent.
+
+Two peers with many requests in flight then work at the same time, not in turns.
+"""
 FLUSH_POLL: Final = 0.01
 """Seconds between two looks at what is still unsent when a connection is being closed."""
 FIRST_BYTES: Final = 8
@@ -71,7 +74,10 @@ class Drivable(Protocol):
         """A number that changes with every message that the peer must answer in time, such as a ping."""
 
     def drained(self, count: int, now: float) -> None:
-        """So many bytes have left that were given to the stream up to the last such question: its time may begin later."""
+        """Note that so many bytes have left of those that were written up to the last call.
+
+        Their timeout may begin later.
+        """
 
 
 class Driver:
@@ -154,7 +160,7 @@ class Driver:
                 self._release()
 
     def wake(self, size: int = 0) -> None:
-        """Send the output of the session, of about this size, once for everything in this turn of the event loop."""
+        """Send the session's output, of about this size, once per turn of the event loop."""
         self._planned += size
         if not self._flush_planned:
             self._flush_planned = True

@@ -132,7 +132,7 @@ class Server(Generic[P]):
             del self._hosts[host]
 
     def _make_capacity(self, host: str) -> bool:
-        """Whether there is space for one more connection of a host, perhaps because another one was closed for it."""
+        """Whether there is space for one more connection of a host; may close another one for it."""
         limits, now = self.limits, asyncio.get_running_loop().time()
         count = len(self.peers) + len(self._arriving) - len(self._leaving)
         of_host = self._hosts[host] - sum(one.host == host for one in self._leaving)

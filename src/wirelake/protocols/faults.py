@@ -29,7 +29,10 @@ class Origin(StrEnum):
     RULING = "ruling"
     """Only a ruling of ours: the specification is silent, leaves it open, or even allows it."""
     LIMIT = "limit"
-    """Only a limit of ours, of size, number or time: the specification allows more, and options can raise it."""
+    """Only a limit of ours, of size, number or time.
+
+    The specification allows more, and options can raise it.
+    """
     LOCAL = "local"
     """Only the state of this side: its application, its keys, its policy, or what it did not see."""
 

@@ -335,9 +335,9 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
 
 
 def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
-    """Make a kernel that runs `scan` over many segments, and leaves a segment at the first byte it cannot read.
+    """Make a kernel that runs `scan` over many segments.
 
-    It is for streams of which more bytes may come.
+    It leaves a segment at the first byte it cannot read. It is for streams of which more bytes may come.
     """
 
     @kernel

@@ -1,6 +1,4 @@
-"""Protocol: the typed descriptor of one protocol.
-
-Everything outside its package reaches it through this.
+"""Protocol: the typed descriptor of one protocol. Everything outside its package reaches it through this.
 
 A package says `PROTOCOL = Protocol(...)` in its `__init__` and declares it under the entry-point group `wirelake.protocols`.
 Required fields come first. Each optional capability is a field with a default: None or False says that a protocol does not have it.
@@ -159,10 +157,7 @@ class Describe(Interface[L_contra]):
     """Makes the object that `wirelake decode` prints for a scanned row."""
 
     def __call__(self, data: bytes, row: list[int], parts: list[int], limits: L_contra, base: int, /) -> dict[str, Any]:
-        """Offset, length, type and every field; or `fault`, `clause` and the place.
-
-        `base` is the offset of `data` in the input.
-        """
+        """Offset, length, type and every field; or `fault`, `clause` and the place. `base` is the offset of `data` in the input."""
 
 
 class Describer(Interface[L_contra]):
@@ -193,26 +188,17 @@ class HandshakeReader(Interface[L_contra]):
         """Whether this side has sent its part of the handshake."""
 
     def limits(self, speaker: IntEnum, accepted: L_contra | None = None, /) -> ScanLimits | None:
-        """The scan limits for what this side sends next; None: not known yet.
-
-        `accepted` replaces the reader's own limits.
-        """
+        """The scan limits for what this side sends next; None: not known yet. `accepted` replaces the reader's own limits."""
 
     def pieces(self, speaker: IntEnum, data: Octets, start: int, stop: int, /) -> Iterator[tuple[ScanLimits | None, int, int]]:
-        """A run of bytes in pieces that are scanned alike: (scan limits, start, stop).
-
-        Follows the handshake on the way.
-        """
+        """A run of bytes in pieces that are scanned alike: (scan limits, start, stop). Follows the handshake on the way."""
 
     def state(self) -> msgspec.Struct:
         """What is stored between two micro-batches: an array-like struct."""
 
 
 class Handshake(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
-    """Capability: the peers agree first on how their bytes are read.
-
-    Nothing is read before both have sent their part.
-    """
+    """Capability: the peers agree first on how their bytes are read. Nothing is read before both have sent their part."""
 
     start: Callable[[L], HandshakeReader[L]]
     """The reader of a new connection."""
@@ -307,7 +293,7 @@ class PassiveColumns(ColumnBuilder[L_contra], Interface[L_contra]):
 
 
 class PassiveDecoding(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
-    """Capability: a third party joins fragmented messages, and decrypts messages if it has keys."""
+    """Capability: a third party joins messages that come in pieces, and opens encrypted ones if it has keys."""
 
     columns: Callable[[], PassiveColumns[L]]
     state: type[msgspec.Struct]
@@ -336,10 +322,7 @@ class SessionKind(StrEnum):
 
 
 class Protocol(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
-    """One protocol.
-
-    `Protocol[Limits, Message](...)` lets a type checker hold the fields against each other.
-    """
+    """One protocol. `Protocol[Limits, Message](...)` lets a type checker hold the fields against each other."""
 
     name: str
     """Its name in commands, tables and addresses: lower case, with underscores."""
@@ -378,10 +361,7 @@ class Protocol(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
     """Whether streams may travel inside WebSockets. `sniff` must look inside, too."""
     xmpp: XmppText[L] | None = None
     dialects: tuple[str, ...] = ()
-    """Boolean fields of the limits that say how peers depart from the specification.
-
-    Recordings carry them.
-    """
+    """Boolean fields of the limits that say how peers depart from the specification; recordings carry them."""
     recognise: Callable[[bytes], tuple[str, ...] | None] | None = None
     """The dialect of a stream by its first bytes; None as long as more bytes are needed."""
     offline_limits: tuple[str, ...] = ()
@@ -390,10 +370,7 @@ class Protocol(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
     """Whether messages are signed, so that keys can verify them."""
     session_kind: SessionKind = SessionKind.CONNECTION
     has_handshake: bool = True
-    """Whether sessions open with a handshake and end with an error.
-
-    Without, an error is a message like others.
-    """
+    """Whether sessions open with a handshake and end with an error; without, an error is a message like others."""
     on_fault: str = "ends the session"
     """Reaction of a live peer to a fault that is not tolerated, for the protocol's page in docs/."""
 

@@ -14,7 +14,10 @@ MIN_RATE: Final = 1000.0
 
 
 def postponed(deadline: float, count: int, now: float, timeout: float, min_rate: float) -> float:
-    """The deadline after `count` bytes moved: each buys 1/`min_rate` seconds, but never more than `timeout` from now."""
+    """The deadline after `count` bytes moved.
+
+    Each postpones it by 1/`min_rate` seconds, but never to more than `timeout` from now.
+    """
     return max(deadline, min(now + timeout, deadline + count / min_rate))
 
 

@@ -67,7 +67,7 @@ PAYLOAD: Final = 2
 CONTROL: Final = 3
 """In the payload of a control frame."""
 LOST: Final = 4
-"""A text message, an extension that is not undone (compression), or a frame that RFC 6455 does not have: nothing more is read."""
+"""A text message, an extension such as compression, or an invalid frame: nothing more is read."""
 
 _TEXT: Final = 1
 _BINARY: Final = 2
@@ -135,7 +135,7 @@ def unframe(data: Any, start: int, stop: int, state: Any, spans: Any) -> tuple[i
 
 
 def is_state(state: Sequence[int]) -> bool:
-    """Whether a row can be the state of a direction: `unframe` believes it, and finds its way in arrays by it."""
+    """Whether a row can be the state of a direction; `unframe` uses it as indices without checks."""
     if len(state) != STATE_COLUMNS or not all(0 <= byte <= 0xFF for byte in state[HEADER:]):
         return False
     phase, left, masked, turn, got = state[:HEADER]
@@ -185,9 +185,9 @@ def _plausible(data: Any, at: int, stop: int, masked: int, phase: int) -> tuple[
 
 @kernel
 def find(data: Any, start: int, stop: int, masked: int, is_end: int) -> int:
-    """The first place in data[start:stop] where frames certainly begin again, or `stop`; with `is_end` nothing follows it.
+    """The first offset in data[start:stop] where frames certainly begin again, or `stop`.
 
-    A continuation is no place to begin: what it continues is lost.
+    With `is_end` nothing follows it. A continuation does not count: the start of its message is lost.
     """
     for begin in range(start, stop):
         opcode = (0 + data[begin]) & 0x0F

@@ -42,7 +42,10 @@ DEPTH: Final = 1
 QUOTE: Final = 2
 """What ends the value of the attribute."""
 MATCHED: Final = 3
-"""How many bytes of what is waited for are there: of `stream:stream`, `<message`, `-->`, `]]>` or `?>`."""
+"""Number of bytes matched of the expected text.
+
+That is `stream:stream`, `<message`, `-->`, `]]>` or `?>`.
+"""
 NAMED: Final = 4
 """Bytes of the element's name that were read."""
 BEGAN: Final = 5
@@ -200,7 +203,10 @@ def stanzas(data: Any, at: int, stop: int, state: Any, units: Any) -> tuple[int,
 
 
 def is_state(state: Sequence[int]) -> bool:
-    """Whether a row can be the state of a direction, between two calls: `stanzas` believes it, and finds its way in arrays by it."""
+    """Whether a row can be the state of a direction between two calls.
+
+    `stanzas` uses it as indices without checks.
+    """
     if len(state) != STATE_COLUMNS:
         return False
     phase, depth, quote, matched, named, began, done = state

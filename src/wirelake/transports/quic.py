@@ -211,7 +211,7 @@ class QuicEndpoint:
         return link
 
     def _accept(self, header: QuicHeader, size: int, source: Address) -> _Link | None:
-        """RFC 9000, §5.2.2, §8.1.2: nothing is remembered of a client before it has shown that it is where it says."""
+        """RFC 9000, §5.2.2, §8.1.2: keep no state of a client before it has proved its address."""
         if size < SMALLEST_MAX_DATAGRAM_SIZE or header.version is None or header.packet_type == QuicPacketType.VERSION_NEGOTIATION:
             return None
         if header.version not in self._server.supported_versions:

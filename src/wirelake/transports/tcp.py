@@ -30,7 +30,10 @@ ACCEPT_PAUSE: Final = 1.0
 TLS_TIMEOUT: Final = 10.0
 """Seconds a client may take for the handshake of TLS."""
 _CLIENT_CERTIFICATE: Final = ("alert certificate required", "alert unknown ca", "alert bad certificate", "alert certificate expired")
-"""Alerts with which a server refuses the certificate of a client; with TLS 1.3 they come after the client's handshake."""
+"""Alerts with which a server refuses the certificate of a client.
+
+With TLS 1.3 they come after the client's handshake.
+"""
 _INT: Final = struct.Struct("@i")
 
 

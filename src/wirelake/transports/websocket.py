@@ -145,7 +145,10 @@ class WebSocketStream:
         return pieces
 
     def _take(self, arrived: bytes) -> bytes:
-        """The bytes of what arrived: read here as long as it is simple and the library is not in the middle of something."""
+        """The payload of arrived bytes.
+
+        Simple frames are read here, unless the library is in the middle of a message.
+        """
         if self._protocol.reader.buffer or self._protocol.current_size is not None or self._protocol.state is not self._open:
             self._protocol.receive_data(arrived)
             return self._payload()

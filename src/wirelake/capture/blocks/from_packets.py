@@ -175,7 +175,7 @@ Segments = list[tuple[int, int, int, int, bytes]]
 
 
 def opened(carried: int, parts: list[Part], accounting: Accounting) -> tuple[int, int, Segments]:
-    """Return the ports of a reassembled IP datagram, and its payload as if each part were a packet of its own.
+    """Return the ports of a reassembled IP datagram, and its payload as one packet per part.
 
     Of TCP, the first part keeps SYN and the last keeps FIN; of UDP, the flags count the parts that follow.
     """

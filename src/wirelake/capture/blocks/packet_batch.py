@@ -119,7 +119,10 @@ class Packer:
         self._fragments = Fragments(accounting)
 
     def warm(self, steps: Iterator[tuple[int, bytes, Array]]) -> None:
-        """Add the IP fragments of windows before the split (base, data, records): datagrams that end in it may begin there."""
+        """Add the IP fragments of windows before the split (base, data, records).
+
+        Datagrams that end in it may begin there.
+        """
         self._fragments.account_to(Accounting())  # another task accounts for them
         for base, data, records in steps:
             packets = dissected(data, records)

@@ -42,7 +42,10 @@ class Container(Protocol):
         ...
 
     def find(self, data: Any, start: int, is_end: bool) -> tuple[int, int]:
-        """Find the first certain record in a window from `start` on: (offset, 0), or (-1, first undecided offset)."""
+        """Find the first certain record in a window from `start` on.
+
+        Returns (offset, 0), or (-1, first undecided offset).
+        """
         ...
 
     def known(self) -> ContainerState:

@@ -101,7 +101,7 @@ FAULT_MAGIC: Final = -3
 FAULT_VERSION: Final = -4
 FAULT_ZEROS: Final = -5
 OTHER_CONTAINER: Final = -6
-"""No fault: from here on the file is a container of the other kind, because files were joined with `cat`."""
+"""No fault: from here on the file is another container, because files were joined with `cat`."""
 FAULTS: Final = {
     FAULT_LENGTH: "impossible record length",
     FAULT_TRAILER: "block lengths disagree",

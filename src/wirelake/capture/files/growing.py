@@ -244,7 +244,7 @@ class Follower:
         return KnownFile(Source(position.path, position.id, position.at), position.at, position.mark, spans)
 
     def _is_complete(self, position: Position, source: Source, stat: _FileStat) -> bool:
-        """Whether a quiet file is read whole: a compressed one with a complete stream, or one that is no capture."""
+        """Whether a quiet file is read whole: it is compressed with a complete stream, or is no capture."""
         if not self._is_quiet(stat) or position.at:
             return False
         with open_source(source) as file:

@@ -39,7 +39,10 @@ __all__ = [
 ]
 
 BEGINNING: Final = 64 << 10
-"""Bytes at the start of a file that are searched for its first packet; without one, bytes hashed at each end."""
+"""Bytes at the start of a file that are searched for its first packet.
+
+Without a packet, so many bytes are hashed at each end.
+"""
 MARKED: Final = 4 << 10
 """Bytes before an offset that a mark hashes."""
 _ID_SIZE: Final = 8

@@ -86,7 +86,7 @@ def _opening(source: Source, file: Bytes, window: int) -> ContainerState | None:
 def guess(
     source: Source, byte_range: ByteRange, *, window: int = WINDOW, at: int | None = None, known: ContainerState | None = None
 ) -> Guess:
-    """Walk a byte range: from offset `at` with the state `known`, or from the first offset where a record seems to begin."""
+    """Walk a byte range: from offset `at` with the state `known`, or from the first likely record."""
     with open_source(source) as file:
         if isinstance(file, Compressed):
             return Guess(byte_range, 0, EVERYTHING, None, None)

@@ -68,7 +68,10 @@ DESTINATION_PORT: Final = 10
 TRANSPORT: Final = 11
 """`TCP` or `UDP`; of a fragment, any protocol number."""
 MISSING: Final = 12
-"""Bytes of a TCP segment after its payload that the snap length cut off; 0 where IP claims more than a whole frame has."""
+"""Bytes of a TCP segment after its payload that the snap length cut off.
+
+It is 0 where IP claims more than a whole frame has.
+"""
 PACKET_COLUMNS: Final = 13
 
 FIN: Final = 0x01

@@ -65,7 +65,7 @@ def _mpls(data: Any, at: int, stop: int) -> tuple[int, int, int]:
 
 @kernel
 def _ppp(data: Any, at: int, stop: int) -> tuple[int, int, int]:
-    """Find what PPP carries: address and control may be left out, and a protocol may be shortened to its odd byte."""
+    """Find the payload of PPP: address and control may be left out, and the protocol may be one byte."""
     if stop - at >= 2 and data[at] == 0xFF and data[at + 1] == 0x03:
         at += 2
     if stop - at < 1:

@@ -87,7 +87,10 @@ def one_dialect(_: str, __: bytes) -> tuple[str, ...]:
 
 
 def is_client(port: int, other: int, ports: Mapping[int, str]) -> bool:
-    """Whether the end on `port` is the client, by ports alone: not on a known port, else on the higher port."""
+    """Whether the end on `port` is the client, by ports alone.
+
+    The client is not on a known port; else it is on the higher port.
+    """
     if (port in ports) != (other in ports):
         return other in ports
     return port >= other
@@ -373,7 +376,10 @@ class Tracker:
             self._accounting.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 
     def _give_up(self, tracked: Tracked) -> None:
-        """Decide an undecided flow: unrecognised, or on a known port the protocol of that port without a dialect."""
+        """Decide an undecided flow: on a known port it has that protocol without a dialect.
+
+        On other ports it is unrecognised.
+        """
         if tracked.flow is not None or tracked.given_up:
             return
         if expected := self._expected(tracked):

@@ -23,7 +23,10 @@ __all__ = ["Entry", "Extent", "LedgerEntries", "Where", "balance", "merge", "row
 
 Array = np.ndarray[Any, Any]
 _MARK: Final = "mark"
-"""The category of an entry that only says what the mark of a span is: for `merge`, never in the ledger."""
+"""The category of an entry that only has the mark of a span.
+
+It is for `merge`, and never in the ledger.
+"""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -210,7 +213,10 @@ def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
 
 
 def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.RecordBatch:
-    """Merge the entries of many tasks into the ledger of one batch: rows of the same place and kind become one."""
+    """Merge the entries of many tasks into the ledger of one batch.
+
+    Rows of the same place and kind become one.
+    """
     keys = [name for name in ledger.TABLE.grain if name != "batch"]
     # Of a source that grew, tasks may know different sizes, and only the one that read the end of a span knows its mark.
     told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("bytes", "sum"), ("items", "sum")]
@@ -227,9 +233,9 @@ def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.Re
 
 
 def weigh(works: Iterable[ReadTask], ledger_entries: pa.RecordBatch, before: Iterable[Waiting]) -> tuple[list[Entry], list[Waiting]]:
-    """What of the spans that were read waits for what comes next, as entries that make each span add up; and all that waits now.
+    """Return entries for bytes that wait for later ones, so that each span adds up, and all waiting spans.
 
-    A span that waited is accounted for by what was found of it since, less what no longer waits. Else LakeError.
+    A span that waited is accounted for by what was decoded of it since, less what no longer waits. Raises LakeError otherwise.
     """
     sums: dict[tuple[bytes, int], int] = {}
     for row in ledger_entries.select(["source_id", "offset", "bytes"]).to_pylist():

@@ -148,7 +148,10 @@ def _follow(handshake: HandshakeReader[Limits], speaker: IntEnum, mine: list[Seg
 
 
 def _parts(handshake: HandshakeReader[Limits], speaker: IntEnum, data: Octets) -> Iterator[tuple[ScanLimits, int, int]]:
-    """Follow the first bytes of one side: scan limits, start and stop of each part of the handshake that is all there."""
+    """Follow the first bytes of one side.
+
+    Yields scan limits, start and stop of each complete part of the handshake.
+    """
     at = 0
     while at < len(data) and not handshake.is_over(speaker):
         before = handshake.limits(speaker)

@@ -48,7 +48,10 @@ def leading(
 
 
 def sessions(flows: list[Flow], connection: pa.DictionaryArray, links: list[bytes | None], made: pa.Array | None) -> pa.Array:
-    """The session of each message: the one its protocol says, or the link of its connection, or the connection."""
+    """The session of each message: as its protocol says, or else the link of its connection.
+
+    Without a link it is the connection.
+    """
     if made is not None:
         return pc.coalesce(made, connection.cast(pa.binary()))
     if not any(links):

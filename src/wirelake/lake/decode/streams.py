@@ -171,7 +171,10 @@ class StreamReader:
     # Inside.
 
     def _break(self, speaker: Speaker, segment: Segment, why: Reason) -> None:
-        """Bytes are missing before this segment: give up the unfinished message, and choose the mode to go on in."""
+        """Handle missing bytes before this segment.
+
+        Gives up the unfinished message, and chooses the next mode.
+        """
         left = self._directions.pop(speaker, None)
         scan_limits = left.scan_limits if left else self._scan_limits_of(speaker)
         fresh = Direction(segment.flow, segment.to_server, READING, scan_limits or ())
@@ -196,12 +199,15 @@ class StreamReader:
             self._directions[speaker] = self._after(left, owed)
 
     def _after(self, left: Direction, owed: int) -> Direction:
-        """The direction behind a broken message of which so many bytes are still to come; less than 0: not known."""
+        """The direction behind a broken message with so many bytes still to come (less than 0: unknown)."""
         fresh = Direction(left.flow, left.to_server, PASSING if owed > 0 else SEARCHING, left.scan_limits, why=GAP, owed=max(owed, 0))
         return msgspec.structs.replace(fresh, is_hopeful=owed == 0)
 
     def _advance(self, turn: dict[Speaker, list[Segment]], *, ended: bool = False) -> None:
-        """Read what waits of these speakers, and their new segments; with `ended`, nothing more comes before a gap."""
+        """Read waiting bytes of these speakers, and their new segments.
+
+        With `ended`, nothing more comes before a gap.
+        """
         items: list[_Item] = []
         chunks: list[Array] = []
         places: list[Array] = []
@@ -255,7 +261,10 @@ class StreamReader:
         return direction.mode == READING and item.stop > item.start
 
     def _look(self, item: _Item, scan_input: ScanInput, *, ended: bool) -> bool:
-        """Search the next window for a certain message; False if the window is not all there yet, or nothing is left."""
+        """Search the next window for a certain message.
+
+        Returns False if the window is not complete yet, or nothing is left.
+        """
         direction, size = item.direction, LOOKS[item.direction.looked]
         there = item.stop - item.start
         if there < size and not ended:

@@ -32,7 +32,10 @@ Array = np.ndarray[Any, Any]
 
 ALIEN: Final = Gap("WEBSOCKET_FRAME", None, "a WebSocket frame that is text, compressed, or none that is known")
 STARTS: Final = {b"G"[0]: b"GET ", b"H"[0]: b"HTTP"}
-"""What either side of an opening handshake begins with, by its first byte: nothing that may be inside begins with one of these."""
+"""First byte -> the text that either side of an opening handshake begins with.
+
+No protocol inside begins with one of these.
+"""
 
 
 class Unwrapped(msgspec.Struct):

@@ -123,7 +123,10 @@ class TableWriter(DataSourceArrowWriter):
         publish(self._lake, journal.prepare(self._lake, files))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver, after a failure: remove the files of all tasks, except those that are published or will be."""
+        """On the driver, after a failure: remove the files of all tasks.
+
+        Files that are published, or will be, stay.
+        """
         with journal.fenced(self._lake):
             pending = self._pending()
             if pending is not None and pending.files is not None:

@@ -57,9 +57,10 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread: Spark finds data sources only there, and a new or interrupted thread has none.
+    """Make a session the active one of this thread, because Spark finds data sources only there.
 
-    An interrupt closes the connection to the JVM, which may close the next one with it: then it is tried again.
+    A new or interrupted thread has none. An interrupt closes the connection to the JVM, which may close the next one with it: then it is
+    tried again.
     """
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only Spark work pays for importing Spark
     from pyspark.sql.types import StructType  # noqa: PLC0415

@@ -147,7 +147,7 @@ class BlockSource(DataSource):
 
 
 def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path) -> DataFrame:
-    """Everything that a plan says: blocks to decode in place, and a shuffle of the others by bucket, each bucket in order.
+    """Read a plan: blocks to decode in place, and a shuffle of the others by bucket, each in order.
 
     Tasks write notes of their failures into the folder `notes`.
     """

@@ -29,9 +29,10 @@ def _microseconds(value: Any) -> int | None:
 
 
 def interest(filters: Iterable[Filter]) -> tuple[PacketFilter, list[Filter]]:
-    """Split filters into a packet filter and those that Spark must still apply: all but comparisons of the time.
+    """Split filters into a packet filter and those that Spark must still apply.
 
-    A filter on a port limits reading to packets with that port at either end. Spark then checks which end it is.
+    Spark need not apply comparisons of the time. A filter on a port limits reading to packets with that port at either end. Spark then
+    checks which end it is.
     """
     since: int | None = None
     until: int | None = None

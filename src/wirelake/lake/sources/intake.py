@@ -57,7 +57,7 @@ class Plan(msgspec.Struct):
     following: Following | None = None
     """The stream state after the removal; None if no folder was ever followed."""
     reread: list[str] = []
-    """Sources that the caller did not name: read again because they were decoded together with a removed one."""
+    """Sources that the caller did not name, read again because they were decoded with a removed one."""
     continued: list[str] = []
     """Files that ended in the middle of a record and have grown since: read again from their first byte."""
 
@@ -69,7 +69,10 @@ def new(lake: Path, paths: Iterable[str]) -> Plan:
 
 
 def continued(lake: Path, paths: Iterable[str]) -> Plan:
-    """Plan the removal of sources that ended in the middle of a record and have grown since: `follow` then reads them whole."""
+    """Plan the removal of sources that ended in the middle of a record and have grown since.
+
+    `follow` then reads them whole.
+    """
     sources = []
     for path in paths:
         with suppress(CaptureError):  # it is gone again
@@ -131,7 +134,10 @@ def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
 
 
 def again(lake: Path, paths: Iterable[str]) -> Plan:
-    """Plan to read files from their first byte, and to remove the rows that the lake has of them or of files with their names."""
+    """Plan to read files from their first byte, and to remove the rows that the lake has of them.
+
+    Rows of files with their names are removed, too.
+    """
     known, inventory = positions(lake), Inventory(lake)
     sources = [identify(path) for path in paths]
     asked: set[bytes] = set()
@@ -190,7 +196,7 @@ def _others(lake: Path, removal: Removal, asked: set[bytes], named: set[str]) ->
 
 
 def _following(lake: Path, inventory: Inventory, removal: Removal) -> Following | None:
-    """The stream state without removed sources: neither their positions nor the decoder state of their connections."""
+    """The stream state without the positions and decoder states of removed sources."""
     now = journal.following(lake)
     if now is None:
         return None

@@ -75,7 +75,10 @@ PACKETS: Final = pa.schema(
         pa.field("payload", pa.binary()),
     ]
 )
-"""One row per packet: its place in the file, time, kind (`tcp`, `udp`, or why it is neither), both ends, and payload."""
+"""One row per packet: place in the file, time, kind, both ends, and payload.
+
+The kind is `tcp`, `udp`, or why it is neither.
+"""
 
 
 class _Packets(CaptureReader):

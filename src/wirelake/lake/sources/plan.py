@@ -62,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def needs_shuffle(flows: Iterable[Flow]) -> bool:
-    """Whether connections must be partitioned before they are decoded, because reading them needs earlier bytes of theirs."""
+    """Whether connections must be partitioned before decoding, because they need earlier bytes."""
     return not all(map(is_self_contained, flows))
 
 

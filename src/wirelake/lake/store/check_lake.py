@@ -97,7 +97,7 @@ def _snapshot(seen: Snapshot, part: Part) -> None:
 
 
 def _files(seen: Snapshot, part: Part) -> None:
-    """Every file that a Delta log counts is there, as long as the log says, with as many rows, in the columns of the table."""
+    """Check that every file in a Delta log exists, with the size, rows and columns it should have."""
     count = size = 0
     for table in (*TABLES.values(), *INDEX_TABLES):
         if table.name in TABLES and table.name not in seen.versions:

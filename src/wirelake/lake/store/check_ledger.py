@@ -56,7 +56,7 @@ def check_ledger(lake: Path) -> Checked:
 
 
 def _sums(ledger_entries: pa.Table, sources: list[Source]) -> list[str]:
-    """Spans that do not touch, overlap, or are not accounted for in full; and entries that are there twice."""
+    """Find gaps and overlaps of spans, spans not accounted for in full, and duplicate entries."""
     problems = []
     for source in sources:
         mine = ledger_entries.filter(pc.equal(ledger_entries["source_id"], pa.scalar(source.id, pa.binary()))).combine_chunks()
@@ -71,7 +71,10 @@ def _sums(ledger_entries: pa.Table, sources: list[Source]) -> list[str]:
 
 
 def _tables(seen: Snapshot, ledger_entries: pa.Table) -> list[str]:
-    """Whether `messages` and `quarantine` hold as many rows and bytes as the ledger says, in all and of each protocol."""
+    """Check that `messages` and `quarantine` have the rows and bytes that the ledger says.
+
+    The check is in total and by protocol.
+    """
     problems = []
     rows = seen.dataset(messages.TABLE.name).to_table(columns=["protocol", "size"])
     held = _by(rows.group_by("protocol").aggregate([("size", "sum"), ([], "count_all")]), "protocol", "size_sum", "count_all")

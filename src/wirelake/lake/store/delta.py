@@ -58,7 +58,10 @@ __all__ = [
 _APP: Final = "wirelake"
 """Application id of batch numbers in the log's application transactions."""
 _REVISIONS: Final = "wirelake.revisions"
-"""Application id of revisions, for tables whose files are replaced: a batch may be refreshed more than once."""
+"""Application id of revisions, for tables whose files are replaced.
+
+A batch may be refreshed more than once.
+"""
 _BATCH: Final = re.compile(r"^part-(\d{8})-(?:(\d{8})-)?")
 """Names of files of append-only tables begin with their batch, or with the first and last of several."""
 

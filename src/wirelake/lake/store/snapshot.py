@@ -111,9 +111,9 @@ def _read(lake: Path) -> _Published | None:
 
 
 def sweep(lake: Path, table: Table, *, patience: float = READERS_SECONDS) -> int:
-    """Delete files of a table that have not counted for `patience` seconds, neither now nor in the snapshot; returns how many.
+    """Delete files of a table that have not counted for `patience` seconds; returns how many.
 
-    Only call it while no job writes files of this table.
+    They count neither now nor in the snapshot. Only call it while no job writes files of this table.
     """
     note = f"{_UNCOUNTED}/{table.name}.json"
     content = journal.read(lake, note)

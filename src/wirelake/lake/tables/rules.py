@@ -33,7 +33,7 @@ FAULTS: Final[dict[str, Iterable[Judged]]] = {name: protocols.get(name).faults f
 
 
 def rules() -> dict[str, dict[str, str | bool]]:
-    """Return for every rule, by `protocol/rule`: clause, severity, origin, text, and whether a session ends on it."""
+    """Return for every rule, by `protocol/rule`: clause, severity, origin, text, and if it ends a session."""
     return {
         f"{protocol}/{fault.name}": {
             "clause": fault.clause,

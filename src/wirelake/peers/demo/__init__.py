@@ -10,7 +10,7 @@ from wirelake.peers.demo import emp, event_mesh, relink, wolpertinger, yamp
 __all__ = ["KEYS", "record"]
 
 KEYS = (event_mesh.KEYS, wolpertinger.KEYS)
-"""Files, among the recordings, of the keys that packets are verified with, and of those that open what is encrypted."""
+"""Key files among the recordings: for verifying packets, and for decryption."""
 
 _SHARES = {emp: 1.0, event_mesh: 0.25, relink: 0.5, yamp: 0.25, wolpertinger: 0.25}
 """Traffic generator -> its share of the requested volume; a mesh of three nodes multiplies messages."""

@@ -61,7 +61,7 @@ async def _answer(_peer: Peer, request: RequestReceived, chance: random.Random) 
 
 
 async def _client(address: str, number: int, requests: int, made: Callable[[], None]) -> None:
-    """A client as one wishes them: requests in flight, some compressed, some data, a pause for pings, and a bye."""
+    """A well-behaved client: concurrent requests, some compressed, some data, pings, and a bye."""
     chance = random.Random(number)  # noqa: S311 - see record
     options = Options(ping_interval=0.2, application_types=frozenset([SENSOR_TYPE]))
     async with connect(address, options=options) as peer:

@@ -46,7 +46,10 @@ SCHEMES: Final = ("udp", "quic", "memory")
 ALPN: Final = "event-mesh/1"
 """What peers agree on inside QUIC; the specification names the transport and nothing else."""
 SLICE: Final = 16
-"""Datagrams taken from the session before the transport is asked whether it takes more: so many at most overtake an urgent one."""
+"""Datagrams taken from the session before the transport is asked whether it takes more.
+
+At most so many overtake an urgent one.
+"""
 SHARE: Final = 64
 """Events published before others get their turn, if there is no reason to wait."""
 
@@ -118,9 +121,10 @@ class Node:
         )
 
     def subscribe(self, pattern: str, handler: Handler | None = None) -> Subscription[Delivered]:
-        """Receive events whose names match (see `protocols.topics`): with `async for`, or by a handler, one after the other.
+        """Receive events whose names match (see `protocols.topics`), with `async for` or by a handler.
 
-        The name of an event that is sealed and not opened here is empty. A handler that raises is logged, and goes on with the next.
+        A handler is called for one event after the other. The name of an event that is sealed and not opened here is empty. A handler that
+        raises is logged, and goes on with the next.
         """
         self._working()
         subscription = self._subscriptions.add(pattern)

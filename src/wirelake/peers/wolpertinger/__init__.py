@@ -60,7 +60,7 @@ __all__ = [
 SCHEMES: Final = ("tcp", "tls", "unix", XMPP)
 """WOLP-11: streams of lines, and XMPP."""
 ATTEMPTS: Final = (0.2, 5.0, 4096)
-"""WOLP-25: proofs a second that an address may try in the long run, in one go, and how many addresses are remembered."""
+"""WOLP-25: limits of proofs by address: a second in the long run, in one go, and known addresses."""
 
 
 class WolpertingerServer(Server[Peer]):

@@ -27,7 +27,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     Each connection has its own instances (WOLP-20).
     """
     authenticate: int = 0
-    """WOLP-22 to WOLP-26: the trust level to reach before the first call, 0 to 4; 3 needs the cluster key, 4 a user and a password."""
+    """WOLP-22 to WOLP-26: the trust level to reach before the first call, 0 to 4.
+
+    3 needs the cluster key, 4 a user and a password.
+    """
     user: str = ""
     """The user name for level 4."""
     password: str = ""
@@ -35,7 +38,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     authentication_timeout: float = 30.0
     """How long reaching that level may take."""
     admits: Callable[[str], bool] | None = None
-    """WOLP-23: called with the peer's address before its EstablishConnection is answered; without it `admit` holds."""
+    """WOLP-23: called with the peer's address before its EstablishConnection is answered.
+
+    Without it `admit` holds.
+    """
     on_event: Callable[[Peer, Any], None] | None = None
     """Called for events beside calls: errors that answer no call, trust changes, resets, tolerated faults."""
     on_call: Callable[[Peer, str, tuple[Any, ...]], None] | None = None
@@ -62,7 +68,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     recorder: Recorder | None = None
     """Records both directions of the connection."""
     key_log: Path | None = None
-    """WOLP-24: a file to which the keys of every session are appended, so that recordings can be decrypted (`ingest --keys`)."""
+    """WOLP-24: a file to which the keys of every session are appended.
+
+    With it recordings can be decrypted (`ingest --keys`).
+    """
 
     def __repr__(self) -> str:
         """Without keys and passwords."""

@@ -155,7 +155,10 @@ class Service:
     @overload
     def on(self, pattern: str, *, of: Any = None) -> Callable[[H], H]: ...
     def on(self, pattern: str, handler: Any = None, *, of: Any = None) -> Any:
-        """Handle events whose uri fits a pattern; with a type, bodies that do not fit it are dropped, and counted."""
+        """Handle events whose uri fits a pattern.
+
+        With a type, bodies that do not fit it are dropped, and counted.
+        """
         if handler is None:
             return lambda given: self.on(pattern, given, of=of)
         listener = EventSubscriber(self._count, pattern, handler, of)

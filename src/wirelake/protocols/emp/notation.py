@@ -35,9 +35,9 @@ __all__ = ["describe", "parse"]
 
 
 def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:
-    """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
+    """A scanned row as an object: `offset`, `length`, `type` and every field.
 
-    `base` is where `data` begins in what the user gave us.
+    An unreadable row has `fault`, `clause` and the offset of the fault. `base` is the offset of `data` in the user's input.
     """
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])

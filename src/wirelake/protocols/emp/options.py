@@ -32,7 +32,10 @@ class Options(Limits, frozen=True, kw_only=True):
     handshake_timeout: float | None = 5.0
     """EMP-29: how long to wait for the peer's hello."""
     dialect_wait: float = 1.0
-    """EMP-1: with `sizes_exclude_themselves="auto"`, how long to wait for the peer's hello before sending ours by the text."""
+    """EMP-1: how long to wait for the peer's hello with `sizes_exclude_themselves="auto"`.
+
+    After that, our hello is sent by the text.
+    """
     ping_interval: float | None = 10.0
     """EMP-32: how long after the last pong the next ping is sent."""
     pong_timeout: float | None = 10.0
@@ -41,7 +44,10 @@ class Options(Limits, frozen=True, kw_only=True):
     An unfinished message that arrives, and our own output that drains, postpone the deadline.
     """
     min_rate: float = MIN_RATE
-    """EMP-32: bytes a second below which a connection counts as silent: only faster ones postpone the deadline of a pong."""
+    """EMP-32: bytes a second below which a connection counts as silent.
+
+    Only faster ones postpone the deadline of a pong.
+    """
     request_timeout: float | None = 30.0
     """EMP-16: how long a request waits for its answer, unless it has a timeout of its own."""
     max_abandoned: int = 65_536

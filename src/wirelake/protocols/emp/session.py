@@ -179,7 +179,7 @@ class Session(StreamSession[SessionEvent]):
         error_code: int | None = None,
         extension_error_code: int | None = None,
     ) -> None:
-        """Termination: the error message this fault is answered with, if any (EMP-22), and the end of the session."""
+        """Termination: answer this fault with its error message, if any (EMP-22), and end the session."""
         if self.ended is not None:
             return
         error = None

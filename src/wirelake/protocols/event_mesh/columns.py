@@ -200,7 +200,7 @@ def node_sessions(data: Array, rows: Array) -> pa.Array:
 
 
 def session_of(node_id: bytes) -> bytes:
-    """The id of a node's session, which cannot be mistaken for that of a connection, whatever a node calls itself."""
+    """The id of a node's session; no connection can have the same id, whatever the node id is."""
     return hashlib.blake2b(node_id, digest_size=16, person=b"event mesh node").digest()
 
 

@@ -87,7 +87,10 @@ class Options(Limits, frozen=True, kw_only=True):
     relay: tuple[RelayRule, ...] = ()
     """EMM-29: relay rules; the first one that matches a packet applies."""
     opens_sealed: bool = True
-    """EMM-13, EMM-14: read sealed and compressed payloads as the helper profile has them; without it they are delivered as they are."""
+    """EMM-13, EMM-14: read sealed and compressed payloads as the helper profile has them.
+
+    Without it they are delivered as they are.
+    """
     opening_keys: Mapping[bytes, bytes] = {}
     """EMM-13: encryption keys by key id."""
     handled_types: frozenset[int] = frozenset()

@@ -349,7 +349,10 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a flow whose first datagram is this is Event Mesh: a known event type with at least one field, and not a fault in it."""
+    """Whether a flow with this first datagram is Event Mesh.
+
+    It must have a known event type, at least one field, and no fault.
+    """
     row, parts = [0] * ROW_COLUMNS, [0] * (PART_COLUMNS * MAX_TLV_COUNT)
     scan(data, 0, len(data), row, parts, DEFAULT_LIMITS.for_scan())
     return row[FAULT] == 0 and row[PARTS] > 0 and EventType.HELLO <= row[KIND] <= EventType.EVENT

@@ -40,10 +40,7 @@ _NEXT: Final = {
 Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Agreed = tuple[Stage, Byte, Byte]
-"""The last of the scanner's limits: those that the peers agreed on.
-
-The ones before them are the reader's own.
-"""
+"""The last of the scanner's limits: those that the peers agreed on. The ones before them are the reader's own."""
 
 
 class HandshakeState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -63,10 +60,7 @@ class HandshakeReader:
         self._limits = limits
         self._stages = [stage, stage]
         self.id_sizes = id_sizes
-        """The connector's and the listener's channel id size, once known.
-
-        A connector knows them from the start.
-        """
+        """The connector's and the listener's channel id size, once known; a connector knows them from the start."""
         self.link: tuple[int, int] | None = None
         """The epoch and the link id the listener agreed to, once it did: what makes several connections one link."""
 

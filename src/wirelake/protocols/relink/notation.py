@@ -49,9 +49,9 @@ _BIGGEST: Final = (1 << 64) - 1
 
 
 def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001
-    """Give a scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of the fault.
+    """A scanned row as an object: `offset`, `length`, `type` and every field.
 
-    `base` is the offset of `data` in the user's input.
+    An unreadable row has `fault`, `clause` and the offset of the fault. `base` is the offset of `data` in the user's input.
     """
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])

@@ -312,7 +312,10 @@ def _scan_handshake(data: Any, at: int, stop: int, rows: Any, stage: int) -> tup
 
 @kernel
 def plausible(data: Any, at: int, stop: int, limits: Any) -> int:
-    """The size of what is very likely a packet at this place, else 0: in its plainest form, and all its padding zero. A nop is not."""
+    """The size of what is very likely a packet at this offset, else 0.
+
+    It has its plainest form, and all its padding is zero. A nop does not count.
+    """
     if stop - at < UNIT:
         return 0
     first, second = 0 + data[at], 0 + data[at + 1]
@@ -346,10 +349,10 @@ def plausible(data: Any, at: int, stop: int, limits: Any) -> int:
 
 @kernel
 def find(data: Any, start: int, stop: int, limits: Any) -> int:
-    """The next place where packets very likely begin again: one ends exactly at `stop`, or another follows it. Else `stop`.
+    """Find the next offset where packets very likely begin again; else `stop`.
 
-    The byte before `start` is the first of a packet that could not be read: packets are multiples of 8 bytes, so only every eighth place
-    from there is looked at.
+    A packet there ends exactly at `stop`, or another follows it. The byte before `start` is the first of a packet that could not be read.
+    Packets are multiples of 8 bytes, so only every eighth offset from there is tried.
     """
     for at in range(start + UNIT - 1, stop, UNIT):
         size = plausible(data, at, stop, limits)

@@ -173,7 +173,10 @@ def decode(
 
 
 def buffer(limits: Limits = DEFAULT_LIMITS, scan_limits: tuple[int, ...] | None = None) -> Buffer:
-    """A buffer that cuts one direction of a connection into packets: through its handshake, or with the limits of a `HandshakeReader`."""
+    """A buffer that cuts one direction of a connection into packets.
+
+    It follows the handshake, or has the limits of a `HandshakeReader`.
+    """
     if scan_limits is None:
         return Following(limits)
     return packet_buffer(limits, scan_limits)

@@ -212,7 +212,10 @@ _SHORT: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
     bool: ("boolean", lambda value: "true" if value else "false"),
     **{number: (number.__name__.lower(), int.__repr__) for number in (Int32, Int64, UInt64)},
 }
-"""Type of a value -> its data type, and what writes it as JSON: those that are most common, and as `describe_value` has them."""
+"""Type of a value -> its data type and JSON writer, for the most common types.
+
+They write as `describe_value` does.
+"""
 
 
 class _Typed:

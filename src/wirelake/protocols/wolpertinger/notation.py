@@ -89,10 +89,7 @@ class Describer:
         self._decoder = PassiveDecoder()
 
     def describe(self, data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:
-        """See `describe`.
-
-        The time of a text is not known here, so fragments wait for each other without limit.
-        """
+        """See `describe`. The time of a text is not known here, so fragments wait for each other without limit."""
         described = describe(data, row, parts, limits, base)
         if described.get("type") not in ("message", "fragment") or "payload" in described or "breach" in described:
             return described
@@ -104,30 +101,27 @@ class Describer:
         return described if outcome.payload is None else described | _describe_payload(outcome.payload)
 
 
-def parse(fields: dict[str, Any]) -> Message:
-    """Read the message that an object describes; raise UsageError that names the field.
-
-    `offset` and `length` are ignored.
-    """
-    kind = message_type(fields)
+def parse(given: dict[str, Any]) -> Message:
+    """Read the message that an object describes; raise UsageError that names the field. `offset` and `length` are ignored."""
+    kind = message_type(given)
     match kind:
         case "result":
-            return Result(number(fields, "code", HUGE), number(fields, "message_id", HIGHEST_ID))
+            return Result(number(given, "code", HUGE), number(given, "message_id", HIGHEST_ID))
         case "message" | "fragment":
-            return _envelope(fields)
+            return _envelope(given)
     raise UsageError(f"type: {kind!r} is not one of message, fragment, result")
 
 
-def _envelope(fields: dict[str, Any]) -> Envelope:
-    message_id = number(fields, "message_id", HIGHEST_ID)
-    gzip, index, count = (None if fields.get(name) is None else number(fields, name, most) for name, most in _NUMBERS.items())
-    encryption = _encryption(fields)
-    if "base64" in fields or "base64_hex" in fields:
-        payload = text(fields, "base64").encode() if "base64" in fields else hex_bytes(fields, "base64_hex")
+def _envelope(given: dict[str, Any]) -> Envelope:
+    message_id = number(given, "message_id", HIGHEST_ID)
+    gzip, index, count = (None if given.get(name) is None else number(given, name, most) for name, most in _NUMBERS.items())
+    encryption = _encryption(given)
+    if "base64" in given or "base64_hex" in given:
+        payload = text(given, "base64").encode() if "base64" in given else hex_bytes(given, "base64_hex")
         return Envelope(message_id, payload, gzip, encryption, index, count)
-    if encryption is not Encryption.NONE or fields["type"] == "fragment":
+    if encryption is not Encryption.NONE or given["type"] == "fragment":
         raise UsageError("base64: an encrypted message or a fragment needs its payload as it stands on the wire")
-    result = sealed(_payload(fields), None, compress=gzip is not None)
+    result = sealed(_payload(given), None, compress=gzip is not None)
     return Envelope(message_id, result.text, result.gzip, result.encryption, index, count)
 
 

@@ -38,7 +38,10 @@ class Options(Limits, frozen=True, kw_only=True):
     compress: bool = False
     """Compression: whether payloads are sent as gzip."""
     dotnet: bool = False
-    """WOLP-18: whether infinite doubles are sent as `Infinity`, which C# peers read, and not as `INF`, which they do not."""
+    """WOLP-18: whether infinite doubles are sent as `Infinity` instead of `INF`.
+
+    C# peers read only `Infinity`.
+    """
     fragment_size: int = 30_500
     """WOLP-9: characters of base64 in a text; more are split."""
     confirm_timeout: float = 20.0

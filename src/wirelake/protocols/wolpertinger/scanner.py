@@ -371,7 +371,10 @@ _BEGINNING: Final = re.compile(
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a stream that begins like this is wolpertinger: a pair of metadata begins its first line, or a message's body (WOLP-11)."""
+    """Whether a stream that begins like this is wolpertinger (WOLP-11).
+
+    A pair of metadata begins its first line, or a message's body.
+    """
     return is_text(data) or inside(data, is_text)
 
 

@@ -165,7 +165,7 @@ def encode_line(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
 
 
 def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Sealed:
-    """WOLP-7: compress a payload if wanted, encrypt it if there are keys, and write it as base64 in one line."""
+    """WOLP-7: compress a payload if requested, encrypt it if there are keys, write it as base64."""
     gzip = None
     if compress:
         payload = deflate(payload)

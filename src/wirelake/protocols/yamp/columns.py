@@ -108,10 +108,10 @@ def readable(rows: Array) -> Array:
 
 
 def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[int, str]) -> BodySerializers:
-    """The serializer of each row: that of its speaker's last handshake, before that the one `known` of the speaker.
+    """The serializer of each row: that of its speaker's last handshake, else the one in `known`.
 
-    `speakers` says for each row who speaks, one number for each direction of each connection; rows of one speaker are in order. `known` is
-    brought up to date: who scans a connection piece by piece keeps it for the next piece.
+    `speakers` has the speaker of each row, one number for each direction of each connection; rows of one speaker are in order. `known` is
+    updated: a caller that scans a connection in pieces keeps it for the next piece.
     """
     codes: dict[str, int] = {}
     present, places = np.unique(speakers, return_inverse=True)
@@ -215,9 +215,9 @@ def _reasons(data: Array, rows: Array, where: Array) -> pa.Array:
 def _json(
     data: Array, rows: Array, where: Array, body_serializers: BodySerializers, serializers: Mapping[str, Serializer], most: int
 ) -> tuple[pa.Array, Array]:
-    """Bodies as JSON text: those that are JSON as they came, others as their serializer reads them; and which ones it refused.
+    """Bodies as JSON text, and which ones were refused.
 
-    A body whose text would take more than `most` bytes counts as refused.
+    JSON stays as it came; other bodies are read by their serializer. A body whose text would take more than `most` bytes counts as refused.
     """
     texts: list[str | None] = [None] * len(rows)
     refused = np.zeros(len(rows), bool)

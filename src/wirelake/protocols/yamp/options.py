@@ -31,9 +31,15 @@ class Options(MessageLimits, frozen=True, kw_only=True):
     Silence after a keep-alive ping ends the session; after a ping by hand only that ping.
     """
     min_rate: float = MIN_RATE
-    """YAMP-18: bytes a second below which a connection counts as silent: only faster ones postpone the deadline of a pong."""
+    """YAMP-18: bytes a second below which a connection counts as silent.
+
+    Only faster ones postpone the deadline of a pong.
+    """
     request_timeout: float | None = 30.0
-    """YAMP-41: how long a request waits, from its sending or its last progress, unless it has a timeout of its own."""
+    """YAMP-41: how long a request without a timeout of its own waits.
+
+    The time counts from its sending or its last progress.
+    """
     kill_on_timeout: bool = False
     """YAMP-41: kill a request at the peer when it times out here."""
     redirect_to: str | None = None

@@ -56,7 +56,10 @@ __all__ = [
 ]
 
 LONGEST_STRING: Final = 0xFF
-"""YAMP-6, YAMP-17, YAMP-26: the most bytes of a serializer, a payload or a uri, whose size is one byte."""
+"""YAMP-6, YAMP-17, YAMP-26: the most bytes of a serializer, a payload or a uri.
+
+Its size is one byte.
+"""
 LONGEST_REASON: Final = 0xFFFF
 """YAMP-20: the most bytes of a reason or a url, whose size is two bytes."""
 LARGEST_BODY: Final = 0xFFFFFFFF

@@ -59,7 +59,10 @@ def _happened(connections: DataFrame) -> DataFrame:
 
 
 def _unread(quarantine: DataFrame) -> DataFrame:
-    """Bytes that could not be read may change what is thought of a session, and connections that only have such are known by them."""
+    """Unreadable bytes of sessions and connections.
+
+    They may change the judgement of a session, and some connections have nothing else.
+    """
     nobody = sql.lit(b"")
     return (
         quarantine.where("session_id IS NOT NULL OR clause IS NOT NULL")

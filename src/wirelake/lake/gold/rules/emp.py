@@ -30,7 +30,7 @@ THREATS: Final = dict.fromkeys(
 """EMP-35, EMP-36, EMP-8, EMP-37: what endangers a receiver."""
 
 _SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault.ERROR_NOT_UTF8)
-"""EMP-22: an error that cannot be read is answered by closing without a word, and is a parting all the same."""
+"""EMP-22: an unreadable error is answered by closing without a message, which counts as parting."""
 
 
 TIMEOUTS: Final = Timeouts(
@@ -54,7 +54,7 @@ _NEXT_PONG: Final = "lead(IF(name = 'pong', {}, NULL)) IGNORE NULLS OVER (PARTIT
 
 
 def by_fields(emp: DataFrame) -> DataFrame:
-    """EMP-27, EMP-5, EMP-20: a version that is none, and what is tolerated on receipt but should not have been sent."""
+    """EMP-27, EMP-5, EMP-20: an invalid version, and faults that are tolerated on receipt."""
     is_other_version = sql.expr(f"type = {int(MessageType.HELLO)} AND fault IS NULL AND version != {VERSION}")
     return breaches(emp, "emp", {Fault.VERSION_UNSUPPORTED: is_other_version} | odd(ODDITIES))
 

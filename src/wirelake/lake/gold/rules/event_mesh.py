@@ -29,10 +29,13 @@ THREATS: Final = {
     **dict.fromkeys((Fault.STALE, Fault.FUTURE), Threat.STALE),
     **dict.fromkeys((Fault.PAYLOAD_TOO_LARGE, Fault.TLV_COUNT, Fault.INFLATED_OVER_LIMIT), Threat.BOMB),
 }
-"""§5, §6: what proofs, time, repetition and size say of a packet; whatever else it breaks, it is malformed."""
+"""§5, §6: faults of proofs, time, repetition and size; a packet with any other fault is malformed."""
 
 BY_KEYS: Final = frozenset(fault for fault in Fault if Fault.UNKNOWN_KEY <= fault <= Fault.REPLAY)
-"""§5, EMM-18 to EMM-25: what keys, time and repetition say of a packet that can be read: `tables/security.py` finds it."""
+"""§5, EMM-18 to EMM-25: faults of readable packets found with keys, time and repetition.
+
+`tables/security.py` finds them.
+"""
 
 UNSEEN: Final[dict[Fault, str]] = {
     **dict.fromkeys((Fault.PROFILE_FIELD_MISSING, Fault.PROFILE_ORDER), "found only if the limit `minimum_profile` is set"),

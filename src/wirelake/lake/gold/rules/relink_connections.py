@@ -72,7 +72,7 @@ def connections(relink: DataFrame) -> DataFrame:
 
 
 def misled(connected: DataFrame, session_facts: DataFrame) -> DataFrame:
-    """RELINK-10, RELINK-4, RELINK-23: a wrong link, a slow handshake, and a link that ends without parting.
+    """RELINK-10, RELINK-4, RELINK-23: a wrong link, a slow handshake, a link that ends without parting.
 
     These are `FINDING`s with their `connection_id`. Connections without a message are in `session_facts` only.
     """

@@ -98,7 +98,7 @@ _ORDER: Final = f"{_DELIVERY} ORDER BY ts, message_id"
 
 
 def by_fields(wolpertinger: DataFrame) -> DataFrame:
-    """WOLP-2, WOLP-4, WOLP-5, WOLP-6, WOLP-9: what is tolerated on receipt but should not have been sent; and what answers say of calls."""
+    """WOLP-2, WOLP-4, WOLP-5, WOLP-6, WOLP-9: faults that are tolerated on receipt, and refused calls."""
     return breaches(wolpertinger, "wolpertinger", odd(ODDITIES)).unionByName(judged(wolpertinger))
 
 
@@ -150,7 +150,10 @@ def by_history(wolpertinger: DataFrame, paired: DataFrame, session_facts: DataFr
 
 
 def repeated(wolpertinger: DataFrame) -> DataFrame:
-    """WOLP-10: a message, in one piece, that was delivered before: the same id, the same contents, within the time it is remembered."""
+    """WOLP-10: an unfragmented message that was delivered before.
+
+    It has the same id and contents, within the time that ids are remembered.
+    """
     before = "lag(struct(ts, payload)) OVER (PARTITION BY session_id, direction, text_id ORDER BY ts, message_id)"
     recently = f"ts <= before.ts + make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.remember_time})"
     return (
@@ -163,7 +166,10 @@ def repeated(wolpertinger: DataFrame) -> DataFrame:
 
 
 def mismatched(paired: DataFrame, again: DataFrame) -> DataFrame:
-    """WOLP-14, WOLP-16: calls with a CallId that is in flight, and answers to no call that waits, unless they were just sent again."""
+    """WOLP-14, WOLP-16: calls with a CallId in flight, and answers without a waiting call.
+
+    Retransmissions do not count.
+    """
     place = sql.col("place")
     rule = sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name).otherwise(Fault.CALL_ID_IN_FLIGHT.name)
     return (

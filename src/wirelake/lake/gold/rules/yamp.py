@@ -56,7 +56,10 @@ ODDITIES: Final = (Fault.BOOL_ODD, Fault.URI_EMPTY, Fault.REASON_NOT_UTF8, Fault
 
 
 def by_fields(yamp: DataFrame) -> DataFrame:
-    """A version that is none (YAMP-3), a redirect to nowhere (YAMP-22), what is tolerated, and what contradicts an earlier message."""
+    """Invalid versions (YAMP-3) and redirects (YAMP-22), tolerated faults, and contradictions.
+
+    A contradiction is to an earlier message.
+    """
     is_other_version = sql.expr(f"type = {int(MessageType.HANDSHAKE)} AND fault IS NULL AND version != {VERSION}")
     leads_nowhere = sql.expr("url IS NOT NULL AND fault IS NULL AND direction = 'to_client'") & ~followable(sql.col("url"))
     by_themselves = {Fault.VERSION_UNSUPPORTED: is_other_version, Fault.REDIRECT_REFUSED: leads_nowhere}
@@ -72,9 +75,9 @@ def followable(url: Column) -> Column:
 
 
 def differing(yamp: DataFrame) -> DataFrame:
-    """YAMP-8, YAMP-4: a server's first handshake that is not what the client's first one was, and a serializer that a server refused.
+    """YAMP-8, YAMP-4: first handshakes that differ, and a serializer that the server refused.
 
-    Which serializers a server knows is not on the wire; but it says so, in words that the ruling gives.
+    Which serializers a server knows is not on the wire. But its answer has the text that the ruling gives.
     """
     is_hand = sql.col("type") == int(MessageType.HANDSHAKE)
     is_refusal = (sql.col("type") == int(MessageType.CLOSE)) & sql.col("reason").startswith("Serializer ")
@@ -130,7 +133,7 @@ def mismatched(paired: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def out_of_step(yamp: DataFrame, session_facts: DataFrame) -> DataFrame:
-    """YAMP-11, YAMP-18: a second handshake of the same side, and pings whose payload did not come back in time.
+    """YAMP-11, YAMP-18: a second handshake of one side, and pings whose payload did not come back in time.
 
     Datagrams are sent again, and get lost: there neither is a fault (YAMP-15).
     """

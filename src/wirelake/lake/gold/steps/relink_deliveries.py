@@ -134,7 +134,10 @@ def _covered(said: DataFrame) -> DataFrame:
 
 
 def build(relink: DataFrame) -> DataFrame:
-    """Every message of every channel of every link: when it was first sent, how often, and the first word that resolves it."""
+    """Every message of every channel of every link, with its resolution.
+
+    Rows have the time it was first sent, how often it was sent, and the first packet that resolves it.
+    """
     said = _said(relink)
     numbered = _messages(said, _firsts(said))
     reaches = " AND ".join((*(f"one.{name} = word.{name}" for name in _LIFE), "number > before", "number <= last"))

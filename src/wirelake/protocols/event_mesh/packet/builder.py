@@ -69,7 +69,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def ordered(fields: Iterable[Field]) -> list[Field]:
-    """EMM-5: values cut into pieces, all types ascending but those of the tail, which come last in their own order."""
+    """EMM-5: split values, and sort fields by type; types of the tail come last in their own order."""
     pieces: list[Field] = []
     for field in fields:
         if len(field.value) < LONGEST_FIELD:

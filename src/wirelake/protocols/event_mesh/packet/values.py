@@ -108,10 +108,7 @@ def event_name(fields: Sequence[Field]) -> str | None:
 
 
 def typed(field: Field) -> str | int | float | bytes:
-    """§4.1: a joined value as what its type says.
-
-    What is not text or number stays bytes, and so does the text of JSON become text.
-    """
+    """§4.1: a joined value as a string (also JSON), an integer or a float; other types stay bytes."""
     if field.type in (FieldType.STRING, FieldType.JSON):
         return field.value.decode()
     if field.type == FieldType.INTEGER:

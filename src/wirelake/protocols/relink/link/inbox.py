@@ -35,7 +35,10 @@ class Inbox:
         self._ack_every = options.ack_every
         self._transactional = transactional
         self._due_now: dict[bytes, IncomingChannel] = {}
-        """Channels to acknowledge at once: results, messages received on a transactional channel, or all messages consumed."""
+        """Channels to acknowledge at once.
+
+        They have results, messages received on a transactional channel, or all messages consumed.
+        """
         self._due_later: dict[bytes, IncomingChannel] = {}
         """Channels whose consumed acknowledgements are due at `_ack_deadline`."""
         self._expected_closes: set[bytes] = set()
@@ -166,9 +169,10 @@ class Inbox:
     # Acknowledgements.
 
     def flush(self) -> None:
-        """Send what is due at once: results, consumed of a drained channel, then received (RELINK-16, RELINK-18, RELINK-27).
+        """Send what is due at once: results, consumed of a drained channel, then received.
 
-        A channel that has got more messages since it was drained is busy: its acknowledgement waits for more of them.
+        See RELINK-16, RELINK-18, RELINK-27. A channel that has got more messages since it was drained is busy: its acknowledgement waits
+        for more of them.
         """
         if not self._due_now:
             return
@@ -215,7 +219,10 @@ class Inbox:
             self._barrier_deadline = self._state.now  # at once: an early pong proves that the peer accepts the restated packets
 
     def forget_connection(self) -> None:
-        """Drop the state of the last connection: its packets may not have arrived, and its pings are gone (RELINK-25)."""
+        """Drop the state of the last connection.
+
+        Its packets may not have arrived, and its pings are gone (RELINK-25).
+        """
         self._due_now.clear()
         self._due_later.clear()
         self._ack_deadline = self._barrier_deadline = None
@@ -243,7 +250,10 @@ class Inbox:
     # Internal.
 
     def _forget_fruitless(self) -> None:
-        """RELINK-22: forget closed channels whose restatement ended every connection: the peer has forgotten them, too."""
+        """RELINK-22: forget closed channels whose restatement ended every connection.
+
+        The peer has forgotten them, too.
+        """
         limit = self._options.max_tombstone_tellings
         for tombstone in self.tombstones.values():
             if self._state.has_progressed:
@@ -321,7 +331,10 @@ class Inbox:
             self._state.output.append(incoming.consumed_packet())
 
     def _finish(self, incoming: IncomingChannel) -> None:
-        """RELINK-22: send consumed if it moved, then closed, and keep a tombstone; without a connection the next `restate` sends them."""
+        """RELINK-22: send consumed if it moved, then closed, and keep a tombstone.
+
+        Without a connection the next `restate` sends them.
+        """
         channel = incoming.channel
         if not incoming.is_done or self.channels.get(channel) is not incoming:
             return

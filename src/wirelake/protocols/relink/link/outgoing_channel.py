@@ -74,8 +74,11 @@ class OutgoingChannel:
 
     @property
     def may_close(self) -> bool:
-        """RELINK-22: once `close` is sent on a channel that existed before, a `closed` after a reconnection could be about either: so the
-        peer must first have acknowledged something of this one, unless there is nothing to lose."""
+        """RELINK-22: whether `close` may be sent on this channel now.
+
+        Once it is sent on a channel whose id was used before, a `closed` after a reconnection could be about either. So the peer must first
+        have acknowledged something of this one, unless there is nothing to lose.
+        """
         return not self.reopened or self.is_acknowledged or self.last < self.first
 
     # Packets to send.
@@ -123,7 +126,10 @@ class OutgoingChannel:
         self.decided = last
 
     def decision_packet(self) -> bytes:
-        """RELINK-26: the last decision, in the next form if it is for one message and the last operation was of the same kind."""
+        """RELINK-26: the last decision.
+
+        It has the next form if it is for one message and the last operation was of the same kind.
+        """
         last, commit = self.decisions[-1]
         is_next = last == self.announced_decision + 1 and self._last_was_commit in (None, commit)
         self.announced_decision, self._last_was_commit = last, commit

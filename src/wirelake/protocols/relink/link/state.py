@@ -21,7 +21,10 @@ class LinkState:
         self.now = 0.0
         """The time of the last call. Written by `LinkCore` alone."""
         self.is_connected = False
-        """A connection is attached and its handshake is done: acknowledgements and general packets may be sent. Written by `LinkCore`."""
+        """A connection is attached and its handshake is done.
+
+        Acknowledgements and general packets may be sent. Written by `LinkCore`.
+        """
         self.may_send = False
         """RELINK-21: messages and operations may be sent, too.
 

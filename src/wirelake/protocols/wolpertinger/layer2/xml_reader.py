@@ -75,7 +75,10 @@ ROOTS: Final[dict[str, Callable[[Element], Message]]] = {
 
 
 def _objects(parent: Element) -> tuple[Value, ...]:
-    """Objects and nothing else: first all that the schema says of them, then their values, so that 301 comes before 305."""
+    """Read objects and nothing else: first their schema, then their values.
+
+    So 301 comes before 305.
+    """
     children = _all(parent, "object")
     for child in children:
         _check_object(child)

@@ -106,7 +106,10 @@ class Authentication:
 
     @property
     def offering(self) -> bool:
-        """WOLP-24: a KeyExchange of ours is not answered: other messages have to wait, because their keys are not known yet."""
+        """WOLP-24: whether a KeyExchange of ours is not answered yet.
+
+        Other messages have to wait, because their keys are not known yet.
+        """
         return self._offer is not None
 
     @property

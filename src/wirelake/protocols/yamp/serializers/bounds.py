@@ -28,7 +28,7 @@ class Bounds(msgspec.Struct, frozen=True):
     max_depth: int = 256
     """Containers inside each other."""
     max_digits: int = 4300
-    """Decimal digits of an integer that a number of CBOR is made of: converting it takes time quadratic in them."""
+    """Decimal digits of an integer in CBOR; converting it takes time quadratic in them."""
 
     def check(self, count: int) -> None:
         """Raise TooMuch if a body has more items than allowed."""

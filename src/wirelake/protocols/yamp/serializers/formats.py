@@ -70,7 +70,10 @@ class Cbor:
 
 
 _REFUSED_TAGS: Final = (25, 28, 29, 35, 36, 256)
-"""References to strings and values (they repeat an item), regular expressions, MIME messages, namespaces."""
+"""References to strings and values, regular expressions, MIME messages, string namespaces.
+
+References may repeat an item any number of times.
+"""
 _DIGITS_OF_A_BYTE: Final = 2.41
 """Decimal digits that a byte is worth."""
 
