@@ -1,4 +1,4 @@
-"""Commands: the commands of a protocol for each verb, from the entry points `wirelake.commands`.
+"""Commands: a protocol's command for each verb, from the entry points `wirelake.commands`.
 
 A package that adds a protocol declares `COMMANDS = Commands(serve=..., call=...)` there, under the protocol's name. A verb that is None is
 not known to the protocol. A protocol without an entry is only decoded.

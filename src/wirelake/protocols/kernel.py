@@ -1,4 +1,4 @@
-"""The `@kernel` decorator, and what all scanners share: byte readers, first columns of a row.
+"""The `@kernel` decorator, and code that all scanners share: byte readers, row columns.
 
 A kernel is a plain function over bytes that writes integers into flat tables. It runs as plain Python, which costs nothing to start. Or it
 runs compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form that this process uses.

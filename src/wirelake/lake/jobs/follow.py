@@ -72,7 +72,7 @@ class FollowOptions(msgspec.Struct, frozen=True):
     max_bytes: int = 0
     """Bytes of one micro-batch, about; 0 is no limit."""
     complete_after: float = 30.0
-    """Treat a compressed file, or one without a packet, as complete after this many seconds without a write."""
+    """Seconds without a write after which a compressed file, or one without a packet, is complete."""
     gold_every: float = 10.0
     """Seconds between two refreshes of the gold tables; 0: only at the end."""
     once: bool = False

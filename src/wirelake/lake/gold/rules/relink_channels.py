@@ -120,7 +120,7 @@ def _counted(said: DataFrame) -> DataFrame:
 
 
 def _reaching(counted: DataFrame) -> DataFrame:
-    """Add where the sender began in this life of the channel, how far it sent, and how far this row reaches."""
+    """Add where the sender began in this life of the channel, how far it sent, and this row's reach."""
     acknowledges = f"{_ACKED} AND turn = 'message' AND coalesce(sequence, 0) >= 0 AND (closings = 0 OR NOT is_told)"
     since = {
         one: f"last(CASE WHEN ends THEN struct(next_{one} AS nexts, CAST(NULL AS BIGINT) AS sequence)"

@@ -108,7 +108,7 @@ def _value(element: Element) -> Value:
 
 
 def _inner(read: Callable[[Element], Value], element: Element) -> Value:
-    """WOLP-18: an error that is 301 in the message is 305 inside a value, except an unknown namespace or data type."""
+    """WOLP-18: change an error 301 to 305 inside a value, except an unknown namespace or data type."""
     try:
         return read(element)
     except RemoteProtocolError as reason:
