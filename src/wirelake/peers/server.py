@@ -42,7 +42,7 @@ Listen = Callable[[Target, ssl.SSLContext | None, Callable[[reach.Arrival], None
 
 
 class Server(Generic[P]):
-    """Listens from `async with` on; at its end it says bye to everybody and waits for them to be gone."""
+    """Listens from `async with` on; at its end it sends a bye to all peers and waits until they have left."""
 
     def __init__(
         self,

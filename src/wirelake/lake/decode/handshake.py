@@ -148,10 +148,7 @@ def _follow(handshake: HandshakeReader[Limits], speaker: IntEnum, mine: list[Seg
 
 
 def _parts(handshake: HandshakeReader[Limits], speaker: IntEnum, data: Octets) -> Iterator[tuple[ScanLimits, int, int]]:
-    """Follow the first bytes of one side.
-
-    Yields scan limits, start and stop of each complete part of the handshake.
-    """
+    """Follow the first bytes of one side: scan limits, start and stop of each part of the handshake that is all there."""
     at = 0
     while at < len(data) and not handshake.is_over(speaker):
         before = handshake.limits(speaker)

@@ -22,7 +22,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     json_bodies: bool = True
     """Fill `body_json` where a body is a JSON object or array."""
     max_raw: int = 1024 * 1024
-    """Bytes of one row of `quarantine`; longer stretches take several."""
+    """Bytes of one row of `quarantine`; longer ranges take several."""
     max_batch_bytes: int = 64 * 1024 * 1024
     """Bytes of decoded rows that a task holds before it writes them.
 

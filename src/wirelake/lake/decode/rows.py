@@ -28,10 +28,7 @@ Noted = tuple[Flow, int, int, str, str, str]
 def leading(
     where: Where, extent: Extent, flows: list[Flow], segments: Array, links: list[bytes | None], made: pa.Array | None
 ) -> dict[str, Any]:
-    """The columns that every protocol's table begins with.
-
-    `links` are sessions by flow, `made` are sessions by message, if known.
-    """
+    """The columns that every protocol's table begins with. `links` are sessions by flow, `made` are sessions by message, if known."""
     connection = pa.DictionaryArray.from_arrays(
         pa.array(segments[:, SEGMENT_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in flows], pa.binary())
     )

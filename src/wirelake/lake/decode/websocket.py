@@ -119,14 +119,14 @@ class _Tail:
         self._segments.append((data, origins))
         self.size += len(data)
 
-    def join(self, wrapped: Wrapped) -> None:
+    def join(self, one: Wrapped) -> None:
         """Put the runs behind what waits of a direction."""
-        datas, places, at = [wrapped.data], [wrapped.origins], len(wrapped.data)
+        datas, places, at = [one.data], [one.origins], len(one.data)
         for data, origins in self._segments:
             datas.append(data)
             places.append(origins + np.array([at, 0, 0]))
             at += len(data)
-        wrapped.data, wrapped.origins = np.concatenate(datas), np.concatenate(places)
+        one.data, one.origins = np.concatenate(datas), np.concatenate(places)
 
 
 class Unwrapper:
@@ -141,10 +141,7 @@ class Unwrapper:
         return ALIEN if one is None else one.why
 
     def unwrap(self, data: Array, segments: Array, origins: Array, flows: list[Flow]) -> Unwrapped:
-        """The segments of these runs, those of WebSockets taken out of their frames.
-
-        A segment that cannot be is `UNREADABLE`.
-        """
+        """The segments of these runs, those of WebSockets taken out of their frames. A segment that cannot be is `UNREADABLE`."""
         out = Unwrapped()
         tails: dict[Speaker, _Tail] = {}
         for segment in segments.tolist():
@@ -155,30 +152,30 @@ class Unwrapper:
             if speaker not in self._directions:
                 opening = STARTS.get(int(data[start])) if missing == 0 else None
                 self._directions[speaker] = Wrapped(flows[number], to_server, opening) if opening else None
-            wrapped = self._directions[speaker]
+            one = self._directions[speaker]
             mine = clip(origins, start, stop)
-            if wrapped is None:
+            if one is None:
                 out.scan_input.append(Segment(flows[number], to_server, missing, data[start:stop], mine))
                 continue
-            wrapped.flow, wrapped.to_server = flows[number], to_server
+            one.flow, one.to_server = flows[number], to_server
             if missing > 0:
                 if speaker in tails:
-                    tails.pop(speaker).join(wrapped)
-                self._search(wrapped, out, ended=True)
-                if wrapped.skip(missing):
-                    out.scan_input.append(wrapped.segment(UNCOUNTED, wrapped.data, wrapped.origins))  # there is nothing yet, but a gap
-            if wrapped.is_searching:
+                    tails.pop(speaker).join(one)
+                self._search(one, out, ended=True)
+                if one.skip(missing):
+                    out.scan_input.append(one.segment(UNCOUNTED, one.data, one.origins))  # there is nothing yet, but a gap
+            if one.is_searching:
                 tail = tails.setdefault(speaker, _Tail())
                 tail.append(data[start:stop], mine)
-                if len(wrapped.data) + tail.size >= LOOKS[wrapped.looked]:
-                    tails.pop(speaker).join(wrapped)
-                    self._search(wrapped, out)
+                if len(one.data) + tail.size >= LOOKS[one.looked]:
+                    tails.pop(speaker).join(one)
+                    self._search(one, out)
             else:
-                self._unframe(wrapped, data[start:stop].copy(), mine, out)
-                self._search(wrapped, out)
+                self._unframe(one, data[start:stop].copy(), mine, out)
+                self._search(one, out)
         for speaker, tail in tails.items():
-            if (wrapped := self._directions[speaker]) is not None:
-                tail.join(wrapped)
+            if (one := self._directions[speaker]) is not None:
+                tail.join(one)
         return out
 
     def end(self, speaker: Speaker) -> Unwrapped:
@@ -188,48 +185,48 @@ class Unwrapper:
             self._search(one, out, ended=True)
         return out
 
-    def _search(self, wrapped: Wrapped, out: Unwrapped, *, ended: bool = False) -> None:
+    def _search(self, one: Wrapped, out: Unwrapped, *, ended: bool = False) -> None:
         """Search what waits for frames, and read on from there; with `ended`, nothing more comes before a gap."""
-        while len(wrapped.data):
-            there, size = len(wrapped.data), LOOKS[wrapped.looked]
+        while len(one.data):
+            there, size = len(one.data), LOOKS[one.looked]
             if there < size and not ended:
                 return
             stop = min(size, there)
-            place = int(compiled(find)(wrapped.data, 0, stop, wrapped.to_server, int(ended and stop == there)))
+            place = int(compiled(find)(one.data, 0, stop, one.to_server, int(ended and stop == there)))
             if place < stop:
-                self._pass(wrapped, place, out)
-                data, origins = wrapped.data, wrapped.origins
-                wrapped.data, wrapped.origins, wrapped.is_searching, wrapped.looked = data[:0], origins[:0], False, 0
-                self._unframe(wrapped, data, origins, out)
-            elif there >= size and wrapped.looked + 1 < len(LOOKS):
-                wrapped.looked += 1
+                self._pass(one, place, out)
+                data, origins = one.data, one.origins
+                one.data, one.origins, one.is_searching, one.looked = data[:0], origins[:0], False, 0
+                self._unframe(one, data, origins, out)
+            elif there >= size and one.looked + 1 < len(LOOKS):
+                one.looked += 1
             else:
-                self._pass(wrapped, there if there < size else STEP, out)
-                wrapped.looked = 0
+                self._pass(one, there if there < size else STEP, out)
+                one.looked = 0
 
-    def _pass(self, wrapped: Wrapped, place: int, out: Unwrapped) -> None:
+    def _pass(self, one: Wrapped, place: int, out: Unwrapped) -> None:
         """Give up the bytes before a place."""
         if place:
-            out.lost.append(wrapped.segment(0, wrapped.data[:place], clip(wrapped.origins, 0, place)))
-            wrapped.origins = clip(wrapped.origins, place, len(wrapped.data))
-            wrapped.data = wrapped.data[place:].copy()
+            out.lost.append(one.segment(0, one.data[:place], clip(one.origins, 0, place)))
+            one.origins = clip(one.origins, place, len(one.data))
+            one.data = one.data[place:].copy()
 
-    def _unframe(self, wrapped: Wrapped, data: Array, origins: Array, out: Unwrapped) -> None:
+    def _unframe(self, one: Wrapped, data: Array, origins: Array, out: Unwrapped) -> None:
         """Take payload out of the next bytes; writes to `data`."""
-        if wrapped.start:
-            wrapped.greet(data[: len(wrapped.start)].tobytes())
+        if one.start:
+            one.greet(data[: len(one.start)].tobytes())
         spans = np.zeros(2 * len(data), np.int64)
-        count, end = compiled(unframe)(data, 0, len(data), wrapped.state, spans)
+        count, end = compiled(unframe)(data, 0, len(data), one.state, spans)
         at, wrapping = 0, []
         for first, last in spans[: 2 * count].reshape(-1, 2).tolist():
             wrapping.append((at, first - at))
-            out.scan_input.append(wrapped.segment(wrapped.missing, data[first:last], clip(origins, first, last)))
-            wrapped.missing, at = 0, last
+            out.scan_input.append(one.segment(one.missing, data[first:last], clip(origins, first, last)))
+            one.missing, at = 0, last
         wrapping.append((at, end - at))
         out.wrapping.append((origins, np.array([span for span in wrapping if span[1]], np.int64).reshape(-1, 2)))
-        if end < len(data) and wrapped.has_gap:
-            wrapped.lose()
-            wrapped.data, wrapped.origins = data[end:].copy(), clip(origins, end, len(data))
-            out.scan_input.append(wrapped.segment(UNCOUNTED, data[:0], origins[:0]))
+        if end < len(data) and one.has_gap:
+            one.lose()
+            one.data, one.origins = data[end:].copy(), clip(origins, end, len(data))
+            out.scan_input.append(one.segment(UNCOUNTED, data[:0], origins[:0]))
         elif end < len(data):
-            out.scan_input.append(wrapped.segment(UNREADABLE, data[end:], clip(origins, end, len(data))))
+            out.scan_input.append(one.segment(UNREADABLE, data[end:], clip(origins, end, len(data))))

@@ -141,14 +141,14 @@ class Stanzas:
             if speaker not in self._directions:
                 is_xmpp = missing == 0 and data[start] == _FIRST
                 self._directions[speaker] = Stream(flows[number]) if is_xmpp else None
-            stream = self._directions[speaker]
-            if stream is None:
+            one = self._directions[speaker]
+            if one is None:
                 rest.append(segment)
                 continue
             if missing:
-                taken.settle(stream)
-                self._leave(stream, taken)
-            self._read(stream, to_server, data[start:stop], clip(origins, start, stop), taken)
+                taken.settle(one)
+                self._leave(one, taken)
+            self._read(one, to_server, data[start:stop], clip(origins, start, stop), taken)
         taken.settle()
         return taken.finished(np.array(rest, np.int64).reshape(-1, segments.shape[1]))
 
@@ -159,52 +159,52 @@ class Stanzas:
             self._leave(one, taken, "xmpp that is not finished")
         return taken.finished(np.zeros((0, 0), np.int64))
 
-    def _leave(self, stream: Stream, taken: _Taking, why: str = _BESIDE_GAP) -> None:
+    def _leave(self, one: Stream, taken: _Taking, why: str = _BESIDE_GAP) -> None:
         """Bytes are missing: give up the unfinished stanza."""
-        taken.account(OTHER, why, stream.origins, 0, len(stream.data))
-        if stream.state[xmpp.PHASE] != xmpp.LOST:
-            stream.state[:] = 0
-            stream.state[xmpp.PHASE], stream.state[xmpp.BEGAN] = xmpp.SEARCH, xmpp.NOTHING
-        stream.data, stream.origins = stream.data[:0], stream.origins[:0]
-        stream.is_passing, stream.has_gap = False, True
-        stream.heard = dict.fromkeys(stream.heard, False)
+        taken.account(OTHER, why, one.origins, 0, len(one.data))
+        if one.state[xmpp.PHASE] != xmpp.LOST:
+            one.state[:] = 0
+            one.state[xmpp.PHASE], one.state[xmpp.BEGAN] = xmpp.SEARCH, xmpp.NOTHING
+        one.data, one.origins = one.data[:0], one.origins[:0]
+        one.is_passing, one.has_gap = False, True
+        one.heard = dict.fromkeys(one.heard, False)
 
-    def _read(self, stream: Stream, to_server: int, data: Array, origins: Array, taken: _Taking) -> None:
-        buffer = taken.buffer(stream)
+    def _read(self, one: Stream, to_server: int, data: Array, origins: Array, taken: _Taking) -> None:
+        buffer = taken.buffer(one)
         at = buffer.append(data, origins)
         whole, places = buffer.data[: buffer.stop], buffer.origins[buffer.first : buffer.last]
         units = taken.units
-        stream.state[xmpp.DONE] = buffer.start
-        if stream.state[xmpp.BEGAN] != xmpp.NOTHING:
-            stream.state[xmpp.BEGAN] = buffer.start
+        one.state[xmpp.DONE] = buffer.start
+        if one.state[xmpp.BEGAN] != xmpp.NOTHING:
+            one.state[xmpp.BEGAN] = buffer.start
         while at < len(whole):
-            count, at = compiled(xmpp.stanzas)(whole, at, len(whole), stream.state, units)
+            count, at = compiled(xmpp.stanzas)(whole, at, len(whole), one.state, units)
             for start, stop, what in units[: count * xmpp.UNIT_COLUMNS].reshape(-1, xmpp.UNIT_COLUMNS).tolist():
-                if what == xmpp.STANZA and not stream.is_passing:
-                    self._open(stream, to_server, whole[start:stop].tobytes(), clip(places, start, stop), taken)
+                if what == xmpp.STANZA and not one.is_passing:
+                    self._open(one, to_server, whole[start:stop].tobytes(), clip(places, start, stop), taken)
                 else:
-                    strange = (OTHER, "starttls" if stream.is_securing else "xmpp that is no XML")
+                    strange = (OTHER, "starttls" if one.is_securing else "xmpp that is no XML")
                     taken.account(*_REASONS.get(what, (OTHER, "xmpp") if what == xmpp.STANZA else strange), places, start, stop - start)
-                stream.is_passing = False
-        done = int(stream.state[xmpp.DONE])
-        if len(whole) - done > LONGEST or stream.is_passing:
+                one.is_passing = False
+        done = int(one.state[xmpp.DONE])
+        if len(whole) - done > LONGEST or one.is_passing:
             taken.account(OTHER, "xmpp", places, done, len(whole) - done)
-            stream.is_passing, done = True, len(whole)
+            one.is_passing, done = True, len(whole)
         buffer.drop(done)
 
-    def _open(self, stream: Stream, to_server: int, stanza: bytes, origins: Array, taken: _Taking) -> None:
+    def _open(self, one: Stream, to_server: int, stanza: bytes, origins: Array, taken: _Taking) -> None:
         """Read one stanza: a text, or something else."""
-        stream.is_securing = xmpp.secures(stanza)
-        body = xmpp.body(stanza, by_client=bool(to_server))
-        if body is None or not taken.is_text(body.text):
+        one.is_securing = xmpp.secures(stanza)
+        found = xmpp.body(stanza, by_client=bool(to_server))
+        if found is None or not taken.is_text(found.text):
             taken.account(OTHER, "xmpp", origins, 0, len(stanza))
             return
-        flow = flow_with(stream.flow, body.peer)
-        first = taken.text(flow, to_server, body, origins, len(stanza))
-        if not stream.heard.get(body.peer, False):
-            is_new = body.peer not in stream.heard
-            stream.heard[body.peer] = True
-            taken.begun.append(Begun(flow, to_server, *first, is_whole=is_new and not stream.has_gap))
+        flow = flow_with(one.flow, found.peer)
+        first = taken.text(flow, to_server, found, origins, len(stanza))
+        if not one.heard.get(found.peer, False):
+            is_new = found.peer not in one.heard
+            one.heard[found.peer] = True
+            taken.begun.append(Begun(flow, to_server, *first, is_whole=is_new and not one.has_gap))
 
 
 class _Taking:
@@ -239,10 +239,10 @@ class _Taking:
         if length:
             self._accounts.setdefault((category, reason, id(origins)), (origins, []))[1].append((start, length))
 
-    def text(self, flow: Flow, to_server: int, body: xmpp.Body, origins: Array, size: int) -> tuple[int, int]:
+    def text(self, flow: Flow, to_server: int, found: xmpp.Body, origins: Array, size: int) -> tuple[int, int]:
         """Add one text; returns when and where it begins."""
         begin, at = self._size, 0
-        for place, chunk in body.chunks:
+        for place, chunk in found.chunks:
             self.account(HEADERS, "xmpp", origins, at, place - at)
             at = place + len(chunk)
             mine = clip(origins, place, at)
@@ -251,7 +251,7 @@ class _Taking:
             self._size += len(chunk)
         self.account(HEADERS, "xmpp", origins, at, size - at)
         self._segments.append((begin, self._size, self._flows.setdefault(flow, len(self._flows)), to_server))
-        first = self._origins[-len(body.chunks)]
+        first = self._origins[-len(found.chunks)]
         return int(first[0, ORIGIN_TS]), int(first[0, ORIGIN_OFFSET])
 
     def finished(self, rest: Array) -> Taken:

@@ -30,7 +30,7 @@ AUTH_KEY_ID: Final = bytes(3) + b"\x01"
 STALE: Final = 600
 """Seconds: longer than any replay window."""
 AT_ONCE: Final = 20
-"""Events published before everybody gets time to read."""
+"""Events published before all nodes get time to read."""
 
 
 async def record(folder: Path, events: int, progress: Callable[[int, int], None]) -> list[Path]:
@@ -80,7 +80,7 @@ async def _publish(hot: Node, wet: Node, events: int, progress: Callable[[int, i
 
 
 async def _trouble(victim: Node, boiler: Credentials) -> None:
-    """Packets a receiver drops without a word, each for a reason of its own."""
+    """Packets a receiver drops silently, each for a reason of its own."""
     now = int(time.time())
 
     def event(credentials: Credentials | None, message_id: int, timestamp: int = now) -> bytes:

@@ -47,7 +47,7 @@ class ProtocolRules(NamedTuple):
     None: only the end of its connection counts.
     """
     by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
-    """(protocol's table, paired, session_facts) -> findings over history that need the table's columns."""
+    """The protocol's table, paired, session_facts -> findings that depend on history and on the protocol's own columns."""
     threats: Mapping[Any, Threat] = MappingProxyType({})
     """Fault -> the threat it is; faults that are none are left out."""
     unseen: Mapping[Any, str] = MappingProxyType({})

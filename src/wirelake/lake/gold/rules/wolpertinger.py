@@ -64,7 +64,7 @@ TIMEOUTS: Final = Timeouts(Fault.CLOSED_INSIDE_MESSAGE)
 """WOLP-11: do not close inside a line."""
 
 _RETURNING: Final = ", ".join(f"'{name}'" for name, method in METHODS.items() if method.returns)
-"""WOLP-21: methods that everybody has and that answer."""
+"""WOLP-21: methods that every peer has and that answer."""
 _FITTING: Final = (
     "'EstablishConnection/boolean', 'EstablishConnection/string', 'EstablishConnection/guid', 'KeyExchange/string',"
     " 'ClusterAuthGetToken/string', 'UserAuthGetToken/string', 'ClusterAuthVerify/boolean', 'UserAuthVerify/boolean'"

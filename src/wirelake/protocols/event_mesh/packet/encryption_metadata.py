@@ -116,7 +116,7 @@ def metadata_fault(data: Any, start: int, end: int, rows: Any, row: int) -> tupl
 
 @kernel
 def _differ(data: Any, one: int, other: int, size: int) -> bool:
-    """Whether two stretches of bytes are not the same."""
+    """Whether two byte ranges differ."""
     for step in range(size):  # noqa: SIM110 - kernels have no generators
         if data[one + step] != data[other + step]:
             return True
