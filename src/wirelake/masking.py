@@ -14,7 +14,10 @@ __all__ = ["MASK", "keep_secret", "keep_secrets", "looks_secret", "mask"]
 MASK: Final = "***"
 """Shown in place of a secret."""
 _SHORTEST: Final = 4
-"""Minimum length of a value that is hidden everywhere: a shorter one would match parts of ordinary words."""
+"""Minimum length of a value that is hidden everywhere.
+
+A shorter one would match parts of ordinary words.
+"""
 
 _WORDS: Final = r"(?:token|secret|passw(?:or)?d|passphrase|credential|(?:api|access|account|private)[._-]?key)"
 _NAME: Final = re.compile(_WORDS, re.IGNORECASE)

@@ -269,7 +269,7 @@ def test_who_publishes_waits_for_room_and_urgent_events_go_first():
 
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(publish())
-                await until(lambda: two._session.room(False) == 0)
+                await until(lambda: two._session.capacity(False) == 0)
                 await asyncio.sleep(0.02)
                 assert not task.done()
                 await two.publish("fire", urgent=True)

@@ -14,7 +14,7 @@ def test_the_show_is_recorded_with_a_line_that_breaks_transactions_and_trouble(t
     steps = []
 
     async def main():
-        return await relink.talk(tmp_path, 400, lambda done, total: steps.append((done, total)))
+        return await relink.record(tmp_path, 400, lambda done, total: steps.append((done, total)))
 
     with log_of("wirelake.relink"):
         (path,) = run(main)

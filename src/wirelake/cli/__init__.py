@@ -1,1 +1,1 @@
-"""One command per file; nobody imports these but the command line itself."""
+"""The command line: one command per file."""

@@ -1,7 +1,7 @@
-"""Commands: the commands that a protocol has for each verb, found through the entry-point group `wirelake.commands`.
+"""Commands: a protocol's command for each verb, from the entry points `wirelake.commands`.
 
-A package that adds a protocol declares `COMMANDS = Commands(serve=..., call=...)` there, under the protocol's name. A verb that is None
-is not known to the protocol. A protocol without an entry is only decoded.
+A package that adds a protocol declares `COMMANDS = Commands(serve=..., call=...)` there, under the protocol's name. A verb that is None is
+not known to the protocol. A protocol without an entry is only decoded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class Commands(NamedTuple):
 
 @cache
 def commands(protocol: str) -> Commands:
-    """The commands of a protocol; raises UsageError if there is no such protocol, or its commands cannot be loaded."""
+    """The commands of a protocol.
+
+    Raises UsageError if there is no such protocol, or its commands cannot be loaded.
+    """
     name = protocols.name_of(protocol)
     entry = entry_points.entry(_GROUP, name)
     if entry is None:

@@ -1,4 +1,4 @@
-"""`wirelake decode`: bytes of a stream, of datagrams or of a capture to one JSON object per message."""
+"""`wirelake decode`: a stream, datagrams or a capture to one JSON object per message."""
 
 from __future__ import annotations
 

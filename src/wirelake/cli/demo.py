@@ -44,7 +44,7 @@ def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[
     """
     need(*LAKE)
     from wirelake.explore.report import write_report  # noqa: PLC0415 - needs the lake extra
-    from wirelake.peers.demo import KEYS, talk  # noqa: PLC0415
+    from wirelake.peers.demo import KEYS, record  # noqa: PLC0415
 
     settings = spark_settings(conf)
     folder = DemoFolder(out, fresh=fresh)
@@ -53,7 +53,7 @@ def demo(out: Path, messages: int, fresh: bool, master: str | None, conf: tuple[
     quiet("wirelake")  # peers of the demo break rules on purpose
     with Progress() as progress:
         progress.step("running peers on loopback")
-        files = asyncio.run(talk(recordings, messages, progress.at))
+        files = asyncio.run(record(recordings, messages, progress.at))
     folder.recorded()
     keys, keyring = keys_in(recordings / name for name in KEYS)
     result = run_ingest(lake, [str(file) for file in files], master=master, conf=settings, keys=keys, keyring=keyring)

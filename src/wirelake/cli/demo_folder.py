@@ -25,11 +25,17 @@ class _Marker(msgspec.Struct):
     folders: list[str] = []
     """Folders that demos made, by name."""
     recordings: list[str] | None = []
-    """Names of all recordings and key files in them; None while a demo runs, and after one that was killed."""
+    """Names of all recordings and key files in them.
+
+    None while a demo runs, and after one that was killed.
+    """
 
 
 class DemoFolder:
-    """The paths of one demo: `recordings`, `lake` and `report`. Creating the object changes nothing on disk."""
+    """The paths of one demo: `recordings`, `lake` and `report`.
+
+    Creating the object changes nothing on disk.
+    """
 
     def __init__(self, out: Path, *, fresh: bool) -> None:
         """Raise UsageError if the demo would have to remove or replace files that are not of a demo."""

@@ -176,12 +176,12 @@ def limits_given(given: tuple[str, ...]) -> dict[str, dict[str, object]]:
     return chosen
 
 
-def ports_given(given: tuple[str, ...]) -> dict[int, str] | None:
+def ports_given(texts: tuple[str, ...]) -> dict[int, str] | None:
     """The ports of --port, on top of every protocol's own; None if there are none."""
-    if not given:
+    if not texts:
         return None
     chosen = protocols.ports()
-    for text in given:
+    for text in texts:
         name, _, number = text.partition("=")
         if not number.isdigit() or not 0 < int(number) < 65536:
             raise UsageError(f"--port {text}: write it as {protocols.names()[0]}=6000")

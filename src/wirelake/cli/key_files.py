@@ -1,4 +1,7 @@
-"""Files of `--keys`: trust files of Event Mesh and key logs of wolpertinger, distinguished by their first byte."""
+"""Files of `--keys`: trust files of Event Mesh and key logs of wolpertinger.
+
+The first byte distinguishes them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ __all__ = ["keys_in"]
 
 
 def keys_in(paths: Iterable[Path]) -> tuple[TrustStore | None, Keyring | None]:
-    """Read a trust store and session keys from these files; None for a kind that none of them has. Raises UsageError."""
+    """Read a trust store and session keys from these files; None for a kind that none of them has.
+
+    Raises UsageError.
+    """
     trusted: list[Key] = []
     sessions: list[Keys] = []
     kinds = set()

@@ -1,4 +1,4 @@
-"""Shared parts of `serve`, `listen`, `call` and `send`: event loop, bodies, recordings, output lines, and waiting for Ctrl-C."""
+"""Shared by `serve`, `listen`, `call` and `send`: event loop, bodies, recordings, output."""
 
 from __future__ import annotations
 
@@ -82,12 +82,15 @@ _active: _Output | None = None
 
 @contextlib.contextmanager
 def live_output(options: LiveOptions) -> Iterator[None]:
-    """Inside, `emit`, `say` and the log write without waiting for their readers; at the end all is written, if anybody reads it."""
+    """Inside, `emit`, `say` and the log write without waiting for their readers.
+
+    At the end all is written, if the output is still read.
+    """
     global _active  # noqa: PLW0603 - see there
     try:
         sys.stdout.flush()
         _active = output = _Output(options, sys.stdout.fileno(), sys.stderr.fileno())
-    except (io.UnsupportedOperation, ValueError):  # replaced by something that is no file: nobody can be slow
+    except (io.UnsupportedOperation, ValueError):  # replaced by an object that is no file: its reader cannot be slow
         yield
         return
     log = logging.getLogger("wirelake")
@@ -116,7 +119,7 @@ def compile_scanner(protocol: str) -> None:
 
 
 def say(text: str) -> None:
-    """Talk to the person at the terminal."""
+    """Print a line to stderr."""
     if _active is None:
         terminal.say(text)
     else:
@@ -166,7 +169,10 @@ def body_of(text: str, hex_text: bool) -> bytes:
 
 @contextlib.contextmanager
 def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[Recorder | None]:
-    """A recorder, if a file was named. Its failure was told when it happened: at the end only the exit code says it again."""
+    """A recorder, if a file was named.
+
+    Its failure was reported when it happened: at the end only the exit code repeats it.
+    """
     if path is None:
         yield None
         return

@@ -36,7 +36,10 @@ class LogToStderr(logging.Handler):
 
 @contextmanager
 def logging_to_stderr() -> Iterator[None]:
-    """Print warnings and errors while a command runs; everything of this package once `verbose` was called."""
+    """Print warnings and errors while a command runs.
+
+    Prints all records of this package once `verbose` was called.
+    """
     root, ours = logging.getLogger(), logging.getLogger(_OURS)
     level, handler = ours.level, LogToStderr()
     handler.setFormatter(_QUIET)
@@ -50,7 +53,10 @@ def logging_to_stderr() -> Iterator[None]:
 
 
 def verbose() -> None:
-    """Log everything of this package from now on. Of libraries only warnings are logged: Py4J logs every byte it sends to the JVM."""
+    """Log everything of this package from now on.
+
+    Of libraries only warnings are logged: Py4J logs every byte it sends to the JVM.
+    """
     logging.getLogger(_OURS).setLevel(logging.DEBUG)
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LogToStderr):

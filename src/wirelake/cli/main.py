@@ -25,7 +25,10 @@ from wirelake.extras import missing
 __all__ = ["COMMANDS", "app", "main", "run"]
 
 COMMANDS: Final = ("demo", "decode", "encode", "ingest", "forget", "query", "report", "check", "keys", "serve", "listen", "call", "send")
-"""Every command: the function of this name in the module of this name. Its docstring is its help, and it returns an exit code."""
+"""Every command: the function of this name in the module of this name.
+
+Its docstring is its help, and it returns an exit code.
+"""
 
 _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (
     (MissingExtra, ExitCode.NOT_INSTALLED),

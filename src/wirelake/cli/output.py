@@ -121,9 +121,10 @@ class Lines:
 
 
 class Notices(logging.Handler):
-    """Prints log records as one line each, at most `per_second` of each kind; suppressed ones are counted with the next, or at the end.
+    """Print log records as one line each, at most `per_second` of each kind.
 
-    A kind is the log message without its values, so a flood of one kind hides no other.
+    Suppressed ones are counted with the next, or at the end. A kind is the log message without its values, so a flood of one kind hides no
+    other.
     """
 
     def __init__(
@@ -150,7 +151,10 @@ class Notices(logging.Handler):
         self._tell(self.format(record) + (f" (and {held:,} more of this kind before)" if held else ""))
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format as one line: addresses as `host:port`, an exception by its type and text, control characters made visible."""
+        """Format as one line: addresses as `host:port`, exceptions by type and text.
+
+        Control characters are made visible.
+        """
         values = record.args if isinstance(record.args, tuple) else ()
         text = str(record.msg) % tuple(map(_place, values)) if values else record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:

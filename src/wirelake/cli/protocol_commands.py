@@ -1,4 +1,4 @@
-"""Verb: a group such as `wirelake serve`, with one command for each protocol that knows the verb.
+"""Verb: a group such as `wirelake serve`, with a command per protocol that has the verb.
 
 The commands themselves are in `cli/protocols/`, one file per protocol, or in the package that adds a protocol (`commands.py`).
 """

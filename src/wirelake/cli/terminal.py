@@ -49,7 +49,9 @@ class Format(StrEnum):
 
 
 def json_text(value: Any, other: Callable[[Any], Any] | None = None) -> str:
-    """Encode a value as JSON on one line, integers of any size as numbers; `other` converts types that JSON does not have.
+    """Encode a value as JSON on one line, integers of any size as numbers.
+
+    `other` converts types that JSON does not have.
 
     Characters that a terminal would act on become JSON escapes, so that the value stays the same.
     """

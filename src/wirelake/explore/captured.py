@@ -1,7 +1,7 @@
-"""Captured: the messages of one capture as the objects that `wirelake decode` prints. Uses the lake's decoder, without Spark.
+"""Captured: the messages of one capture as objects, as `wirelake decode` prints them.
 
-An object has `ts`, `from`, `to` and `connection_id` before the fields of its message; `offset` is the place in the capture. Bytes that
-are no message are objects with `fault`, as they are rows of `quarantine` in a lake.
+It uses the lake's decoder, without Spark. An object has `ts`, `from`, `to` and `connection_id` before the fields of its message; `offset`
+is the place in the capture. Bytes that are no message are objects with `fault`, as they are rows of `quarantine` in a lake.
 """
 
 from __future__ import annotations

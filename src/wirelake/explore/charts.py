@@ -80,7 +80,10 @@ def _svg(chart: Any, which: str, label: str) -> str:
 
 
 def timeline(data: Timeline) -> Markup:
-    """Draw bars over time for every kind of message, each on its own scale: one error is as visible as a thousand requests."""
+    """Draw bars over time for every kind of message, each on its own scale.
+
+    One error is as visible as a thousand requests.
+    """
     step = duration(data.bucket)
 
     def strip(line: KindLine, width: int, is_last: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Report section: requests, confirmations and deliveries by protocol, with results and latencies."""
+"""Report section: requests and deliveries by protocol, with results and latencies."""
 
 from __future__ import annotations
 
@@ -44,17 +44,26 @@ def latencies(groups: list[Exchanges]) -> Markup:
     )
 
 
-def _row(one: Exchanges) -> list[Markup]:
-    single, several = _NAMES[one.what]
-    withdrawn = "rolled back" if one.what == DELIVERY else "cancelled or killed"
-    notes = ((one.failed, "failed"), (one.late, "late"), (one.withdrawn, withdrawn), (one.missing, _MISSING[one.what]))
-    rate = percent(one.answered, one.count) if one.what != CONFIRMATION else "–"
-    times: list[Child] = [duration(getattr(one.latency, name)) if one.latency else "–" for _, name in _PERCENTILES]
+def _row(exchanges: Exchanges) -> list[Markup]:
+    single, several = _NAMES[exchanges.what]
+    withdrawn = "rolled back" if exchanges.what == DELIVERY else "cancelled or killed"
+    notes = (
+        (exchanges.failed, "failed"),
+        (exchanges.late, "late"),
+        (exchanges.withdrawn, withdrawn),
+        (exchanges.missing, _MISSING[exchanges.what]),
+    )
+    rate = percent(exchanges.answered, exchanges.count) if exchanges.what != CONFIRMATION else "–"
+    times: list[Child] = [duration(getattr(exchanges.latency, name)) if exchanges.latency else "–" for _, name in _PERCENTILES]
     return [
-        cell("protocol", element("strong", one.protocol)),
-        cell("what", single if one.count == 1 else several, dim(" · ".join(f"{count(number)} {word}" for number, word in notes if number))),
-        cell("count", count(one.count), class_="number"),
-        cell("came back", rate, dim(f"{count(one.answered)} {_ANSWERED[one.what]}"), class_="number"),
+        cell("protocol", element("strong", exchanges.protocol)),
+        cell(
+            "what",
+            single if exchanges.count == 1 else several,
+            dim(" · ".join(f"{count(number)} {word}" for number, word in notes if number)),
+        ),
+        cell("count", count(exchanges.count), class_="number"),
+        cell("came back", rate, dim(f"{count(exchanges.answered)} {_ANSWERED[exchanges.what]}"), class_="number"),
         *(cell(label, time, class_="number") for (label, _), time in zip(_PERCENTILES, times, strict=True)),
     ]
 

@@ -65,7 +65,10 @@ class Exchanges(msgspec.Struct, frozen=True):
     what: str
     count: int
     answered: int
-    """Requests with an answer, late ones included; deliveries with an acknowledgement; confirmations, all of them."""
+    """Requests with an answer, late ones included.
+
+    Of deliveries, those with an acknowledgement; of confirmations, all.
+    """
     failed: int
     """Answered with an error, refused, or not committed."""
     withdrawn: int

@@ -162,7 +162,10 @@ def quarantined(connection: duckdb.DuckDBPyConnection) -> list[Quarantined]:
 
 
 def rule_texts(broken: Iterable[Finding], judged: Iterable[PacketVerdict], unread: Iterable[Quarantined]) -> list[RuleText]:
-    """List every rule of these once: its text as the lake has it, its origin from the registry where the lake has none."""
+    """List every rule of these once.
+
+    Its text is that of the lake, its origin from the registry where the lake has none.
+    """
     from wirelake.lake.tables.rules import rules  # noqa: PLC0415 - brings the protocols
 
     registry_rules = rules()

@@ -50,7 +50,10 @@ def trusted(value: str) -> Markup:
 
 
 def anchor(*words: str) -> str:
-    """Make the id of a place in the page from any words: letters, digits and dashes; a word with others becomes hex digits."""
+    """Make the id of a place in the page from any words: letters, digits and dashes.
+
+    A word with others becomes hex digits.
+    """
     return "-".join(word if _PLAIN.fullmatch(word) else f"x{word.encode('utf-8', 'surrogatepass').hex()}" for word in words)
 
 
@@ -65,7 +68,10 @@ def join(children: Iterable[Child]) -> Markup:
 
 
 def element(name: str, /, *children: Child, **attributes: str | None) -> Markup:
-    """Make an element; attributes that are None are left out, `class_` is class and `data_label` is data-label."""
+    """Make an element.
+
+    Attributes that are None are left out, `class_` is class and `data_label` is data-label.
+    """
     written = "".join(f' {key.rstrip("_").replace("_", "-")}="{text(value)}"' for key, value in attributes.items() if value is not None)
     if name in _VOID:
         return Markup(f"<{name}{written}>")

@@ -42,7 +42,9 @@ _OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
 
 @contextmanager
 def opened(lake: str | PathLike[str], seen: Snapshot | None = None, *, text_ids: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a DuckDB connection with a view for every table, as of the last commit or a snapshot. It reaches no other file and no network.
+    """Open a DuckDB connection with a view for every table, as of the last commit or a snapshot.
+
+    It reaches no other file and no network.
 
     With `text_ids` the views have ids as text; otherwise as the tables have them.
     """
@@ -114,7 +116,10 @@ def _batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def query(lake: str | PathLike[str], sql: str) -> pa.Table:
-    """Answer one statement of SQL: SELECT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN. The answer is in memory as a whole; see `stream`."""
+    """Answer one statement of SQL: SELECT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN.
+
+    The answer is in memory as a whole; see `stream`.
+    """
     with stream(lake, sql) as answer:
         return answer.read_all()
 

@@ -54,24 +54,31 @@ def findings(summary: LakeSummary) -> Markup:
     return element("section", contents, id="findings")
 
 
-def _finding(one: Finding, summary: LakeSummary) -> list[Markup]:
-    sides = [f"client {count(one.by_client)}" if one.by_client else "", f"server {count(one.by_server)}" if one.by_server else ""]
-    severity = one.severity or "unknown"
-    more = one.sessions - len(one.examples)
+def _finding(finding: Finding, summary: LakeSummary) -> list[Markup]:
+    sides = [
+        f"client {count(finding.by_client)}" if finding.by_client else "",
+        f"server {count(finding.by_server)}" if finding.by_server else "",
+    ]
+    severity = finding.severity or "unknown"
+    more = finding.sessions - len(finding.examples)
     return [
-        cell("clause", rule_link(one.protocol, one.rule, summary, element("strong", one.clause or "–")), class_="nowrap"),
-        cell("rule", sentence(one.text) or one.rule, dim(element("code", one.rule))),
-        cell("severity", pill(severity, _SEVERITY.get(severity, "")), dim(one.origin) if one.origin and not one.is_violation else ""),
+        cell("clause", rule_link(finding.protocol, finding.rule, summary, element("strong", finding.clause or "–")), class_="nowrap"),
+        cell("rule", sentence(finding.text) or finding.rule, dim(element("code", finding.rule))),
+        cell(
+            "severity",
+            pill(severity, _SEVERITY.get(severity, "")),
+            dim(finding.origin) if finding.origin and not finding.is_violation else "",
+        ),
         cell(
             "times",
-            count(one.count),
+            count(finding.count),
             dim(" · ".join(side for side in sides if side)),
-            dim(f"ended {many(one.ended, 'session')}") if one.ended else "",
+            dim(f"ended {many(finding.ended, 'session')}") if finding.ended else "",
             class_="number",
         ),
         cell(
             "for example",
-            (element("p", place(example, summary), class_="one") for example in one.examples),
+            (element("p", place(example, summary), class_="one") for example in finding.examples),
             dim(f"and in {many(more, 'more session')}") if more > 0 else "",
             class_="place examples",
         ),
@@ -97,11 +104,11 @@ def rules(summary: LakeSummary) -> Markup:
     )
 
 
-def _rule(one: RuleText) -> list[Markup]:
-    does = {True: "ends the session, or drops the message", False: "counts it and reads on", None: "–"}[one.ends]
+def _rule(rule: RuleText) -> list[Markup]:
+    does = {True: "ends the session, or drops the message", False: "counts it and reads on", None: "–"}[rule.ends]
     return [
-        cell("clause", element("strong", one.clause), dim(one.protocol), class_="nowrap"),
-        cell("rule", sentence(one.text), dim(element("code", one.rule))),
-        cell("who forbids it", _ORIGIN.get(one.origin or "", one.origin or "–")),
+        cell("clause", element("strong", rule.clause), dim(rule.protocol), class_="nowrap"),
+        cell("rule", sentence(rule.text), dim(element("code", rule.rule))),
+        cell("who forbids it", _ORIGIN.get(rule.origin or "", rule.origin or "–")),
         cell("what a live peer does", does),
     ]

@@ -31,7 +31,10 @@ def cell(label: str, *children: Child, class_: str | None = None) -> Markup:
 
 
 def listing(columns: dict[str, str], rows: list[list[Markup]], ids: Sequence[str] = ()) -> Markup:
-    """Make a table from columns (name -> class) and rows of cells; `ids`, if given, are the anchors of the rows."""
+    """Make a table from columns (name -> class) and rows of cells.
+
+    `ids`, if given, are the anchors of the rows.
+    """
     heads = element("tr", (element("th", name, class_=class_ or None, scope="col") for name, class_ in columns.items()))
     named = [*ids, *[None] * (len(rows) - len(ids))]
     body = element("tbody", (element("tr", cells, id=one) for cells, one in zip(rows, named, strict=True)))
@@ -107,57 +110,60 @@ def sessions(summary: LakeSummary) -> Markup:
     )
 
 
-def _session(one: Session, summary: LakeSummary) -> list[Markup]:
-    how, colour = _HOW.get(one.ended_how or "", (one.ended_how or "unknown", ""))
-    carried = " over ".join(word for word in (one.protocol, one.transport) if word)
-    source = (one.source or "").rpartition("/")[2]
+def _session(session: Session, summary: LakeSummary) -> list[Markup]:
+    how, colour = _HOW.get(session.ended_how or "", (session.ended_how or "unknown", ""))
+    carried = " over ".join(word for word in (session.protocol, session.transport) if word)
+    source = (session.source or "").rpartition("/")[2]
     return [
         cell(
             "session",
-            element("code", one.session, class_="id"),
-            [dim(element("span", source, title=one.source or "")), dim(f"byte {count(one.offset or 0)}")] if source else "",
+            element("code", session.session, class_="id"),
+            [dim(element("span", source, title=session.source or "")), dim(f"byte {count(session.offset or 0)}")] if source else "",
             class_="id",
         ),
-        cell("client", one.client, class_="place"),
-        cell("server", one.server if one.server != "?" else "any node that listens", dim(carried), class_="place"),
-        cell("when", _when(one, summary), class_="span"),
-        cell("lasted", duration(one.duration) if one.duration is not None else "–", class_="number"),
+        cell("client", session.client, class_="place"),
+        cell("server", session.server if session.server != "?" else "any node that listens", dim(carried), class_="place"),
+        cell("when", _when(session, summary), class_="span"),
+        cell("lasted", duration(session.duration) if session.duration is not None else "–", class_="number"),
         cell(
-            "messages", count(one.to_server + one.to_client), dim(f"{count(one.to_server)} → · ← {count(one.to_client)}"), class_="number"
+            "messages",
+            count(session.to_server + session.to_client),
+            dim(f"{count(session.to_server)} → · ← {count(session.to_client)}"),
+            class_="number",
         ),
-        cell("exchanges", *_exchanged(one), class_="number"),
+        cell("exchanges", *_exchanged(session), class_="number"),
         cell(
             "ended",
             pill(how, colour),
-            dim(f"by the {one.ended_by}") if one.ended_by else "",
-            dim(f"handshake {one.handshake}") if one.handshake and one.handshake != "complete" else "",
-            dim(link("findings", many(one.violations, "violation"))) if one.violations else "",
+            dim(f"by the {session.ended_by}") if session.ended_by else "",
+            dim(f"handshake {session.handshake}") if session.handshake and session.handshake != "complete" else "",
+            dim(link("findings", many(session.violations, "violation"))) if session.violations else "",
         ),
     ]
 
 
-def _exchanged(one: Session) -> list[Child]:
+def _exchanged(session: Session) -> list[Child]:
     """Count requests and deliveries, each with its results."""
-    if not one.requests and not one.deliveries:
+    if not session.requests and not session.deliveries:
         return [element("span", "–", class_="dim")]
     cells: list[Child] = []
-    if one.requests:
-        cells += [element("span", many(one.requests, "request")), dim(f"{count(one.answered)} answered")]
-        cells += [dim(f"{count(one.confirmed)} confirmed")] if one.confirmed else []
-    if one.deliveries:
-        cells += [element("span", many(one.deliveries, "delivery", "deliveries")), dim(f"{count(one.acknowledged)} acknowledged")]
+    if session.requests:
+        cells += [element("span", many(session.requests, "request")), dim(f"{count(session.answered)} answered")]
+        cells += [dim(f"{count(session.confirmed)} confirmed")] if session.confirmed else []
+    if session.deliveries:
+        cells += [element("span", many(session.deliveries, "delivery", "deliveries")), dim(f"{count(session.acknowledged)} acknowledged")]
     return cells
 
 
-def _when(one: Session, summary: LakeSummary) -> Child:
+def _when(session: Session, summary: LakeSummary) -> Child:
     """Draw the session as a bar on the lake's time span."""
-    if one.opened is None or summary.timeline is None:
+    if session.opened is None or summary.timeline is None:
         return "–"
     start, span = summary.timeline.start, max(summary.timeline.stop - summary.timeline.start, 1)
-    left = min(max((one.opened - start) / span, 0.0), 1.0)
-    width = min((one.duration or 0) / span, 1 - left)
+    left = min(max((session.opened - start) / span, 0.0), 1.0)
+    width = min((session.duration or 0) / span, 1 - left)
     bar = element("i", style=f"left:{100 * left:.2f}%;width:{100 * width:.2f}%")
-    return element("span", bar, class_="when", title=f"opened {moment(one.opened)} UTC")
+    return element("span", bar, class_="when", title=f"opened {moment(session.opened)} UTC")
 
 
 def verdicts(summary: LakeSummary) -> Markup:
@@ -177,18 +183,18 @@ def verdicts(summary: LakeSummary) -> Markup:
     )
 
 
-def _verdict(one: PacketVerdict, summary: LakeSummary) -> list[Markup]:
-    outcome = {True: ("accepted", "good"), False: ("dropped", "bad"), None: ("not checked", "warn")}[one.accepted]
+def _verdict(verdict: PacketVerdict, summary: LakeSummary) -> list[Markup]:
+    outcome = {True: ("accepted", "good"), False: ("dropped", "bad"), None: ("not checked", "warn")}[verdict.accepted]
     reason: list[Child] = ["–"]
-    if one.rule:
-        words = rule_link(one.protocol, one.rule, summary, f"{one.clause} · ", element("code", one.rule))
-        reason = [sentence(one.text), dim(words)]
+    if verdict.rule:
+        words = rule_link(verdict.protocol, verdict.rule, summary, f"{verdict.clause} · ", element("code", verdict.rule))
+        reason = [sentence(verdict.text), dim(words)]
     return [
         cell("outcome", pill(*outcome)),
         cell("reason", *reason),
-        cell("packets", count(one.count), dim(f"{count(one.now)} accepted before") if one.now else "", class_="number"),
-        cell("nodes", count(one.nodes), class_="number"),
-        cell("for example", *place(one.example, summary), class_="place example"),
+        cell("packets", count(verdict.count), dim(f"{count(verdict.now)} accepted before") if verdict.now else "", class_="number"),
+        cell("nodes", count(verdict.nodes), class_="number"),
+        cell("for example", *place(verdict.example, summary), class_="place example"),
     ]
 
 
@@ -206,13 +212,17 @@ def quarantined(summary: LakeSummary) -> Markup:
     )
 
 
-def _quarantined(one: Quarantined, summary: LakeSummary) -> list[Markup]:
-    origin = " · ".join(word for word in (one.clause, one.layer) if word)
-    name = [rule_link(one.protocol, one.reason, summary, element("code", one.reason)), " · "] if one.text and one.text != one.reason else []
+def _quarantined(quarantined: Quarantined, summary: LakeSummary) -> list[Markup]:
+    origin = " · ".join(word for word in (quarantined.clause, quarantined.layer) if word)
+    name = (
+        [rule_link(quarantined.protocol, quarantined.reason, summary, element("code", quarantined.reason)), " · "]
+        if quarantined.text and quarantined.text != quarantined.reason
+        else []
+    )
     return [
-        cell("reason", sentence(one.text) or one.reason, dim(name, origin)),
-        cell("byte ranges", count(one.count), class_="number"),
-        cell("bytes", size(one.size), class_="number"),
-        cell("for example", *place(one.example, summary), class_="place example"),
-        cell("first bytes", element("pre", hex_dump(one.preview), class_="hex"), class_="wordy"),
+        cell("reason", sentence(quarantined.text) or quarantined.reason, dim(name, origin)),
+        cell("byte ranges", count(quarantined.count), class_="number"),
+        cell("bytes", size(quarantined.size), class_="number"),
+        cell("for example", *place(quarantined.example, summary), class_="place example"),
+        cell("first bytes", element("pre", hex_dump(quarantined.preview), class_="hex"), class_="wordy"),
     ]

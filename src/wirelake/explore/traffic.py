@@ -27,7 +27,10 @@ ACTIVE: Final = f"""
     )
     GROUP BY grouped
 """  # noqa: S608 - our own text
-"""Active time, grouped by the column that replaces `by`. Pauses within one second are short, so each second is one interval."""
+"""Active time, grouped by the column that replaces `by`.
+
+Pauses within one second are short, so each second is one interval.
+"""
 
 
 class Rate(msgspec.Struct, frozen=True):

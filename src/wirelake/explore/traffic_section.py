@@ -68,14 +68,14 @@ def unrecognised(servers: list[UnrecognisedServer]) -> Markup:
 _PORT: Final = element("code", "wirelake ingest --port PROTOCOL=PORT")
 
 
-def _unrecognised(one: UnrecognisedServer) -> list[Markup]:
+def _unrecognised(server: UnrecognisedServer) -> list[Markup]:
     return [
-        cell("server", one.server or "others", class_="place"),
-        cell("reason", one.reason),
-        cell("clients", count(one.clients), class_="number"),
-        cell("packets", count(one.packets), class_="number"),
-        cell("bytes", size(one.bytes), class_="number"),
-        cell("seen", "–" if one.last is None else f"last {moment(one.last)}"),
+        cell("server", server.server or "others", class_="place"),
+        cell("reason", server.reason),
+        cell("clients", count(server.clients), class_="number"),
+        cell("packets", count(server.packets), class_="number"),
+        cell("bytes", size(server.bytes), class_="number"),
+        cell("seen", "–" if server.last is None else f"last {moment(server.last)}"),
     ]
 
 
@@ -83,28 +83,28 @@ def _small(text: str) -> Markup:
     return element("span", text, class_="dim small")
 
 
-def _rate(one: Rate) -> list[Markup]:
+def _rate(traffic: Rate) -> list[Markup]:
     return [
-        cell("protocol", element("strong", one.protocol)),
-        cell("messages", count(one.messages), _small(size(one.bytes)), class_="number"),
-        cell("active", duration(one.active) if one.active else "–", class_="number"),
-        cell("rate", f"{rate(one.messages, one.active)} a second" if one.active else "–", class_="number"),
-        cell("busiest minute", many(one.peak, "message"), class_="number"),
-        cell("errors", count(one.errors), class_="number"),
+        cell("protocol", element("strong", traffic.protocol)),
+        cell("messages", count(traffic.messages), _small(size(traffic.bytes)), class_="number"),
+        cell("active", duration(traffic.active) if traffic.active else "–", class_="number"),
+        cell("rate", f"{rate(traffic.messages, traffic.active)} a second" if traffic.active else "–", class_="number"),
+        cell("busiest minute", many(traffic.peak, "message"), class_="number"),
+        cell("errors", count(traffic.errors), class_="number"),
     ]
 
 
-def _pair(one: Pair) -> list[Markup]:
+def _pair(pair: Pair) -> list[Markup]:
     return [
-        cell("client", one.client, class_="place"),
-        cell("server", one.server, _small(one.protocol), class_="place"),
-        cell("sessions", count(one.sessions), class_="number"),
+        cell("client", pair.client, class_="place"),
+        cell("server", pair.server, _small(pair.protocol), class_="place"),
+        cell("sessions", count(pair.sessions), class_="number"),
         cell(
             "messages",
-            count(one.to_server + one.to_client),
-            _small(f"{count(one.to_server)} → · ← {count(one.to_client)}"),
+            count(pair.to_server + pair.to_client),
+            _small(f"{count(pair.to_server)} → · ← {count(pair.to_client)}"),
             class_="number",
         ),
-        cell("seen", "–" if one.last is None else f"last {moment(one.last)}"),
-        cell("errors", count(one.errors), class_="number"),
+        cell("seen", "–" if pair.last is None else f"last {moment(pair.last)}"),
+        cell("errors", count(pair.errors), class_="number"),
     ]

@@ -1,4 +1,6 @@
-"""Captures to tables: the public API. A name is imported when it is first used; `import wirelake.lake` imports no Spark.
+"""Captures to tables: the public API.
+
+A name is imported when it is first used; `import wirelake.lake` imports no Spark.
 
 | name | meaning |
 |---|---|
@@ -77,7 +79,10 @@ _MODULES: Final = {
     "table_names": "wirelake.lake.api",
     "write_table": "wirelake.lake.dataframes",
 }
-"""Name -> its module. `explore` is above `lake` in the import contract; only these lazy names point upwards."""
+"""Name -> its module.
+
+`explore` is above `lake` in the import contract; only these lazy names point upwards.
+"""
 
 _RENAMED: Final = {"report": "write_report"}
 """Public name -> its name in its module, where they differ."""

@@ -1,4 +1,6 @@
-"""Open a lake by its path: tables by name, as pyarrow datasets without Spark or as Spark DataFrames.
+"""Open a lake by its path: tables by name, as pyarrow datasets or Spark DataFrames.
+
+Datasets need no Spark.
 
 ```
 from wirelake.lake import open_lake
@@ -33,7 +35,10 @@ def table_names() -> tuple[str, ...]:
 
 
 class Lake:
-    """A lake as of its last commit. It does not change while later batches are committed, so its tables always fit together."""
+    """A lake as of its last commit.
+
+    It does not change while later batches are committed, so its tables always fit together.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot

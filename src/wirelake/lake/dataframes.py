@@ -1,4 +1,4 @@
-"""DataFrames in a Spark session of any origin: from captures, from tables, and into a folder of your own.
+"""DataFrames in any Spark session: from captures, from tables, into a folder of your own.
 
 ```
 from wirelake.lake import build_table, decode_table, inputs_of
@@ -38,7 +38,10 @@ AnyPath = str | PathLike[str]
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Register the formats `wirelake`, `wirelake.packets` and `wirelake.captured` in a session, with filter pushdown."""
+    """Register the formats `wirelake`, `wirelake.packets` and `wirelake.captured` in a session.
+
+    Filter pushdown is enabled.
+    """
     activate(spark)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     for source in (MessageSource, PacketSource, CapturedSource):
@@ -52,7 +55,7 @@ def _load(spark: SparkSession, form: str, paths: tuple[AnyPath, ...], **options:
 
 
 def read_messages(spark: SparkSession, *paths: AnyPath, protocol: str = "", ports: Mapping[int, str] | None = None) -> DataFrame:
-    """Messages of captures: one row per message, as in the table `messages`, and both ends of its connection.
+    """Messages of captures: one row per message, as in the table `messages`, with both endpoints.
 
     `protocol` limits them to one. `ports` maps ports to protocols, for captures that do not name them.
     """
@@ -70,7 +73,10 @@ def decode_table(spark: SparkSession, name: str, *paths: AnyPath, ports: Mapping
 
 
 def read_table(spark: SparkSession, lake: AnyPath, name: str) -> DataFrame:
-    """A table of a lake as of its last commit, or one that `write_table` wrote. For several that fit together, see `open_lake`."""
+    """A table of a lake as of its last commit, or one that `write_table` wrote.
+
+    For several that fit together, see `open_lake`.
+    """
     table, root = table_named(name), lake_folder(lake)
     if not journal.check(root) and delta.version(root, table) is not None:
         return frame(spark, root, table)

@@ -1,6 +1,7 @@
-"""Which connections a server keeps: limits per host and in total, on connections, bytes and time.
+"""Admission: which connections a server keeps, by limits on connections, bytes and time.
 
-It does not import protocols or sockets: a peer says how long it is idle, how much it holds, and whether it has spoken.
+Limits are per host and in total. It does not import protocols or sockets: a peer says how long it is idle, how many bytes it holds, and
+whether it has sent a message.
 """
 
 from __future__ import annotations
@@ -26,15 +27,24 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_connections_per_host: int = 1000
     """Connections of one remote host."""
     evict_after: float = 1.0
-    """A server that is full closes the longest idle connection for a new one, if it was idle for this long; else it refuses the new one."""
+    """Seconds that the longest idle connection must be idle before a full server closes it for a new one.
+
+    Otherwise the server refuses the new one.
+    """
     max_buffered: int = 1024 * 1024 * 1024
-    """Bytes that all connections hold: unfinished messages, messages that wait, output. Above that the largest holder is closed."""
+    """Bytes that all connections hold: unfinished messages, messages that wait, output.
+
+    Above that the largest holder is closed.
+    """
     max_buffered_per_host: int = 256 * 1024 * 1024
     """The same for the connections of one remote host."""
     idle_timeout: float | None = 3600.0
     """How long a connection may carry nothing, in either direction."""
     handshake_timeout: float | None = 60.0
-    """How long a peer may take until its first valid message. The handshake timeouts of the protocols are shorter where they have one."""
+    """How long a peer may take until its first valid message.
+
+    The handshake timeouts of the protocols are shorter where they have one.
+    """
     linger: float = 1.0
     """At shutdown: how long to wait for peers to read what was sent to them."""
     drain: float = 0.0
@@ -82,7 +92,10 @@ G = TypeVar("G", bound=Guest)
 
 
 def evictable(guests: Iterable[G], limits: ServerLimits, now: float, host: str | None = None) -> G | None:
-    """The connection to close for a new one: of `host`, or of the host with the most; silent ones first, then the longest idle."""
+    """The connection to close for a new one: of `host`, or of the host with the most.
+
+    Silent ones first, then the longest idle.
+    """
     guests = list(guests)
     if host is None and guests:
         host = Counter(one.host for one in guests).most_common(1)[0][0]
@@ -93,28 +106,28 @@ def evictable(guests: Iterable[G], limits: ServerLimits, now: float, host: str |
 def over_time(guests: Iterable[G], limits: ServerLimits, now: float) -> list[tuple[G, str]]:
     """Connections whose time is up, and why."""
     late = []
-    for one in guests:
-        quiet = now - one.active_at
-        if not one.is_proven and limits.handshake_timeout is not None and now - one.since >= limits.handshake_timeout:
-            late.append((one, f"no valid message in {limits.handshake_timeout:g} s"))
+    for guest in guests:
+        quiet = now - guest.active_at
+        if not guest.is_proven and limits.handshake_timeout is not None and now - guest.since >= limits.handshake_timeout:
+            late.append((guest, f"no valid message in {limits.handshake_timeout:g} s"))
         elif limits.idle_timeout is not None and quiet >= limits.idle_timeout:
-            late.append((one, f"idle for {limits.idle_timeout:g} s"))
+            late.append((guest, f"idle for {limits.idle_timeout:g} s"))
     return late
 
 
 def over_bytes(guests: Iterable[G], limits: ServerLimits) -> list[G]:
     """Connections to close until what is held is below the limits, the largest holders first."""
-    sizes = [(held, one) for one in guests if (held := one.held)]
+    sizes = [(held, guest) for guest in guests if (held := guest.held)]
     by_host: Counter[str] = Counter()
-    for held, one in sizes:
-        by_host[one.host] += held
+    for held, guest in sizes:
+        by_host[guest.host] += held
     closed: list[G] = []
     total = sum(by_host.values())
     if total <= limits.max_buffered and all(held <= limits.max_buffered_per_host for held in by_host.values()):
         return closed
-    for held, one in sorted(sizes, key=lambda size: size[0], reverse=True):
-        if by_host[one.host] > limits.max_buffered_per_host or total > limits.max_buffered:
-            by_host[one.host] -= held
+    for held, guest in sorted(sizes, key=lambda size: size[0], reverse=True):
+        if by_host[guest.host] > limits.max_buffered_per_host or total > limits.max_buffered:
+            by_host[guest.host] -= held
             total -= held
-            closed.append(one)
+            closed.append(guest)
     return closed

@@ -1,4 +1,7 @@
-"""Back-off of reconnecting clients: waiting times double with jitter, and restart after a useful connection."""
+"""Back-off of reconnecting clients: doubling waits with jitter.
+
+A connection that was useful resets the wait.
+"""
 
 from __future__ import annotations
 

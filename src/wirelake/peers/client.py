@@ -1,4 +1,4 @@
-"""A client of any protocol: one connection, or one after the other with a back-off between them."""
+"""A client of any protocol: one connection, or several in turn with a back-off between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Runnable(Protocol):
 
     @property
     def has_progressed(self) -> bool:
-        """The connection was of use after its handshake, so that the next attempt need not wait longer than the first."""
+        """Whether the connection was useful after its handshake; the back-off then starts again."""
 
     @property
     def first_bytes(self) -> bytes:
@@ -60,7 +60,10 @@ class Runnable(Protocol):
 P = TypeVar("P", bound=Runnable)
 
 Follow = Callable[[str, Target, int], Target]
-"""(url, current target, redirects so far) -> next target. Raises WirelakeError if the redirect must not be followed."""
+"""(url, current target, redirects so far) -> next target.
+
+Raises WirelakeError if the redirect must not be followed.
+"""
 Dial = Callable[[Target, ssl.SSLContext | None], Awaitable[Stream]]
 """Opens a connection; raises OSError."""
 _TLS_RECORDS: Final = (0x15, 0x16)
@@ -72,7 +75,10 @@ RESTED: Final = 60.0
 
 
 class Client(Generic[P]):
-    """`async with client as peer` gives the peer of the first connection; `await client.peer()` that of the current one."""
+    """`async with client as peer` gives the peer of the first connection.
+
+    `await client.peer()` gives that of the current one.
+    """
 
     def __init__(
         self,
@@ -131,7 +137,10 @@ class Client(Generic[P]):
         await self._stop()
 
     async def peer(self) -> P:
-        """The peer of the current connection; waits while there is none, raises if there will be none any more."""
+        """The peer of the current connection.
+
+        Waits while there is none, raises if there will be none any more.
+        """
         if self._current is None:
             raise SessionClosed("the client is not in use: enter it with `async with`")
         peer = await asyncio.shield(self._current)
@@ -225,18 +234,24 @@ class Client(Generic[P]):
     def _no_more(self, reason: WirelakeError) -> None:
         if self._current is not None and not self._current.done():
             self._current.set_exception(reason)
-            self._current.exception()  # whoever asks for the peer learns it; if nobody does, nobody is warned
+            self._current.exception()  # retrieved, so that asyncio does not warn if no task awaits it
 
 
 def _hint(scheme: str, first: bytes, reason: WirelakeError) -> str:
-    """What the server may have wanted; with TLS 1.3 it refuses a client's certificate only after the client's handshake."""
+    """What the server may have wanted.
+
+    With TLS 1.3 it refuses a client's certificate only after the client's handshake.
+    """
     if scheme == "tcp" and _may_want_tls(first, reason):
         return " (does it want tls://?)"
     return " (does it want a certificate from us?)" if scheme in ENCRYPTED and not first and isinstance(reason, ConnectionLost) else ""
 
 
 def _may_want_tls(first: bytes, reason: WirelakeError) -> bool:
-    """Whether a failed handshake looks like a server that wants TLS: it closes at once, or answers with a TLS record."""
+    """Whether a failed handshake looks like a server that wants TLS.
+
+    Such a server closes at once, or answers with a TLS record.
+    """
     if not first:
         return isinstance(reason, ConnectionLost)
     return len(first) >= len(_TLS_VERSION) + 1 and first[0] in _TLS_RECORDS and first[1:].startswith(_TLS_VERSION)

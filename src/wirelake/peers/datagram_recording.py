@@ -1,7 +1,7 @@
-"""Records the datagrams of a node: one flow for each remote address, one record for each datagram.
+"""Record the datagrams of a node: one flow per remote address, one record per datagram.
 
-Nodes are equals, but a recording has clients and servers. The recording node is the server of all its flows: datagrams it received
-went to the server, and datagrams it sent came from there.
+Nodes are equals, but a recording has clients and servers. The recording node is the server of all its flows: datagrams it received went to
+the server, and datagrams it sent came from there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ __all__ = ["DatagramRecording"]
 
 
 class DatagramRecording:
-    """The recorded flows of one endpoint, at most `most` at the same time, so that a flood from many addresses fills no memory."""
+    """The recorded flows of one endpoint, at most `most` at the same time.
+
+    So a flood from many addresses cannot exhaust memory.
+    """
 
     def __init__(self, recorder: Recorder, protocol: str, transport: str, local: Address, most: int) -> None:
         self._recorder = recorder

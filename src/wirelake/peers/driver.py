@@ -21,7 +21,10 @@ __all__ = ["Drivable", "Driver"]
 log = logging.getLogger("wirelake.driver")
 
 SHARE: Final = 16
-"""Events handled before what they made us say is sent: two peers with many requests in flight then work at the same time, not in turns."""
+"""Events handled before the output they caused is sent.
+
+Two peers with many requests in flight then work at the same time, not in turns.
+"""
 FLUSH_POLL: Final = 0.01
 """Seconds between two looks at what is still unsent when a connection is being closed."""
 FIRST_BYTES: Final = 8
@@ -71,7 +74,10 @@ class Drivable(Protocol):
         """A number that changes with every message that the peer must answer in time, such as a ping."""
 
     def drained(self, count: int, now: float) -> None:
-        """So many bytes have left that were given to the stream up to the last such question: its time may begin later."""
+        """Note that so many bytes have left of those that were written up to the last call.
+
+        Their timeout may begin later.
+        """
 
 
 class Driver:
@@ -154,7 +160,7 @@ class Driver:
                 self._release()
 
     def wake(self, size: int = 0) -> None:
-        """Send the output of the session, of about this size, once for everything in this turn of the event loop."""
+        """Send the session's output, of about this size, once per turn of the event loop."""
         self._planned += size
         if not self._flush_planned:
             self._flush_planned = True
@@ -166,7 +172,10 @@ class Driver:
         return self._planned >= SLICE or self._stream.congested
 
     async def ready(self) -> None:
-        """Back-pressure for senders: returns soon unless the peer reads too slowly; also when the session ends meanwhile."""
+        """Back-pressure for senders: returns soon unless the peer reads too slowly.
+
+        It also returns when the session ends meanwhile.
+        """
         if self._planned >= SLICE:
             self._settle()
             await asyncio.sleep(0)  # who only sends must let others live
@@ -257,7 +266,7 @@ class Driver:
             if not gather:
                 self._push()
         if gather and self._session.ended is None:
-            self.wake()  # only now: whoever the events have woken speaks first
+            self.wake()  # only now: tasks that the events have woken send first
             return
         if gather:
             self._push()
@@ -315,7 +324,10 @@ class Driver:
                 self._waits.discard(wait)
 
     async def _drain(self) -> None:
-        """Wait until the peer has read enough, however slowly; give it up when it reads nothing for the stall time."""
+        """Wait until the peer has read enough, however slowly.
+
+        Give it up when it reads nothing for the stall time.
+        """
         while self._session.ended is None:
             before = self._gone
             try:
@@ -342,7 +354,7 @@ class Driver:
             # After a bye of ours, what was sent before it is still owed; in all other cases the peer is not worth a long wait.
             await self._flush(self._stall_timeout if ended.here and ended.fault is None else self._linger)
             if self._hurry is not None and self._stream.unsent:
-                self._stream.abort()  # nobody reads it
+                self._stream.abort()  # the peer does not read it
                 return
             self._stream.finish()
             if ended.here:

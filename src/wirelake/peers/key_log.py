@@ -1,4 +1,7 @@
-"""Key logs of wolpertinger sessions as files that only their owner may read; see `protocols.wolpertinger.trust.keyring`."""
+"""Key logs of wolpertinger sessions, as files that only their owner may read.
+
+See `protocols.wolpertinger.trust.keyring`.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,19 @@ def load(path: str | Path) -> Keyring:
 
 
 def make(path: str | Path) -> None:
-    """See to it that keys can be written down there; raises UsageError if not, or if what is there is no key log."""
+    """Check that keys can be written there.
+
+    Raises UsageError if not, or if the file is no key log.
+    """
     _write(path, b"")
     load(path)
 
 
 def append(path: str | Path, keys: Keys) -> None:
-    """Write down one more session's keys, in one write; the file is made if it is not there, readable for its owner only."""
+    """Append the keys of one session, in one write.
+
+    A missing file is created, readable for its owner only.
+    """
     _write(path, log_line(keys))
 
 

@@ -1,4 +1,4 @@
-"""The bases of live peers: a session on a stream with its recording, and the same with handlers at work.
+"""Base classes of live peers: a session on a stream with its recording, and handlers.
 
 Each protocol has a subclass that handles the events of its session.
 """
@@ -257,7 +257,10 @@ class LivePeer(StreamPeer[SessionT, OpenedT, EndedT, FaultT]):
         )
 
     def close(self, reason: str = "") -> None:
-        """Close the session with a reason. `run` returns when output is flushed and the connection closed; handlers are cancelled."""
+        """Close the session with a reason.
+
+        `run` returns when output is flushed and the connection closed; handlers are cancelled.
+        """
         if self._session.ended is not None:
             self._work.cancel_attending()
         self._session.bye(reason)
@@ -274,7 +277,10 @@ class LivePeer(StreamPeer[SessionT, OpenedT, EndedT, FaultT]):
         return self._work.is_answering
 
     async def run(self) -> None:
-        """Run until the connection is closed. If the peer closed, handlers finish what it sent before; answers are not sent any more."""
+        """Run until the connection is closed.
+
+        If the peer closed, handlers finish what it sent before; answers are not sent any more.
+        """
         async with self._work.group:
             await self._drive()
             await asyncio.sleep(0)  # what arrived with the last word is begun before it is cancelled

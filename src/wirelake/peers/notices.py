@@ -1,4 +1,4 @@
-"""NOTICE: the log level for mistakes of remote peers, such as a broken rule or an unknown name.
+"""NOTICE: the log level for mistakes of remote peers, such as a broken rule.
 
 It lies between INFO and WARNING, so it is off by default; `wirelake serve` shows it on stderr.
 """

@@ -1,4 +1,4 @@
-"""A server of any protocol: accepts connections, gives each a peer, and closes all of them in order."""
+"""A server of any protocol: accepts connections, gives each a peer, closes all in order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Listen = Callable[[Target, ssl.SSLContext | None, Callable[[reach.Arrival], None
 
 
 class Server(Generic[P]):
-    """Listens from `async with` on; at its end it says bye to everybody and waits for them to be gone."""
+    """Listens from `async with` on; at its end it sends a bye to all peers and waits until they have left."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Server(Generic[P]):
             del self._hosts[host]
 
     def _make_capacity(self, host: str) -> bool:
-        """Whether there is space for one more connection of a host, perhaps because another one was closed for it."""
+        """Whether there is space for one more connection of a host; may close another one for it."""
         limits, now = self.limits, asyncio.get_running_loop().time()
         count = len(self.peers) + len(self._arriving) - len(self._leaving)
         of_host = self._hosts[host] - sum(one.host == host for one in self._leaving)

@@ -27,7 +27,10 @@ E = TypeVar("E", bound=Ranked)
 
 
 class Subscription(Generic[E]):
-    """`async for event in subscription`; ends when it, or its node, is closed and what had arrived is read."""
+    """`async for event in subscription`: events until it, or its node, is closed.
+
+    Events that had arrived before are still read.
+    """
 
     def __init__(self, pattern: str, max_inbox: int, end: Callable[[Subscription[E]], None]) -> None:
         self.pattern = pattern

@@ -1,4 +1,4 @@
-"""Counts the running handlers and waiting messages of a peer, and stops reading when there are too many."""
+"""Count running handlers and waiting messages of a peer; stop reading if too many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The protocols: five of this package, and those that other packages add. Pure: no sockets, clocks, threads, files or Spark.
+"""The protocols: five of this package, and those that other packages add.
+
+Pure: no sockets, clocks, threads, files or Spark.
 
 A protocol is a `Protocol` descriptor that a package declares under the entry-point group `wirelake.protocols`
 (docs/adding-a-protocol.md). `names` imports none of them; `get` imports one.
@@ -19,7 +21,9 @@ _GROUP: Final = "wirelake.protocols"
 
 
 def names() -> tuple[str, ...]:
-    """All protocols: ours in their order, then others by name. A name is that of a table, and the one spelling that is printed.
+    """All protocols: ours in their order, then others by name.
+
+    A name is that of a table, and the one spelling that is printed.
 
     Raises UsageError if another package offers a protocol under a name of ours.
     """
@@ -32,7 +36,10 @@ def names() -> tuple[str, ...]:
 
 
 def name_of(text: str) -> str:
-    """The name of a protocol as people type it, with hyphens or underscores; raises UsageError with the choices."""
+    """The name of a protocol as people type it, with hyphens or underscores.
+
+    Raises UsageError with the choices.
+    """
     name = entry_points.normalised(text)
     if name not in entry_points.OURS and name not in names():
         raise UsageError(f"unknown protocol {text!r}: choose one of {', '.join(names())}")
@@ -40,18 +47,21 @@ def name_of(text: str) -> str:
 
 
 def get(name: str) -> AnyProtocol:
-    """The descriptor of a protocol; imports its package. Raises UsageError with the choices if there is none of this name."""
+    """The descriptor of a protocol; imports its package.
+
+    Raises UsageError with the choices if there is none of this name.
+    """
     return _load(name_of(name))
 
 
 @cache
 def _load(name: str) -> AnyProtocol:
-    found = entry_points.entry(_GROUP, name)
-    assert found is not None, name  # noqa: S101 - `name_of` knows it
-    loaded = found.load()
+    entry = entry_points.entry(_GROUP, name)
+    assert entry is not None, name  # noqa: S101 - `name_of` knows it
+    loaded = entry.load()
     if not isinstance(loaded, Protocol) or loaded.name != name:
         what = f"the protocol {loaded.name!r}" if isinstance(loaded, Protocol) else f"a {type(loaded).__name__}"
-        raise UsageError(f"the package {found.distribution} declares {found.value} as the protocol {name!r}, but it is {what}")
+        raise UsageError(f"the package {entry.distribution} declares {entry.value} as the protocol {name!r}, but it is {what}")
     return loaded
 
 
@@ -73,12 +83,18 @@ def _distribution(name: str) -> str:
 
 
 def ports() -> dict[int, str]:
-    """Port -> the protocol that captures are recognised as by default. Raises UsageError if two protocols have the same port."""
+    """Port -> the protocol that captures are recognised as by default.
+
+    Raises UsageError if two protocols have the same port.
+    """
     return dict(_ports())
 
 
 def dialect(name: str, first: bytes) -> tuple[str, ...] | None:
-    """The dialect of a stream that begins with these bytes, as names of flags of its limits; None: more bytes are needed."""
+    """The dialect of a stream that begins with these bytes, as names of flags of its limits.
+
+    Returns None if more bytes are needed.
+    """
     recognise = get(name).recognise
     return () if recognise is None else recognise(first)
 

@@ -1,4 +1,4 @@
-"""Rows of numbers to Arrow columns: slices of bytes, names for codes, and integers at the size Spark can hold.
+"""Scanned rows to Arrow columns: byte slices, names for codes, integers that fit Spark.
 
 The `columns.py` of every protocol is built from these.
 """
@@ -96,7 +96,10 @@ _HEX: Final = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode
 
 
 def hexes(data: Array, starts: Array, width: int, valid: Array) -> pa.Array:
-    """Identifiers of `width` bytes as a column of hex digits, as people compare them; where `valid` is false there is null."""
+    """Identifiers of `width` bytes as a column of hex digits, as people compare them.
+
+    Where `valid` is false there is null.
+    """
     offsets = np.zeros(len(starts) + 1, np.int32)
     np.cumsum(np.where(valid, 2 * width, 0), out=offsets[1:])
     digits = _HEX[data[starts[valid][:, None] + np.arange(width)]] if valid.any() else np.zeros(0, "S2")

@@ -38,7 +38,10 @@ class Buffer:
         self._columns = columns
         self._part_columns = part_columns
         self.limits = limits
-        """Limits for the scanner. They may change between two batches, where what was read decides how to read on."""
+        """Limits for the scanner.
+
+        They may change between two batches, where what was read decides how to read on.
+        """
         self._sizes_of_tables = (BATCH * columns, (BATCH + parts_per_frame) * part_columns)
         self._lists: tuple[list[int], list[int]] | None = None
         """Rows and parts that plain scans write to; made when first needed."""
@@ -123,7 +126,10 @@ class Buffer:
         return self._compiled_scan, np.frombuffer(whole, np.uint8), *self._arrays
 
     def _keep(self, whole: bytes, end: int, need: int) -> None:
-        """Keep what was not taken in `whole`; the next `feed` cuts it off once, however many batches there were."""
+        """Keep what was not taken in `whole`.
+
+        The next `feed` cuts it off once, however many batches there were.
+        """
         self._chunks = []
         self._size = len(whole) - end
         self._needed = max(need, self._size + 1)

@@ -1,7 +1,7 @@
-"""Dialects: ways in which peers depart from a protocol's specification, as boolean fields of its limits.
+"""Dialects: known departures from a protocol's specification, as fields of its limits.
 
-A protocol names these fields in its descriptor (`dialects`). A recording carries the names of those that were set, so that it can be
-decoded as it was spoken.
+The fields are booleans. A protocol names them in its descriptor (`dialects`). A recording carries the names of those that were set, so that
+it can be decoded as it was sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a session: how it came about, who ended it, and the error that pending calls fail with."""
+"""The end of a session: its cause, the side that ended it, and the error of pending calls."""
 
 from __future__ import annotations
 

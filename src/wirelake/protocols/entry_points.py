@@ -56,7 +56,10 @@ def normalised(name: str) -> str:
 
 @cache
 def entries(group: str) -> dict[str, tuple[Entry, ...]]:
-    """Name -> the packages that offer it: ours in their order, then others by name. More than one is a conflict."""
+    """Name -> the packages that offer it: ours in their order, then others by name.
+
+    More than one is a conflict.
+    """
     offered: dict[str, list[Entry]] = {name: [_ours(group, name)] for name in OURS}
     others = [
         Entry(normalised(point.name), point.value, point.dist.name if point.dist else "?") for point in metadata.entry_points(group=group)

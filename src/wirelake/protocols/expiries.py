@@ -1,4 +1,7 @@
-"""Expiries: deadlines of many things; set, moved, dropped, and found when they are due. Does not read a clock."""
+"""Expiries: deadlines of many things; set, moved, dropped, and found when they are due.
+
+Does not read a clock.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Expiries(Generic[K]):
         return len(self._heap)
 
     def set(self, key: K, when: float) -> None:
-        """Something is due then, whatever was said of it before."""
+        """Set when a key is due; this replaces its earlier time."""
         self._due[key] = when
         heapq.heappush(self._heap, (when, key))
         if len(self._heap) > 2 * len(self._due) + SLACK:  # most of it was dropped or moved long ago

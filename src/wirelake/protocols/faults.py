@@ -1,8 +1,7 @@
-"""What the faults of all protocols have in common: a number, a clause, one sentence, an origin and a severity.
+"""Faults of all protocols: a number, a clause, one sentence, an origin and a severity.
 
-A protocol lists its faults as members of one enumeration and says of each, in one table, what it breaks and who says so. A session
-ends on a fault with a number below `TOLERATED` and only counts the others. The scanner keeps the smallest number it may report in a
-row, and 0 there means none.
+A protocol lists its faults as members of one enumeration. One table has the clause and the origin of each. A session ends on a fault with a
+number below `TOLERATED` and only counts the others. The scanner keeps the smallest number it may report in a row, and 0 there means none.
 """
 
 from __future__ import annotations
@@ -17,14 +16,23 @@ TOLERATED: Final = 90
 
 
 class Origin(StrEnum):
-    """Who says that something is wrong. Only the specification can accuse a sender; all else is said of this side."""
+    """The source of a rule: a specification, a ruling, a limit, or the state of this side.
+
+    Only the specification can accuse a sender; all other rules are about this side.
+    """
 
     TEXT = "text"
-    """The specification, or a document that it refers to. A ruling may settle details, such as how long is too long."""
+    """The specification, or a document that it refers to.
+
+    A ruling may settle details, such as how long is too long.
+    """
     RULING = "ruling"
     """Only a ruling of ours: the specification is silent, leaves it open, or even allows it."""
     LIMIT = "limit"
-    """Only a limit of ours, of size, number or time: the specification allows more, and options can raise it."""
+    """Only a limit of ours, of size, number or time.
+
+    The specification allows more, and options can raise it.
+    """
     LOCAL = "local"
     """Only the state of this side: its application, its keys, its policy, or what it did not see."""
 
@@ -88,7 +96,7 @@ class Faults(IntEnum):
 
     @property
     def origin(self) -> Origin:
-        """Who says so."""
+        """The source of the rule."""
         return self.rule.origin
 
     @property

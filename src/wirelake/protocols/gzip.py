@@ -13,7 +13,10 @@ __all__ = ["deflate", "inflate"]
 FORMAT: Final = 31
 """zlib's number for the format of RFC 1952."""
 WINDOW: Final = 512
-"""Bytes that each member after the first is offered at first. zlib copies its unused input, and members can be tiny and many."""
+"""Bytes that each member after the first is offered at first.
+
+zlib copies its unused input, and members can be tiny and many.
+"""
 
 
 def deflate(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Fields of JSON objects that describe messages: typed readers, and the object that describes a fault.
+"""Fields of JSON objects that describe messages: typed readers, and the object of a fault.
 
 `decode` prints such objects and `encode` takes them back. Every reader raises UsageError that names the field and its value.
 """

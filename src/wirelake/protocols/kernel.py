@@ -1,8 +1,8 @@
-"""The `@kernel` decorator, and what all scanners share: byte readers and the first columns of a row.
+"""The `@kernel` decorator, and code that all scanners share: byte readers, row columns.
 
-A kernel is a plain function over bytes that writes integers into flat tables. It runs as plain Python, which costs nothing to start.
-Or it runs compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form that this
-process uses. Both forms write the same rows, and tests compare them.
+A kernel is a plain function over bytes that writes integers into flat tables. It runs as plain Python, which costs nothing to start. Or it
+runs compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form that this process uses.
+Both forms write the same rows, and tests compare them.
 
 Users choose nothing: processes that decode blocks or serve call `use_compiled`, and `buffer.py` still scans few bytes plain.
 """
@@ -148,7 +148,10 @@ cost the same for one small message, as far as a busy machine shows. An earlier 
 and 115 µs plain. So one small message is scanned plain, and anything more compiled; `benchmarks/buffer.py` measures the tight loop.
 """
 compiled_from = COMPILED_BYTES
-"""The same, as this process uses it. Tests set it to 0, so that compiled scanners see small messages too."""
+"""The same, as this process uses it.
+
+Tests set it to 0, so that compiled scanners see small messages too.
+"""
 
 _kernels: list[Callable[..., object]] = []
 _dispatchers: dict[Callable[..., object], Callable[..., object]] = {}
@@ -162,7 +165,10 @@ def kernel(function: F) -> F:
 
 
 def compiled(function: F) -> F:
-    """Return the kernel compiled by Numba. It takes arrays; see `array` and `table`. Only this function and `use_compiled` import Numba."""
+    """Return the kernel compiled by Numba.
+
+    It takes arrays; see `array` and `table`. Only this function and `use_compiled` import Numba.
+    """
     if function not in _dispatchers:
         import numba  # noqa: PLC0415 - half a second that a short command must not pay
 
@@ -304,7 +310,9 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
         ends: Numbers,
         limits: ScanLimits,
     ) -> tuple[int, int, int, int]:
-        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
+        """Walk segments[segment:], the first from offset `at`.
+
+        Call again with what it returned until segment == len(starts).
 
         `segment_of[i]` is the segment of row i; `ends[s]` is where the unfinished frame of segment s begins. Returns (rows written,
         parts written, segment, offset). `rows` and `parts` must hold at least one frame.
@@ -312,15 +320,15 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
         count, used = 0, 0
         while segment < len(starts):
             stop = stops[segment]
-            found, taken, end, need = scan(data, at, stop, rows[count * columns :], parts[used * part_columns :], limits)
-            for row in range(count, count + found):
+            written, taken, end, need = scan(data, at, stop, rows[count * columns :], parts[used * part_columns :], limits)
+            for row in range(count, count + written):
                 rows[row * columns + PART] += used
                 segment_of[row] = segment
-            count += found
+            count += written
             used += taken
             at = end
             last = (count - 1) * columns
-            if found and rows[last + FAULT] and rows[last + START] == end:
+            if written and rows[last + FAULT] and rows[last + START] == end:
                 at = find(data, end + 1, stop, limits)
                 rows[last + LENGTH] = at - end
                 if at < stop and count * columns < len(rows):
@@ -339,9 +347,9 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
 
 
 def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
-    """Make a kernel that runs `scan` over many segments, and leaves a segment at the first byte it cannot read.
+    """Make a kernel that runs `scan` over many segments.
 
-    It is for streams of which more bytes may come.
+    It leaves a segment at the first byte it cannot read. It is for streams of which more bytes may come.
     """
 
     @kernel
@@ -358,7 +366,9 @@ def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
         faults: Numbers,
         limits: ScanLimits,
     ) -> tuple[int, int, int, int]:
-        """Walk segments[segment:], the first from offset `at`; call again with what it returned until segment == len(starts).
+        """Walk segments[segment:], the first from offset `at`.
+
+        Call again with what it returned until segment == len(starts).
 
         `segment_of[i]` is the segment of row i. `ends[s]` is where the unfinished frame of segment s begins, or its first unreadable
         byte: then `faults[s]` says why. Returns (rows written, parts written, segment, offset). `rows` and `parts` must hold at least
@@ -366,16 +376,16 @@ def strider(scan: Scan, columns: int, part_columns: int) -> Stride:
         """
         count, used = 0, 0
         while segment < len(starts):
-            found, taken, end, need = scan(data, at, stops[segment], rows[count * columns :], parts[used * part_columns :], limits)
-            last = (count + found - 1) * columns
-            is_lost = found > 0 and rows[last + FAULT] != 0 and rows[last + START] == end
+            written, taken, end, need = scan(data, at, stops[segment], rows[count * columns :], parts[used * part_columns :], limits)
+            last = (count + written - 1) * columns
+            is_lost = written > 0 and rows[last + FAULT] != 0 and rows[last + START] == end
             if is_lost:
                 faults[segment] = rows[last + FAULT]
-                found -= 1
-            for row in range(count, count + found):
+                written -= 1
+            for row in range(count, count + written):
                 rows[row * columns + PART] += used
                 segment_of[row] = segment
-            count += found
+            count += written
             used += taken
             at = end
             if not is_lost and need == NO_ROOM:

@@ -1,7 +1,8 @@
-"""Protocol: the typed descriptor of one protocol. Everything outside its package reaches it through this.
+"""Protocol: the typed descriptor of one protocol.
 
-A package says `PROTOCOL = Protocol(...)` in its `__init__` and declares it under the entry-point group `wirelake.protocols`.
-Required fields come first. Each optional capability is a field with a default: None or False says that a protocol does not have it.
+Everything outside its package reaches it through this. A package says `PROTOCOL = Protocol(...)` in its `__init__` and declares it under
+the entry-point group `wirelake.protocols`. Required fields come first. Each optional capability is a field with a default: None or False
+says that a protocol does not have it.
 
 Columns and notations are loaded by a function, because they import Arrow or more: a short command must not pay for them.
 """

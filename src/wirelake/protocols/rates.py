@@ -13,11 +13,11 @@ _OTHERS: Final = object()
 
 
 class Buckets:
-    """A bucket for each source, of `burst` tokens, filled by `rate` tokens a second; never more than `capacity` buckets.
+    """A token bucket for each source, of `burst` tokens, filled by `rate` tokens a second.
 
-    A bucket that is full again says nothing that a new one would not, so it is thrown away when room is needed. While there is no such
-    bucket, all sources without one share one: who floods from many addresses gets the share of a single one, and sources that were here
-    before do not notice.
+    There are at most `capacity` buckets. A full bucket equals a new one, so it is dropped when space is needed. While there is no such
+    bucket, all sources without one share one. An attacker with many addresses then gets the share of a single source, and earlier sources
+    do not notice.
     """
 
     def __init__(self, rate: float, burst: float, capacity: int) -> None:

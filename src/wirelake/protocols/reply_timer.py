@@ -1,4 +1,4 @@
-"""The deadline of a reply, such as a pong: it is postponed while bytes that come before the reply still move.
+"""The deadline of a reply, such as a pong; bytes that come before the reply postpone it.
 
 It does not import `time`: every call gets the time. Small steps postpone it little, so that a peer cannot stop it with single bytes.
 """
@@ -14,12 +14,18 @@ MIN_RATE: Final = 1000.0
 
 
 def postponed(deadline: float, count: int, now: float, timeout: float, min_rate: float) -> float:
-    """The deadline after `count` bytes moved: each buys 1/`min_rate` seconds, but never more than `timeout` from now."""
+    """The deadline after `count` bytes moved.
+
+    Each postpones it by 1/`min_rate` seconds, but never to more than `timeout` from now.
+    """
     return max(deadline, min(now + timeout, deadline + count / min_rate))
 
 
 class ReplyClock:
-    """The time that is left for one reply. EMP-32: it does not run while an unfinished message arrives or our own output drains."""
+    """The time that is left for one reply.
+
+    EMP-32: it does not run while an unfinished message arrives or our own output drains.
+    """
 
     def __init__(self, timeout: float | None, min_rate: float) -> None:
         self.deadline: float | None = None
@@ -60,7 +66,10 @@ class ReplyClock:
             self.deadline = postponed(self.deadline, count, now, self._timeout, self._min_rate)
 
     def drained(self, count: int, now: float) -> None:
-        """Bytes before the question left us. Buffers on the way may hold as much again, so the time this took is granted once more."""
+        """Bytes before the question left us.
+
+        Buffers on the way may hold as much again, so the time this took is granted once more.
+        """
         if self.deadline is not None and self._timeout is not None:
             timeout = self._timeout + now - self._asked_at
             self.deadline = postponed(self.deadline, count, now, timeout, self._min_rate)

@@ -8,7 +8,10 @@ __all__ = ["Speaker"]
 
 
 class Speaker(IntEnum):
-    """One end of a connection. Relink's specification calls the client the connector and the server the listener."""
+    """One end of a connection.
+
+    Relink's specification calls the client the connector and the server the listener.
+    """
 
     CLIENT = 0
     """It opened the connection."""

@@ -1,4 +1,4 @@
-"""The part of a session that is alike in all stream protocols: frames, output, events and open requests."""
+"""The base of sessions of all stream protocols: frames, output, events, open requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ EventT = TypeVar("EventT")
 
 
 class StreamSession(Generic[EventT]):
-    """Base class of the sessions of stream protocols. Subclasses set the attributes that start with an underscore."""
+    """Base class of the sessions of stream protocols.
+
+    Subclasses set the attributes that start with an underscore.
+    """
 
     _buffer: Buffer
     _output: list[bytes]

@@ -1,8 +1,10 @@
-"""Names in levels and patterns over them: `plant.*.temperature`, `plant.>`. For every protocol whose events have names.
+"""Names in levels and patterns over them: `plant.*.temperature`, `plant.>`.
 
-A name is cut into levels by a separator, a dot unless told otherwise. In a pattern, a level `*` stands for exactly one level, whatever it
-is, and a last level `>` for one or more. Everything else is meant as it stands; `*` and `>` inside a longer level are refused, because
-they would not do what their writer hopes.
+For every protocol whose events have names.
+
+A separator, by default a dot, cuts a name into levels. In a pattern, a level `*` stands for exactly one level, whatever it is, and a last
+level `>` for one or more. All other text matches itself. `*` and `>` inside a longer level are refused, because they would match themselves
+only.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ ONE: Final = "*"
 REST: Final = ">"
 """All levels from here on, at least one."""
 REMEMBERED: Final = 1024
-"""Names whose listeners are remembered; beyond this, all are forgotten and found anew."""
+"""Names whose listeners are cached; beyond this, the cache is emptied."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -55,11 +57,11 @@ class _Branch(Generic[T]):
     def __init__(self) -> None:
         self.below: dict[str, _Branch[T]] = {}
         self.here: dict[T, int] = {}
-        """Who listens, and by how many equal patterns."""
+        """Listeners, each with its number of equal patterns."""
 
 
 class Topics(Generic[T]):
-    """Who listens to which names: patterns go in with their listener, names find all listeners, each once."""
+    """A subscription index: maps patterns to listeners, and finds all listeners of a name, each once."""
 
     def __init__(self, separator: str = ".") -> None:
         self._separator = separator
@@ -96,14 +98,14 @@ class Topics(Generic[T]):
         self._known.clear()
 
     def listeners(self, name: str) -> tuple[T, ...]:
-        """Who listens to this name, each once, in no promised order."""
-        found = self._known.get(name)
-        if found is None:
-            found = tuple(dict.fromkeys(self._find(name)))
+        """The listeners of this name, each once, in no promised order."""
+        cached = self._known.get(name)
+        if cached is None:
+            cached = tuple(dict.fromkeys(self._find(name)))
             if len(self._known) >= REMEMBERED:  # names come from outside: they must not fill our memory
                 self._known.clear()
-            self._known[name] = found
-        return found
+            self._known[name] = cached
+        return cached
 
     def _find(self, name: str) -> Iterator[T]:
         branches = [self._root]

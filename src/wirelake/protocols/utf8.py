@@ -14,7 +14,10 @@ HIGH_BITS: Final = 0x80808080
 
 @kernel
 def is_ascii(data: Any, start: int, stop: int) -> bool:
-    """Whether a piece of text has nothing but ASCII in it; eight bytes at a time, the last eight once more if need be."""
+    """Whether a piece of text has nothing but ASCII in it.
+
+    Eight bytes at a time, the last eight once more if need be.
+    """
     if stop - start < 8:
         for at in range(start, stop):  # noqa: SIM110 - kernels have no generators
             if data[at] >= 0x80:
@@ -30,7 +33,9 @@ def is_ascii(data: Any, start: int, stop: int) -> bool:
 
 @kernel
 def utf8(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
-    """Read a piece of text that follows what `pending` stands for; gives what is pending then (-1: broken), and where.
+    """Read a piece of text that follows what `pending` stands for.
+
+    Gives what is pending then (-1: broken), and where.
 
     Pending is 0 between characters, else the bytes that are still to come, and the least and the greatest the next may be.
     """

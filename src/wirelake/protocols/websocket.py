@@ -1,7 +1,7 @@
-"""WebSockets (RFC 6455) as a capture shows them: where the opening handshake ends, and the bytes inside the frames that follow.
+"""WebSockets (RFC 6455) in a capture: the opening handshake, and the payload of frames.
 
-For protocols that may travel inside: the payload of binary messages is unmasked where it stands, so that what leads back to the capture
-still does. Live connections do not need this: a library speaks for them.
+For protocols that may travel inside: the payload of binary messages is unmasked in place, so that offsets into the capture stay right. Live
+connections do not need this: they use a library.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ ENOUGH: Final = 1024
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0."""
 CHAIN: Final = 4
-"""Headers that must follow each other before the first is believed. Where the stream ends: two, or one whose frame ends there, too."""
+"""Headers that must follow each other before the first is believed.
+
+Where the stream ends: two, or one whose frame ends there, too.
+"""
 
 # What is known of one direction: a row of numbers that the kernel keeps up to date.
 PHASE: Final = 0
@@ -64,7 +67,7 @@ PAYLOAD: Final = 2
 CONTROL: Final = 3
 """In the payload of a control frame."""
 LOST: Final = 4
-"""A text message, an extension that is not undone (compression), or a frame that RFC 6455 does not have: nothing more is read."""
+"""A text message, an extension such as compression, or an invalid frame: nothing more is read."""
 
 _TEXT: Final = 1
 _BINARY: Final = 2
@@ -76,7 +79,9 @@ _LF: Final = 10
 
 @kernel
 def unframe(data: Any, start: int, stop: int, state: Any, spans: Any) -> tuple[int, int]:
-    """Go on with one direction: data[start:stop] is what comes next of it. Payload of binary messages is unmasked where it stands.
+    """Go on with one direction: data[start:stop] is what comes next of it.
+
+    Payload of binary messages is unmasked where it stands.
 
     Writes where payload begins and ends, two numbers each, and returns (how many such spans, where reading stopped): before `stop` if it
     is lost. `spans` must hold one for each byte. Frames may be cut anywhere: `state` remembers.
@@ -130,7 +135,7 @@ def unframe(data: Any, start: int, stop: int, state: Any, spans: Any) -> tuple[i
 
 
 def is_state(state: Sequence[int]) -> bool:
-    """Whether a row can be the state of a direction: `unframe` believes it, and finds its way in arrays by it."""
+    """Whether a row can be the state of a direction; `unframe` uses it as indices without checks."""
     if len(state) != STATE_COLUMNS or not all(0 <= byte <= 0xFF for byte in state[HEADER:]):
         return False
     phase, left, masked, turn, got = state[:HEADER]
@@ -149,7 +154,9 @@ def is_state(state: Sequence[int]) -> bool:
 
 @kernel
 def _plausible(data: Any, at: int, stop: int, masked: int, phase: int) -> tuple[int, int]:
-    """(size of the frame whose header stands here, what may come next); size 0: this is no header, or not all of it is there.
+    """(size of the frame whose header stands here, what may come next).
+
+    Size 0: this is no header, or not all of it is there.
 
     RFC 6455 §5.2, §5.4 and §5.5: no reserved bits, the shortest form of a length, small control frames in one piece, and continuations only
     inside a message. `phase` is 0 between messages, 1 inside one that goes on, and -1 when that is not known. Text frames are not read.
@@ -178,9 +185,9 @@ def _plausible(data: Any, at: int, stop: int, masked: int, phase: int) -> tuple[
 
 @kernel
 def find(data: Any, start: int, stop: int, masked: int, is_end: int) -> int:
-    """The first place in data[start:stop] where frames certainly begin again, or `stop`; with `is_end` nothing follows it.
+    """The first offset in data[start:stop] where frames certainly begin again, or `stop`.
 
-    A continuation is no place to begin: what it continues is lost.
+    With `is_end` nothing follows it. A continuation does not count: the start of its message is lost.
     """
     for begin in range(start, stop):
         opcode = (0 + data[begin]) & 0x0F
@@ -198,7 +205,10 @@ def find(data: Any, start: int, stop: int, masked: int, is_end: int) -> int:
 
 
 def opening(data: bytes) -> int:
-    """Where the frames begin in what one side said first: after its half of the opening handshake; 0 if it is none, or not all there."""
+    """Where the frames begin in the first bytes of one side: after its half of the opening handshake.
+
+    Returns 0 if it is no opening handshake, or not complete.
+    """
     request = data.startswith(b"GET ")
     if not request and not data.startswith(b"HTTP/1.1 101"):
         return 0
@@ -211,7 +221,7 @@ def opening(data: bytes) -> int:
 
 
 def inside(data: bytes, sniff: Callable[[bytes], bool]) -> bool:
-    """Whether what one side said first opens a WebSocket in whose messages `sniff` recognises something."""
+    """Whether the first bytes of one side open a WebSocket in whose messages `sniff` recognises something."""
     start = opening(data)
     if not start:
         return False

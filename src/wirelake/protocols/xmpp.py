@@ -1,7 +1,7 @@
-"""XMPP (RFC 6120) as a capture shows it: where the stanzas of a stream are, and what the messages among them say to whom.
+"""XMPP (RFC 6120) in a capture: finds the stanzas of a stream, and reads messages.
 
-For protocols that may travel inside: a message's body keeps the places of its characters, escapes undone, so that what leads back to the
-capture still does. Live connections do not need this: a library speaks for them.
+For protocols that may travel inside: escapes in a message's body are undone with the offset of every character, so that offsets into the
+capture stay right. Live connections do not need this: they use a library.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ DEPTH: Final = 1
 QUOTE: Final = 2
 """What ends the value of the attribute."""
 MATCHED: Final = 3
-"""How many bytes of what is waited for are there: of `stream:stream`, `<message`, `-->`, `]]>` or `?>`."""
+"""Number of bytes matched of the expected text.
+
+That is `stream:stream`, `<message`, `-->`, `]]>` or `?>`.
+"""
 NAMED: Final = 4
 """Bytes of the element's name that were read."""
 BEGAN: Final = 5
@@ -200,7 +203,10 @@ def stanzas(data: Any, at: int, stop: int, state: Any, units: Any) -> tuple[int,
 
 
 def is_state(state: Sequence[int]) -> bool:
-    """Whether a row can be the state of a direction, between two calls: `stanzas` believes it, and finds its way in arrays by it."""
+    """Whether a row can be the state of a direction between two calls.
+
+    `stanzas` uses it as indices without checks.
+    """
     if len(state) != STATE_COLUMNS:
         return False
     phase, depth, quote, matched, named, began, done = state
@@ -242,7 +248,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 _UNSAID: Final = frozenset({"error", "groupchat"})
-"""Types of messages that are not read: errors that come back, and messages to a chat room."""
+"""Types of messages that are not read: errors that come back, and messages to a group chat."""
 _SECURING: Final = re.compile(rb"<(?:starttls|proceed)[\s/>]")
 
 
@@ -251,7 +257,7 @@ def body(stanza: bytes, *, by_client: bool) -> Body | None:
     if not stanza.startswith(_MESSAGE) or b"<body" not in stanza:
         return None
     depth, is_body, is_over = 0, False, False
-    told: dict[str, str] = {}
+    root: dict[str, str] = {}
     chunks: list[tuple[int, bytes]] = []
     parser = expat.ParserCreate("utf-8")
 
@@ -259,7 +265,7 @@ def body(stanza: bytes, *, by_client: bool) -> Body | None:
         nonlocal depth, is_body
         depth += 1
         if depth == 1:
-            told.update(attributes, name=name)
+            root.update(attributes, name=name)
         is_body = depth == 2 and name == "body" and not is_over
 
     def end(_: str) -> None:
@@ -277,8 +283,8 @@ def body(stanza: bytes, *, by_client: bool) -> Body | None:
         parser.Parse(stanza, True)
     except (expat.ExpatError, UnicodeError):
         return None
-    peer = told.get("to" if by_client else "from", "").partition("/")[0].lower()
-    if told.get("name") != "message" or told.get("type") in _UNSAID or not peer or not chunks:
+    peer = root.get("to" if by_client else "from", "").partition("/")[0].lower()
+    if root.get("name") != "message" or root.get("type") in _UNSAID or not peer or not chunks:
         return None
     return Body(peer, chunks)
 
@@ -295,5 +301,5 @@ ENOUGH: Final = 128
 
 
 def inside(data: bytes, sniff: Callable[[bytes], bool]) -> bool:
-    """Whether what one side said first opens a stream of XMPP with a message in which `sniff` recognises something."""
+    """Whether the first bytes of one side open an XMPP stream with a message that `sniff` recognises."""
     return data.startswith(_BEGINNING) and any(sniff(data[found.end() : found.end() + ENOUGH]) for found in _BODY.finditer(data))

@@ -1,6 +1,6 @@
-"""Addresses as people write them: `tcp://host:port`, `tls://host`, `ws://[::1]:8080/path`, `unix:///path`.
+"""Addresses as users write them, such as `tcp://host:port` or `unix:///path`.
 
-`xmpp://user@domain/peer@domain` (RFC 5122) is an account and, behind it, whom to talk to.
+Others are `tls://host`, `ws://[::1]:8080/path`, and `xmpp://user@domain/peer@domain` (RFC 5122): an account, and the peer to connect to.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class Target(NamedTuple):
 
 
 def parse(text: str, default_port: int | None, schemes: tuple[str, ...] = ("tcp", "tls")) -> Target:
-    """The target a text names; a bare `host` or `host:port` is the first scheme. Without a default port, one must be named."""
+    """The target a text names; a bare `host` or `host:port` is the first scheme.
+
+    Without a default port, one must be named.
+    """
     if UNIX in schemes and text.startswith(f"{UNIX}:"):
         return _parse_path(text)
     full = text if "://" in text else f"{schemes[0]}://{text}"

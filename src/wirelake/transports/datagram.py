@@ -31,10 +31,16 @@ class Endpoint(Protocol):
         """Datagrams that were given to us and could not be sent at all."""
 
     async def receive(self) -> list[Datagram]:
-        """Whatever arrived, at least one and at most `BATCH`; nothing once it is closed. May be cancelled without losing any."""
+        """Whatever arrived, at least one and at most `BATCH`; nothing once it is closed.
+
+        May be cancelled without losing any.
+        """
 
     def send(self, data: bytes, to: Address) -> bool:
-        """Send; false if the queue is full: wait with `ready`, then try again. A datagram that cannot be sent at all is counted."""
+        """Send; false if the queue is full: wait with `ready`, then try again.
+
+        A datagram that cannot be sent at all is counted.
+        """
 
     async def ready(self) -> None:
         """Wait until the queue may take more."""

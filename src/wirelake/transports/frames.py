@@ -1,7 +1,8 @@
-"""Frames of WebSockets as they mostly are (RFC 6455, section 5.2): whole binary messages of moderate size, many at a time.
+"""Fast path for WebSocket frames (RFC 6455, section 5.2): whole binary messages.
 
-The library that knows all of the protocol takes several microseconds for each frame, more than a message of ours costs. So these few are
-read and written here, and everything else is left to it: `read` stops at the first byte it does not take.
+The library that knows all of the protocol takes several microseconds for each frame, more than a message of ours costs. So frames of
+moderate size are read and written here, many at a time. Everything else is left to the library: `read` stops at the first byte it does not
+take.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ __all__ = ["LARGEST", "MASK", "read", "write"]
 BINARY: Final = 0x82
 """The first byte of a whole binary message."""
 MASKED: Final = 0x80
-"""In the second byte: what follows is masked; the rest of it is the size, or says that two more bytes are."""
+"""In the second byte: what follows is masked.
+
+The rest of it is the size, or says that two more bytes are.
+"""
 TWO_BYTES: Final = 126
 LARGEST: Final = 0xFFFF
 """Bytes of a message that two bytes of size can say."""
@@ -32,7 +36,10 @@ def write(message: bytes, mask: bytes, apply_mask: ApplyMask) -> bytes:
 
 
 def read(data: bytes, masked: bool, apply_mask: ApplyMask) -> tuple[list[bytes], int, bool]:
-    """Messages at the beginning of `data`, and how many bytes they take; true if what is left is the beginning of one more such frame."""
+    """Messages at the beginning of `data`, and how many bytes they take.
+
+    The last value is True if what is left is the beginning of one more such frame.
+    """
     messages: list[bytes] = []
     at, stop, flag, extra = 0, len(data), MASKED if masked else 0, MASK if masked else 0
     while stop - at >= 2 and data[at] == BINARY and data[at + 1] & MASKED == flag:

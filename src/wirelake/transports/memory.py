@@ -101,7 +101,10 @@ def pair(cut: int | None = None) -> tuple[MemoryStream, MemoryStream]:
 
 
 class MemoryNetwork:
-    """Datagrams inside one process: endpoints by address. A datagram to an unknown address is dropped, as anywhere else."""
+    """Datagrams inside one process: endpoints by address.
+
+    A datagram to an unknown address is dropped, as anywhere else.
+    """
 
     def __init__(self, max_queue: int = 8192) -> None:
         self.max_queue = max_queue

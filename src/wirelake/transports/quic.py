@@ -1,4 +1,6 @@
-"""Datagrams inside QUIC (RFC 9221), encrypted, between nodes with trusted certificates. Needs `wirelake[quic]`.
+"""Datagrams inside QUIC (RFC 9221), encrypted, between nodes with trusted certificates.
+
+Needs `wirelake[quic]`.
 
 One socket serves all connections, incoming and outgoing, so a peer has one address in both directions. Clients prove their address
 before any state is kept for them (RFC 9000, §8.1.2). A slow peer never holds up the others: datagrams it does not take in time are
@@ -209,7 +211,7 @@ class QuicEndpoint:
         return link
 
     def _accept(self, header: QuicHeader, size: int, source: Address) -> _Link | None:
-        """RFC 9000, §5.2.2, §8.1.2: nothing is remembered of a client before it has shown that it is where it says."""
+        """RFC 9000, §5.2.2, §8.1.2: keep no state of a client before it has proved its address."""
         if size < SMALLEST_MAX_DATAGRAM_SIZE or header.version is None or header.packet_type == QuicPacketType.VERSION_NEGOTIATION:
             return None
         if header.version not in self._server.supported_versions:

@@ -93,7 +93,9 @@ async def connect(target: Target, tls: ssl.SSLContext | None = None) -> Stream:
 async def listen(
     target: Target, tls: ssl.SSLContext | None, accepted: Callable[[Arrival], None], screen: udp_stream.Screen | None = None
 ) -> Listener:
-    """Accept connections until the listener is closed; raises OSError, and MissingExtra before anything listens.
+    """Accept connections until the listener is closed.
+
+    Raises OSError, and MissingExtra before anything listens.
 
     With `screen`, addresses that send datagrams get no stream before they have shown that they hear the answers.
     """

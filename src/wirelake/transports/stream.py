@@ -1,4 +1,7 @@
-"""The stream interface under every connection; `tcp.py`, `unix.py` and `memory.py` implement it."""
+"""The stream interface under every connection.
+
+`tcp.py`, `unix.py` and `memory.py` implement it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ class Stream(Protocol):
 
 @runtime_checkable
 class MessageStream(Stream, Protocol):
-    """A stream that keeps messages apart: what is sent as one arrives as one, though it may be read in any pieces."""
+    """A stream that keeps message boundaries: data sent as one message arrives as one.
+
+    It may be read in any pieces.
+    """
 
     def send_messages(self, messages: list[bytes]) -> None:
         """Queue messages; each stays whole."""

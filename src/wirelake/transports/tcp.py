@@ -30,7 +30,10 @@ ACCEPT_PAUSE: Final = 1.0
 TLS_TIMEOUT: Final = 10.0
 """Seconds a client may take for the handshake of TLS."""
 _CLIENT_CERTIFICATE: Final = ("alert certificate required", "alert unknown ca", "alert bad certificate", "alert certificate expired")
-"""Alerts with which a server refuses the certificate of a client; with TLS 1.3 they come after the client's handshake."""
+"""Alerts with which a server refuses the certificate of a client.
+
+With TLS 1.3 they come after the client's handshake.
+"""
 _INT: Final = struct.Struct("@i")
 
 
@@ -159,15 +162,18 @@ async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None, kind: t
 
 
 async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]) -> Listener:
-    """Accept connections at every address of a host until the listener is closed; port 0 lets the system choose."""
+    """Accept connections at every address of a host until the listener is closed.
+
+    Port 0 lets the system choose.
+    """
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except ValueError as reason:
         raise OSError(f"{host!r} is no host name: {reason}") from None
     sockets: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, name in dict.fromkeys(found):
+        for family, kind, protocol, _, name in dict.fromkeys(addresses):
             sock = socket.socket(family, kind, protocol)
             sockets.append(sock)
             sock.setblocking(False)

@@ -1,4 +1,7 @@
-"""TLS contexts (EMP-42): version 1.2 or newer, certificate and host name verified unless that is switched off."""
+"""TLS contexts (EMP-42): version 1.2 or newer, certificate and host name verified.
+
+Verification can be switched off.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def for_client(target: Target, tls: ssl.SSLContext | None, schemes: tuple[str, .
 
 
 def for_server(target: Target, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """The context a server was given; raises UsageError if its scheme needs one and there is none, or the other way round."""
+    """The context a server was given.
+
+    Raises UsageError if its scheme needs one and there is none, or the other way round.
+    """
     if (target.scheme in ENCRYPTED) != (tls is not None):
         raise UsageError(f"{target}: give a TLS context with tls:// and wss://, and with no other")
     return tls

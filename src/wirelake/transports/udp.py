@@ -1,7 +1,7 @@
-"""Datagrams over UDP, IPv4 or IPv6, unicast or multicast, on plain sockets that the event loop watches.
+"""Datagrams over UDP, IPv4 or IPv6, unicast or multicast, on plain sockets.
 
-Datagrams are read in batches into a queue of our own: the queue of the system is small, and a burst would overflow it. Datagrams that
-the system dropped are counted where it reports them (Linux).
+The event loop watches the sockets. Datagrams are read in batches into a queue of our own: the queue of the system is small, and a burst
+would overflow it. Datagrams that the system dropped are counted where it reports them (Linux).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class UdpEndpoint:
             self._main.sendto(data, to)
         except (BlockingIOError, InterruptedError):
             return False
-        except OSError as reason:  # no way there, too long, forbidden: nobody else's packets are worth less for it
+        except OSError as reason:  # no route, too long, forbidden: packets to other addresses still go out
             self._unsent += 1
             log.debug("cannot send %d bytes to %s: %s", len(data), to, plain(reason))
         return True
@@ -149,18 +149,18 @@ class UdpEndpoint:
 
     def _pull(self, sock: socket.socket) -> None:
         """Read waiting datagrams, as many as the queue takes."""
-        queue, receive, room = self._queue, sock.recvfrom, range(self._max_queue - len(self._queue))
+        queue, receive, free = self._queue, sock.recvfrom, range(self._max_queue - len(self._queue))
         try:
             if sock.family == socket.AF_INET:  # host and port are what the system gives
-                for _ in room:
+                for _ in free:
                     queue.append(receive(LARGEST))
             else:
-                for _ in room:
+                for _ in free:
                     data, name = receive(LARGEST)
                     queue.append((data, _address(name)))
         except (BlockingIOError, InterruptedError):
             return
-        except OSError as reason:  # what some systems say when an earlier datagram of ours found nobody
+        except OSError as reason:  # some systems report that an earlier datagram was not received
             log.debug("receiving: %s", plain(reason))
 
 
@@ -200,7 +200,7 @@ async def resolve(host: str, port: int, family: int = socket.AF_UNSPEC) -> Addre
         socket.inet_pton(family, host)
     except OSError:
         return _address((await _resolve(host, port, family))[1])
-    return (host, port)  # an address as it stands: nobody needs to be asked, which would take a thread
+    return (host, port)  # a literal address: no lookup, which would take a thread
 
 
 def family_of(host: str) -> int:

@@ -1,7 +1,7 @@
-"""Messages between two addresses over UDP, behind the stream interface: one message per datagram (YAMP-15).
+"""Messages over UDP behind the stream interface: one message per datagram (YAMP-15).
 
-Nothing is repeated, ordered or acknowledged: protocols on top must accept loss. A server has one endpoint, and a stream for each
-remote address.
+Nothing is repeated, ordered or acknowledged: protocols on top must accept loss. A server has one endpoint, and a stream for each remote
+address.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("wirelake.udp")
 MAX_WAITING: Final = 1024
 """Datagrams of one peer that wait to be received; more are dropped, and counted."""
 GRACE: Final = 2.0
-"""Seconds that an address is remembered after its stream was closed, so that a late datagram does not open another."""
+"""Seconds that a closed stream's address is kept, so that a late datagram does not open another."""
 
 
 MAX_PAST: Final = 4096
@@ -159,7 +159,10 @@ class DatagramListener:
     """An endpoint whose datagrams are distributed to one stream per remote address."""
 
     def __init__(self, endpoint: udp.UdpEndpoint, accepted: Callable[[DatagramStream], None], screen: Screen | None = None) -> None:
-        """With `screen`, an address gets a stream only when it speaks again after it was answered: it may be forged."""
+        """With `screen`, an address gets a stream only when it sends again after it was answered.
+
+        The source address of a first datagram may be forged.
+        """
         self.port = endpoint.local[1]
         self._endpoint = endpoint
         self._accepted = accepted
@@ -245,5 +248,8 @@ async def connect(host: str, port: int) -> DatagramStream:
 
 
 async def listen(host: str, port: int, accepted: Callable[[DatagramStream], None], screen: Screen | None = None) -> DatagramListener:
-    """Deal datagrams that come to a host and port (0: any that is free) to streams until the listener is closed; raises OSError."""
+    """Distribute datagrams to a host and port (0: any free one) to streams, until it is closed.
+
+    Raises OSError.
+    """
     return DatagramListener(await udp.listen(host, port), accepted, screen)

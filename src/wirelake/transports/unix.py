@@ -51,7 +51,10 @@ async def connect(path: str, tls: ssl.SSLContext | None = None) -> UnixStream:
 
 
 async def listen(path: str, accepted: Callable[[socket.socket], None]) -> UnixListener:
-    """Accept connections at a path until the listener is closed; raises OSError, also if the path has a listener already."""
+    """Accept connections at a path until the listener is closed.
+
+    Raises OSError, also if the path has a listener already.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)

@@ -1,8 +1,8 @@
-"""WebSockets (RFC 6455) on top of any stream, through the `websockets` library's protocol without I/O.
+"""WebSockets (RFC 6455) on top of any stream, with the `websockets` library.
 
-What is sent as one message is one binary message, in fragments if it is large; what arrives is a stream of bytes, whatever messages they
-came in (YAMP-14). So many messages that arrive together cost one call, and many that leave together one write. Whole binary messages of
-moderate size are read and written by `frames.py`; all else is the library's.
+It uses the library's protocol without I/O. What is sent as one message is one binary message, in fragments if it is large. What arrives is
+a stream of bytes, whatever messages they came in (YAMP-14). So many messages that arrive together cost one call, and many that leave
+together one write. Whole binary messages of moderate size are read and written by `frames.py`; all else is the library's.
 """
 
 from __future__ import annotations
@@ -145,7 +145,10 @@ class WebSocketStream:
         return pieces
 
     def _take(self, arrived: bytes) -> bytes:
-        """The bytes of what arrived: read here as long as it is simple and the library is not in the middle of something."""
+        """The payload of arrived bytes.
+
+        Simple frames are read here, unless the library is in the middle of a message.
+        """
         if self._protocol.reader.buffer or self._protocol.current_size is not None or self._protocol.state is not self._open:
             self._protocol.receive_data(arrived)
             return self._payload()

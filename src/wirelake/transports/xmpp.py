@@ -1,4 +1,7 @@
-"""XMPP addresses (RFC 5122): `xmpp://user@domain` logs in, `xmpp://user@domain/peer@domain` also names a peer."""
+"""XMPP addresses (RFC 5122): `xmpp://user@domain` logs in, a path also names a peer.
+
+An example with a peer is `xmpp://user@domain/peer@domain`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ MOST_PAUSE: Final = 30.0
 
 
 class XmppListener:
-    """An account that anybody may write to; a login that is lost is made again until the listener is closed."""
+    """An account that accepts messages from any address.
+
+    A login that is lost is made again until the listener is closed.
+    """
 
     def __init__(self, target: Target, options: Xmpp, tls: ssl.SSLContext | None, accepted: Callable[[XmppStream], None]) -> None:
         self.port = target.port
@@ -48,7 +54,7 @@ class XmppListener:
         return self._login.stream(address)
 
     async def run(self) -> None:
-        """See Listener: stay logged in as long as anybody talks."""
+        """See Listener: stay logged in while streams are open."""
         pause = FIRST_PAUSE
         while self._login is not None:
             trouble = await self._login.over()
@@ -81,7 +87,10 @@ async def login(target: Target, options: Xmpp = DEFAULT_XMPP, tls: ssl.SSLContex
 
 
 async def connect(target: Target, options: Xmpp = DEFAULT_XMPP, tls: ssl.SSLContext | None = None) -> XmppStream:
-    """Log in, and talk to the address that the path names; the login ends with the stream. Raises OSError."""
+    """Log in, and open a stream to the address that the path names.
+
+    The login ends with the stream. Raises OSError.
+    """
     if not target.path:
         raise UsageError(f"{target} says who we are, not whom to talk to: write {target}/peer@domain")
     found = await login(target, options, tls)
@@ -93,7 +102,10 @@ async def connect(target: Target, options: Xmpp = DEFAULT_XMPP, tls: ssl.SSLCont
 async def listen(
     target: Target, accepted: Callable[[XmppStream], None], options: Xmpp = DEFAULT_XMPP, tls: ssl.SSLContext | None = None
 ) -> XmppListener:
-    """Log in, and make a stream for each address that writes, until the listener is closed; raises OSError."""
+    """Log in, and make a stream for each address that writes, until the listener is closed.
+
+    Raises OSError.
+    """
     listener = XmppListener(target, options, tls, accepted)
     await listener.start()
     return listener

@@ -1,7 +1,7 @@
-"""A login at an XMPP server (RFC 6120, 6121) through `slixmpp`, with a stream for each address (WOLP-11).
+"""A login at an XMPP server (RFC 6120, 6121) through `slixmpp`.
 
-A stream carries lines; each line is the body of one chat message. Addresses are bare JIDs, compared case-insensitively. A login is
-always inside TLS. Passwords and bodies are never logged.
+It has a stream for each address (WOLP-11). A stream carries lines; each line is the body of one chat message. Addresses are bare JIDs,
+compared case-insensitively. A login is always inside TLS. Passwords and bodies are never logged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ __all__ = ["DEFAULT_XMPP", "Login", "Xmpp", "XmppStream", "bare"]
 WRITE_HIGH: Final = 1024 * 1024
 """Bytes queued for a server that does not read, above which writers wait."""
 MAX_WAITING: Final = 4 * 1024 * 1024
-"""Bytes of one address that wait to be received; further ones are dropped, and counted: their sender repeats them (WOLP-10)."""
+"""Bytes of one address that wait to be received.
+
+Further ones are dropped, and counted: their sender repeats them (WOLP-10).
+"""
 PARTING: Final = 2.0
 """Seconds to wait for the server's goodbye."""
 _LINE: Final = str.maketrans("\r\n", "  ")
@@ -167,12 +170,12 @@ class Login:
         self._client: Any = None
         self._closing = False
         self._started = asyncio.Event()
-        self._room = asyncio.Event()
+        self._writable = asyncio.Event()
         self._over = asyncio.Event()
         """It is not needed any more, or it was lost."""
         self._trouble = ""
 
-    # For whoever talks.
+    # For users of the stream.
 
     async def open(self, password: str, place: tuple[str, int] | None, tls: ssl.SSLContext) -> None:
         """Connect and log in; raises OSError."""
@@ -257,7 +260,7 @@ class Login:
 
     async def drain(self) -> None:
         """Wait until output can be written; raises OSError if the connection broke."""
-        await self._room.wait()
+        await self._writable.wait()
         if self._over.is_set():
             raise OSError(self._trouble or "the login was closed")
 
@@ -266,9 +269,9 @@ class Login:
     def make_room(self, there_is: bool) -> None:
         """The server reads, or does not."""
         if there_is:
-            self._room.set()
+            self._writable.set()
         else:
-            self._room.clear()
+            self._writable.clear()
 
     def lose(self, why: str) -> None:
         """The connection is over, or never was."""
@@ -276,7 +279,7 @@ class Login:
             self._trouble = why
             self._over.set()
         self._started.set()
-        self._room.set()
+        self._writable.set()
         for stream in list(self._streams.values()):
             stream.end(why)
 

@@ -12,7 +12,7 @@ def test_the_show_is_recorded_with_calls_fragments_encryption_and_trouble(tmp_pa
     steps = []
 
     async def main():
-        return await wolpertinger.talk(tmp_path, 400, lambda done, total: steps.append((done, total)))
+        return await wolpertinger.record(tmp_path, 400, lambda done, total: steps.append((done, total)))
 
     with log_of("wirelake.wolpertinger"):
         (path,) = run(main)

@@ -139,7 +139,7 @@ def test_what_the_lake_opened_itself_is_read():
         b"fragment_index:1;fragment_count:2;message_id:9;bG8=",
         document(message, 3, KEYS),
         document(Call("Core", "SendResetNotice", CALL_ID), 3, KEYS),
-        heard={
+        passive_results={
             0: Passive(documents.encode(message)),
             1: Passive(documents.encode(message)),
             2: Passive(documents.encode(Call("Core", "SendResetNotice", CALL_ID))),

@@ -39,7 +39,7 @@ def read(data: bytes, keyring: Keyring | None = None, ears: dict[int, PassiveDec
     nobody = np.zeros(len(rows), np.int64)
     ears = {} if ears is None else ears
     heard, _ = columns.passive(array, rows, nobody, nobody + seconds, ears, DEFAULT_LIMITS, keyring)
-    made = columns.columns(array, rows, parts, DEFAULT_LIMITS, heard=heard)
+    made = columns.columns(array, rows, parts, DEFAULT_LIMITS, passive_results=heard)
     own = pa.table([made.own[field.name].cast(field.type) for field in columns.SCHEMA], schema=columns.SCHEMA).to_pylist()
     shared = [{name: column[index].as_py() for name, column in made.shared.items()} for index in range(len(rows))]
     return [{**both, **one} for both, one in zip(shared, own, strict=True)]

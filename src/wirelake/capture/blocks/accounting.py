@@ -1,4 +1,4 @@
-"""Accounting: counts bytes that are in no segment, by reason, until the next block takes them.
+"""Accounting: counts bytes that are in no segment, by reason, until the next block.
 
 It guarantees that segments and accounts of a source add up to its size: every stage reports here the bytes it does not pass on.
 """
@@ -29,7 +29,10 @@ REST: Final = Unrecognised("", "", "", 0, "more than are listed")
 
 
 class Accounting:
-    """Accounts and unreadable ranges since the last `take`, by span: `starts` has the offsets of spans in order, and may grow."""
+    """Accounts and unreadable ranges since the last `take`, by span.
+
+    `starts` has the offsets of spans in order, and may grow.
+    """
 
     def __init__(self, starts: Sequence[int] = (0,)) -> None:
         self._starts = starts

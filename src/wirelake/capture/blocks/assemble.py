@@ -25,7 +25,10 @@ __all__ = ["BLOCK_BYTES", "MAX_SOURCES", "Assembly"]
 BLOCK_BYTES: Final = 4 << 20
 """Bytes collected before they become a block."""
 MAX_SOURCES: Final = 1 << 14
-"""Sources whose connections are followed from one to the next; after so many, all state is dropped. Offsets have bits for twice as many."""
+"""Sources whose connections are followed from one to the next; after so many, all state is dropped.
+
+Offsets have bits for twice as many.
+"""
 
 
 class Assembly:

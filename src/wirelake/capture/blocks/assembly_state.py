@@ -104,11 +104,11 @@ class AssemblyState(Record):
 def encoded(assembly: Assembly) -> bytes:
     """Return the state of an assembly as bytes."""
     tracker, datagrams = assembly._flow_assembler._tracker, assembly._flow_assembler._datagrams
-    known = {id(one): one for table in (tracker._flows, tracker._waiting) for one, _ in table.values()}
+    known = {id(tracked): tracked for table in (tracker._flows, tracker._waiting) for tracked, _ in table.values()}
     numbers = {key: number for number, key in enumerate(known)}
     ends: dict[int, tuple[End, End]] = {}
-    for (here, port, there, other), (one, to_server) in tracker._flows.items():
-        ends[id(one)] = ((here, port), (there, other)) if to_server else ((there, other), (here, port))
+    for (here, port, there, other), (tracked, to_server) in tracker._flows.items():
+        ends[id(tracked)] = ((here, port), (there, other)) if to_server else ((there, other), (here, port))
     pairs = {id(pair): pair for pair, _ in datagrams._pairs.values()}
     met = {key: number for number, key in enumerate(pairs)}
     meetings: dict[int, tuple[End, End]] = {}
@@ -118,9 +118,9 @@ def encoded(assembly: Assembly) -> bytes:
         AssemblyState(
             assembly._sources,
             assembly._spans,
-            [_tracked_state(one, *(ends.get(key) or (_end(one.client), _end(one.server)))) for key, one in known.items()],
-            [(numbers[id(one)], to_server) for one, to_server in tracker._flows.values()],
-            [(numbers[id(one)], to_server) for one, to_server in tracker._waiting.values()],
+            [_tracked_state(tracked, *(ends.get(key) or (_end(tracked.client), _end(tracked.server)))) for key, tracked in known.items()],
+            [(numbers[id(tracked)], to_server) for tracked, to_server in tracker._flows.values()],
+            [(numbers[id(tracked)], to_server) for tracked, to_server in tracker._waiting.values()],
             [PairState(*meetings[key], _name(pair), pair.unknown) for key, pair in pairs.items()],
             [(met[id(pair)], to_server) for pair, to_server in datagrams._pairs.values()],
         )
@@ -180,33 +180,33 @@ def _half_state(half: Half) -> HalfState:
 
 
 def _restore_flows(tracker: Tracker, state: AssemblyState) -> None:
-    known = [_tracked(one, tracker._budget) for one in state.tracked]
+    known = [_tracked(stored, tracker._budget) for stored in state.tracked]
     for number, to_server in state.flows:
         check(number < len(known), "there is no flow of this number")
-        one = state.tracked[number]
-        tracker._flows[_key(one.client, one.server, to_server)] = (known[number], to_server)
+        stored = state.tracked[number]
+        tracker._flows[_key(stored.client, stored.server, to_server)] = (known[number], to_server)
     check(len(tracker._flows) == len(state.flows), "a flow is there twice")
     for number, to_server in state.waiting:
         check(number < len(known), "there is no flow of this number")
         tracker._waiting[known[number].halves[to_server]] = (known[number], to_server)
-    waiting = {half for one in known for half in one.halves if half.is_waiting}
+    waiting = {half for stored in known for half in stored.halves if half.is_waiting}
     check(len(tracker._waiting) == len(state.waiting) and tracker._waiting.keys() == waiting, "what waits is not what is said to wait")
-    tracker._held_total = sum(sum(one.held_bytes) for one in known)
+    tracker._held_total = sum(sum(stored.held_bytes) for stored in known)
 
 
 def _tracked(state: TrackedState, budget: Budget) -> Tracked:
-    one = Tracked(_endpoint(state.client), _endpoint(state.server), state.identity, budget)
+    tracked = Tracked(_endpoint(state.client), _endpoint(state.server), state.identity, budget)
     if state.name is not None:
-        one.is_named(*state.name)
+        tracked.is_named(*state.name)
     check(not state.held or (state.name is None and not state.given_up), "bytes are held of a flow that is decided")
     for item in state.held:
         check(bool(item.event) != bool(item.what), "what is held is neither bytes nor an event")
-        one.held.append(Held(item.to_server, SegmentPart(item.what, item.missing, item.ts, item.offset, item.chunk), item.event))
-        one.held_bytes[item.to_server] += len(item.chunk)
-    one.given_up, one.closed = state.given_up, state.closed
-    for half, stored in zip(one.halves, state.halves, strict=True):
+        tracked.held.append(Held(item.to_server, SegmentPart(item.what, item.missing, item.ts, item.offset, item.chunk), item.event))
+        tracked.held_bytes[item.to_server] += len(item.chunk)
+    tracked.given_up, tracked.closed = state.given_up, state.closed
+    for half, stored in zip(tracked.halves, state.halves, strict=True):
         _restore_half(half, stored, budget)
-    return one
+    return tracked
 
 
 def _restore_half(half: Half, state: HalfState, budget: Budget) -> None:
@@ -229,14 +229,14 @@ def _restore_half(half: Half, state: HalfState, budget: Budget) -> None:
 
 def _restore_pairs(datagrams: Datagrams, state: AssemblyState) -> None:
     known = []
-    for one in state.pairs:
-        pair = Pair(_endpoint(one.client), _endpoint(one.server))
-        if one.name is not None:
-            pair.is_named(*one.name[:2])
-        pair.unknown = one.unknown
+    for stored in state.pairs:
+        pair = Pair(_endpoint(stored.client), _endpoint(stored.server))
+        if stored.name is not None:
+            pair.is_named(*stored.name[:2])
+        pair.unknown = stored.unknown
         known.append(pair)
     for number, to_server in state.met:
         check(number < len(known), "there is no pair of this number")
-        one = state.pairs[number]
-        datagrams._pairs[_key(one.client, one.server, to_server)] = (known[number], to_server)
+        stored = state.pairs[number]
+        datagrams._pairs[_key(stored.client, stored.server, to_server)] = (known[number], to_server)
     check(len(datagrams._pairs) == len(state.met), "a pair is there twice")

@@ -57,7 +57,10 @@ SEGMENT_FLOW: Final = 2
 SEGMENT_TO_SERVER: Final = 3
 """1 if the client sent it, 0 if the server did."""
 SEGMENT_MISSING: Final = 4
-"""Bytes of this direction that are missing before the segment; -1 if it begins a stream whose beginning was not captured."""
+"""Bytes of this direction that are missing before the segment.
+
+It is -1 for the start of a stream whose beginning was not captured.
+"""
 SEGMENT_COLUMNS: Final = 5
 
 ORIGIN_START: Final = 0
@@ -230,7 +233,10 @@ SCHEMA: Final = pa.schema(
         pa.field("notes", pa.binary(), nullable=False),
     ]
 )
-"""A block as one Arrow row. Segments, origins and notes are packed: they cross Spark as three values, not as thousands."""
+"""A block as one Arrow row.
+
+Segments, origins and notes are packed: they cross Spark as three values, not as thousands.
+"""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Notes)

@@ -35,7 +35,10 @@ class BlockBuilder:
         return self._size
 
     def append(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview, missing: int = 0) -> None:
-        """Append bytes of one direction of a flow; they extend the last segment if it is of the same direction and nothing is missing."""
+        """Append bytes of one direction of a flow.
+
+        They extend the last segment if it is of the same direction and nothing is missing.
+        """
         start = self._size
         self._size = stop = start + len(chunk)
         self._chunks.append(chunk)

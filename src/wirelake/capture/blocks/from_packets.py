@@ -58,7 +58,10 @@ def dissected(data: bytes, records: Array) -> Array:
 
 
 def account(records: Array, packets: Array, accounting: Accounting, at: int = 0) -> Array:
-    """Account for headers and for packets without TCP or UDP; returns which packets have it. `at` is an offset in their span."""
+    """Account for headers and for packets without TCP or UDP; returns which packets have it.
+
+    `at` is an offset in their span.
+    """
     kinds = packets[:, REASON]
     for reason in np.unique(kinds).tolist():
         sizes = records[kinds == reason, SIZE]
@@ -172,7 +175,7 @@ Segments = list[tuple[int, int, int, int, bytes]]
 
 
 def opened(carried: int, parts: list[Part], accounting: Accounting) -> tuple[int, int, Segments]:
-    """Return the ports of a reassembled IP datagram, and its payload as if each part were a packet of its own.
+    """Return the ports of a reassembled IP datagram, and its payload as one packet per part.
 
     Of TCP, the first part keeps SYN and the last keeps FIN; of UDP, the flags count the parts that follow.
     """

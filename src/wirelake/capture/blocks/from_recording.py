@@ -52,7 +52,10 @@ def _tags_size(data: Any, start: int, stop: int) -> int:
 
 @kernel
 def _same(data: Any, one: int, other: int, size: int) -> bool:
-    """Whether data[one:one+size] and data[other:other+size] are equal; a loop without an early exit runs on wide registers."""
+    """Whether data[one:one+size] and data[other:other+size] are equal.
+
+    A loop without an early exit runs on wide registers.
+    """
     differences = 0
     for index in range(size):
         differences |= data[one + index] ^ data[other + index]
@@ -122,7 +125,10 @@ class RecordingReader:
         self._meanings: dict[bytes, Meaning] = {}
 
     def block(self, source: Source, base: int, window: bytes, used: int, records: np.ndarray[Any, Any]) -> Block | None:
-        """Return the block of the first `used` bytes of a window, from byte `base` of its source on; None if it has no known flow."""
+        """Return the block of the first `used` bytes of a window, from byte `base` of its source on.
+
+        Returns None if it has no known flow.
+        """
         numbers = np.empty(len(records), np.int64)
         places = np.empty((len(records), 2), np.int64)
         table = np.full(1 << (2 * len(records)).bit_length(), -1, np.int64)

@@ -88,7 +88,10 @@ def route(data: Any, packets: Any, buckets: int, numbers: Any) -> None:
 
 @kernel
 def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any) -> int:
-    """Copy addresses and payloads of the chosen packets, and point their rows to the copies; returns the bytes copied."""
+    """Copy addresses and payloads of the chosen packets, and point their rows to the copies.
+
+    Returns the bytes copied.
+    """
     at = 0
     for row in range(len(chosen)):
         index = int(chosen[row])
@@ -116,7 +119,10 @@ class Packer:
         self._fragments = Fragments(accounting)
 
     def warm(self, steps: Iterator[tuple[int, bytes, Array]]) -> None:
-        """Add the IP fragments of windows before the split (base, data, records): datagrams that end in it may begin there."""
+        """Add the IP fragments of windows before the split (base, data, records).
+
+        Datagrams that end in it may begin there.
+        """
         self._fragments.account_to(Accounting())  # another task accounts for them
         for base, data, records in steps:
             packets = dissected(data, records)

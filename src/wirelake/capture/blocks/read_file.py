@@ -34,7 +34,10 @@ __all__ = ["WINDOW", "account_compression", "account_records", "open_container",
 
 
 def open_container(source: Source) -> Container:
-    """Return the container of a file; raises CaptureError if it is no capture. `read` makes such a file unreadable instead."""
+    """Return the container of a file; raises CaptureError if it is no capture.
+
+    `read` makes such a file unreadable instead.
+    """
     return recognise(source.path, read_range(source, 0, HEAD_SIZE))
 
 
@@ -49,7 +52,9 @@ def read(
     packet_filter: PacketFilter = EVERYTHING,
     dialect: Dialect = one_dialect,
 ) -> Iterator[Block]:
-    """Read a capture, or one split of it; the last block is marked, and of a split has the hash of its bytes.
+    """Read a capture, or one split of it.
+
+    The last block is marked, and of a split has the hash of its bytes.
 
     A flow's protocol is known by the tag of a recording (any, or only those in `protocols`), by `ports` at either end, or by what `sniff`
     returns for the first bytes of a direction or datagram (None: not known, or not yet). `dialect` returns the dialect of a stream by its

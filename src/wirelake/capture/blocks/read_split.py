@@ -1,4 +1,4 @@
-"""Read one split of a capture: packet batches for the tasks that assemble, blocks of the rest.
+"""Read one split of a capture: packet batches for assembling tasks, blocks of the rest.
 
 It is `read_file.py` for many tasks: recorded payloads become blocks in the same way, and accounts travel with blocks that may be empty.
 Packets are partitioned into buckets by connection. So are recorded payloads of stateful protocols, whose later messages need earlier ones.
@@ -71,7 +71,10 @@ class Partitioned(msgspec.Struct):
 
 
 def read_tasks(source: Source, splits: list[Split], rank: int = 0) -> list[ReadTask]:
-    """Return the read tasks of a source; without splits, one for all of it. Spans of a compressed source count stored bytes."""
+    """Return the read tasks of a source; without splits, one for all of it.
+
+    Spans of a compressed source count stored bytes.
+    """
     splits = splits or [Split(0, EVERYTHING, None)]
     ends = [*(split.begin for split in splits[1:]), source.size]
     spans = [Span(split.begin, end - split.begin) for split, end in zip(splits, ends, strict=True)]
@@ -112,7 +115,10 @@ def read_split(
     partitioned: Collection[str] = (),
     window: int = WINDOW,
 ) -> Iterator[PacketBatch | Partitioned | Block]:
-    """Read one split; connections are partitioned into buckets, recorded ones only of the protocols in `partitioned`."""
+    """Read one split.
+
+    Connections are partitioned into buckets, recorded ones only of the protocols in `partitioned`.
+    """
     source, split = task.source, task.split
     accounting = Accounting([span.at for span in task.spans])
     packer = Packer(source, task.rank, buckets, task.spans, accounting)

@@ -25,14 +25,20 @@ SCHEMA: Final = pa.schema(
         *block.SCHEMA,
     ]
 )
-"""The bucket, its order there (rank, place), its kind; then a block, or a packet batch in the same columns."""
+"""The bucket, its order there (rank, place), its kind.
+
+Then a block, or a packet batch in the same columns.
+"""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Span])
 
 
 def to_batches(items: Iterable[PacketBatch | Partitioned | Block], buckets: int = 1) -> Iterator[pa.RecordBatch]:
-    """Yield one record batch of one row for each item; blocks that are not partitioned may go to any bucket."""
+    """Yield one record batch of one row for each item.
+
+    Blocks that are not partitioned may go to any bucket.
+    """
     for number, item in enumerate(items):
         if isinstance(item, PacketBatch):
             values: list[Any] = [item.source.path, item.source.id, item.source.size, False, item.data]
@@ -59,13 +65,13 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[PacketBatch | Block]:
     """Yield the blocks and packet batches of a record batch, in order; their data is not copied."""
     names = block.SCHEMA.names
     for row in range(batch.num_rows):
-        one = batch.slice(row, 1)
-        inner = pa.RecordBatch.from_arrays([one.column(name) for name in names], names=names)
-        if not one.column("is_packet_batch")[0].as_py():
+        single = batch.slice(row, 1)
+        inner = pa.RecordBatch.from_arrays([single.column(name) for name in names], names=names)
+        if not single.column("is_packet_batch")[0].as_py():
             yield from block.from_batch(inner)
             continue
         source = Source(*(inner.column(name)[0].as_py() for name in names[:3]))
         packets = np.frombuffer(inner.column("segments")[0].as_buffer(), np.int64).reshape(-1, PACKET_BATCH_COLUMNS)
         data = memoryview(inner.column("data")[0].as_buffer())
-        rank, place, bucket = (one.column(name)[0].as_py() for name in ("rank", "place", "bucket"))
+        rank, place, bucket = (single.column(name)[0].as_py() for name in ("rank", "place", "bucket"))
         yield PacketBatch(source, rank, place, bucket, data, packets, _decoder.decode(inner.column("notes")[0].as_py()))

@@ -33,14 +33,19 @@ class Container(Protocol):
         ...
 
     def scan(self, data: Any, limit: int, rows: np.ndarray[Any, Any]) -> tuple[int, int, int]:
-        """Fill rows with the whole records of a window that begin before `limit`; returns (rows written, bytes used, how it ended).
+        """Fill rows with the whole records of a window that begin before `limit`.
+
+        Returns (rows written, bytes used, how it ended).
 
         The window comes from `kernel.array`.
         """
         ...
 
     def find(self, data: Any, start: int, is_end: bool) -> tuple[int, int]:
-        """Find the first certain record in a window from `start` on: (offset, 0), or (-1, first undecided offset)."""
+        """Find the first certain record in a window from `start` on.
+
+        Returns (offset, 0), or (-1, first undecided offset).
+        """
         ...
 
     def known(self) -> ContainerState:

@@ -62,11 +62,11 @@ SNAP_LENGTH: Final = 4
 HEAD: Final = 5
 """Bytes before each packet."""
 SWAPPED: Final = 6
-"""1 when the two lengths are the other way round if the first is larger (version 2.3), 2 when they always are (before it)."""
+"""1: the two lengths are swapped if the first is larger (version 2.3); 2: always swapped (before it)."""
 STATE_SIZE: Final = 7
 
 SNAP_FLOOR: Final = 262_144
-"""Packets up to this are accepted even where the header announces a smaller snap length, as in libpcap."""
+"""Packets up to this size are accepted even if the header announces less, as in libpcap."""
 LONGEST_WIRE: Final = 1 << 24
 """The largest original length that a search accepts."""
 APART: Final = 30 * 86_400
@@ -78,7 +78,10 @@ BYTE_ORDER_MAGIC: Final = 0x1A2B3C4D
 
 @kernel
 def header_at(data: Any, at: int) -> int:
-    """Return the byte order of the file header at an offset with four bytes: 1 big-endian, 0 little-endian, -1 none."""
+    """Return the byte order of the file header at an offset: 1 big-endian, 0 little-endian, -1 none.
+
+    The offset must have four bytes.
+    """
     for big in range(2):
         magic = ordered32(data, at, big)
         if magic in (MICROSECONDS, NANOSECONDS, LONG_HEADERS):
@@ -88,7 +91,10 @@ def header_at(data: Any, at: int) -> int:
 
 @kernel
 def _open(data: Any, at: int, big: int, state: Any) -> int:
-    """Store the file header at an offset in the state; returns a fault or 0. Packets may follow even a header of an unknown version."""
+    """Store the file header at an offset in the state; returns a fault or 0.
+
+    Packets may follow even a header of an unknown version.
+    """
     major = ordered16(data, at + 4, big)
     minor = ordered16(data, at + 6, big)
     magic = ordered32(data, at, big)
@@ -104,7 +110,10 @@ def _open(data: Any, at: int, big: int, state: Any) -> int:
 
 @kernel
 def scan(data: Any, start: int, stop: int, limit: int, state: Any, rows: Any) -> tuple[int, int, int]:
-    """Walk whole records in data[start:stop] that begin before `limit`; one row each. Returns (rows written, next, how it ended)."""
+    """Walk whole records in data[start:stop] that begin before `limit`; one row each.
+
+    Returns (rows written, next, how it ended).
+    """
     count, at = 0, start
     while count < len(rows) and at < limit:
         if stop - at < RECORD_HEADER:
@@ -164,10 +173,10 @@ def scan(data: Any, start: int, stop: int, limit: int, state: Any, rows: Any) ->
 
 @kernel
 def find(data: Any, start: int, stop: int, is_end: int, state: Any) -> tuple[int, int]:
-    """Find the first offset in data[start:stop] where a chain of plausible records begins: (offset, 0), or (-1, first undecided offset).
+    """Find the first offset in data[start:stop] where a chain of plausible records begins.
 
-    With `is_end` the file ends at `stop`: every offset is decided, and a chain may end there. The same bytes give the same offset,
-    wherever windows begin and end.
+    Returns (offset, 0), or (-1, first undecided offset). With `is_end` the file ends at `stop`: every offset is decided, and a chain may
+    end there. The same bytes give the same offset, wherever windows begin and end.
     """
     if state[READY] == 0:
         return -1, stop

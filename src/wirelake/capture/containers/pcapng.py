@@ -191,7 +191,10 @@ def _other(kind: int) -> int:
 
 @kernel
 def scan(data: Any, start: int, stop: int, limit: int, state: Any, interfaces: Any, rows: Any) -> tuple[int, int, int]:
-    """Walk whole blocks in data[start:stop] that begin before `limit`; one row each. Returns (rows written, next, how it ended)."""
+    """Walk whole blocks in data[start:stop] that begin before `limit`; one row each.
+
+    Returns (rows written, next, how it ended).
+    """
     count, at = 0, start
     while count < len(rows) and at < limit:
         if stop - at < SMALLEST:
@@ -273,7 +276,10 @@ def scan(data: Any, start: int, stop: int, limit: int, state: Any, interfaces: A
 
 @kernel
 def _block_at(data: Any, at: int, stop: int, big: int) -> int:
-    """Return the length of the block at an offset if both its lengths agree; -1 if they do not, 0 if it ends beyond `stop`."""
+    """Return the length of the block at an offset if both its lengths agree.
+
+    Returns -1 if they do not, 0 if it ends beyond `stop`.
+    """
     length = ordered32(data, at + 4, big)
     if length < SMALLEST or length % 4 or length > LONGEST_LINK:
         return -1
@@ -286,10 +292,10 @@ def _block_at(data: Any, at: int, stop: int, big: int) -> int:
 
 @kernel
 def find(data: Any, start: int, stop: int, is_end: int, state: Any) -> tuple[int, int]:
-    """Find the first offset in data[start:stop] where a chain of blocks begins: (offset, 0), or (-1, first undecided offset).
+    """Find the first offset in data[start:stop] where a chain of blocks begins.
 
-    With `is_end` the file ends at `stop`: every offset is decided, and a chain may end there. The same bytes give the same offset,
-    wherever windows begin and end.
+    Returns (offset, 0), or (-1, first undecided offset). With `is_end` the file ends at `stop`: every offset is decided, and a chain may
+    end there. The same bytes give the same offset, wherever windows begin and end.
     """
     at = start
     while stop - at >= SMALLEST:

@@ -101,7 +101,7 @@ FAULT_MAGIC: Final = -3
 FAULT_VERSION: Final = -4
 FAULT_ZEROS: Final = -5
 OTHER_CONTAINER: Final = -6
-"""No fault: from here on the file is a container of the other kind, because files were joined with `cat`."""
+"""No fault: from here on the file is another container, because files were joined with `cat`."""
 FAULTS: Final = {
     FAULT_LENGTH: "impossible record length",
     FAULT_TRAILER: "block lengths disagree",
@@ -121,14 +121,20 @@ LAST_MOMENT: Final = 253_402_300_799_999_999
 CHAIN: Final = 4
 """Records that must follow each other before a search accepts the first; fewer at the end of the file."""
 LONGEST_LINK: Final = 1 << 20
-"""The longest record that a search accepts. A longer one is skipped by a search, and read by a walk that reaches it."""
+"""The longest record that a search accepts.
+
+A longer one is skipped by a search, and read by a walk that reaches it.
+"""
 LOOK_AHEAD: Final = CHAIN * LONGEST_LINK + (1 << 12)
 """Bytes after which every offset at the start of a window is decided."""
 
 
 @kernel
 def ordered16(data: Any, at: int, big: int) -> int:
-    """Two bytes in the file's own byte order. (Adding to a literal makes Numba see signed numbers: mixed signs would become floats.)"""
+    """Two bytes in the file's own byte order.
+
+    (Adding to a literal makes Numba see signed numbers: mixed signs would become floats.)
+    """
     first: int = 0 + data[at]
     second: int = 0 + data[at + 1]
     if big:

@@ -58,7 +58,10 @@ def new_digest() -> blake2b:
 
 
 class Walk:
-    """One walk over one source: its offset `at`, its `container`, and with `hashed` the `digest` of what it walked over."""
+    """One walk over one source: its offset `at`, its `container`, and with `hashed` a `digest`.
+
+    The digest is that of the bytes it walked over.
+    """
 
     def __init__(
         self,

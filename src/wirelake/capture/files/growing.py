@@ -109,22 +109,22 @@ class Follower:
 
     def latest(self, start: Offset, paths: Iterable[str], limits: Limits) -> Offset:
         """Return how far reading can go from an offset."""
-        positions = list({one.id: one for one in reversed(self._look_at(paths, start))}.values())
-        positions.sort(key=lambda one: (one.begins, one.path))
+        positions = list({position.id: position for position in reversed(self._look_at(paths, start))}.values())
+        positions.sort(key=lambda position: (position.begins, position.path))
         # The last one first: a recorder that writes the next file has finished the one before.
-        sizes = {one.id: stat for one in reversed(positions) if (stat := _measure(one.path)) is not None}
+        sizes = {position.id: stat for position in reversed(positions) if (stat := _measure(position.path)) is not None}
         files, left, count = [], limits.bytes or EVERYTHING, limits.files or EVERYTHING
-        for one in positions:
-            moved = one
-            if one.id in sizes and left > 0 and count > 0:
-                stat = sizes[one.id]
-                moved = self._advance(one, stat, left)
-            left -= moved.at - one.at
-            count -= moved.at > one.at
+        for position in positions:
+            moved = position
+            if position.id in sizes and left > 0 and count > 0:
+                stat = sizes[position.id]
+                moved = self._advance(position, stat, left)
+            left -= moved.at - position.at
+            count -= moved.at > position.at
             files.append(moved)
-        self._known |= {one.id: self._as_known(one) for one in files if one.at}
+        self._known |= {position.id: self._as_known(position) for position in files if position.at}
         is_open = start.is_open or bool(micro_batches(start, Offset(tuple(files))))
-        is_over = all(one.is_over and (one.id not in sizes or sizes[one.id].size <= one.at) for one in files)
+        is_over = all(position.is_over and (position.id not in sizes or sizes[position.id].size <= position.at) for position in files)
         if is_open and is_over and self._is_last:
             return Offset(tuple(files), start.settled + 1)
         return Offset(tuple(files), start.settled, is_open)
@@ -167,19 +167,22 @@ class Follower:
         return position
 
     def _grown(self, source: Source, stat: _FileStat, places: dict[bytes, Position]) -> Position | None:
-        """Return the position of a file that grew since it was last identified, by its mark; None if it may be another file."""
+        """Return the position of a file that grew since it was last identified, by its mark.
+
+        Returns None if it may be another file.
+        """
         last_stat, position, began = self._looks.get(source.path, (None, None, b""))
-        one = places.get(position.id) if position else None
+        before = places.get(position.id) if position else None
         if (
             last_stat is None
-            or one is None
-            or not one.at
+            or before is None
+            or not before.at
             or began != source.id
             or last_stat.number != stat.number
             or last_stat.size > stat.size
         ):
             return None
-        return one if stat.size >= one.at and one.path == source.path and identity.mark(source, one.at) == one.mark else None
+        return before if stat.size >= before.at and before.path == source.path and identity.mark(source, before.at) == before.mark else None
 
     def _identify(self, source: Source, places: dict[bytes, Position], *, is_quiet: bool) -> Position | None:
         begins = identity.beginning(source)
@@ -201,65 +204,71 @@ class Follower:
         mark = identity.mark(source, match.end) if match.end else b""
         return Position(source.path, match.source.id, begins.ts if begins else 0, here, *_at(here, match.end, mark))
 
-    def _advance(self, one: Position, stat: _FileStat, limit: int) -> Position:
+    def _advance(self, position: Position, stat: _FileStat, limit: int) -> Position:
         """Move a position on: as far as whole records go, or to the end of a file that is complete."""
         size = stat.size
-        if size <= one.at:
-            here = (one.at, one.known)
-            return msgspec.structs.replace(one, is_over=True, is_quiet=True, warm=here, near=here, spans=()) if self._is_last else one
-        source = Source(one.path, one.id, size)
+        if size <= position.at:
+            here = (position.at, position.known)
+            return (
+                msgspec.structs.replace(position, is_over=True, is_quiet=True, warm=here, near=here, spans=())
+                if self._is_last
+                else position
+            )
+        source = Source(position.path, position.id, size)
         try:
-            is_whole = self._is_last or self._is_complete(one, source, stat)
-            end, container = self._walk(one, source, stat, limit, growing=not is_whole)
-            if end == one.at:
-                return one
-            mark, digest = identity.mark(source, end), identity.content(source, one.at, end - one.at)
+            is_whole = self._is_last or self._is_complete(position, source, stat)
+            end, container = self._walk(position, source, stat, limit, growing=not is_whole)
+            if end == position.at:
+                return position
+            mark, digest = identity.mark(source, end), identity.content(source, position.at, end - position.at)
         except CaptureError:  # it is gone, or was truncated: the next round identifies it again
-            return one
+            return position
         here = (end, container)
         if is_whole and end >= size:
-            over = Position(one.path, one.id, one.begins, one.base, *_at(here, size, mark))
-            return msgspec.structs.replace(over, is_over=True, is_quiet=True, since=one.at, digest=digest)
-        warm, near = (one.near, here) if one.near[0] <= end - WARM else (one.warm, one.near)
-        starts = (*one.spans, one.at)
+            over = Position(position.path, position.id, position.begins, position.base, *_at(here, size, mark))
+            return msgspec.structs.replace(over, is_over=True, is_quiet=True, since=position.at, digest=digest)
+        warm, near = (position.near, here) if position.near[0] <= end - WARM else (position.warm, position.near)
+        starts = (*position.spans, position.at)
         first = max((number for number, at in enumerate(starts) if at <= end - REACH), default=0)
-        fields = (end, size, mark, one.at, digest, here[1], warm, near, starts[first:])
-        return Position(one.path, one.id, one.begins, one.base, *fields, is_quiet=is_whole)
+        fields = (end, size, mark, position.at, digest, here[1], warm, near, starts[first:])
+        return Position(position.path, position.id, position.begins, position.base, *fields, is_quiet=is_whole)
 
-    def _as_known(self, one: Position) -> KnownFile:
+    def _as_known(self, position: Position) -> KnownFile:
         """Return a position as a known file, with the hashes of its bytes."""
-        old = self._known.get(one.id)
-        spans = tuple(span for span in (old.spans if old else ()) if span[0] + span[1] <= (one.since if one.digest else one.at))
-        if one.digest and one.at > one.since:
-            spans = (*spans, (one.since, one.at - one.since, one.digest))
-        return KnownFile(Source(one.path, one.id, one.at), one.at, one.mark, spans)
+        old = self._known.get(position.id)
+        spans = tuple(
+            span for span in (old.spans if old else ()) if span[0] + span[1] <= (position.since if position.digest else position.at)
+        )
+        if position.digest and position.at > position.since:
+            spans = (*spans, (position.since, position.at - position.since, position.digest))
+        return KnownFile(Source(position.path, position.id, position.at), position.at, position.mark, spans)
 
-    def _is_complete(self, one: Position, source: Source, stat: _FileStat) -> bool:
-        """Whether a quiet file is read whole: a compressed one with a complete stream, or one that is no capture."""
-        if not self._is_quiet(stat) or one.at:
+    def _is_complete(self, position: Position, source: Source, stat: _FileStat) -> bool:
+        """Whether a quiet file is read whole: it is compressed with a complete stream, or is no capture."""
+        if not self._is_quiet(stat) or position.at:
             return False
         with open_source(source) as file:
             if not isinstance(file, Compressed):
                 head = file.window(0, HEAD_SIZE)
                 return len(head) == HEAD_SIZE and not capture_kind(head)
-            if self._torn.get(one.id) == stat:
+            if self._torn.get(position.id) == stat:
                 return False
             at = 0
             while not file.is_end(at):
                 at += len(file.window(at, WINDOW))
             if file.broken:
-                self._torn[one.id] = stat
+                self._torn[position.id] = stat
             return not file.broken
 
-    def _walk(self, one: Position, source: Source, stat: _FileStat, limit: int, *, growing: bool) -> tuple[int, ContainerState | None]:
+    def _walk(self, position: Position, source: Source, stat: _FileStat, limit: int, *, growing: bool) -> tuple[int, ContainerState | None]:
         """Return how far reading goes, and the container state there."""
         with open_source(source) as file:
             if isinstance(file, Compressed):  # it cannot be read from the middle
-                return (one.at if growing else source.size), None
-            if growing and one.begins == 0 and one.at == 0 and not self._is_quiet(stat):
-                return one.at, None
-            begin = restore(one.known) if one.known else None
-            walk = Walk(one.path, file, at=one.at, stop=one.at + limit, container=begin, window=WINDOW, growing=growing)
+                return (position.at if growing else source.size), None
+            if growing and position.begins == 0 and position.at == 0 and not self._is_quiet(stat):
+                return position.at, None
+            begin = restore(position.known) if position.known else None
+            walk = Walk(position.path, file, at=position.at, stop=position.at + limit, container=begin, window=WINDOW, growing=growing)
             for _ in walk.steps():
                 pass
         return walk.at, walk.container.known() if walk.container else None
@@ -290,17 +299,17 @@ def _walked(source: Source, end: int) -> ContainerState | None:
 
 def micro_batches(start: Offset, end: Offset) -> list[ReadTask]:
     """Return the read tasks that lead from one offset to another."""
-    before = {one.id: one for one in start.files}
+    before = {position.id: position for position in start.files}
     tasks = []
-    for rank, one in enumerate(end.files):
-        fresh = Position(one.path, one.id, one.begins, one.base, *_at(one.base, one.base[0], b""))
-        old = before.get(one.id, fresh)
-        if one.at < old.at or (one.at == old.at and one.is_over == old.is_over):
+    for rank, position in enumerate(end.files):
+        fresh = Position(position.path, position.id, position.begins, position.base, *_at(position.base, position.base[0], b""))
+        old = before.get(position.id, fresh)
+        if position.at < old.at or (position.at == old.at and position.is_over == old.is_over):
             continue
         starts = [*old.spans, old.at]
-        spans = [Span(at, stop - at) for at, stop in zip(starts, [*starts[1:], one.at], strict=True)]
-        if one.since == old.at:
-            spans[-1] = msgspec.structs.replace(spans[-1], mark=one.digest)
-        split = Split(old.at, EVERYTHING if one.is_over else one.at, old.known, old.warm, growing=not one.is_quiet)
-        tasks.append(ReadTask(Source(one.path, one.id, one.size), split, spans, one.is_over, rank))
+        spans = [Span(at, stop - at) for at, stop in zip(starts, [*starts[1:], position.at], strict=True)]
+        if position.since == old.at:
+            spans[-1] = msgspec.structs.replace(spans[-1], mark=position.digest)
+        split = Split(old.at, EVERYTHING if position.is_over else position.at, old.known, old.warm, growing=not position.is_quiet)
+        tasks.append(ReadTask(Source(position.path, position.id, position.size), split, spans, position.is_over, rank))
     return tasks

@@ -39,7 +39,10 @@ __all__ = [
 ]
 
 BEGINNING: Final = 64 << 10
-"""Bytes at the start of a file that are searched for its first packet; without one, bytes hashed at each end."""
+"""Bytes at the start of a file that are searched for its first packet.
+
+Without a packet, so many bytes are hashed at each end.
+"""
 MARKED: Final = 4 << 10
 """Bytes before an offset that a mark hashes."""
 _ID_SIZE: Final = 8
@@ -66,7 +69,10 @@ class KnownFile(msgspec.Struct, frozen=True):
 
 
 class SourcePosition(msgspec.Struct, frozen=True):
-    """The identity of a file: its source, and how far that was read before; `is_other` if another file had its name."""
+    """The identity of a file: its source, and how far that was read before.
+
+    `is_other` says that another file had its name.
+    """
 
     source: Source
     end: int = 0
@@ -79,7 +85,10 @@ class SourcePosition(msgspec.Struct, frozen=True):
 
 
 def identify(path: str | os.PathLike[str]) -> Source:
-    """Identify a file by its beginning, or by its size and ends if it has none; raises CaptureError if it cannot be read."""
+    """Identify a file by its beginning, or by its size and ends if it has none.
+
+    Raises CaptureError if it cannot be read.
+    """
     name, size = measure(path)
     source = Source(name, b"", size)
     if begins := beginning(source):
@@ -163,45 +172,48 @@ def place(source: Source, by_path: dict[str, list[KnownFile]], by_id: dict[bytes
         free = free or (None if alike else candidate)
         others, last = [*alike, *others], number if alike else last
         number += 1
-    for one in (*reversed(here), *reversed(others)):
-        end = _common(source, one)
-        furthest = max((other.end for other in by_id.get(one.source.id, ())), default=0)
+    for near in (*reversed(here), *reversed(others)):
+        end = _common(source, near)
+        furthest = max((other.end for other in by_id.get(near.source.id, ())), default=0)
         if end is not None and (end == source.size or end >= furthest):  # else both began alike and grew differently
-            known = msgspec.structs.replace(source, id=one.source.id)
-            return SourcePosition(known, end, is_known=True, like=one.source.path, is_part=end < one.end)
-    return SourcePosition(free or source, is_other=any(one.end for one in here))
+            known = msgspec.structs.replace(source, id=near.source.id)
+            return SourcePosition(known, end, is_known=True, like=near.source.path, is_part=end < near.end)
+    return SourcePosition(free or source, is_other=any(near.end for near in here))
 
 
-def _common(source: Source, one: KnownFile) -> int | None:
-    """Return how far a file has the same bytes as a known one: to the end of either. None: it is another file."""
-    if not one.end:
-        return 0 if source.id == one.source.id and not source.size else None
-    if one.is_here:
-        shorter = min(source.size, one.end)
-        return shorter if _is_alike(source, one.source, shorter) else None
-    if source.size >= one.end:
-        return one.end if _has_read(source, one) else None
-    if source.path == one.source.path:
+def _common(source: Source, candidate: KnownFile) -> int | None:
+    """Return how far a file has the same bytes as a known one: to the end of either.
+
+    None: it is another file.
+    """
+    if not candidate.end:
+        return 0 if source.id == candidate.source.id and not source.size else None
+    if candidate.is_here:
+        shorter = min(source.size, candidate.end)
+        return shorter if _is_alike(source, candidate.source, shorter) else None
+    if source.size >= candidate.end:
+        return candidate.end if _has_read(source, candidate) else None
+    if source.path == candidate.source.path:
         return None  # it was truncated
-    inside = [span for span in one.spans if span[0] + span[1] <= source.size]
+    inside = [span for span in candidate.spans if span[0] + span[1] <= source.size]
     if inside and sum(inside[-1][:2]) == source.size and all(len(span[2]) == _HASH_SIZE for span in inside):
         return source.size if _agrees(source, inside) else None
     try:
-        name, size = measure(one.source.path)
-        there = Source(name, one.source.id, size)
-        is_copy = size >= one.end and _is_alike(source, there, source.size) and _has_read(there, one)
+        name, size = measure(candidate.source.path)
+        there = Source(name, candidate.source.id, size)
+        is_copy = size >= candidate.end and _is_alike(source, there, source.size) and _has_read(there, candidate)
     except CaptureError:  # the longer one is gone
         return None
     return source.size if is_copy else None
 
 
-def _has_read(source: Source, one: KnownFile) -> bool:
+def _has_read(source: Source, candidate: KnownFile) -> bool:
     """Whether a file still has the bytes that were read of it; without hashes its size must be the same."""
-    if one.mark and mark(source, one.end) != one.mark:
+    if candidate.mark and mark(source, candidate.end) != candidate.mark:
         return False
-    if not one.mark and not any(span[2] for span in one.spans):
-        return source.id == one.source.id and source.size == one.end
-    return _agrees(source, one.spans)
+    if not candidate.mark and not any(span[2] for span in candidate.spans):
+        return source.id == candidate.source.id and source.size == candidate.end
+    return _agrees(source, candidate.spans)
 
 
 def _agrees(source: Source, spans: Iterable[Hashed]) -> bool:

@@ -34,7 +34,7 @@ __all__ = [
 
 _DECOMPRESSED_AT_ONCE: Final = 256 << 10
 _FINE: Final = 16
-"""Compressed bytes read at once near the offset where decompression failed, so that the offset is known."""
+"""Compressed bytes read at once near a decompression failure, so that its offset is known."""
 _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
@@ -148,7 +148,10 @@ def _unreadable(path: str, at: int, error: Exception) -> SourceChanged:
 
 
 class _Raw(io.RawIOBase):
-    """Compressed bytes of a source as a file for Arrow; `at` is how far it was read, in small steps from `fine` on."""
+    """Compressed bytes of a source as a file for Arrow.
+
+    `at` is how far it was read, in small steps from `fine` on.
+    """
 
     def __init__(self, inner: Bytes, fine: int) -> None:
         super().__init__()
@@ -234,7 +237,10 @@ class Compressed:
             self._is_over = not part
 
     def _fill_to_the_failure(self) -> None:
-        """Decompress again, byte by byte where it failed: a failed read returns nothing of what it had decompressed."""
+        """Decompress again, byte by byte near the failure.
+
+        A failed read returns nothing of what it had decompressed.
+        """
         raw, stream = self._decompress(max(0, self.compressed_at - 2 * _DECOMPRESSED_AT_ONCE))
         self.broken = f"broken {self._how} stream"
         self._is_over = True

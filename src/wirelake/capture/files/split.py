@@ -28,8 +28,10 @@ OPENING: Final = 1 << 20
 """Bytes at the start of a file that are read for the container state that a guess begins with."""
 
 WARM: Final = 4 * REACH
-"""Bytes before a split that are read for IP fragments of datagrams that end in it. More than `REACH`, because which fragment is the first
-of a datagram may depend on earlier ones of the same number."""
+"""Bytes before a split that are read for IP fragments of datagrams that end in it.
+
+More than `REACH`, because which fragment is the first of a datagram may depend on earlier ones of the same number.
+"""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -84,7 +86,7 @@ def _opening(source: Source, file: Bytes, window: int) -> ContainerState | None:
 def guess(
     source: Source, byte_range: ByteRange, *, window: int = WINDOW, at: int | None = None, known: ContainerState | None = None
 ) -> Guess:
-    """Walk a byte range: from offset `at` with the state `known`, or from the first offset where a record seems to begin."""
+    """Walk a byte range: from offset `at` with the state `known`, or from the first likely record."""
     with open_source(source) as file:
         if isinstance(file, Compressed):
             return Guess(byte_range, 0, EVERYTHING, None, None)
@@ -108,7 +110,10 @@ def guess(
 def reconcile(
     source: Source, guesses: Iterable[Guess], again: Callable[[ByteRange, int, ContainerState | None], Guess] | None = None
 ) -> list[Split]:
-    """Return the splits of a source from guesses in order; `again` walks a range from an offset, in this process by default."""
+    """Return the splits of a source from guesses in order.
+
+    `again` walks a range from an offset, in this process by default.
+    """
     walk_again = again or (lambda byte_range, at, known: guess(source, byte_range, at=at, known=known))
     splits: list[Split] = []
     place, known = 0, None

@@ -43,11 +43,17 @@ __all__ = [
 ]
 
 REASON: Final = 0
-"""0 for a TCP segment or a UDP datagram, 1 for a fragment, else an index into `REASONS`; the other columns count only with 0 and 1."""
+"""0 for a TCP segment or a UDP datagram, 1 for a fragment, else an index into `REASONS`.
+
+The other columns count only with 0 and 1.
+"""
 PAYLOAD: Final = 1
 PAYLOAD_SIZE: Final = 2
 SEQUENCE: Final = 3
-"""Of a TCP segment: its sequence number; 0 in a datagram. Of a fragment: the identification of its datagram."""
+"""Of a TCP segment: its sequence number; 0 in a datagram.
+
+Of a fragment: the identification of its datagram.
+"""
 ACKNOWLEDGED: Final = 4
 """Of a TCP segment: its acknowledgement number. Of a fragment: its offset in its datagram."""
 FLAGS: Final = 5
@@ -62,7 +68,10 @@ DESTINATION_PORT: Final = 10
 TRANSPORT: Final = 11
 """`TCP` or `UDP`; of a fragment, any protocol number."""
 MISSING: Final = 12
-"""Bytes of a TCP segment after its payload that the snap length cut off; 0 where IP claims more than a whole frame has."""
+"""Bytes of a TCP segment after its payload that the snap length cut off.
+
+It is 0 where IP claims more than a whole frame has.
+"""
 PACKET_COLUMNS: Final = 13
 
 FIN: Final = 0x01
@@ -144,7 +153,10 @@ def _segment(data: Any, at: int, end: int, stop: int, row: Any) -> int:
 
 @kernel
 def transport(data: Any, at: int, end: int, stop: int, row: Any) -> int:
-    """Fill a row from the payload of IP at `at`, by the row's `TRANSPORT`; returns the reason. IP ends at `end`, the data at `stop`."""
+    """Fill a row from the payload of IP at `at`, by the row's `TRANSPORT`; returns the reason.
+
+    IP ends at `end`, the data at `stop`.
+    """
     if row[TRANSPORT] == TCP:
         return _segment(data, at, end, stop, row)
     if row[TRANSPORT] == UDP:
@@ -227,7 +239,10 @@ def _ipv6(data: Any, at: int, stop: int, row: Any) -> int:
 
 @kernel
 def _packet(data: Any, start: int, stop: int, link: int, row: Any) -> int:
-    """Fill a row from the packet data[start:stop]; returns the reason. Bytes beyond `stop` make it malformed, or count as missing."""
+    """Fill a row from the packet data[start:stop]; returns the reason.
+
+    Bytes beyond `stop` make it malformed, or count as missing.
+    """
     kind, at, stop = carried(data, start, stop, link)
     if at == CUT:
         return MALFORMED

@@ -18,7 +18,10 @@ __all__ = ["MAX_AGE", "MAX_WAITING", "REACH", "Fragments", "Part"]
 MAX_WAITING: Final = 1024
 """Datagrams that may wait for their other parts at a time, of at most 64 KiB each."""
 MAX_AGE: Final = 60_000_000
-"""The most microseconds between two parts of one datagram; later, the identification is another datagram's."""
+"""The most microseconds between two parts of one datagram.
+
+Later, the identification is another datagram's.
+"""
 REACH: Final = 1 << 20
 """The most bytes of the source between the first part of a datagram and any other."""
 MAX_PARTS: Final = 8192

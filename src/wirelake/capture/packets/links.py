@@ -50,7 +50,10 @@ CUT: Final = -3
 
 @kernel
 def _mpls(data: Any, at: int, stop: int) -> tuple[int, int, int]:
-    """Skip a stack of labels. Only the first four bits show what follows: 4 or 6 for IP; a pseudowire begins with 0."""
+    """Skip a stack of labels.
+
+    Only the first four bits show what follows: 4 or 6 for IP; a pseudowire begins with 0.
+    """
     while True:
         if stop - at < 4:
             return 0, CUT, stop
@@ -62,7 +65,7 @@ def _mpls(data: Any, at: int, stop: int) -> tuple[int, int, int]:
 
 @kernel
 def _ppp(data: Any, at: int, stop: int) -> tuple[int, int, int]:
-    """Find what PPP carries: address and control may be left out, and a protocol may be shortened to its odd byte."""
+    """Find the payload of PPP: address and control may be left out, and the protocol may be one byte."""
     if stop - at >= 2 and data[at] == 0xFF and data[at + 1] == 0x03:
         at += 2
     if stop - at < 1:
@@ -129,7 +132,9 @@ def _ether(data: Any, at: int, stop: int, kind: int) -> tuple[int, int, int]:
 
 @kernel
 def carried(data: Any, at: int, stop: int, link: int) -> tuple[int, int, int]:
-    """Return (`TYPE_…`, start, end) of the IP packet in the frame data[at:stop]; a negative start says why there is none.
+    """Return (`TYPE_…`, start, end) of the IP packet in the frame data[at:stop].
+
+    A negative start says why there is none.
 
     It ends at `stop`, or earlier where a link layer has a length: then padding follows.
     """

@@ -41,13 +41,19 @@ __all__ = [
 
 SESSION_ID_SIZE: Final = 16
 MAX_FLOWS: Final = 65_536
-"""Flows tracked at a time. Beyond this the older half is dropped; a dropped flow that goes on is a new one, from mid-stream."""
+"""Flows tracked at a time.
+
+Beyond this the older half is dropped; a dropped flow that goes on is a new one, from mid-stream.
+"""
 UNDECIDED_BYTES: Final = 16 << 10
 """Bytes held per flow and direction while its protocol is not recognised."""
 UNDECIDED_SEGMENTS: Final = 64
 """Segments and events held per flow while its protocol is not recognised."""
 UNDECIDED_SNIFFED: Final = 64 << 10
-"""Bytes of a direction passed to `sniff` in all: each segment with those before it; then once more, before a flow is given up."""
+"""Bytes of a direction passed to `sniff` in all: each segment with those before it.
+
+The last time is before a flow is given up.
+"""
 UNDECIDED_TOTAL: Final = 64 << 20
 """Bytes held for all such flows together; beyond this, new ones are decided by their first segment."""
 
@@ -81,7 +87,10 @@ def one_dialect(_: str, __: bytes) -> tuple[str, ...]:
 
 
 def is_client(port: int, other: int, ports: Mapping[int, str]) -> bool:
-    """Whether the end on `port` is the client, by ports alone: not on a known port, else on the higher port."""
+    """Whether the end on `port` is the client, by ports alone.
+
+    The client is not on a known port; else it is on the higher port.
+    """
     if (port in ports) != (other in ports):
         return other in ports
     return port >= other
@@ -160,17 +169,20 @@ class Tracker:
         payload: bytes,
         missing: int = 0,
     ) -> None:
-        """Add one TCP segment: `record` is the file offset of its packet, `offset` that of its payload; `missing` bytes were cut off."""
+        """Add one TCP segment: `record` is the file offset of its packet, `offset` that of its payload.
+
+        `missing` bytes were cut off.
+        """
         key = (source, source_port, destination, destination_port)
-        found = self._flows.get(key)
+        entry = self._flows.get(key)
         is_syn = bool(flags & SYN)
         data_at = (sequence + is_syn) % _WRAP
-        if found is not None and (is_syn or payload) and self._is_new(*found, data_at, acknowledged, flags):
-            self._end(found[0])
-            found = None
-        if found is None:
-            found = self._start(key, sequence, acknowledged, flags, ts)
-        tracked, to_server = found
+        if entry is not None and (is_syn or payload) and self._is_new(*entry, data_at, acknowledged, flags):
+            self._end(entry[0])
+            entry = None
+        if entry is None:
+            entry = self._start(key, sequence, acknowledged, flags, ts)
+        tracked, to_server = entry
         half = tracked.halves[to_server]
         if is_syn and not half.from_start:
             half.opens_at(data_at)
@@ -301,7 +313,10 @@ class Tracker:
             self._keep(tracked, Held(to_server, SegmentPart("", 0, ts, record, b""), what))
 
     def _keep(self, tracked: Tracked, item: Held) -> None:
-        """Deliver an item if the protocol is recognised; else hold it, and try to recognise the protocol by it."""
+        """Deliver an item if the protocol is recognised.
+
+        Else hold it, and try to recognise the protocol by it.
+        """
         bit = item.bit
         if tracked.flow is not None:
             self._hand_on(tracked.flow, item)
@@ -326,7 +341,10 @@ class Tracker:
             self._give_up(tracked)
 
     def _is_recognised(self, tracked: Tracked, half: Half) -> bool:
-        """Whether the first bytes of a direction show the protocol and its dialect; if so, deliver what is held."""
+        """Whether the first bytes of a direction show the protocol and its dialect.
+
+        If so, deliver what is held.
+        """
         first = bytes(half.first_bytes)
         half.sniffed += len(first)
         expected = self._expected(tracked)
@@ -358,7 +376,10 @@ class Tracker:
             self._accounting.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 
     def _give_up(self, tracked: Tracked) -> None:
-        """Decide an undecided flow: unrecognised, or on a known port the protocol of that port without a dialect."""
+        """Decide an undecided flow: on a known port it has that protocol without a dialect.
+
+        On other ports it is unrecognised.
+        """
         if tracked.flow is not None or tracked.given_up:
             return
         if expected := self._expected(tracked):

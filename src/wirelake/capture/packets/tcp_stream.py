@@ -28,7 +28,7 @@ REMEMBERED: Final = 64 << 10
 MAX_GAPS: Final = 64
 """Declared gaps of a direction that are kept, to tell late bytes from a retransmission."""
 FAR: Final = 64 << 20
-"""Sequence numbers that are further apart than this belong to two connections, if the first of them was closed."""
+"""Sequence numbers further apart than this belong to two connections, if the first was closed."""
 
 FRESH: Final = "fresh"
 """The next bytes of the stream, delivered now."""
@@ -137,7 +137,10 @@ class Half:
     # Segments.
 
     def follows(self, sequence: int, chunk: bytes) -> bool:
-        """Accept a segment if it is exactly the next with nothing waiting, as nearly all are; returns whether it is."""
+        """Accept a segment if it is exactly the next with nothing waiting, as nearly all are.
+
+        Returns whether it is.
+        """
         start = self._next
         if sequence != start & _MASK or self._ahead or self._missing:
             return False

@@ -1,7 +1,7 @@
-"""UDP flows: assign datagrams to pairs of endpoints, find the client, recognise the protocol.
+"""UDP flows: assign datagrams to endpoint pairs, find the client and the protocol.
 
-Datagrams are never joined, and none is held. The protocol of a pair is known by a port, or from the first datagram that `sniff`
-recognises. Earlier datagrams are accounted for as unrecognised.
+Datagrams are never joined, and none is held. The protocol of a pair is known by a port, or from the first datagram that `sniff` recognises.
+Earlier datagrams are accounted for as unrecognised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED, by_port, is
 __all__ = ["MAX_PAIRS", "UNDECIDED_DATAGRAMS", "Datagrams"]
 
 MAX_PAIRS: Final = 65_536
-"""Pairs of endpoints tracked at a time. Beyond this the older half is dropped; a dropped pair that goes on is a new one."""
+"""Pairs of endpoints tracked at a time.
+
+Beyond this the older half is dropped; a dropped pair that goes on is a new one.
+"""
 UNDECIDED_DATAGRAMS: Final = 64
 """Datagrams of a pair that are sniffed before it is given up."""
 
@@ -36,7 +39,10 @@ class Pair:
         """Unrecognised datagrams."""
 
     def is_named(self, protocol: str, known_by: str) -> None:
-        """Set the protocol. The id does not depend on who sent first: a capture that begins later must give the same."""
+        """Set the protocol.
+
+        The id does not depend on who sent first: a capture that begins later must give the same.
+        """
         ends = sorted([(self.client.address, self.client.port), (self.server.address, self.server.port)])
         identity = session_id("udp", *ends[0], *ends[1])
         self.flow = Flow(identity, protocol, "udp", self.client, self.server, known_by, "wire")

@@ -15,10 +15,16 @@ __all__ = ["Connection", "Dialect", "Role", "Sizes"]
 Role = Literal["client", "server"]
 
 Dialect = Callable[[], Sequence[str] | None]
-"""Returns the flags of a protocol's limits that this peer needs beyond its specification; None: not known yet."""
+"""Returns the flags of a protocol's limits that this peer needs beyond its specification.
+
+None: not known yet.
+"""
 
 Sizes = Callable[[], Iterable[int]]
-"""Returns the sizes of the frames in a chunk, in order. Called only for a chunk that is too long for one record."""
+"""Returns the sizes of the frames in a chunk, in order.
+
+Called only for a chunk that is too long for one record.
+"""
 
 LONGEST_WORD: Final = 200
 """Characters kept of a text such as the reason of a close."""

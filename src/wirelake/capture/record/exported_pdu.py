@@ -75,7 +75,10 @@ def is_address(text: str) -> bool:
 
 
 def recorded_session_id(connection: str) -> bytes:
-    """Return the session id of a recorded connection, from its id in the info text; the same in every file of a recording."""
+    """Return the session id of a recorded connection, from its id in the info text.
+
+    It is the same in every file of a recording.
+    """
     try:
         name = bytes.fromhex(connection)
     except ValueError:

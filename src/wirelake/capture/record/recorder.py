@@ -69,11 +69,11 @@ PRIVATE_TRANSPORTS: Final = frozenset(["tls", "wss", "quic", "dtls", "xmpp"])
 
 
 class Recorder:
-    """Writes one recording, in one file or, with a limit on size or age, in several: `name.pcapng`, `name-0001.pcapng`, …
+    """Writes one recording, in one file or, with a limit on size or age, in several.
 
-    Each file can be read alone, and a connection continues in the next file under the same id. What was flushed survives a crash. An
-    existing recording is overwritten only with `overwrite`. With `private`, or once a connection was encrypted, only the owner of the
-    files may read them (mode 0600).
+    Several files are named `name.pcapng`, `name-0001.pcapng`, … Each can be read alone, and a connection continues in the next file under
+    the same id. What was flushed survives a crash. An existing recording is overwritten only with `overwrite`. With `private`, or once a
+    connection was encrypted, only the owner of the files may read them (mode 0600).
     """
 
     def __init__(

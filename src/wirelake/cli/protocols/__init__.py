@@ -1,1 +1,1 @@
-"""Live commands of each protocol: one file per protocol, with `serve`, `listen`, `call` and `send` as it has them."""
+"""Live commands, one file per protocol: `serve`, `listen`, `call` and `send`."""

@@ -1,4 +1,7 @@
-"""Event Mesh from the command line: `serve` is a node that prints everything it receives, `listen` prints events, `send` publishes one."""
+"""Event Mesh from the command line: `serve`, `listen` and `send`.
+
+`serve` is a node that prints everything it receives, `listen` prints events, `send` publishes one.
+"""
 
 from __future__ import annotations
 
@@ -124,13 +127,13 @@ def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent
     return ExitCode.OK
 
 
-async def _sent(one: Node) -> None:
+async def _sent(member: Node) -> None:
     """Wait until the one datagram is on its way, which over QUIC takes a handshake."""
     for _ in range(500):
-        if one.target.scheme != "quic" or one.metrics.session.sent:
+        if member.target.scheme != "quic" or member.metrics.session.sent:
             break
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.5 if one.target.scheme == "quic" else 0)
+    await asyncio.sleep(0.5 if member.target.scheme == "quic" else 0)
 
 
 async def _stay(
@@ -145,7 +148,7 @@ async def _stay(
     on_drop: Callable[[Node, Dropped], None] | None,
     more: dict[str, Any],
 ) -> None:
-    """Be a node until told to stop."""
+    """Run a node until it is stopped."""
     from wirelake.peers.event_mesh import node  # noqa: PLC0415 - imported when it is used
     from wirelake.protocols.event_mesh.options import RelayRule  # noqa: PLC0415
     from wirelake.protocols.event_mesh.security.trust import Policy  # noqa: PLC0415
@@ -160,21 +163,21 @@ async def _stay(
             on_peer=on_peer,
             on_drop=on_drop,
         )
-        async with node(address, credentials=_credentials(more), options=options, peers=peers, groups=groups) as one:
+        async with node(address, credentials=_credentials(more), options=options, peers=peers, groups=groups) as member:
             if show is not None:
-                one.subscribe(pattern, show)
-            say(f"node {_uuid(one.node_id)} at {one.address}; Ctrl-C ends it")
+                member.subscribe(pattern, show)
+            say(f"node {_uuid(member.node_id)} at {member.address}; Ctrl-C ends it")
             await until_stopped()
-            _tell(one)
+            _tell(member)
 
 
-def _tell(one: Node) -> None:
+def _tell(member: Node) -> None:
     """What was counted, for the person who ran it."""
-    counted = one.metrics.session
+    counted = member.metrics.session
     dropped = ", ".join(f"{count:,} {fault.reason}" for fault, count in sorted(counted.rejected.items())) or "none"
     say(
         f"{counted.received:,} packets received, {counted.delivered:,} events, {counted.relayed:,} passed on, {counted.sent:,} sent;"
-        f" dropped: {dropped}; too fast: {counted.rate_limited:,}; lost: {one.metrics.lost:,}"
+        f" dropped: {dropped}; too fast: {counted.rate_limited:,}; lost: {member.metrics.lost:,}"
     )
 
 

@@ -62,7 +62,7 @@ def _show(message: MessageReceived) -> None:
 
 
 def _tell(link: Link, event: SessionEvent) -> None:
-    """What happens to a link, as one line of talk."""
+    """Print an event of a link as one line on stderr."""
     if (name := type(event).__name__) in ("Opened", "Resumed", "LinkLost", "LinkShutdown", "Ended"):
         say(f"link {link.core.id}: {name.lower()} {getattr(event, 'detail', '') or ''}".rstrip())
 
@@ -217,7 +217,7 @@ async def _show_all(link: Link, count: int | None) -> None:
         seen += 1
         if seen == count:
             link.consume(message)
-            if link.unread:  # nobody will consume it: the peer would wait for that
+            if link.unread:  # it will not be consumed, and the peer would wait for that
                 await link.leave()
             return
 

@@ -145,7 +145,7 @@ def serve(
 @_level_flags
 @_session_flags
 @connection_flags
-def call(address: str, name: str, parameters: tuple[str, ...], void: bool, timeout: float | None, **told: Any) -> int:
+def call(address: str, name: str, parameters: tuple[str, ...], void: bool, timeout: float | None, **flags: Any) -> int:
     """Call one method and print what it returns as JSON.
 
     \b
@@ -160,7 +160,7 @@ def call(address: str, name: str, parameters: tuple[str, ...], void: bool, timeo
     values = [_value(text) for text in parameters]
 
     async def ask() -> None:
-        async with _connected(address, **told) as peer:
+        async with _connected(address, **flags) as peer:
             answer = await peer.call(component, method, *values, returns=not void, timeout=timeout)
             if not void:
                 _print(_printable(answer))
@@ -175,7 +175,7 @@ def call(address: str, name: str, parameters: tuple[str, ...], void: bool, timeo
 @_level_flags
 @_session_flags
 @connection_flags
-def listen(address: str, count: int | None, **told: Any) -> int:
+def listen(address: str, count: int | None, **flags: Any) -> int:
     """Connect, and print errors that answer no call, changes of trust and resets, one JSON object per line, until Ctrl-C.
 
     \b
@@ -193,7 +193,7 @@ def listen(address: str, count: int | None, **told: Any) -> int:
                 if seen == count:
                     enough.set()
 
-        async with _connected(address, on_event=show, **told) as peer:
+        async with _connected(address, on_event=show, **flags) as peer:
             say(f"connected to {address}; Ctrl-C ends it")
             await first_of(until_stopped(), enough.wait(), peer.over())
             if peer.ended is not None:

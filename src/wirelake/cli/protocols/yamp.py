@@ -1,4 +1,7 @@
-"""YAMP from the command line: `serve`, `call`, `send` and `listen`. Bodies are JSON here, whatever they are on the wire."""
+"""YAMP from the command line: `serve`, `call`, `send` and `listen`.
+
+Bodies are JSON here, whatever they are on the wire.
+"""
 
 from __future__ import annotations
 

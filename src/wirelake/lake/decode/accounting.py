@@ -1,6 +1,6 @@
-"""LedgerEntries: where bytes went, by source and span, as decoding finds out; what becomes the ledger.
+"""LedgerEntries: counts where bytes went, by source and span, while decoding.
 
-It refuses to know why bytes went there, and to round.
+Its entries become the table `ledger`. Sums are exact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ __all__ = ["Entry", "Extent", "LedgerEntries", "Where", "balance", "merge", "row
 
 IntArray = npt.NDArray[np.int64]
 _MARK: Final = "mark"
-"""The category of an entry that only says what the mark of a span is: for `merge`, never in the ledger."""
+"""The category of an entry that only has the mark of a span.
+
+It is for `merge`, and never in the ledger.
+"""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -134,7 +137,10 @@ class LedgerEntries:
     def spread(
         self, where: Where, category: str, reason: str, origins: IntArray, starts: IntArray, lengths: IntArray, *, counted: bool = True
     ) -> None:
-        """Account for messages, each where its bytes are. Without `counted`, their number depends on cuts and is not kept."""
+        """Account for messages, each where its bytes are.
+
+        Without `counted`, their number depends on cuts and is not kept.
+        """
         if len(where.spans) == 1:
             self._add(where, 0, category, reason, int(lengths.sum()), len(lengths) * counted)
             return
@@ -163,21 +169,21 @@ class LedgerEntries:
         self._sums[key] = (bytes_before + size, items_before + items)
 
     def close(self) -> list[Entry]:
-        """Return all entries and start anew. A span without messages has an entry that says so."""
+        """Return all entries and start again. A span without messages has an entry that says so."""
         entries = [
             Entry(*self._named(source, at), category, reason, self._spans[source, at][1].mark, size, items)
             for (source, at, category, reason), (size, items) in sorted(self._sums.items())
         ]
-        told = {key[:2] for key in self._sums}
+        counted = {key[:2] for key in self._sums}
         entries += [
             Entry(source, at, span.length, "container", "empty file", span.mark, 0, 0)
             for (name, at), (source, span) in sorted(self._spans.items(), key=lambda item: item[0])
-            if (name, at) not in told and not source.size
+            if (name, at) not in counted and not source.size
         ]
         entries += [
             Entry(source, at, span.length, _MARK, "", span.mark, 0, 0)
             for (name, at), (source, span) in sorted(self._spans.items(), key=lambda item: item[0])
-            if (name, at) not in told and source.size and span.mark
+            if (name, at) not in counted and source.size and span.mark
         ]
         self._sums, self._spans = {}, {}
         return entries
@@ -208,7 +214,10 @@ def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
 
 
 def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.RecordBatch:
-    """Merge the entries of many tasks into the ledger of one batch: rows of the same place and kind become one."""
+    """Merge the entries of many tasks into the ledger of one batch.
+
+    Rows of the same place and kind become one.
+    """
     keys = [name for name in ledger.TABLE.grain if name != "batch"]
     # Of a source that grew, tasks may know different sizes, and only the one that read the end of a span knows its mark.
     told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("bytes", "sum"), ("items", "sum")]
@@ -225,33 +234,33 @@ def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.Re
 
 
 def weigh(works: Iterable[ReadTask], ledger_entries: pa.RecordBatch, before: Iterable[Waiting]) -> tuple[list[Entry], list[Waiting]]:
-    """What of the spans that were read waits for what comes next, as entries that make each span add up; and all that waits now.
+    """Return entries for bytes that wait for later ones, so that each span adds up, and all waiting spans.
 
-    A span that waited is accounted for by what was found of it since, less what no longer waits. Else LakeError.
+    A span that waited is accounted for by what was decoded of it since, less what no longer waits. Raises LakeError otherwise.
     """
-    found: dict[tuple[bytes, int], int] = {}
+    sums: dict[tuple[bytes, int], int] = {}
     for row in ledger_entries.select(["source_id", "offset", "bytes"]).to_pylist():
         key = (row["source_id"], row["offset"])
-        found[key] = found.get(key, 0) + row["bytes"]
+        sums[key] = sums.get(key, 0) + row["bytes"]
     entries, waiting = [], []
     marks = {(work.source.id, work.spans[-1].at): work.spans[-1].mark for work in works}
     owed = [
         Waiting(work.source, work.spans[-1].at, work.spans[-1].length, work.spans[-1].length) for work in works if work.spans[-1].length
     ]
-    fresh = {(one.source.id, one.offset) for one in owed}
-    for one in (*owed, *before):
-        key = (one.source.id, one.offset)
-        told = found.pop(key, 0)
-        left = one.bytes - told
+    fresh = {(item.source.id, item.offset) for item in owed}
+    for item in (*owed, *before):
+        key = (item.source.id, item.offset)
+        counted = sums.pop(key, 0)
+        left = item.bytes - counted
         if left < 0:
-            raise LakeError(f"{one.source.path}: the ledger has {-left} bytes too many at byte {one.offset}; nothing was published")
-        change = left if key in fresh else -told
+            raise LakeError(f"{item.source.path}: the ledger has {-left} bytes too many at byte {item.offset}; nothing was published")
+        change = left if key in fresh else -counted
         if change:
             mark = marks.get(key, b"")
-            entries.append(Entry(one.source, one.offset, one.length, "waiting", "for what comes next", mark, change, 0))
+            entries.append(Entry(item.source, item.offset, item.length, "waiting", "for what comes next", mark, change, 0))
         if left:
-            waiting.append(Waiting(one.source, one.offset, one.length, left))
-    if strange := [key for key, told in found.items() if told]:
+            waiting.append(Waiting(item.source, item.offset, item.length, left))
+    if strange := [key for key, counted in sums.items() if counted]:
         raise LakeError(
             f"the ledger speaks of a source that was not read ({strange[0][0].hex()}, byte {strange[0][1]}); nothing was published"
         )
@@ -259,7 +268,9 @@ def weigh(works: Iterable[ReadTask], ledger_entries: pa.RecordBatch, before: Ite
 
 
 def balance(sources: Iterable[Source], ledger_entries: pa.RecordBatch, begins: Mapping[bytes, int] | None = None) -> None:
-    """The spans of every source touch each other to its last byte, and each is accounted for in full; else LakeError.
+    """The spans of every source touch each other to its last byte, and each is accounted for in full.
+
+    Raises LakeError otherwise.
 
     They begin with its first byte, or where `begins` says that reading went on.
     """

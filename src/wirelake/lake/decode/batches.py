@@ -1,6 +1,7 @@
-"""Gathering: collects decoded rows, and passes them on before they take more memory than a task may use.
+"""Gathering: collects decoded rows and passes them on in batches of bounded size.
 
-Rows of `quarantine` come one by one and are put into batches here: a batch costs several kilobytes, however few rows it has.
+Rows are passed on before they take more memory than a task may use. Rows of `quarantine` come one by one and are put into batches here: a
+batch costs several kilobytes, however few rows it has.
 """
 
 from __future__ import annotations

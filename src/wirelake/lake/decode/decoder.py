@@ -53,9 +53,12 @@ __all__ = ["MAX_CARRIED", "Batches", "DecodeOptions", "Decoder"]
 ByteArray = npt.NDArray[np.uint8]
 IntArray = npt.NDArray[np.int64]
 MAX_CARRIED: Final = 64 * 1024 * 1024
-"""Bytes of all connections together that may wait for more. Beyond this, those that wait longest go to quarantine.
+"""Bytes of all connections together that may wait for more.
 
-This is the one limit that makes rows depend on what else is read."""
+Beyond this, those that wait longest go to quarantine.
+
+This is the one limit that makes rows depend on what else is read.
+"""
 
 _NO_SEGMENTS: Final = np.zeros((0, SEGMENT_MISSING), np.int64)
 
@@ -108,7 +111,10 @@ class Decoder:
         return self._gathering.give()
 
     def rest(self) -> Batches:
-        """The remaining rows, the ledger since the last call, and unrecognised traffic. Unfinished messages stay in the state."""
+        """The remaining rows, the ledger since the last call, and unrecognised traffic.
+
+        Unfinished messages stay in the state.
+        """
         return self._gathering.give() | {
             unrecognised.TABLE.name: [self._unrecognised.close()],
             ledger.TABLE.name: [accounting.rows(self._ledger_entries.close())],
@@ -211,12 +217,12 @@ class Decoder:
             places = np.array(spans, np.int64)
             self._ledger_entries.spread(self._where, category, reason, origins, places[:, 0], places[:, 1], counted=False)
         noted: list[rows.Noted] = []
-        for one in taken.begun:
-            by = "client" if one.to_server else "server"
-            noted += [(one.flow, one.ts, one.place, what, by, "") for what in ("seen", *(["opened"] if one.is_whole else []))]
-            if not one.is_whole:  # rules about missing messages do not apply to a session with a gap
-                gap = (scanner.protocol.name, GAP.name, GAP.clause, GAP.text, b"", one.place, 0)
-                self._gathering.spoil(rows.spoilt(self._where, one.flow, one.to_server, one.ts, *gap), 0)
+        for begun in taken.begun:
+            by = "client" if begun.to_server else "server"
+            noted += [(begun.flow, begun.ts, begun.place, what, by, "") for what in ("seen", *(["opened"] if begun.is_whole else []))]
+            if not begun.is_whole:  # rules about missing messages do not apply to a session with a gap
+                gap = (scanner.protocol.name, GAP.name, GAP.clause, GAP.text, b"", begun.place, 0)
+                self._gathering.spoil(rows.spoilt(self._where, begun.flow, begun.to_server, begun.ts, *gap), 0)
         if noted:
             self._add(connections.TABLE.name, rows.connected(self._where, noted))
         xmpp = scanner.protocol.xmpp
@@ -300,7 +306,10 @@ class Decoder:
     def _body_serializers(
         self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, segments: IntArray, good: npt.NDArray[np.bool_]
     ) -> BodySerializers | None:
-        """The serializers of readable rows, where peers negotiate them, perhaps in an earlier block; None where they do not."""
+        """The serializers of readable rows, where peers negotiate them, perhaps in an earlier block.
+
+        None where they do not.
+        """
         if scanner.protocol.body_serializers is None:
             return None
         speakers, keys = _speakers(scan_input, segments)
@@ -392,7 +401,10 @@ class Decoder:
                 yield number, ts, at
 
     def _let_go(self, limit: int) -> None:
-        """Quarantine bytes that wait, oldest first, until no more than this wait. Pieces of messages are counted by themselves."""
+        """Quarantine bytes that wait, oldest first, until no more than this wait.
+
+        Pieces of messages are counted by themselves.
+        """
         weight = sum(state.weight for state in self.decoder_state.fragment_states.values())
         for state in self.decoder_state.fragment_states.values():
             if weight <= limit:
@@ -423,22 +435,22 @@ class Decoder:
     def _leave_frames(self, limit: int) -> None:
         """Stop searching for WebSocket frames, oldest first, until no more bytes wait than this."""
         waiting = self.decoder_state.waiting
-        for key, one in self.decoder_state.wrapped.items():
+        for key, waiting_stream in self.decoder_state.wrapped.items():
             if waiting <= limit:
                 return
-            if one is not None and len(one.data):
-                waiting -= len(one.data)
-                self._unwrap(self._scanner_of(one.flow), self._unwrapper.end(key))
+            if waiting_stream is not None and len(waiting_stream.data):
+                waiting -= len(waiting_stream.data)
+                self._unwrap(self._scanner_of(waiting_stream.flow), self._unwrapper.end(key))
 
     def _leave_stanzas(self, limit: int) -> None:
         """Give up unfinished XMPP stanzas, oldest first, until no more bytes wait than this."""
         waiting = self.decoder_state.waiting
-        for key, one in self.decoder_state.stanzas.items():
+        for key, waiting_stream in self.decoder_state.stanzas.items():
             if waiting <= limit:
                 return
-            if one is not None and len(one.data):
-                waiting -= len(one.data)
-                self._take(self._scanner_of(one.flow), self._stanzas.end(key))
+            if waiting_stream is not None and len(waiting_stream.data):
+                waiting -= len(waiting_stream.data)
+                self._take(self._scanner_of(waiting_stream.flow), self._stanzas.end(key))
 
 
 def _speakers(scan_input: ScanInput, segments: IntArray) -> tuple[IntArray, dict[int, Speaker]]:
@@ -448,5 +460,8 @@ def _speakers(scan_input: ScanInput, segments: IntArray) -> tuple[IntArray, dict
 
 
 def _is_stream(flow: Flow, scanner: Scanner) -> bool:
-    """Whether runs of a flow must be joined. Those of a recording only where the handshake decides how bytes are read."""
+    """Whether runs of a flow must be joined.
+
+    Those of a recording only where the handshake decides how bytes are read.
+    """
     return flow.transport != "udp" and (flow.observed_by == "wire" or scanner.protocol.handshake is not None)

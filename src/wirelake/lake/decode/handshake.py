@@ -35,9 +35,10 @@ class Opened(msgspec.Struct):
 
 
 class _Progress:
-    """How far the handshake of one connection is, so that the cost of a segment does not depend on what waits.
+    """Progress of the handshake of one connection.
 
-    It follows from the segments that wait, and is not stored with them.
+    It makes the cost of a segment independent of the bytes that wait. It is computed from the waiting segments, and is not stored with
+    them.
     """
 
     def __init__(self, scanner: Scanner) -> None:
@@ -52,13 +53,13 @@ class _Progress:
         """… without those that were followed."""
         self._has_gap = [False, False]
 
-    def feed(self, one: Segment) -> bool:
+    def feed(self, segment: Segment) -> bool:
         """Take the next segment; returns whether both parts are there now, or cannot come any more."""
         self.scan_input += 1
-        side, changes = one.to_server, False
-        if one.missing and not self._has_gap[side]:
+        side, changes = segment.to_server, False
+        if segment.missing and not self._has_gap[side]:
             self._has_gap[side] = changes = True
-        elif not self._has_gap[side] and (fresh := one.data[: LONGEST - self._sizes[side]].tobytes()):
+        elif not self._has_gap[side] and (fresh := segment.data[: LONGEST - self._sizes[side]].tobytes()):
             self._sizes[side] += len(fresh)
             self._heads[side].extend(fresh)
             changes = True
@@ -83,15 +84,15 @@ class PendingHandshakes:
     def feed(self, scanner: Scanner, scan_input: list[Segment]) -> tuple[list[Opened], list[Segment]]:
         """Return connections whose handshake has just ended, and segments of those where it had before."""
         opened, readable = [], []
-        for one in scan_input:
-            connection = one.flow.session_id
+        for segment in scan_input:
+            connection = segment.flow.session_id
             if connection in self._decoder_state.handshakes:
-                readable.append(one)
+                readable.append(segment)
                 continue
             waiting = self._decoder_state.pending.setdefault(connection, [])
             progress = self._followed(scanner, connection, waiting)
-            waiting.append(msgspec.structs.replace(one, data=one.data.copy()))
-            if progress.feed(one):
+            waiting.append(msgspec.structs.replace(segment, data=segment.data.copy()))
+            if progress.feed(segment):
                 opened.append(self.release(scanner, connection))
         return opened, readable
 
@@ -158,10 +159,10 @@ def _parts(handshake: HandshakeReader[Limits], speaker: Speaker, data: Octets) -
         at = stop
 
 
-def _without(one: Segment, read: dict[int, int]) -> Segment | None:
+def _without(segment: Segment, read: dict[int, int]) -> Segment | None:
     """The rest of a segment, when so many bytes of each side have been read before."""
-    skipped = min(len(one.data), read[one.to_server]) if not one.missing else 0
-    read[one.to_server] -= skipped
-    if skipped == len(one.data):
+    skipped = min(len(segment.data), read[segment.to_server]) if not segment.missing else 0
+    read[segment.to_server] -= skipped
+    if skipped == len(segment.data):
         return None
-    return msgspec.structs.replace(one, data=one.data[skipped:], origins=clip(one.origins, skipped, len(one.data)))
+    return msgspec.structs.replace(segment, data=segment.data[skipped:], origins=clip(segment.origins, skipped, len(segment.data)))

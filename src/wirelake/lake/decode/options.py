@@ -21,13 +21,19 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     json_bodies: bool = True
     """Fill `body_json` where a body is a JSON object or array."""
     max_raw: int = 1024 * 1024
-    """Bytes of one row of `quarantine`; longer stretches take several."""
+    """Bytes of one row of `quarantine`; longer ranges take several."""
     max_batch_bytes: int = 64 * 1024 * 1024
-    """Bytes of decoded rows that a task holds before it writes them. Bodies that inflate to more together are decoded in several batches;
-    one that alone inflates to more is over the limit, as if its protocol's limit were this. Decoding takes about ten times this memory."""
+    """Bytes of decoded rows that a task holds before it writes them.
+
+    Bodies that inflate to more together are decoded in several batches; one that alone inflates to more is over the limit, as if its
+    protocol's limit were this. Decoding takes about ten times this memory.
+    """
 
     def limits(self, protocol: str, spoken: Iterable[str] = ()) -> Limits:
-        """The limits of one protocol for connections of a dialect; flags in `protocol_limits` win over the dialect."""
+        """The limits of one protocol for connections of a dialect.
+
+        Flags in `protocol_limits` win over the dialect.
+        """
         descriptor = protocols.get(protocol)
         flags = dialects.settings(descriptor.dialects, self.protocol_limits.get(protocol, {}), spoken)
         return msgspec.convert(flags, descriptor.limits)

@@ -104,7 +104,10 @@ def _blocks(
 
 
 def _culprits(block: Block, spare: Callable[[], Decoder]) -> list[Source]:
-    """Find the sources of those connections of a block that cannot be decoded alone; all of its sources if each of them can."""
+    """Find the sources of those connections of a block that cannot be decoded alone.
+
+    Returns all of its sources if each of them can.
+    """
     sources = block.all_sources()
     if len(sources) == 1:
         return sources

@@ -46,7 +46,10 @@ def leading(
 
 
 def sessions(flows: list[Flow], connection: pa.DictionaryArray, links: list[bytes | None], made: pa.Array | None) -> pa.Array:
-    """The session of each message: the one its protocol says, or the link of its connection, or the connection."""
+    """The session of each message: as its protocol says, or else the link of its connection.
+
+    Without a link it is the connection.
+    """
     if made is not None:
         return pc.coalesce(made, connection.cast(pa.binary()))
     if not any(links):
@@ -136,5 +139,8 @@ def constant(value: str, count: int) -> pa.Array:
 
 
 def batch(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    """Columns in the order of the schema of record; dictionary-encoded strings stay so until they are written."""
+    """Columns in the order of the schema of record.
+
+    Dictionary-encoded strings stay so until they are written.
+    """
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], names=schema.names)

@@ -27,7 +27,10 @@ ROWS: Final = 65_536
 
 
 def is_self_contained(flow: Flow) -> bool:
-    """Whether the bytes of a flow are decoded without earlier bytes: recorded messages of a protocol that is not stateful."""
+    """Whether the bytes of a flow are decoded without earlier bytes.
+
+    That holds for recorded messages of a protocol that is not stateful.
+    """
     return flow.observed_by != "wire" and not protocols.get(flow.protocol).is_stateful
 
 
@@ -51,7 +54,10 @@ class Scanner:
         self._segment_of = np.zeros(ROWS, np.int64)
 
     def resumed(self, scan_limits: ScanLimits) -> ScanLimits:
-        """Scan limits for a direction whose state was stored: what its peers agreed on, within the limits of now."""
+        """Scan limits for a direction whose state was stored.
+
+        They are those its peers agreed on, within the present limits.
+        """
         handshake = self.protocol.handshake
         if handshake is None:
             return self.scan_limits

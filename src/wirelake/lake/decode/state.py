@@ -1,7 +1,7 @@
-"""DecoderState: everything a decoder keeps of connections between blocks, files, tasks and micro-batches.
+"""DecoderState: all that a decoder keeps of connections between blocks, files and tasks.
 
-Decoded rows depend on the bytes of a connection, never on where those were cut. So all bytes that wait for more are here, and nowhere
-else. A state can be stored as bytes and restored. It holds no keys.
+Decoded rows depend on the bytes of a connection, never on where those were cut. So all bytes that wait for more are here, and nowhere else.
+A state can be stored as bytes and restored. It holds no keys.
 """
 
 from __future__ import annotations
@@ -33,13 +33,19 @@ Speaker = tuple[bytes, int]
 """Session id, and 1 for the client or 0 for the server."""
 
 MAX_REMEMBERED: Final = 1 << 17
-"""Entries of each table of a state: connections, speakers, or connections in sources. Beyond this the older half is dropped."""
+"""Entries of each table of a state: connections, speakers, or connections in sources.
+
+Beyond this the older half is dropped.
+"""
 MAX_SOURCES: Final = 1 << 10
 """Sources that are numbered before unused ones are dropped."""
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Why bytes of a stream are no message, if no sender broke a rule: the capture lacks bytes, or cannot be read."""
+    """Why bytes of a stream are no message though no sender broke a rule.
+
+    The capture lacks bytes, or cannot be read.
+    """
 
     name: str = "GAP"
     clause: str | None = None
@@ -184,12 +190,12 @@ class DecoderState:
     def forget(self) -> None:
         """Drop the older half of each table that is over its limit."""
         tables: list[dict[Any, Any]] = [self.handshakes, self.agreed, self.fragment_states, self.wrapped, self.seen, self.stanzas]
-        for one in tables:
-            if len(one) > MAX_REMEMBERED:
-                for key in list(one)[: len(one) // 2]:
-                    may_wait = one is self.stanzas or one is self.wrapped
-                    if not (may_wait and one[key] is not None and len(one[key].data)):  # what waits is still to be accounted for
-                        del one[key]
+        for table in tables:
+            if len(table) > MAX_REMEMBERED:
+                for key in list(table)[: len(table) // 2]:
+                    may_wait = table is self.stanzas or table is self.wrapped
+                    if not (may_wait and table[key] is not None and len(table[key].data)):  # what waits is still to be accounted for
+                        del table[key]
 
     def drop(self, connections: Collection[bytes]) -> None:
         """Drop these connections, as if they had never been seen; and the state of all XMPP streams."""

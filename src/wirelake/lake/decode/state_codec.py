@@ -138,14 +138,14 @@ class _Writer:
         self.data: list[bytes] = []
         self.origins: list[bytes] = []
 
-    def add(self, one: _Waits, to_server: int) -> Waiting:
+    def add(self, item: _Waits, to_server: int) -> Waiting:
         """Add the waiting bytes of one direction. Pieces without bytes are dropped."""
-        count = len(one.origins) if len(one.data) else 0
+        count = len(item.origins) if len(item.data) else 0
         if count:
-            self.data.append(one.data.tobytes())
-            self.origins.append(one.origins.astype("<i8", copy=False).tobytes())
-        number = self.flows.setdefault(one.flow, len(self.flows))
-        return Waiting(number, 1 if to_server else 0, len(one.data), count)
+            self.data.append(item.data.tobytes())
+            self.origins.append(item.origins.astype("<i8", copy=False).tobytes())
+        number = self.flows.setdefault(item.flow, len(self.flows))
+        return Waiting(number, 1 if to_server else 0, len(item.data), count)
 
 
 def encoded(decoder_state: DecoderState) -> bytes:
@@ -207,12 +207,21 @@ def _unpacked(content: msgspec.Raw, kinds: Mapping[str, type[msgspec.Struct]]) -
     return name, decode(bytes(state), kinds[name])
 
 
-def _direction_state(one: Direction, writer: _Writer) -> DirectionState:
-    handshake = _handshake(one.flow)
-    agreed = _NIL if handshake is None else msgspec.Raw(msgspec.msgpack.encode(handshake.agreed(one.scan_limits)))
-    why = None if one.why is None else one.why.name
-    waiting = writer.add(one, one.to_server)
-    return DirectionState(waiting, one.mode, agreed, one.owed, why, 1 if one.first else 0, one.looked, one.is_hopeful)
+def _direction_state(direction_state: Direction, writer: _Writer) -> DirectionState:
+    handshake = _handshake(direction_state.flow)
+    agreed = _NIL if handshake is None else msgspec.Raw(msgspec.msgpack.encode(handshake.agreed(direction_state.scan_limits)))
+    why = None if direction_state.why is None else direction_state.why.name
+    waiting = writer.add(direction_state, direction_state.to_server)
+    return DirectionState(
+        waiting,
+        direction_state.mode,
+        agreed,
+        direction_state.owed,
+        why,
+        1 if direction_state.first else 0,
+        direction_state.looked,
+        direction_state.is_hopeful,
+    )
 
 
 def _wrapped_state(one: Wrapped, writer: _Writer) -> WrappedState:
@@ -279,20 +288,40 @@ def restore(decoder_state: DecoderState, content: bytes) -> None:
     decoder_state.sources, decoder_state.spans = state.sources, state.spans
     reader = _Reader(state)
     for direction in state.directions:
-        one = _direction(direction, reader)
-        decoder_state.directions[one.flow.session_id, one.to_server] = one
+        direction_state = _direction(direction, reader)
+        decoder_state.directions[direction_state.flow.session_id, direction_state.to_server] = direction_state
     check(len(decoder_state.directions) == len(state.directions), "a direction is there twice")
     for waits in state.pending:
-        scan_input = [Segment(reader.flow(one.waiting), one.waiting.to_server, one.missing, *reader.next(one.waiting)) for one in waits]
-        check(len({one.flow.session_id for one in scan_input}) == 1, "what waits for a handshake is of several connections")
-        check(all(_handshake(one.flow) is not None for one in scan_input), "a protocol without a handshake waits for one")
+        scan_input = [
+            Segment(
+                reader.flow(direction_state.waiting),
+                direction_state.waiting.to_server,
+                direction_state.missing,
+                *reader.next(direction_state.waiting),
+            )
+            for direction_state in waits
+        ]
+        check(
+            len({direction_state.flow.session_id for direction_state in scan_input}) == 1,
+            "what waits for a handshake is of several connections",
+        )
+        check(
+            all(_handshake(direction_state.flow) is not None for direction_state in scan_input),
+            "a protocol without a handshake waits for one",
+        )
         decoder_state.pending[scan_input[0].flow.session_id] = scan_input
     check(len(decoder_state.pending) == len(state.pending), "a connection is there twice")
-    decoder_state.handshakes = {key: _handshake_reader(one) for key, one in state.handshakes}
-    decoder_state.agreed = {(key, side): one for key, side, one in state.agreed}
-    decoder_state.fragment_states = {(key, side): _fragment_state(one) for key, side, one in state.fragment_states}
-    decoder_state.wrapped = {(key, side): None if one is None else _wrapped(one, (key, side), reader) for key, side, one in state.wrapped}
-    decoder_state.stanzas = {(key, side): None if one is None else _stream(one, (key, side), reader) for key, side, one in state.stanzas}
+    decoder_state.handshakes = {key: _handshake_reader(direction_state) for key, direction_state in state.handshakes}
+    decoder_state.agreed = {(key, side): direction_state for key, side, direction_state in state.agreed}
+    decoder_state.fragment_states = {(key, side): _fragment_state(direction_state) for key, side, direction_state in state.fragment_states}
+    decoder_state.wrapped = {
+        (key, side): None if direction_state is None else _wrapped(direction_state, (key, side), reader)
+        for key, side, direction_state in state.wrapped
+    }
+    decoder_state.stanzas = {
+        (key, side): None if direction_state is None else _stream(direction_state, (key, side), reader)
+        for key, side, direction_state in state.stanzas
+    }
     decoder_state.seen = dict.fromkeys(state.seen)
 
 

@@ -1,4 +1,4 @@
-"""StreamReader: decodes byte streams as they arrive; the result does not depend on where they were cut.
+"""StreamReader: decodes byte streams as they arrive, however they were cut.
 
 A direction is in one of four modes.
 
@@ -67,7 +67,7 @@ GAP: Final = Gap()
 
 
 class ScanInput(msgspec.Struct):
-    """Bytes to scan: runs (start, stop, flow, to_server) in `data`, and the pieces that lead back to the source."""
+    """Bytes to scan: runs (start, stop, flow, to_server) in `data`, and their origins in the source."""
 
     data: ByteArray
     segments: IntArray
@@ -104,13 +104,13 @@ def _turns(arrived: Iterable[Segment]) -> Iterator[dict[Speaker, list[Segment]]]
     """ScanInput in rounds: within a round, no speaker has a gap except before its first segment."""
     turn: dict[Speaker, int] = {}
     numbered = []
-    for one in arrived:
-        turn[one.speaker] = turn.get(one.speaker, 0) + (one.missing != 0)
-        numbered.append((turn[one.speaker], one))
+    for segment in arrived:
+        turn[segment.speaker] = turn.get(segment.speaker, 0) + (segment.missing != 0)
+        numbered.append((turn[segment.speaker], segment))
     for _, together in groupby(sorted(numbered, key=lambda item: item[0]), key=lambda item: item[0]):
         speakers: dict[Speaker, list[Segment]] = {}
-        for _, one in together:
-            speakers.setdefault(one.speaker, []).append(one)
+        for _, segment in together:
+            speakers.setdefault(segment.speaker, []).append(segment)
         yield speakers
 
 
@@ -145,7 +145,10 @@ class StreamReader:
             self._advance(turn)
 
     def end(self, speakers: Iterable[Speaker], cut: Faults) -> None:
-        """These speakers send nothing more: read what waits, and quarantine the rest; an unfinished message is `cut`."""
+        """These speakers send nothing more: read what waits, and quarantine the rest.
+
+        An unfinished message is `cut`.
+        """
         chosen = list(speakers)
         self._advance({speaker: [] for speaker in chosen}, ended=True)
         for speaker in chosen:
@@ -169,38 +172,44 @@ class StreamReader:
 
     # Inside.
 
-    def _break(self, speaker: Speaker, one: Segment, why: Reason) -> None:
-        """Bytes are missing before this segment: give up the unfinished message, and choose the mode to go on in."""
+    def _break(self, speaker: Speaker, segment: Segment, why: Reason) -> None:
+        """Handle missing bytes before this segment.
+
+        Gives up the unfinished message, and chooses the next mode.
+        """
         left = self._directions.pop(speaker, None)
         scan_limits = left.scan_limits if left else self._scan_limits_of(speaker)
-        fresh = Direction(one.flow, one.to_server, READING, scan_limits or ())
+        fresh = Direction(segment.flow, segment.to_server, READING, scan_limits or ())
         if left is not None and left.mode == DEAD:
             self._directions[speaker] = left  # it was set aside already
-        elif one.missing == UNREADABLE or self._scanner.protocol.handshake is not None or scan_limits is None:
+        elif segment.missing == UNREADABLE or self._scanner.protocol.handshake is not None or scan_limits is None:
             if left is not None:
                 self._set_aside(left, why)
-            reason = self._unknown if one.missing == UNKNOWN else why
+            reason = self._unknown if segment.missing == UNKNOWN else why
             self._directions[speaker] = msgspec.structs.replace(fresh, mode=DEAD, why=reason)
-        elif one.missing < 0:
+        elif segment.missing < 0:
             if left is not None:  # with `UNKNOWN`: another connection had the same name
                 self._set_aside(left, GAP)
             # ScanInput do begin with messages more often than not.
-            self._directions[speaker] = msgspec.structs.replace(fresh, mode=SEARCHING, why=GAP, is_hopeful=one.missing == UNKNOWN)
+            self._directions[speaker] = msgspec.structs.replace(fresh, mode=SEARCHING, why=GAP, is_hopeful=segment.missing == UNKNOWN)
         elif left is None:
             self._directions[speaker] = self._after(fresh, -1)
         else:
             whole = left.owed if left.mode == PASSING else self._scanner.need(left.data, left.scan_limits) if len(left.data) else 0
-            owed = whole - len(left.data) - one.missing
+            owed = whole - len(left.data) - segment.missing
             self._set_aside(left, GAP)
             self._directions[speaker] = self._after(left, owed)
 
     def _after(self, left: Direction, owed: int) -> Direction:
-        """The direction behind a broken message of which so many bytes are still to come; less than 0: not known."""
+        """The direction behind a broken message with so many bytes still to come (less than 0: unknown)."""
         fresh = Direction(left.flow, left.to_server, PASSING if owed > 0 else SEARCHING, left.scan_limits, why=GAP, owed=max(owed, 0))
         return msgspec.structs.replace(fresh, is_hopeful=owed == 0)
 
     def _advance(self, turn: dict[Speaker, list[Segment]], *, ended: bool = False) -> None:
-        """Read what waits of these speakers, and their new segments; with `ended`, nothing more comes before a gap."""
+        """Read waiting bytes of these speakers, and their new segments.
+
+        With `ended`, nothing more comes before a gap.
+        """
         items: list[_Item] = []
         chunks: list[ByteArray] = []
         places: list[IntArray] = []
@@ -241,36 +250,39 @@ class StreamReader:
 
     def _is_reading(self, item: _Item, scan_input: ScanInput, *, ended: bool) -> bool:
         """Go on with a direction until it can be read, or must wait."""
-        one = item.direction
-        if one.mode == PASSING and item.stop - item.start >= one.owed:
-            self._pass(item, scan_input, item.start + one.owed)
+        direction = item.direction
+        if direction.mode == PASSING and item.stop - item.start >= direction.owed:
+            self._pass(item, scan_input, item.start + direction.owed)
             # The length was the least the message takes, so what follows it is made sure of.
-            one.mode, one.owed, one.first, one.looked, one.is_hopeful = SEARCHING, 0, 0, 0, True
-        while one.mode == DEAD and item.stop - item.start >= CHUNK:
+            direction.mode, direction.owed, direction.first, direction.looked, direction.is_hopeful = SEARCHING, 0, 0, 0, True
+        while direction.mode == DEAD and item.stop - item.start >= CHUNK:
             self._pass(item, scan_input, item.start + CHUNK)
-        while one.mode == SEARCHING and (item.stop > item.start or not ended):
+        while direction.mode == SEARCHING and (item.stop > item.start or not ended):
             if not self._look(item, scan_input, ended=ended):
                 break
-        return one.mode == READING and item.stop > item.start
+        return direction.mode == READING and item.stop > item.start
 
     def _look(self, item: _Item, scan_input: ScanInput, *, ended: bool) -> bool:
-        """Search the next window for a certain message; False if the window is not all there yet, or nothing is left."""
-        one, size = item.direction, LOOKS[item.direction.looked]
+        """Search the next window for a certain message.
+
+        Returns False if the window is not complete yet, or nothing is left.
+        """
+        direction, size = item.direction, LOOKS[item.direction.looked]
         there = item.stop - item.start
         if there < size and not ended:
             return False
         stop = item.start + min(size, there)
-        place = self._scanner.find(scan_input.data, item.start + one.first, stop, one.scan_limits)
+        place = self._scanner.find(scan_input.data, item.start + direction.first, stop, direction.scan_limits)
         if place < stop:
             self._pass(item, scan_input, place)
-        elif there >= size and one.looked + 1 < len(LOOKS):
-            one.looked += 1
+        elif there >= size and direction.looked + 1 < len(LOOKS):
+            direction.looked += 1
             return True
-        elif not one.is_hopeful:
+        elif not direction.is_hopeful:
             self._pass(item, scan_input, item.stop if there < size else item.start + STEP)
-            one.looked = 0
+            direction.looked = 0
             return there >= size
-        one.mode, one.why, one.first, one.looked, one.is_hopeful = READING, None, 0, 0, False
+        direction.mode, direction.why, direction.first, direction.looked, direction.is_hopeful = READING, None, 0, 0, False
         return False
 
     def _pass(self, item: _Item, scan_input: ScanInput, place: int) -> None:
@@ -299,12 +311,12 @@ class StreamReader:
 
     def _keep(self, item: _Item, scan_input: ScanInput) -> None:
         """Keep the state of a direction; one that is read to its end needs none."""
-        one = item.direction
-        if one.mode == READING and item.start == item.stop:
+        direction = item.direction
+        if direction.mode == READING and item.start == item.stop:
             return
-        one.data = scan_input.data[item.start : item.stop].copy()
-        one.origins = clip(scan_input.origins, item.start, item.stop)
-        self._directions[one.flow.session_id, one.to_server] = one
+        direction.data = scan_input.data[item.start : item.stop].copy()
+        direction.origins = clip(scan_input.origins, item.start, item.stop)
+        self._directions[direction.flow.session_id, direction.to_server] = direction
 
     def _set_aside(self, left: Direction, why: Reason) -> None:
         """Quarantine the bytes that wait."""

@@ -1,7 +1,7 @@
-"""UnrecognisedTraffic: traffic of no known protocol, summed by host and port, for the table `unrecognised`.
+"""UnrecognisedTraffic: sums traffic of no known protocol by host and port.
 
-Tasks sum what blocks account for, and the driver merges their sums, as with the ledger (`accounting.py`). Both are bounded: beyond
-`MAX_ROWS` the rest is one row of each source.
+It becomes the table `unrecognised`. Tasks sum what blocks account for, and the driver merges their sums, as with the ledger
+(`accounting.py`). Both are bounded: beyond `MAX_ROWS` the rest is one row of each source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from wirelake.lake.tables.unrecognised import TABLE
 __all__ = ["MAX_ROWS", "UnrecognisedTraffic", "bytes_in", "merge", "packed", "unpacked"]
 
 MAX_ROWS: Final = 10_000
-"""Rows of one task, and of one batch: those with most bytes are kept. The rest is one more row of each source."""
+"""Rows of one task, and of one batch: those with most bytes are kept.
+
+The rest is one more row of each source.
+"""
 
 _KEYS: Final = tuple(name for name in TABLE.grain if name != "batch")
 _NAMES: Final = ("transport", "client_address", "server_address", "server_port")
@@ -53,31 +56,31 @@ class UnrecognisedTraffic:
         key = (source.id, account.unrecognised)
         if key not in self._sums and len(self._sums) >= MAX_ROWS:
             key = (source.id, REST)
-        one = self._sums.setdefault(key, _Sum(source.path))
-        one.items += account.items
-        one.bytes += account.bytes
-        if account.first != NO_TIME and (one.first == NO_TIME or account.first < one.first):
-            one.first = account.first
-        one.last = max(one.last, account.last)
+        total = self._sums.setdefault(key, _Sum(source.path))
+        total.items += account.items
+        total.bytes += account.bytes
+        if account.first != NO_TIME and (total.first == NO_TIME or account.first < total.first):
+            total.first = account.first
+        total.last = max(total.last, account.last)
 
     def close(self) -> pa.RecordBatch:
-        """Return all rows, and start anew."""
+        """Return all rows, and start again."""
         rows = [_row(source, unrecognised, one) for (source, unrecognised), one in self._sums.items()]
         self._sums = {}
         return pa.RecordBatch.from_pylist(rows, schema=TABLE.schema)
 
 
-def _row(source: bytes, unrecognised: Unrecognised, one: _Sum) -> dict[str, object]:
+def _row(source: bytes, unrecognised: Unrecognised, total: _Sum) -> dict[str, object]:
     names = (unrecognised.transport, unrecognised.client, unrecognised.server, unrecognised.port)
     return {
-        "source": one.source,
+        "source": total.source,
         "source_id": source,
         **dict(zip(_NAMES, (None,) * 4 if unrecognised == REST else names, strict=True)),
         "reason": unrecognised.why,
-        "packets": one.items,
-        "bytes": one.bytes,
-        "first_seen": None if one.first == NO_TIME else one.first,
-        "last_seen": None if one.last == NO_TIME else one.last,
+        "packets": total.items,
+        "bytes": total.bytes,
+        "first_seen": None if total.first == NO_TIME else total.first,
+        "last_seen": None if total.last == NO_TIME else total.last,
     }
 
 

@@ -34,7 +34,10 @@ IntArray = npt.NDArray[np.int64]
 
 ALIEN: Final = Gap("WEBSOCKET_FRAME", None, "a WebSocket frame that is text, compressed, or none that is known")
 STARTS: Final = {b"G"[0]: b"GET ", b"H"[0]: b"HTTP"}
-"""What either side of an opening handshake begins with, by its first byte: nothing that may be inside begins with one of these."""
+"""First byte -> the text that either side of an opening handshake begins with.
+
+No protocol inside begins with one of these.
+"""
 
 
 class Unwrapped(msgspec.Struct):
@@ -49,7 +52,10 @@ class Unwrapped(msgspec.Struct):
 
 
 class Wrapped:
-    """One direction of a wrapped connection. Bytes that wait are in `data`, and `origins` lead back to them, as in `state.Direction`."""
+    """One direction of a wrapped connection.
+
+    Bytes that wait are in `data`, and `origins` lead back to them, as in `state.Direction`.
+    """
 
     def __init__(self, flow: Flow, to_server: int, start: bytes) -> None:
         self.flow = flow
@@ -101,7 +107,10 @@ class Wrapped:
 
 
 class _Tail:
-    """Runs of a direction that is searched for frames, not yet joined to what waits: each byte is copied once."""
+    """Runs of a direction that is searched for frames, not yet joined to the waiting bytes.
+
+    Each byte is copied once.
+    """
 
     def __init__(self) -> None:
         self.size = 0

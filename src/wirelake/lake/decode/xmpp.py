@@ -63,7 +63,10 @@ class Taken(msgspec.Struct):
 
 
 class Stream:
-    """One direction of a stream. What waits is in `data`, and `origins` lead back to it, as in `state.Direction`."""
+    """One direction of a stream.
+
+    What waits is in `data`, and `origins` lead back to it, as in `state.Direction`.
+    """
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
@@ -80,7 +83,9 @@ class Stream:
 
 
 class _Buffer:
-    """The bytes that wait of one direction while a block is read. It doubles when full, so that appending is cheap.
+    """The bytes that wait of one direction while a block is read.
+
+    It doubles when full, so that appending is cheap.
 
     Places count from the beginning of the buffer. Pieces are never overwritten: accounts refer to them until the block is read.
     """

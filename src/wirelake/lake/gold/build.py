@@ -1,4 +1,4 @@
-"""Build gold tables from DataFrames, for a Spark session of your own: DataFrames in, a DataFrame out.
+"""Build gold tables in a Spark session of your own: DataFrames in, a DataFrame out.
 
 A gold table is built from silver tables, from steps that several tables share, and from other gold tables. `build_table` builds what is
 missing on the way, by the `INPUTS` of each builder. It neither reads nor writes tables.
@@ -41,7 +41,7 @@ def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
 
 
 def _facts(connections: DataFrame, connection_index: DataFrame, messages: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """Who is silent depends on when others were last heard: that is asked here and now."""
+    """Build `session_facts`; `is_silent` is judged by the newest message of each protocol in these tables."""
     said = connection_index.where("direction IS NOT NULL")
     heard = said.where(sql.col("protocol").isin(list(SILENCE))).groupBy("protocol").agg(sql.unix_micros(sql.max("last_seen")).alias("at"))
     newest = {row["protocol"]: _EPOCH + timedelta(microseconds=row["at"]) for row in heard.collect()}

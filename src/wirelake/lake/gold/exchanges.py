@@ -1,6 +1,6 @@
-"""Build `exchanges`: pair every request with its answer, and every channel message with its acknowledgement.
+"""Build `exchanges`: pair requests with answers, and channel messages with acknowledgements.
 
-It knows no protocols: the columns `kind` and `correlation_id` say what belongs together.
+It does not depend on protocols: the columns `kind` and `correlation_id` say what belongs together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def build(
     *,
     late_seconds: float = LATE_SECONDS,
 ) -> DataFrame:
-    """Return every request with its answer. A request whose id is used again before the answer stays unanswered.
+    """Return every request with its answer.
+
+    A request whose id is used again before the answer stays unanswered.
 
     `outcomes` has the rows of `paired` whose protocol says in the answer how it went.
     """

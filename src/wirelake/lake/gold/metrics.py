@@ -21,14 +21,14 @@ __all__ = ["INPUTS", "TABLE", "TOLD", "build"]
 INPUTS: Final = ("minute_index", "exchanges", "violations")
 
 TOLD: Final = ((exchanges_table.TABLE, "requested"), (violations_table.TABLE, "ts"))
-"""Gold tables that minutes are told from, and the column that says which minute."""
+"""Gold tables that minutes are computed from, and the column with the time."""
 
 
 _PERCENTILES: Final = {"latency_p50_us": 0.5, "latency_p95_us": 0.95, "latency_p99_us": 0.99}
 
 
 def build(minute_index: DataFrame, exchanges: DataFrame, violations: DataFrame) -> DataFrame:
-    """All that is told of these minutes, brought together."""
+    """Add up the minute index, exchanges and violations of these minutes."""
     said = minute_index.groupBy(*KEYS).agg(*(sql.sum(name).alias(name) for name in ("messages", "bytes", "errors", "quarantined")))
     asked = (
         exchanges.where("requested IS NOT NULL")

@@ -1,4 +1,4 @@
-"""Build `security`: check signed packets of Event Mesh, and list broken rules that are threats.
+"""Build `security`: check signed packets of Event Mesh, and list rules broken as threats.
 
 For Event Mesh three things come together: the result of checking keys (`verify_rows.py`), the time in the packet, and all
 earlier captures of it. A packet breaks at most one rule: the first in the order of EMM-28, as for a live receiver at that time. Without
@@ -50,9 +50,10 @@ def build(
     before: DataFrame,
     keys: TrustStore | None = None,
 ) -> DataFrame:
-    """All that these nodes ever said, judged by these keys; without keys by what `before`, the table as it was, says of them.
+    """All packets of these nodes, checked with these keys.
 
-    What threatens others is told by `violations`. What a packet breaks by repetition depends on its own node's packets and no others.
+    Without keys their results come from `before`, the table as it was. Threats of other protocols come from `violations`. The rule a packet
+    breaks by repetition depends on its own node's packets and no others.
     """
     known = before.where("message_id IS NOT NULL").select("message_id", "verdict", "genuine", "trust", "accepted", "was_accepted")
     packets = _with_ends(event_mesh, connections)
@@ -90,7 +91,10 @@ def _with_ends(event_mesh: DataFrame, connections: DataFrame) -> DataFrame:
 
 
 def _by_time(packets: DataFrame) -> DataFrame:
-    """EMM-28: the rule each packet breaks by its form, its proof or its time. Time is asked of packets that carry a proof (EMM-24)."""
+    """EMM-28: the rule each packet breaks by its form, its proof or its time.
+
+    Time is asked of packets that carry a proof (EMM-24).
+    """
     hmac, signature = (sql.col(name).isNotNull() for name in ("hmac", "signature"))
     proof = sql.when(hmac & signature, "hmac+signature").when(hmac, "hmac").when(signature, "signature")
     said = sql.coalesce("signed_timestamp", "timestamp").cast("double") * 1e6
@@ -110,12 +114,12 @@ def _by_time(packets: DataFrame) -> DataFrame:
 
 
 def _by_history(packets: DataFrame) -> DataFrame:
-    """The same, with the rule of those that break none so far but come again (EMM-23), and which sighting of a packet each is.
+    """Add the rule of replayed packets (EMM-23), and the number of each sighting of a packet.
 
-    A packet that relays pass on is seen at many places: it comes again only if it comes to the same receiver again, as seen by the same
-    kind of observer. What comes again within the replay window is a replay whatever it says; later, only if it is the same. Forged
-    packets are nobody's first sighting, and what proves nothing is counted apart from what does. A packet without a node id is told
-    apart by its connection only, which is best effort, and so is left alone.
+    Only packets that break no other rule get it. A packet that relays pass on is seen at many places. It is repeated only if it comes to
+    the same receiver again, as seen by the same kind of observer. A repetition within the replay window is a replay whatever its content;
+    later, only if the content is the same. Forged packets are never a first sighting. Packets with a valid proof are counted apart from
+    others. Packets without a node id differ only by connection, which is best effort: they are not judged.
     """
     packet = ("is_believed", "node_id", "packet_id")
     everywhere = Window.partitionBy(*packet).orderBy("ts", "message_id")

@@ -1,4 +1,4 @@
-"""Build `sessions`: every session, from its handshake to its end, with counts from the other tables.
+"""Build `sessions`: every session from handshake to end, with counts from other tables.
 
 The protocols' rules say which versions were offered, and whether they were accepted.
 """

@@ -20,7 +20,10 @@ INPUTS: Final = ("pairs",)
 
 
 def pairs(connection_index: DataFrame) -> DataFrame:
-    """Rows of the index with the `client` and `server` they count for; whose connection nobody saw opening or passing count for none."""
+    """Rows of the index with the `client` and `server` they count for.
+
+    A connection that was not seen opening or passing counts for none.
+    """
     ends = (
         connection_index.where("direction IS NULL AND last_seen IS NOT NULL")  # what happened to connections
         .groupBy("connection_id")
@@ -30,7 +33,7 @@ def pairs(connection_index: DataFrame) -> DataFrame:
     address = {side: sql.coalesce(f"ends.{side}_address", sql.lit("?")) for side in ("client", "server")}
     client, server = (sql.concat_ws(":", address[side], f"ends.{side}_port") for side in ("client", "server"))
     is_back = sql.col("direction") == "to_client"
-    # What was said before the link was agreed on belongs to it, too.
+    # Messages before the link was agreed on belong to it, too.
     link = sql.max(sql.when(sql.col("session_id") != sql.col("connection_id"), sql.col("session_id")))
     agreed = sql.when(is_link, link.over(Window.partitionBy("connection_id")))
     return (

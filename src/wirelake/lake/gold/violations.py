@@ -1,11 +1,11 @@
-"""Build `violations`: collect the findings of all rules, and look up each rule's clause, severity and text.
+"""Build `violations`: collect findings of all rules, with clause, severity and text.
 
 Findings come from five places: messages that break a rule by themselves; bytes in quarantine that break one; messages that the protocol's
 state machine forbids; rules over history; and messages that are tolerated but should not have been sent. A finding is a violation only if
 the specification forbids it. What only a ruling or a limit of this implementation forbids has severity `info`, and no count includes it.
 
-A violation gets its text from `lake/tables/rules.py`. Sessions that were captured with gaps, or not from their beginning, are not judged
-by history: the missing message may have been sent.
+A violation gets its text from `lake/tables/rules.py`. Sessions that were captured with gaps, or not from their beginning, are not judged by
+history: the missing message may have been sent.
 """
 
 from __future__ import annotations

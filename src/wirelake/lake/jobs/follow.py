@@ -72,7 +72,7 @@ class FollowOptions(msgspec.Struct, frozen=True):
     max_bytes: int = 0
     """Bytes of one micro-batch, about; 0 is no limit."""
     complete_after: float = 30.0
-    """Treat a compressed file, or one without a packet, as complete after this many seconds without a write."""
+    """Seconds without a write after which a compressed file, or one without a packet, is complete."""
     gold_every: float = 10.0
     """Seconds between two refreshes of the gold tables; 0: only at the end."""
     once: bool = False
@@ -216,7 +216,9 @@ def follow(
     on_commit: Callable[[MicroBatch, float], None] = lambda _micro_batch, _now: None,
     on_build: Callable[[str], None] = lambda _: None,
 ) -> FollowResult:
-    """Read captures of a folder as they grow, until `stop` is set, or once. The lake is created if there is none.
+    """Read captures of a folder as they grow, until `stop` is set, or once.
+
+    The lake is created if there is none.
 
     `spark` is a session, or a function that starts one; see `CONF` for its settings. `on_commit` is called with every committed micro-batch
     and the time, `on_build` with the name of every gold table that is refreshed at the end. The other parameters are those of `ingest`.

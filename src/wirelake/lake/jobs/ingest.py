@@ -74,13 +74,16 @@ class IngestResult(msgspec.Struct, frozen=True):
     skipped: tuple[str, ...]
     """Files that the lake has already, perhaps under another path."""
     differently: tuple[str, ...]
-    """Skipped files that were decoded with other options than the present ones, which had no effect on them."""
+    """Skipped files that were decoded with other options; the present options had no effect on them."""
     changed: tuple[str, ...]
     """Files that the lake has with other contents: not read. Ingest them with `again` to replace those."""
     removed: tuple[str, ...]
     """Sources whose rows were removed, whether or not they were read again."""
     reread: tuple[str, ...]
-    """Removed sources that the caller did not name: they share connections with others, and were read again."""
+    """Removed sources that the caller did not name.
+
+    They share connections with others, and were read again.
+    """
     built: tuple[str, ...]
     """Gold tables that were refreshed."""
     resumed: bool
@@ -113,7 +116,9 @@ def ingest(
     strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
-    """Add captures to a lake, which is created if there is none. Idempotent: running it again changes nothing.
+    """Add captures to a lake, which is created if there is none.
+
+    Idempotent: running it again changes nothing.
 
     `spark` is a session, or a function that starts one. The function is called only if there is work for Spark.
     `keys` verify the packets of the whole lake, earlier ones included. With keys, `paths` may be empty.

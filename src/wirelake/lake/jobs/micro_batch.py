@@ -1,7 +1,8 @@
-"""One micro-batch of a followed folder: decode it, and commit rows, ledger, offset and decoder state together.
+"""One micro-batch of a followed folder: decode it, and commit all of it together.
 
-Each bucket has a saved decoder state. The task loads it, continues, and writes a new file, which becomes current when the micro-batch
-commits. A micro-batch that fails anywhere leaves the lake as it was and is read again: rows are written exactly once.
+Rows, ledger, offset and decoder state are one commit. Each bucket has a saved decoder state. The task loads it, continues, and writes a new
+file, which becomes current when the micro-batch commits. A micro-batch that fails anywhere leaves the lake as it was and is read again:
+rows are written exactly once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The Python Data Source `wirelake.tables`: writes blocks and packet batches as tables. The task that writes also decodes.
+"""The Python Data Source `wirelake.tables`: writes blocks and packet batches as tables.
+
+The task that writes also decodes.
 
 Decoded rows never enter the JVM: a task writes Parquet files, and its commit message has their names. When all tasks are done, `commit` on
 the driver merges their ledger entries, checks that they add up to the bytes of all sources, and publishes every table, the ledger last.
@@ -121,7 +123,10 @@ class TableWriter(DataSourceArrowWriter):
         publish(self._lake, journal.prepare(self._lake, files))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver, after a failure: remove the files of all tasks, except those that are published or will be."""
+        """On the driver, after a failure: remove the files of all tasks.
+
+        Files that are published, or will be, stay.
+        """
         with journal.fenced(self._lake):
             pending = self._pending()
             if pending is not None and pending.files is not None:
@@ -136,7 +141,10 @@ class TableWriter(DataSourceArrowWriter):
 
 
 class TableSink(DataSource):
-    """`df.write.format("wirelake.tables")`; options `lake`, `batch` and its `attempt`, `decode` (`DecodeOptions`) and `ports` as JSON."""
+    """The data source `df.write.format("wirelake.tables")`: tasks decode blocks and write rows.
+
+    Options are `lake`, `batch` and its `attempt`, and as JSON `decode` (`DecodeOptions`) and `ports`.
+    """
 
     keys: TrustStore | None = None
     keyring: Keyring | None = None
@@ -157,7 +165,10 @@ class TableSink(DataSource):
 
 
 def sink_with(trusted: TrustStore | None, opening: Keyring | None = None) -> type[TableSink]:
-    """A sink class that carries keys. Options would appear in plans and logs, so secrets travel in the pickled class."""
+    """A sink class that carries keys.
+
+    Options would appear in plans and logs, so secrets travel in the pickled class.
+    """
 
     class KeyedSink(TableSink):
         keys = trusted

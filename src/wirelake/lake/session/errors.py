@@ -28,7 +28,10 @@ _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.
 
 @contextmanager
 def coded() -> Iterator[None]:
-    """Add the code and the text of our errors as a note, which Python prints below the error. Their type and text stay."""
+    """Add the code and the text of our errors as a note, which Python prints below the error.
+
+    Their type and text stay.
+    """
     try:
         yield
     except WirelakeError as error:

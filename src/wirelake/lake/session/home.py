@@ -1,6 +1,6 @@
-"""A Spark home whose Python workers start faster: they import the installed PySpark, not an archive.
+"""A Spark home whose Python workers start faster: they import the installed PySpark.
 
-Spark puts an archive of PySpark's sources first on the path of every worker, and Python compiles what it imports from an archive in every
+Spark puts an archive of PySpark's sources first on the path of every worker. Python compiles what it imports from an archive in every
 process again. An ingest has a dozen workers, most of which live for a second. A Spark home without the archive leaves them the installed
 package: the same code, compiled once. A home that the user chose stays as it is.
 """
@@ -19,7 +19,10 @@ __all__ = ["lean"]
 
 @contextmanager
 def lean(folder: Path) -> Iterator[None]:
-    """Let Spark that is started in here have such a home, made in `folder`; if that would not do, the one it has."""
+    """Let Spark that is started in here have such a home, made in `folder`.
+
+    If that is not possible, it keeps the one it has.
+    """
     if "SPARK_HOME" in os.environ or not _is_found_by_workers():
         yield
         return
@@ -42,7 +45,7 @@ def _pyspark() -> Path:
 
 
 def _is_found_by_workers() -> bool:
-    """Whether an interpreter that is told nothing else finds the package that we run."""
+    """Whether an interpreter without further settings finds the package that runs now."""
     fixed = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
     told = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return str(_pyspark().parent) in {*fixed, *told}

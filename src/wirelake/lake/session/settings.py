@@ -1,4 +1,6 @@
-"""Settings of a Spark session, as data: each with its reason. `docs/spark.md` is generated from this.
+"""Settings of a Spark session, as data: each with its reason.
+
+`docs/spark.md` is generated from this.
 
 Callers may override each of them: `--conf NAME=VALUE` on the command line, `conf` of `session` in Python.
 """
@@ -35,7 +37,10 @@ __all__ = [
 BATCH_ROWS: Final = 10_000
 """Rows in one Arrow batch between Spark and Python; larger ones gain nothing."""
 BATCH_BYTES: Final = 16 * 1024 * 1024
-"""Bytes in one Arrow batch: a block is one row of about 8 MiB, so this, not the number of rows, is what bounds a batch of blocks."""
+"""Bytes in one Arrow batch.
+
+A block is one row of about 8 MiB, so this, not the number of rows, bounds a batch of blocks.
+"""
 
 SHORT_SESSION: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
@@ -166,7 +171,7 @@ def settings(master: str, scratch: Path) -> dict[str, str]:
 
 
 def for_one_ingest(stored_bytes: int, paths: Iterable[str]) -> dict[str, str]:
-    """Return settings for a session that ends with one ingest: `SHORT_SESSION` if little is to be read, else none.
+    """Return settings for a session that ends with one ingest: `SHORT_SESSION` if it reads little.
 
     `stored_bytes` is the size of what the lake has, which may be read again. A file of unknown size counts as large.
     """

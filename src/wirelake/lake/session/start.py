@@ -57,9 +57,10 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread: Spark finds data sources only there, and a new or interrupted thread has none.
+    """Make a session the active one of this thread, because Spark finds data sources only there.
 
-    An interrupt closes the connection to the JVM, which may close the next one with it: then it is tried again.
+    A new or interrupted thread has none. An interrupt closes the connection to the JVM, which may close the next one with it: then it is
+    tried again.
     """
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only Spark work pays for importing Spark
     from pyspark.sql.types import StructType  # noqa: PLC0415
@@ -96,7 +97,10 @@ def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
 
 @contextmanager
 def suited(spark: SparkSession) -> Iterator[None]:
-    """Let a session that the caller started find our data sources and write times as a lake needs; restore it afterwards."""
+    """Let a session that the caller started find our data sources and write times as a lake needs.
+
+    Restores it afterwards.
+    """
     activate(spark)
     with set_for_now(spark, session_settings.NEEDED):
         yield
@@ -166,13 +170,13 @@ def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:
 
 def _with_token(address: str) -> str:
     """Add the token of the environment to an address without one; mask its secrets from now on."""
-    given = dict(parse_qsl(urlsplit(address).path.lstrip("/;"), separator=";"))
+    parameters = dict(parse_qsl(urlsplit(address).path.lstrip("/;"), separator=";"))
     token = os.environ.get(TOKEN, "")
-    if token and "token" not in given:
+    if token and "token" not in parameters:
         base = address.rstrip(";")
         address = f"{base}{'' if urlsplit(base).path else '/'};token={quote(token, safe='')}"
-        given["token"] = token
-    for name, value in given.items():
+        parameters["token"] = token
+    for name, value in parameters.items():
         if looks_secret(name):
             for form in (value, unquote(value), quote(value, safe="")):
                 keep_secret(form)
@@ -187,12 +191,12 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _start(given: dict[str, str], home: Path, how: str, log: Path) -> SparkSession:
+def _start(configuration: dict[str, str], home: Path, how: str, log: Path) -> SparkSession:
     """Start the JVM, here or on a cluster, and a session in it."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
 
-    master = given.get("spark.master", LOCAL_MASTER)
-    chosen = session_settings.settings(master, home) | given
+    master = configuration.get("spark.master", LOCAL_MASTER)
+    chosen = session_settings.settings(master, home) | configuration
     os.environ["PYSPARK_PYTHON"] = chosen["spark.pyspark.python"]
     os.environ["PYSPARK_DRIVER_PYTHON"] = chosen["spark.pyspark.driver.python"]
     if chosen.get("spark.driver.bindAddress") == "127.0.0.1":

@@ -1,7 +1,7 @@
-"""The Python Data Source `wirelake.blocks`: reads captures, yields blocks and packet batches as a few large rows.
+"""The Python Data Source `wirelake.blocks`: reads captures as blocks and packet batches.
 
-The driver plans (`plan.py`), executors read. A partition is a group of read tasks, each a file or a split of one. Small ones share a
-partition until it is large enough to be worth a Spark task.
+Each is one large row. The driver plans (`plan.py`), executors read. A partition is a group of read tasks, each a file or a split of one.
+Small ones share a partition until it is large enough to be worth a Spark task.
 
 Each reading task decides for every block whether its connections can be decoded in place; see `plan.needs_shuffle`.
 """
@@ -57,7 +57,10 @@ class TaskGroup(InputPartition):
 
 
 def group_tasks(read_tasks: Iterable[ReadTask], limit: int = PARTITION_BYTES) -> list[TaskGroup]:
-    """Pack read tasks into partitions: largest first, each into the first that has space. So no Spark task is late by much."""
+    """Pack read tasks into partitions: largest first, each into the first that has space.
+
+    So no Spark task is late by much.
+    """
     groups: list[tuple[int, list[ReadTask]]] = []
     for read_task in sorted(read_tasks, key=lambda read_task: (-read_task.size, read_task.rank, read_task.split.begin)):
         for index, (size, members) in enumerate(groups):
@@ -71,7 +74,10 @@ def group_tasks(read_tasks: Iterable[ReadTask], limit: int = PARTITION_BYTES) ->
 
 
 class BlockReader(DataSourceReader):
-    """Reads on executors. With `buckets`, all connections are partitioned into so many; without, blocks are decoded in place."""
+    """Reads on executors.
+
+    With `buckets`, all connections are partitioned into so many; without, blocks are decoded in place.
+    """
 
     def __init__(self, read_tasks: Sequence[ReadTask], ports: dict[int, str], buckets: int, notes: Path | None = None) -> None:
         """`notes` is the folder for notes of failures."""
@@ -119,7 +125,10 @@ class BlockReader(DataSourceReader):
 
 
 class BlockSource(DataSource):
-    """`spark.read.format("wirelake.blocks")`; options `read_tasks` and `ports` as JSON, `buckets`, and a folder `failures`."""
+    """The data source `spark.read.format("wirelake.blocks")`.
+
+    Options are `read_tasks` and `ports` as JSON, `buckets`, and a folder `failures`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -138,7 +147,7 @@ class BlockSource(DataSource):
 
 
 def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path) -> DataFrame:
-    """Everything that a plan says: blocks to decode in place, and a shuffle of the others by bucket, each bucket in order.
+    """Read a plan: blocks to decode in place, and a shuffle of the others by bucket, each in order.
 
     Tasks write notes of their failures into the folder `notes`.
     """

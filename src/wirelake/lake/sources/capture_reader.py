@@ -1,4 +1,4 @@
-"""What the data sources without a lake share: paths, filters, planning, and decoding of one source."""
+"""Shared by data sources without a lake: paths, filters, planning, decoding of a source."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ class CaptureReader(DataSourceReader):
         return [self.options["path"]]
 
     def read_tasks(self, *, whole_captures: bool) -> list[ReadTask]:
-        """Plan the reading. With `whole_captures`, one task reads a whole packet capture, to follow connections through it."""
+        """Plan the reading.
+
+        With `whole_captures`, one task reads a whole packet capture, to follow connections through it.
+        """
         sources = [identify(path) for path in expand(self._paths())]
         plan = sources_plan.plan(sources, lambda cuts: list(map(sources_plan.guess_here, cuts)), 1)
         if not whole_captures:

@@ -1,7 +1,7 @@
-"""Notes of failed tasks: which sources a task could not decode, as files that the driver reads.
+"""Notes of failed tasks: the sources a task could not decode, as files for the driver.
 
-Spark hands on the text of an error, not its sources. So a task that fails writes a note beside the lake's tables: a code, the sources,
-the reason. The driver takes the notes of a failed attempt and acts on their codes. Then it retries the batch.
+Spark hands on the text of an error, not its sources. So a task that fails writes a note beside the lake's tables: a code, the sources, the
+reason. The driver takes the notes of a failed attempt and acts on their codes. Then it retries the batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class Failure(msgspec.Struct, frozen=True):
     """Sources that a task could not decode, and why."""
 
     code: ErrorCode
-    """DECODER_FAILED: retry with these sources in quarantine. NEEDS_SHUFFLE: retry with all connections partitioned."""
+    """DECODER_FAILED: retry with these sources in quarantine.
+
+    NEEDS_SHUFFLE: retry with all connections partitioned.
+    """
     sources: list[Source]
     reason: str
 
@@ -62,7 +65,10 @@ def take(lake: Path, attempt: str) -> list[Failure]:
 
 @contextmanager
 def guard(notes: Path | None, suspects: Callable[[], list[Source]]) -> Iterator[None]:
-    """Turn an unexpected error of decoding into one that names its sources. Errors of ours and of a disk pass unchanged."""
+    """Turn an unexpected error of decoding into one that names its sources.
+
+    Errors of ours and of a disk pass unchanged.
+    """
     try:
         yield
     except (OSError, WirelakeError):

@@ -29,30 +29,35 @@ def _microseconds(value: Any) -> int | None:
 
 
 def interest(filters: Iterable[Filter]) -> tuple[PacketFilter, list[Filter]]:
-    """Split filters into a packet filter and those that Spark must still apply: all but comparisons of the time.
+    """Split filters into a packet filter and those that Spark must still apply.
 
-    A filter on a port limits reading to packets with that port at either end. Spark then checks which end it is.
+    Spark need not apply comparisons of the time. A filter on a port limits reading to packets with that port at either end. Spark then
+    checks which end it is.
     """
     since: int | None = None
     until: int | None = None
     ports: set[int] | None = None
     left = []
-    for one in filters:
-        path: tuple[str, ...] = getattr(one, "attribute", ())
+    for condition in filters:
+        path: tuple[str, ...] = getattr(condition, "attribute", ())
         name = path[0] if len(path) == 1 else ""
-        moment = _microseconds(getattr(one, "value", None))
-        if name == TIME and moment is not None and isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
-            if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
-                low = moment + isinstance(one, GreaterThan)
+        moment = _microseconds(getattr(condition, "value", None))
+        if (
+            name == TIME
+            and moment is not None
+            and isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual)
+        ):
+            if isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual):
+                low = moment + isinstance(condition, GreaterThan)
                 since = low if since is None else max(since, low)
-            if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
-                high = moment - isinstance(one, LessThan)
+            if isinstance(condition, EqualTo | LessThan | LessThanOrEqual):
+                high = moment - isinstance(condition, LessThan)
                 until = high if until is None else min(until, high)
             continue
-        if name == TIME and isinstance(one, IsNotNull):
+        if name == TIME and isinstance(condition, IsNotNull):
             continue
-        if name in PORTS and isinstance(one, EqualTo | In):
-            values = {one.value} if isinstance(one, EqualTo) else set(one.value)
+        if name in PORTS and isinstance(condition, EqualTo | In):
+            values = {condition.value} if isinstance(condition, EqualTo) else set(condition.value)
             ports = values if ports is None else ports & values
-        left.append(one)
+        left.append(condition)
     return PacketFilter(None if ports is None else tuple(sorted(ports)), since, until), left

@@ -1,7 +1,7 @@
-"""The Python Data Source `wirelake.follow`: a folder of growing captures as a stream of blocks and packet batches.
+"""The Python Data Source `wirelake.follow`: a folder of growing captures as a stream.
 
-An offset has the position in each file, as legible JSON. The first offset comes from the lake, committed together with the rows that lead
-to it. So Spark's own checkpoint is never needed after a restart.
+Its rows are blocks and packet batches. An offset has the position in each file, as legible JSON. The first offset comes from the lake,
+committed together with the rows that lead to it. So Spark's own checkpoint is never needed after a restart.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Begin(msgspec.Struct, frozen=True):
 
 
 class EveryBucket(InputPartition):
-    """A partition that reads nothing and sends an empty block to every bucket, so that each of them gets a task."""
+    """A partition that sends an empty block to every bucket, so that each of them gets a task."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -131,7 +131,10 @@ class FollowSource(DataSource):
 
 
 def _leave_working_folder() -> None:
-    """Do not write compiled scanners into the driver's working folder. Executors do, and the same setting reaches this process."""
+    """Do not write compiled scanners into the driver's working folder.
+
+    Executors do, and the same setting reaches this process.
+    """
     if not Path(os.environ.get(_CACHE, "/")).is_absolute():
         del os.environ[_CACHE]
 

@@ -1,6 +1,7 @@
-"""Which sources a job reads and removes: input files are compared with the ledger by content, not by name.
+"""Intake: which sources a job reads and removes, by content and not by name.
 
-Sources that the ledger has are skipped, which makes an ingest idempotent. Each function needs the lake's lock, and changes no table.
+Input files are compared with the ledger. Sources that the ledger has are skipped, which makes an ingest idempotent. Each function needs the
+lake's lock, and changes no table.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Plan(msgspec.Struct):
     following: Following | None = None
     """The stream state after the removal; None if no folder was ever followed."""
     reread: list[str] = []
-    """Sources that the caller did not name: read again because they were decoded together with a removed one."""
+    """Sources that the caller did not name, read again because they were decoded with a removed one."""
     continued: list[str] = []
     """Files that ended in the middle of a record and have grown since: read again from their first byte."""
 
@@ -68,7 +69,10 @@ def new(lake: Path, paths: Iterable[str]) -> Plan:
 
 
 def continued(lake: Path, paths: Iterable[str]) -> Plan:
-    """Plan the removal of sources that ended in the middle of a record and have grown since: `follow` then reads them whole."""
+    """Plan the removal of sources that ended in the middle of a record and have grown since.
+
+    `follow` then reads them whole.
+    """
     sources = []
     for path in paths:
         with suppress(CaptureError):  # it is gone again
@@ -76,8 +80,10 @@ def continued(lake: Path, paths: Iterable[str]) -> Plan:
     return _continued(lake, sources, []) or Plan()
 
 
-def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan | None:
-    """Plan to read files again that have grown since their last record was cut; None if there are none, or it cannot be done.
+def _continued(lake: Path, sources: list[Source], fresh: list[Source]) -> Plan | None:
+    """Plan to read files again that have grown since their last record was cut.
+
+    Returns None if there are none, or it cannot be done.
 
     Their last bytes are in quarantine. The record that these bytes belong to is complete now.
     """
@@ -98,11 +104,11 @@ def _continued(lake: Path, sources: list[Source], found: list[Source]) -> Plan |
     if not grown:
         return None
     try:
-        plan = _without(lake, Inventory(lake), set(grown), found)
+        plan = _without(lake, Inventory(lake), set(grown), fresh)
     except LakeError as error:
         _LOG.warning("%s: continued after its end, which was cut in the middle of a record: %s", ", ".join(grown.values()), error)
         return None
-    if not found and not set(plan.reread) <= {one.path for one in sources}:
+    if not fresh and not set(plan.reread) <= {one.path for one in sources}:
         return None  # `follow` would not read the others again
     plan.continued = sorted(grown.values())
     return plan
@@ -128,16 +134,19 @@ def _sorted(plan: Plan, known: Positions, sources: Iterable[Source]) -> Plan:
 
 
 def again(lake: Path, paths: Iterable[str]) -> Plan:
-    """Plan to read files from their first byte, and to remove the rows that the lake has of them or of files with their names."""
+    """Plan to read files from their first byte, and to remove the rows that the lake has of them.
+
+    Rows of files with their names are removed, too.
+    """
     known, inventory = positions(lake), Inventory(lake)
-    found = [identify(path) for path in paths]
+    sources = [identify(path) for path in paths]
     asked: set[bytes] = set()
-    for source in found:
+    for source in sources:
         position = known.place(source)
         if position.is_part and source.path != position.like:
             continue  # the source is longer than this file: removing it would lose bytes
         asked |= inventory.at(source.path) if position.is_other else {position.source.id} if position.is_known else set()
-    return _without(lake, inventory, asked, found)
+    return _without(lake, inventory, asked, sources)
 
 
 def forget(lake: Path, names: Iterable[str]) -> Plan:
@@ -146,19 +155,25 @@ def forget(lake: Path, names: Iterable[str]) -> Plan:
     return _without(lake, inventory, {one for name in names for one in inventory.named(name)}, [])
 
 
-def _without(lake: Path, inventory: Inventory, asked: set[bytes], found: list[Source]) -> Plan:
-    """Plan to remove the `asked` sources, with those that depend on them; read the latter again, and the `found` files."""
+def _without(lake: Path, inventory: Inventory, asked: set[bytes], fresh: list[Source]) -> Plan:
+    """Plan to remove the `asked` sources, with those that depend on them.
+
+    It reads the latter again, and the `fresh` files.
+    """
     if not asked:
-        return _sorted(Plan(), positions(lake), found)
+        return _sorted(Plan(), positions(lake), fresh)
     removal = inventory.removal(asked)
     rest = inventory.without(removal)
-    others = [] if removal.ids == asked else _others(lake, removal, asked, {one.path for one in found})
+    others = [] if removal.ids == asked else _others(lake, removal, asked, {one.path for one in fresh})
     plan = Plan(removal=removal, following=_following(lake, inventory, removal), reread=[one.path for one in others])
-    return _sorted(plan, rest, [*found, *others])
+    return _sorted(plan, rest, [*fresh, *others])
 
 
 def _others(lake: Path, removal: Removal, asked: set[bytes], named: set[str]) -> list[Source]:
-    """The files of removed sources that the caller did not name. Each must still have the bytes that were read of it."""
+    """The files of removed sources that the caller did not name.
+
+    Each must still have the bytes that were read of it.
+    """
     known = positions(lake)
     others = []
     for known_file in known.all:
@@ -181,7 +196,7 @@ def _others(lake: Path, removal: Removal, asked: set[bytes], named: set[str]) ->
 
 
 def _following(lake: Path, inventory: Inventory, removal: Removal) -> Following | None:
-    """The stream state without removed sources: neither their positions nor the decoder state of their connections."""
+    """The stream state without the positions and decoder states of removed sources."""
     now = journal.following(lake)
     if now is None:
         return None

@@ -74,7 +74,10 @@ class _Messages(CaptureReader):
 
 
 class MessageSource(DataSource):
-    """`format("wirelake")`: messages; options `protocol` (one; else all) and `ports` (port -> protocol, as JSON)."""
+    """The data source `format("wirelake")`: messages of captures, without a lake.
+
+    Options are `protocol` (one; else all) and `ports` (port -> protocol, as JSON).
+    """
 
     @classmethod
     def name(cls) -> str:

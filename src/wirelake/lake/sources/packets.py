@@ -1,4 +1,4 @@
-"""The Python Data Source `wirelake.packets`: packets of captures as a DataFrame, without a lake.
+"""The Python Data Source `wirelake.packets`: packets of captures, without a lake.
 
 ```
 register(spark)
@@ -75,7 +75,10 @@ PACKETS: Final = pa.schema(
         pa.field("payload", pa.binary()),
     ]
 )
-"""One row per packet: its place in the file, time, kind (`tcp`, `udp`, or why it is neither), both ends, and payload."""
+"""One row per packet: place in the file, time, kind, both ends, and payload.
+
+The kind is `tcp`, `udp`, or why it is neither.
+"""
 
 
 class _Packets(CaptureReader):

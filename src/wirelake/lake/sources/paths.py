@@ -1,4 +1,7 @@
-"""Input paths: files, folders and patterns, local or remote, become a list of captures. Files are not opened."""
+"""Input paths: files, folders and patterns, local or remote, become a list of captures.
+
+Files are not opened.
+"""
 
 from __future__ import annotations
 
@@ -47,30 +50,33 @@ def captures(folder: Path) -> list[str]:
     return sorted(str(inside.absolute()) for inside in folder.rglob("*") if _is_capture(inside.name) and inside.is_file())
 
 
-def _here(given: str | PathLike[str], left_out: list[str]) -> list[Path]:
-    path = Path(local_path(fspath(given)))
+def _here(pattern: str | PathLike[str], left_out: list[str]) -> list[Path]:
+    path = Path(local_path(fspath(pattern)))
     if path.is_dir():
         before = len(left_out)
         matches = _inside(path, left_out)
         if not matches and left_out[before:]:
             raise CapturesMissing(left_out[before])
         if not matches:
-            raise CapturesMissing(f"{given}: no captures ({', '.join(SUFFIXES)}) in this folder or below")
+            raise CapturesMissing(f"{pattern}: no captures ({', '.join(SUFFIXES)}) in this folder or below")
     elif path.is_file():
         if reason := _unnameable(path):
             raise CapturesMissing(reason)
         matches = [path]
     elif path.exists():  # opening a FIFO waits for a writer
-        raise CapturesMissing(f"{given}: a FIFO, socket or device, not a file: captures need random access, so copy it to a file first")
+        raise CapturesMissing(f"{pattern}: a FIFO, socket or device, not a file: captures need random access, so copy it to a file first")
     else:
         matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file())  # noqa: PTH207 - absolute patterns too
         if not matches:
-            raise CapturesMissing(f"{given}: no such file, folder or pattern")
+            raise CapturesMissing(f"{pattern}: no such file, folder or pattern")
     return [match.absolute() for match in matches]
 
 
 def _inside(folder: Path, left_out: list[str]) -> list[Path]:
-    """List the captures in a folder and below. Unreadable folders, and names that no table can hold, go to `left_out`."""
+    """List the captures in a folder and below.
+
+    Unreadable folders, and names that no table can hold, go to `left_out`.
+    """
     files: list[Path] = []
 
     def unlisted(error: OSError) -> None:

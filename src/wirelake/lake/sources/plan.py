@@ -62,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def needs_shuffle(flows: Iterable[Flow]) -> bool:
-    """Whether connections must be partitioned before they are decoded, because reading them needs earlier bytes of theirs."""
+    """Whether connections must be partitioned before decoding, because they need earlier bytes."""
     return not all(map(is_self_contained, flows))
 
 
@@ -101,7 +101,10 @@ def _is_direct(source: Source, step: Window, packets: np.ndarray[Any, Any]) -> b
 
 
 def _rest(at: int, before: Guess) -> Split:
-    """The split after a position, from the state in which the walk up to it ended; an unfinished record there was given up."""
+    """The split after a position, from the state in which the walk up to it ended.
+
+    An unfinished record there was given up.
+    """
     return Split(at, EVERYTHING, before.after, (at, before.after))
 
 

@@ -1,12 +1,12 @@
-"""The Python Data Source `wirelake.captured`: a silver table straight from captures, without a lake.
+"""The Python Data Source `wirelake.captured`: a silver table from captures, without a lake.
 
 ```
 register(spark)
 spark.read.format("wirelake.captured").option("table", "emp").load("captures/")
 ```
 
-As in `messages.py`, one task reads a packet capture, and a connection that continues in another file is read from the first certain
-message there. The schema is the table's schema of record.
+As in `messages.py`, one task reads a packet capture, and a connection that continues in another file is read from the first certain message
+there. The schema is the table's schema of record.
 """
 
 from __future__ import annotations

@@ -19,7 +19,10 @@ __all__ = ["frame", "frame_of_files", "snapshot_frame", "spark_schema"]
 
 
 def spark_schema(table: Table) -> StructType:
-    """Convert the Arrow schema of a table to Spark's, comments included. Needs no JVM: Delta stores schemas in Spark's JSON."""
+    """Convert the Arrow schema of a table to Spark's, comments included.
+
+    Needs no JVM: Delta stores schemas in Spark's JSON.
+    """
     return StructType.fromJson(json.loads(delta.delta_schema(table).to_json()))
 
 

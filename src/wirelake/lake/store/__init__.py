@@ -1,1 +1,1 @@
-"""Rows to commits, without Spark: Parquet, Delta transactions, the journal, compaction, migration."""
+"""Rows to commits, without Spark: Parquet, Delta, journal, compaction, migration."""

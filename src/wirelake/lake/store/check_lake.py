@@ -1,4 +1,6 @@
-"""Check a lake as a whole: its own records against the files in its folder. Needs no Spark, and repairs nothing.
+"""Check a lake as a whole: its own records against the files in its folder.
+
+Needs no Spark, and repairs nothing.
 
 It checks the published snapshot, which readers see. Problems are errors of the lake. Notes are what a running or dead ingest leaves
 behind, and the next one cleans up.
@@ -39,7 +41,10 @@ class Part(msgspec.Struct):
 
 
 def check_lake(lake: Path, only: Collection[str] | None = None) -> Iterator[Part]:
-    """Check a lake, part by part: all of them, or only these. Raises LakeError if there is no lake that this version reads."""
+    """Check a lake, part by part: all of them, or only these.
+
+    Raises LakeError if there is no lake that this version reads.
+    """
     seen = snapshot.current(lake)
     for name, check in CHECKS.items():
         if only is not None and name not in only:
@@ -69,7 +74,10 @@ def _journal(seen: Snapshot, part: Part) -> None:
 
 
 def _is_written(lake: Path) -> bool:
-    """Whether a process that lives has the lake. The lock itself is not tried: that would keep an ingest out for a moment."""
+    """Whether a process that lives has the lake.
+
+    The lock itself is not tried: that would keep an ingest out for a moment.
+    """
     content = (journal.read(lake, "lock") or b"").strip()
     return content.isdigit() and Path("/proc", content.decode()).exists()
 
@@ -89,7 +97,7 @@ def _snapshot(seen: Snapshot, part: Part) -> None:
 
 
 def _files(seen: Snapshot, part: Part) -> None:
-    """Every file that a Delta log counts is there, as long as the log says, with as many rows, in the columns of the table."""
+    """Check that every file in a Delta log exists, with the size, rows and columns it should have."""
     count = size = 0
     for table in (*TABLES.values(), *INDEX_TABLES):
         if table.name in TABLES and table.name not in seen.versions:
@@ -138,16 +146,16 @@ def _orphans(seen: Snapshot, part: Part) -> None:
 
 def _silver(seen: Snapshot, part: Part) -> None:
     """The table of every protocol has the messages that `messages` has of it."""
-    said = seen.dataset(messages.TABLE.name).to_table(columns=["protocol", "message_id"])
-    held = dict(zip(*(column.to_pylist() for column in said.group_by("protocol").aggregate([([], "count_all")]).columns), strict=True))
+    listed = seen.dataset(messages.TABLE.name).to_table(columns=["protocol", "message_id"])
+    held = dict(zip(*(column.to_pylist() for column in listed.group_by("protocol").aggregate([([], "count_all")]).columns), strict=True))
     for table in protocols.TABLES:
         rows = seen.dataset(table.name).count_rows()
         if rows != held.get(table.name, 0):
             part.problems.append(f"table {table.name} has {rows} rows, messages {held.get(table.name, 0)} of that protocol")
-    twice = len(said) - (pc.count_distinct(said["message_id"]).as_py() if len(said) else 0)
+    twice = len(listed) - (pc.count_distinct(listed["message_id"]).as_py() if len(listed) else 0)
     if twice:
         part.problems.append(f"messages has {twice} rows whose message_id is there already")
-    part.checked = f"{len(said):,} messages, in {len(protocols.TABLES)} tables of protocols"
+    part.checked = f"{len(listed):,} messages, in {len(protocols.TABLES)} tables of protocols"
 
 
 def _ledger(seen: Snapshot, part: Part) -> None:
@@ -197,18 +205,20 @@ def _gold(seen: Snapshot, part: Part) -> None:
 def _following(seen: Snapshot, part: Part) -> None:
     """What following goes on with: its files are there, and it is where the ledger is."""
     lake, now = seen.lake, journal.following(seen.lake)
-    known = {one.source.id: one.end for one in positions(lake).all}
+    known = {position.source.id: position.end for position in positions(lake).all}
     part.checked = f"positions in {len(known)} sources"
     if now is None or _is_written(lake):
         return
     for bucket, name in now.memories.items():
         if not (journal.memories(lake) / name).is_file():
             part.problems.append(f"the memory {name} of bucket {bucket}, with which following goes on, is gone")
-    for one in now.offset.files:
-        if one.at != known.get(one.id, 0):
-            part.problems.append(f"{one.path}: following goes on at byte {one.at}, the ledger ends at {known.get(one.id, 0)}")
+    for position in now.offset.files:
+        if position.at != known.get(position.id, 0):
+            part.problems.append(
+                f"{position.path}: following goes on at byte {position.at}, the ledger ends at {known.get(position.id, 0)}"
+            )
     part.checked += f", {len(now.offset.files)} of them followed"
-    if waiting := sum(one.bytes for one in now.waiting):
+    if waiting := sum(position.bytes for position in now.waiting):
         part.notes.append(f"{waiting} bytes of followed files wait for what comes next")
 
 

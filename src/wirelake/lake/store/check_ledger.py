@@ -1,4 +1,4 @@
-"""Check the ledger: every byte of every source is accounted for, and tables have what the ledger says.
+"""Check the ledger: every byte of every source is accounted for, and tables agree.
 
 Needs no Spark, and sources only as far as they still exist. Repairs nothing.
 """
@@ -43,20 +43,20 @@ def check_ledger(lake: Path) -> Checked:
     seen = snapshot.current(lake)
     ledger_entries = seen.dataset(ledger.TABLE.name).to_table()
     known = positions_in(ledger_entries).all
-    sources = [one.source for one in known]
+    sources = [entry.source for entry in known]
     problems = [*_sums(ledger_entries, sources), *_tables(seen, ledger_entries)]
     gone = []
-    for one in known:
-        verdict = _as_it_lies(one)
+    for entry in known:
+        verdict = _as_it_lies(entry)
         if verdict == "gone":
-            gone.append(one.source.path)
+            gone.append(entry.source.path)
         elif verdict:
             problems.append(verdict)
     return Checked(len(sources), sum(source.size for source in sources), tuple(problems), tuple(gone))
 
 
 def _sums(ledger_entries: pa.Table, sources: list[Source]) -> list[str]:
-    """Spans that do not touch, overlap, or are not accounted for in full; and entries that are there twice."""
+    """Find gaps and overlaps of spans, spans not accounted for in full, and duplicate entries."""
     problems = []
     for source in sources:
         mine = ledger_entries.filter(pc.equal(ledger_entries["source_id"], pa.scalar(source.id, pa.binary()))).combine_chunks()
@@ -71,16 +71,19 @@ def _sums(ledger_entries: pa.Table, sources: list[Source]) -> list[str]:
 
 
 def _tables(seen: Snapshot, ledger_entries: pa.Table) -> list[str]:
-    """Whether `messages` and `quarantine` hold as many rows and bytes as the ledger says, in all and of each protocol."""
+    """Check that `messages` and `quarantine` have the rows and bytes that the ledger says.
+
+    The check is in total and by protocol.
+    """
     problems = []
     rows = seen.dataset(messages.TABLE.name).to_table(columns=["protocol", "size"])
     held = _by(rows.group_by("protocol").aggregate([("size", "sum"), ([], "count_all")]), "protocol", "size_sum", "count_all")
-    said = (
+    sums = (
         ledger_entries.filter(pc.equal(ledger_entries["category"], "message"))
         .group_by("reason")
         .aggregate([("bytes", "sum"), ("items", "sum")])
     )
-    told = _by(said, "reason", "bytes_sum", "items_sum")
+    told = _by(sums, "reason", "bytes_sum", "items_sum")
     for protocol in sorted(held.keys() | told.keys()):
         if held.get(protocol) != told.get(protocol):
             (size, count), (bytes_told, items_told) = held.get(protocol, (0, 0)), told.get(protocol, (0, 0))
@@ -111,7 +114,10 @@ def _by(table: pa.Table, key: str, *values: str) -> dict[str, tuple[Any, ...]]:
 
 
 def _as_it_lies(known: KnownFile) -> str:
-    """What is wrong with a source as it is now: `gone`, or a sentence; empty if it still has what was read of it."""
+    """What is wrong with a source as it is now: `gone`, or a sentence.
+
+    The text is empty if it still has what was read of it.
+    """
     source = known.source
     if is_elsewhere(source.path) or not Path(source.path).exists():
         return "gone"

@@ -25,7 +25,9 @@ def prepare(lake: Path) -> None:
 
 
 def publish(lake: Path, prepared: journal.Pending) -> None:
-    """Commit the files of a prepared batch, one transaction per table, the ledger last. Idempotent: a table that has the batch is skipped.
+    """Commit the files of a prepared batch, one transaction per table, the ledger last.
+
+    Idempotent: a table that has the batch is skipped.
 
     A batch that removes rows marks gold tables and the index as stale: the next refresh rebuilds all of them.
     The state of following is recorded last. Until then following continues from where it was, and finds the batch pending.
@@ -45,7 +47,10 @@ def publish(lake: Path, prepared: journal.Pending) -> None:
 
 
 def recover(lake: Path) -> bool:
-    """Finish a batch that was prepared, delete the files of one that was not; returns whether there was one to finish."""
+    """Finish a batch that was prepared, delete the files of one that was not.
+
+    Returns whether there was one to finish.
+    """
     with journal.fenced(lake):
         left = journal.pending(lake)
         if left is None:

@@ -1,4 +1,4 @@
-"""Compaction: merge many small files of a silver table into larger ones, while others read and write.
+"""Compaction: merge small files of a silver table while others read and write.
 
 Following commits a few small files every second or so, and each slows down readers. Only batches that gold tables were built from are
 compacted, because newer ones are still read by batch. Replaced files stay for a while, so that readers can finish.
@@ -29,7 +29,10 @@ LARGE_BYTES: Final = 64 * 1024 * 1024
 
 
 def tidy(lake: Path, newest: int, *, always: bool = False) -> int:
-    """Merge small files of batches up to `newest` in tables that have many, or with `always` two; returns the number of such tables."""
+    """Merge small files of batches up to `newest` in tables that have many, or with `always` two.
+
+    Returns the number of such tables.
+    """
     return sum(_tidied(lake, table, newest, always=always) for table in SILVER)
 
 

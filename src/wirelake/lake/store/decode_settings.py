@@ -49,7 +49,10 @@ def _known(lake: Path) -> list[_Since]:
 
 
 def note(lake: Path, batch: int, how: str) -> None:
-    """Write down how a batch, and those after it, are going to be decoded. Numbers of batches that were given up are used again."""
+    """Write down how a batch, and those after it, are going to be decoded.
+
+    Numbers of batches that were given up are used again.
+    """
     known = _known(lake)
     kept = [one for one in known if one.batch < batch]
     if (kept[-1].fingerprint if kept else _UNKNOWN) != how:
@@ -59,9 +62,9 @@ def note(lake: Path, batch: int, how: str) -> None:
 
 
 def differently(lake: Path, sources: Mapping[str, bytes], how: str, *, certain: bool = False) -> list[str]:
-    """Those of these sources (path -> id) that the lake has, and that were decoded otherwise, in whole or in part.
+    """Those of these sources (path -> id) that the lake has, and that were decoded with other options.
 
-    With `certain`, only those of which the lake knows how they were decoded.
+    Partly is enough. With `certain`, only sources whose options the lake knows.
     """
     if not sources:
         return []

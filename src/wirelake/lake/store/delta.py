@@ -1,4 +1,4 @@
-"""A thin layer over `deltalake`: create tables, list their files, and make every Delta commit.
+"""Delta tables with `deltalake`: create them, list their files, make every commit.
 
 A table is a folder of Parquet files and a log of those that count. Every Delta commit carries the number of its batch as application
 transaction, so that committing a batch twice is idempotent.
@@ -58,7 +58,10 @@ __all__ = [
 _APP: Final = "wirelake"
 """Application id of batch numbers in the log's application transactions."""
 _REVISIONS: Final = "wirelake.revisions"
-"""Application id of revisions, for tables whose files are replaced: a batch may be refreshed more than once."""
+"""Application id of revisions, for tables whose files are replaced.
+
+A batch may be refreshed more than once.
+"""
 _BATCH: Final = re.compile(r"^part-(\d{8})-(?:(\d{8})-)?")
 """Names of files of append-only tables begin with their batch, or with the first and last of several."""
 
@@ -101,7 +104,10 @@ def delta_schema(table: Table) -> DeltaSchema:
 
 
 def create(lake: Path, table: Table) -> None:
-    """Create an empty table with its schema and comments, unless it exists. Raises LakeError if it has other columns."""
+    """Create an empty table with its schema and comments, unless it exists.
+
+    Raises LakeError if it has other columns.
+    """
     opened = _open(lake, table)
     if opened is not None:
         _check_columns(lake, table, opened)
@@ -161,13 +167,18 @@ def is_outdated(lake: Path, table: Table) -> bool:
 
 
 def recreate(lake: Path, table: Table) -> None:
-    """Delete a table and create it again, empty. Only for index tables, which have no readers but the writer of the lake."""
+    """Delete a table and create it again, empty.
+
+    Only for index tables, which have no readers but the writer of the lake.
+    """
     shutil.rmtree(folder(lake, table), ignore_errors=True)
     create(lake, table)
 
 
 def migrate(lake: Path, table: Table, kept: Sequence[File]) -> None:
-    """Migrate a table to the schema of record, with these files in place of all others. Its batch number becomes 0.
+    """Migrate a table to the schema of record, with these files in place of all others.
+
+    Its batch number becomes 0.
 
     Older versions of the table stay readable.
     """
@@ -195,7 +206,10 @@ def _commit(
 
 
 def append(lake: Path, table: Table, added: Sequence[File], number: int, removed: Sequence[File] = ()) -> bool:
-    """Commit files as batch `number`, in place of those in `removed`. Idempotent: returns False if that batch is there already."""
+    """Commit files as batch `number`, in place of those in `removed`.
+
+    Idempotent: returns False if that batch is there already.
+    """
     opened = _ready(lake, table)
     newest = opened.transaction_version(_APP)
     if newest is not None and newest >= number:
@@ -205,13 +219,19 @@ def append(lake: Path, table: Table, added: Sequence[File], number: int, removed
 
 
 def merge(lake: Path, table: Table, removed: Sequence[File], added: Sequence[File]) -> None:
-    """Commit files in place of others with the same rows (compaction). Raises CommitFailedError if another commit came first."""
+    """Commit files in place of others with the same rows (compaction).
+
+    Raises CommitFailedError if another commit came first.
+    """
     opened = _ready(lake, table)
     _commit(lake, table, opened, removed, added, [])
 
 
 def exchange(lake: Path, table: Table, removed: Sequence[File], added: Sequence[File], number: int, nth: int) -> bool:
-    """Commit files in place of others, as of batch `number` and as the `nth` exchange. Idempotent: returns False if it is done already."""
+    """Commit files in place of others, as of batch `number` and as the `nth` exchange.
+
+    Idempotent: returns False if it is done already.
+    """
     opened = _ready(lake, table)
     if (opened.transaction_version(_REVISIONS) or 0) >= nth:
         return False
@@ -277,13 +297,13 @@ def sweep(lake: Path, table: Table, keep: Collection[Path] = ()) -> int:
     """Delete the files that do not count, except those in `keep`; returns how many."""
     at = folder(lake, table)
     removed = 0
-    for found in uncounted(lake, table):
-        if found not in keep:
-            found.unlink(missing_ok=True)
+    for path in uncounted(lake, table):
+        if path not in keep:
+            path.unlink(missing_ok=True)
             removed += 1
-    for found in at.glob("batch-*"):
-        if not any(found.glob("*.parquet")):
-            shutil.rmtree(found, ignore_errors=True)  # Spark's markers and checksums of files that are gone
+    for path in at.glob("batch-*"):
+        if not any(path.glob("*.parquet")):
+            shutil.rmtree(path, ignore_errors=True)  # Spark's markers and checksums of files that are gone
     return removed
 
 

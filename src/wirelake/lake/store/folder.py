@@ -1,4 +1,4 @@
-"""The folder of a lake: whether one may be created there, and which entries are not the lake's.
+"""The folder of a lake: whether one may be created there, and which files are foreign.
 
 A lake is created in a folder that is missing or empty. Other files there are not touched.
 """
@@ -37,7 +37,10 @@ def foreign(lake: Path) -> list[Path]:
 
 
 def claim(lake: Path) -> None:
-    """Raise LakeError unless this is a writable lake, or a folder in which one can be created. Changes nothing."""
+    """Raise LakeError unless this is a writable lake, or a folder in which one can be created.
+
+    Changes nothing.
+    """
     if not journal.check(lake):
         if lake.exists() and not lake.is_dir():
             raise LakeError(f"{lake} is a file: a lake is a folder")

@@ -1,4 +1,6 @@
-"""The journal: exactly-once commits of batches. It has the lake's format, its lock, and the record of the batch under way.
+"""The journal: exactly-once commits of batches.
+
+It has the lake's format, its lock, and the record of the batch under way.
 
 A batch goes through three steps. *Begun*: its sources are recorded; tasks write files that no table counts. *Prepared*: all files are
 written, the ledger adds up, and the files are recorded. *Done*: every table counts them, and the record is removed. If an ingest dies
@@ -146,14 +148,14 @@ def check(lake: Path) -> bool:
     except OSError as error:
         raise LakeError(f"{lake} cannot be read: {error.strerror}") from error
     try:
-        found = msgspec.json.decode(content, type=_Format).version
+        version = msgspec.json.decode(content, type=_Format).version
     except msgspec.DecodeError as error:
         raise LakeError(f"{lake} is damaged: {FOLDER}/format.json does not say which version of a lake it is") from error
-    if found > FORMAT:
-        raise LakeError(f"{lake} was made by a newer wirelake (lake format {found}, this one reads {FORMAT}): upgrade wirelake")
-    if found < FORMAT:
+    if version > FORMAT:
+        raise LakeError(f"{lake} was made by a newer wirelake (lake format {version}, this one reads {FORMAT}): upgrade wirelake")
+    if version < FORMAT:
         raise LakeError(
-            f"{lake} was made by an older wirelake (lake format {found}, this one reads {FORMAT}), which knew files in another way: "
+            f"{lake} was made by an older wirelake (lake format {version}, this one reads {FORMAT}), which knew files in another way: "
             "ingest its sources into a new folder, or go on with the older version"
         )
     return True
@@ -198,7 +200,10 @@ def locked(lake: Path) -> Iterator[None]:
 
 @contextmanager
 def fenced(lake: Path) -> Iterator[None]:
-    """Hold the exclusive lock for committing or abandoning a batch. Waits for another holder: a few commits at most."""
+    """Hold the exclusive lock for committing or abandoning a batch.
+
+    Waits for another holder: a few commits at most.
+    """
     with (lake / FOLDER / "fence").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -223,7 +228,10 @@ def begin(
 
 
 def prepare(lake: Path, files: dict[str, list[File]], following: Following | None = None) -> Pending:
-    """Second step: record the files to commit. From here on the batch will be finished, even after a crash."""
+    """Second step: record the files to commit.
+
+    From here on the batch will be finished, even after a crash.
+    """
     begun = pending(lake)
     if begun is None:
         raise LakeError(f"internal error: {lake}: no batch is under way. Nothing was committed; please report this.")

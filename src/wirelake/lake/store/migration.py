@@ -1,7 +1,8 @@
-"""Migration: gold tables that another version of wirelake built, with other columns or by other rules.
+"""Migration: rebuild gold tables that another version of wirelake built.
 
-Gold tables of another version are marked "no batch"; the next refresh then rebuilds all gold tables. Results of checking keys are only in
-`security`, so its rows are kept, in the columns that both versions know. Readers see the old table until the new one is committed.
+Their columns or rules may differ. Gold tables of another version are marked "no batch"; the next refresh then rebuilds all gold tables.
+Results of checking keys are only in `security`, so its rows are kept, in the columns that both versions know. Readers see the old table
+until the new one is committed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ _LOG: Final = logging.getLogger("wirelake.lake")
 
 
 def upgrade(lake: Path) -> None:
-    """Migrate gold and index tables to the columns and rules of this version. The caller holds the lake's lock."""
+    """Migrate gold and index tables to the columns and rules of this version.
+
+    The caller holds the lake's lock.
+    """
     outdated = [table for table in GOLD if delta.is_outdated(lake, table)]
     if outdated:
         gold_commit.drop_pending(lake)  # it names files with the older columns

@@ -1,4 +1,7 @@
-"""How far each source was read, according to the ledger. There is no other record of it, so ingests are idempotent."""
+"""How far each source was read, according to the ledger.
+
+There is no other record of it, so ingests are idempotent.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Remove sources from silver tables: find those that must go together, and rewrite the files that had their rows.
+"""Remove sources from silver tables: find those that must go together, rewrite files.
 
-Rows have the path of their source; the ledger has its id, too. Sources that cannot be told apart, or were decoded together because they
-share a connection, go together. Of these, the sources that were not named are read again.
+Rows have the path of their source; the ledger has its id, too. Sources with the same path, or that were decoded together because they share
+a connection, go together. Of these, the sources that were not named are read again.
 
 Delta files are immutable: a file with rows of a removed source is replaced by one with its other rows.
 """
@@ -151,7 +151,10 @@ def remainder(lake: Path, removal: Removal) -> Remainder:
 
 
 def _left(lake: Path, table: Table, file: File, by: str, gone: Collection[object]) -> File | None:
-    """The rows of a file whose column has none of these values, as another file of the same batches; None if there are none."""
+    """The rows of a file whose column has none of these values, as another file of the same batches.
+
+    Returns None if there are none.
+    """
     sheet = Sheet(lake, table, *delta.batches_of(lake, table, file))
     try:
         with pq.ParquetFile(delta.folder(lake, table) / file.path) as opened:

@@ -99,7 +99,10 @@ def _finish_killed(lake: Path) -> None:
 
 
 def _write(lake: Path, run: Run, outcome: str, seconds: float | None, error: BaseException | None = None) -> None:
-    """Add the row. Idempotent: a number that is there already belongs to a run that died right after its commit."""
+    """Add the row.
+
+    Idempotent: a number that is there already belongs to a run that died right after its commit.
+    """
     known = msgspec.structs.asdict(run)
     row: dict[str, Any] = known | {
         "inputs": [mask(path) for path in run.inputs],

@@ -38,7 +38,10 @@ def of(lake: Path) -> Settings:
 
 
 def hold(lake: Path, late_seconds: float | None = None) -> Settings:
-    """Store the settings of a new lake. Raises LakeError if the lake has another value; None accepts what it has."""
+    """Store the settings of a new lake.
+
+    Raises LakeError if the lake has another value; None accepts what it has.
+    """
     wanted = Settings() if late_seconds is None else Settings(late_seconds)
     if journal.read(lake, _NAME) is None:
         journal.write(lake, _NAME, msgspec.json.encode(wanted))

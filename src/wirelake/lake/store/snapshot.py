@@ -1,4 +1,4 @@
-"""Snapshots: for every table the version that belongs to one whole batch, while the next batch is being committed.
+"""Snapshots: for every table the version that belongs to one whole batch.
 
 A Delta transaction changes one table, but a batch changes many. So `published.json` says which versions belong together. It is replaced
 atomically when a batch is complete, gold tables included. Until then, and after a crash, readers see the batch before. Replaced files stay
@@ -53,7 +53,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     number: int
     """Grows with every publication; 0 before the first."""
     versions: dict[str, int | None]
-    """Table name -> version of its Delta log; None: the newest. A table that is missing here did not exist yet."""
+    """Table name -> version of its Delta log; None: the newest.
+
+    A table that is missing here did not exist yet.
+    """
 
     def files(self, name: str) -> list[Path]:
         """List the Parquet files of the table of this name. Raises LakeError if there is no such table."""
@@ -108,9 +111,9 @@ def _read(lake: Path) -> _Published | None:
 
 
 def sweep(lake: Path, table: Table, *, patience: float = READERS_SECONDS) -> int:
-    """Delete files of a table that have not counted for `patience` seconds, neither now nor in the snapshot; returns how many.
+    """Delete files of a table that have not counted for `patience` seconds; returns how many.
 
-    Only call it while no job writes files of this table.
+    They count neither now nor in the snapshot. Only call it while no job writes files of this table.
     """
     note = f"{_UNCOUNTED}/{table.name}.json"
     content = journal.read(lake, note)

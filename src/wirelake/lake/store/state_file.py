@@ -1,7 +1,7 @@
-"""Decoder state in a lake: one file per bucket of connections, read as data and never as code.
+"""Decoder state in a lake: one file per bucket of connections, without pickled code.
 
-A file is a header with its format, a digest, and two states as msgpack (`capture/blocks/assembly_state.py`,
-`lake/decode/state_codec.py`). The digest finds damage. It does not stop an attacker who may write the lake: the checks of both states do.
+A file is a header with its format, a digest, and two states as msgpack (`capture/blocks/assembly_state.py`, `lake/decode/state_codec.py`).
+The digest finds damage. It does not stop an attacker who may write the lake: the checks of both states do.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def restored(
 
 
 def decoder_state(lake: Path, name: str, content: bytes) -> DecoderState:
-    """The memory that goes on from the second state of a file; raises LakeError that names the file if none can."""
+    """The decoder state in the second state of a file.
+
+    Raises LakeError that names the file if it cannot be read.
+    """
     try:
         return DecoderState.put(content)
     except StateError as error:

@@ -28,13 +28,18 @@ from wirelake.lake.tables.schema import Table
 __all__ = ["GOLD", "RULES_VERSION", "SILVER", "TABLES", "table"]
 
 SILVER: Final = (messages.TABLE, *protocols.TABLES, connections.TABLE, quarantine.TABLE, unrecognised.TABLE, ledger.TABLE)
-"""Written by the tasks that decode captures. Committed in this order: a source in the ledger is in all of them."""
+"""Written by the tasks that decode captures.
+
+Committed in this order: a source in the ledger is in all of them.
+"""
 
 GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE, metrics.TABLE, topology.TABLE)
 """Built by Spark SQL from other tables, in this order (`lake/gold`)."""
 
 RULES_VERSION: Final = 4
-"""Version of the builders of gold tables and of all rules. Raise it when they give other rows for the same messages.
+"""Version of the builders of gold tables and of all rules.
+
+Raise it when they give other rows for the same messages.
 
 The next ingest into a lake of another version rebuilds its gold tables. So their rows never depend on which version added a source.
 """

@@ -1,4 +1,6 @@
-"""`connections`: events of connections, such as opening and closing. Written by the tasks that decode.
+"""`connections`: events of connections, such as opening and closing.
+
+Written by the tasks that decode.
 
 `messages` has what was sent on them; `sessions` joins the two.
 """

@@ -1,4 +1,7 @@
-"""`exchanges`: requests with their answers, and channel messages with their acknowledgements. Built by `gold/exchanges.py`."""
+"""`exchanges`: requests with answers, and channel messages with acknowledgements.
+
+Built by `gold/exchanges.py`.
+"""
 
 from __future__ import annotations
 

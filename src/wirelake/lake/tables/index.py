@@ -1,4 +1,6 @@
-"""The index tables: sums per batch, from which gold tables are refreshed incrementally. Filled by `gold/incremental`.
+"""The index tables: sums per batch, from which gold tables are refreshed incrementally.
+
+Filled by `gold/incremental`.
 
 They are not in the catalog: their rows have batch numbers, which no other table has. Their folders lie in `_wirelake`.
 """

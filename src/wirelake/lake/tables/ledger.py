@@ -1,4 +1,6 @@
-"""`ledger`: where every byte of every source went. Written by the tasks that decode, committed after all other silver tables.
+"""`ledger`: where every byte of every source went.
+
+Written by the tasks that decode, committed after all other silver tables.
 
 A source in the ledger is in the lake as a whole. The bytes of a source add up to its size exactly, or the ingest fails.
 """

@@ -1,4 +1,6 @@
-"""`messages`: every message of every protocol, in one vocabulary. Written by the tasks that decode.
+"""`messages`: every message of every protocol, in one vocabulary.
+
+Written by the tasks that decode.
 
 Each protocol's `columns.py` maps its messages to these columns.
 """

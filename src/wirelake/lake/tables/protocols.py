@@ -1,6 +1,6 @@
-"""`emp`, `event_mesh`, …: every message of a protocol, with every field of its specification. Written by the tasks that decode.
+"""`emp`, `event_mesh`, …: every message of a protocol, with every field.
 
-The columns come from the protocol's descriptor, so a protocol of another package has its table, too.
+Written by the tasks that decode. The columns come from the protocol's descriptor, so a protocol of another package has its table, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`quarantine`: byte ranges that could not be decoded, kept as they are. Written by the tasks that decode.
+"""`quarantine`: byte ranges that could not be decoded, kept as they are.
+
+Written by the tasks that decode.
 
 A row with a clause is also a violation.
 """

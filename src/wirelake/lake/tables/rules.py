@@ -1,4 +1,7 @@
-"""The texts of rules: where a violation gets its clause, severity, origin and text. Pure data, from the protocols' faults."""
+"""The texts of rules: where a violation gets its clause, severity, origin and text.
+
+Pure data, from the protocols' faults.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ FAULTS: Final[dict[str, Iterable[Judged]]] = {name: protocols.get(name).faults f
 
 
 def rules() -> dict[str, dict[str, str | bool]]:
-    """Return for every rule, by `protocol/rule`: clause, severity, origin, text, and whether a session ends on it."""
+    """Return for every rule, by `protocol/rule`: clause, severity, origin, text, and if it ends a session."""
     return {
         f"{protocol}/{fault.name}": {
             "clause": fault.clause,

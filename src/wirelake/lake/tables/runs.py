@@ -1,4 +1,6 @@
-"""`runs`: the log of ingests and other jobs on the lake. Each run writes its own row at its end (`store/run_log.py`).
+"""`runs`: the log of ingests and other jobs on the lake.
+
+Each run writes its own row at its end (`store/run_log.py`).
 
 It is the only table with times of the ingest rather than of the captures.
 """

@@ -1,4 +1,4 @@
-"""A table as data: name, grain, Arrow schema (the schema of record) and a comment for every column.
+"""A table as data: name, grain, Arrow schema (of record), and a comment for every column.
 
 Spark's schema is derived from it in `lake/sources/tables.py`.
 """

@@ -1,4 +1,6 @@
-"""`unrecognised`: traffic that no protocol recognises, by host and port. Written with the ledger, from the same accounting.
+"""`unrecognised`: traffic that no protocol recognises, by host and port.
+
+Written with the ledger, from the same accounting.
 
 Its bytes and packets of a source equal those that the ledger has as `other / unrecognised`.
 """

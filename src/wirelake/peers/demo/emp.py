@@ -1,4 +1,4 @@
-"""EMP traffic for the demo: clients and servers on loopback, some of which break rules, all recorded."""
+"""EMP traffic for the demo: recorded clients and servers on loopback; some break rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wirelake.protocols.emp.events import RequestReceived
 from wirelake.protocols.emp.messages import Data, Hello, OtherExtension, Ping, RequestResponse
 from wirelake.protocols.emp.wire import encode
 
-__all__ = ["talk"]
+__all__ = ["record"]
 
 CLIENTS: Final = 4
 IN_FLIGHT: Final = 16
@@ -28,7 +28,7 @@ SENSOR_TYPE: Final = 128
 SEED: Final = 5040
 
 
-async def talk(folder: Path, requests: int, progress: Callable[[int, int], None]) -> list[Path]:
+async def record(folder: Path, requests: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Make about so many requests, and the rest of the show; returns the recordings."""
     chance = random.Random(SEED)  # noqa: S311 - a demo wants the same traffic every time
     with Recorder(folder / "emp.pcapng") as recorder:
@@ -61,8 +61,8 @@ async def _answer(_peer: Peer, request: RequestReceived, chance: random.Random) 
 
 
 async def _client(address: str, number: int, requests: int, made: Callable[[], None]) -> None:
-    """A client as one wishes them: requests in flight, some compressed, some data, a pause for pings, and a bye."""
-    chance = random.Random(number)  # noqa: S311 - see talk
+    """A well-behaved client: concurrent requests, some compressed, some data, pings, and a bye."""
+    chance = random.Random(number)  # noqa: S311 - see record
     options = Options(ping_interval=0.2, application_types=frozenset([SENSOR_TYPE]))
     async with connect(address, options=options) as peer:
 
@@ -83,7 +83,7 @@ async def _client(address: str, number: int, requests: int, made: Callable[[], N
 
 
 async def _trouble(address: str) -> None:
-    """Peers nobody wishes for: each breaks one rule, and each is answered as the rulings say."""
+    """Misbehaving peers: each breaks one rule, and each is answered as the rulings say."""
     hello = encode(Hello())
     request = encode(Data(b'{"id": 1, "slow": true}', (RequestResponse(True, 1),)))
     for bad in (

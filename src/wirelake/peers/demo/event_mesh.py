@@ -22,7 +22,7 @@ from wirelake.protocols.event_mesh.packet.values import text
 from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 from wirelake.transports import udp
 
-__all__ = ["KEYS", "talk"]
+__all__ = ["KEYS", "record"]
 
 KEYS: Final = "mesh.keys"
 """What the nodes know each other by."""
@@ -30,10 +30,10 @@ AUTH_KEY_ID: Final = bytes(3) + b"\x01"
 STALE: Final = 600
 """Seconds: longer than any replay window."""
 AT_ONCE: Final = 20
-"""Events published before everybody gets time to read."""
+"""Events published before all nodes get time to read."""
 
 
-async def talk(folder: Path, events: int, progress: Callable[[int, int], None]) -> list[Path]:
+async def record(folder: Path, events: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Publish about so many events, and the rest of the show; returns the recordings."""
     boiler = Credentials(secrets.token_bytes(16), AUTH_KEY_ID, secret=secrets.token_bytes(32))
     valve = Credentials(secrets.token_bytes(16), AUTH_KEY_ID, seed=secrets.token_bytes(32))
@@ -80,7 +80,7 @@ async def _publish(hot: Node, wet: Node, events: int, progress: Callable[[int, i
 
 
 async def _trouble(victim: Node, boiler: Credentials) -> None:
-    """Packets a receiver drops without a word, each for a reason of its own."""
+    """Packets a receiver drops silently, each for a reason of its own."""
     now = int(time.time())
 
     def event(credentials: Credentials | None, message_id: int, timestamp: int = now) -> bytes:
@@ -98,8 +98,8 @@ async def _trouble(victim: Node, boiler: Credentials) -> None:
             honest,
             honest,  # EMM-23: again
             event(forger, 3),  # §5.1: another secret
-            event(stranger, 4),  # EMM-18: nobody knows this node
-            event(guest, 5),  # EMM-17: nobody vouches for this key
+            event(stranger, 4),  # EMM-18: an unknown node
+            event(guest, 5),  # EMM-17: a key that is not trusted
             event(boiler, 6, now - STALE),  # EMM-24
             event(boiler, 7, now + STALE),
             bytes(reserved),  # EMM-3

@@ -11,7 +11,10 @@ __all__ = ["send_raw"]
 
 
 async def send_raw(address: str, data: bytes, *, seconds: float = 0.3, finish: bool = False) -> None:
-    """Send bytes as they are, read for a moment or until the server closes, and close; `finish` ends our side first."""
+    """Send bytes as they are, read for a moment or until the server closes, and close.
+
+    `finish` ends our side first.
+    """
     target = parse(address, 0)
     reader, writer = await asyncio.open_connection(target.host, target.port)
     writer.write(data)

@@ -1,4 +1,4 @@
-"""Relink traffic for the demo: orders over connections that break, transactions, and peers that break rules."""
+"""Relink traffic for the demo: orders over broken connections, transactions, broken rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wirelake.peers.demo.raw_bytes import send_raw
 from wirelake.peers.relink import Endpoint, Link, Options, connect, serve
 from wirelake.transports.address import parse
 
-__all__ = ["talk"]
+__all__ = ["record"]
 
 ORDERS: Final = Endpoint("orders", 4, 4)
 TILL: Final = Endpoint("till", 4, 4, connector_transactions=True)
@@ -27,16 +27,16 @@ BREAKS: Final = (0.3, 0.7)
 """After which part of the orders the line breaks."""
 TROUBLE: Final = (
     bytes.fromhex("ffffffffffffffff"),  # RELINK-1: a version that is none
-    bytes(8) + b"\x04nope\x04\x04\x00" + bytes(16),  # an endpoint nobody offers
+    bytes(8) + b"\x04nope\x04\x04\x00" + bytes(16),  # an endpoint that is not offered
     bytes(8) + b"\x06orders\x04\x04\x00" + bytes(6 + 16) + b"\xff" * 16,  # packets of a type that is none
     bytes(5),  # cut
 )
 
 
-async def talk(folder: Path, messages: int, progress: Callable[[int, int], None]) -> list[Path]:
+async def record(folder: Path, messages: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Send about so many messages, and the rest of the show; returns the recordings."""
     with Recorder(folder / "relink.pcapng", protocol="relink") as recorder:
-        options = Options(recorder=recorder, close_timeout=0.5)  # whoever left without a word does not come back
+        options = Options(recorder=recorder, close_timeout=0.5)  # a client that left without parting does not come back
         async with serve("tcp://127.0.0.1:0", {ORDERS: _warehouse, TILL: _cashier}, options=options) as listener:
             async with _Line(listener.address) as line, connect(line.address, ORDERS, reconnect=Backoff(first=0.01)) as link:
                 await _order(link, line, messages, lambda done: progress(done, messages))
@@ -80,7 +80,7 @@ async def _order(link: Link, line: _Line, messages: int, made: Callable[[int], N
 
 
 async def _read(link: Link) -> None:
-    """Who does not read what comes back is not answered any more, once the window is full."""
+    """Read all messages: a peer that does not read gets no more answers once the window is full."""
     async for _ in link:
         pass
 
@@ -97,7 +97,7 @@ async def _sell(link: Link, sales: int) -> None:
 
 
 class _Line:
-    """Somebody between a connector and its listener, who hands on what is said until the line breaks."""
+    """A proxy between a connector and its listener; it forwards bytes until the line breaks."""
 
     def __init__(self, address: str) -> None:
         target = parse(address, None)
@@ -106,7 +106,7 @@ class _Line:
         self.address = ""
 
     def breaks(self) -> None:
-        """Whoever talks over it now is cut off."""
+        """Cut all connections through the proxy."""
         while self._ends:
             self._ends.pop().transport.abort()
 

@@ -1,4 +1,7 @@
-"""wolpertinger traffic for the demo: methods of different trust levels, and clients that reach them or fail."""
+"""wolpertinger traffic for the demo: methods of each trust level, and clients of them.
+
+Some clients fail to reach the trust level of a method.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from wirelake.errors import RequestFailed, WirelakeError
 from wirelake.peers.demo.raw_bytes import send_raw
 from wirelake.peers.wolpertinger import Options, Peer, connect, method, serve
 
-__all__ = ["KEYS", "talk"]
+__all__ = ["KEYS", "record"]
 
 KEYS: Final = "sessions.log"
 """The file of the keys that sessions agreed on; see `peers.key_log`."""
@@ -22,7 +25,10 @@ KEYS: Final = "sessions.log"
 KEY: Final = b"a demo has no secrets"
 USERS: Final = {"keeper": "open the shop"}
 LEVELS: Final = (0, 3)
-"""What each client gains before it calls; from 2 on, what it says cannot be read in the recording without keys."""
+"""The trust level each client gains before it calls.
+
+From 2 on, its messages cannot be read in the recording without keys.
+"""
 IN_FLIGHT: Final = 4
 HOSTILE: Final = (
     b"message_id:1;signature:c2lnbmVk;PHg+\n"  # WOLP-5
@@ -63,7 +69,7 @@ class Stock:
         return True
 
 
-async def talk(folder: Path, calls: int, progress: Callable[[int, int], None]) -> list[Path]:
+async def record(folder: Path, calls: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Make about so many calls, and the rest of the show; returns the recordings."""
     with Recorder(folder / "wolpertinger.pcapng", protocol="wolpertinger") as recorder:
         options = Options(cluster_key=KEY, password_of=USERS.get, recorder=recorder, key_log=folder / KEYS)
@@ -103,7 +109,7 @@ async def _client(address: str, level: int, calls: int, made: Callable[[], None]
 
 
 async def _wishes(peer: Peer) -> None:
-    """Something that is not there, something long, something large in pieces, and what nobody may without trust."""
+    """Make unusual calls: wrong or large arguments, a missing component, and too little trust."""
     for component, name, *parameters in (
         ("Stock", "Price", "unicorn", 1),
         ("Stock", "Inventory", 3),

@@ -14,14 +14,14 @@ from wirelake.errors import RequestFailed, WirelakeError
 from wirelake.peers.demo.raw_bytes import send_raw
 from wirelake.peers.yamp import Call, Options, Peer, Service, connect, serve
 
-__all__ = ["talk"]
+__all__ = ["record"]
 
 CLIENTS: Final = ("json", "msgpack")
 """What each client's bodies are in."""
 IN_FLIGHT: Final = 8
 
 
-async def talk(folder: Path, requests: int, progress: Callable[[int, int], None]) -> list[Path]:
+async def record(folder: Path, requests: int, progress: Callable[[int, int], None]) -> list[Path]:
     """Make about so many requests, and the rest of the show; returns the recordings."""
     with Recorder(folder / "yamp.pcapng", protocol="yamp") as recorder:
         async with serve("tcp://127.0.0.1:0", _service(), options=Options(recorder=recorder)) as server:
@@ -99,7 +99,7 @@ async def _wishes(peer: Peer) -> None:
 
 
 async def _trouble(address: str) -> None:
-    """Peers nobody wishes for: each breaks one rule."""
+    """Misbehaving peers: each breaks one rule."""
     hello = bytes.fromhex("000001046a736f6e")
     for bad in (
         b"GET / HTTP/1.1\r\n\r\n",  # no handshake

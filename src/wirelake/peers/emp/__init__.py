@@ -1,4 +1,6 @@
-"""EMP live: `connect` makes a peer, `serve` one for each client. Both sides may send requests and answer them.
+"""EMP live: `connect` makes a peer, `serve` one for each client.
+
+Both sides may send requests and answer them.
 
 ```
 async with serve("tcp://127.0.0.1:5040", on_request=lambda peer, request: request.body.upper()) as server:

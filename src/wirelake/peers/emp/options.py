@@ -1,4 +1,4 @@
-"""Options of a live EMP peer: limits of messages, timers, handlers, queues and recording in one flat object."""
+"""Options of a live EMP peer: limits, timers, handlers, queues and recording."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ else:  # for `help` and `inspect.signature`: these modules import this one, or n
 __all__ = ["DataHandler", "FailureHandler", "Options", "RequestHandler"]
 
 RequestHandler = Callable[["Peer", RequestReceived], bytes | Awaitable[bytes]]
-"""Returns the answer to a request; a plain function for quick work, a coroutine function for slow work."""
+"""Returns the answer to a request.
+
+A plain function for quick work, a coroutine function for slow work.
+"""
 DataHandler = Callable[["Peer", DataReceived], Awaitable[None] | None]
 """Receives a message that needs no answer."""
 FailureHandler = Callable[["Peer", RequestReceived, Exception], bytes]

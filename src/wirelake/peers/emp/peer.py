@@ -92,7 +92,10 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
     async def send(
         self, body: bytes, *, compress: bool = False, type_id: int = MessageType.DATA, extensions: tuple[OtherExtension, ...] = ()
     ) -> None:
-        """Send a message without an answer; waits while the peer reads too slowly, and raises if the session ends meanwhile."""
+        """Send a message without an answer.
+
+        Waits while the peer reads too slowly, and raises if the session ends meanwhile.
+        """
         self._require_going()
         self._session.send(body, compress=compress, type_id=type_id, extensions=extensions)
         self._driver.wake(len(body))

@@ -1,4 +1,7 @@
-"""A live Event Mesh node: a session on a datagram endpoint. It publishes, subscribes, tracks peers and relays."""
+"""A live Event Mesh node: a session on a datagram endpoint.
+
+It publishes, subscribes, tracks peers and relays.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ SCHEMES: Final = ("udp", "quic", "memory")
 ALPN: Final = "event-mesh/1"
 """What peers agree on inside QUIC; the specification names the transport and nothing else."""
 SLICE: Final = 16
-"""Datagrams taken from the session before the transport is asked whether it takes more: so many at most overtake an urgent one."""
+"""Datagrams taken from the session before the transport is asked whether it takes more.
+
+At most so many overtake an urgent one.
+"""
 SHARE: Final = 64
 """Events published before others get their turn, if there is no reason to wait."""
 
@@ -109,13 +115,16 @@ class Node:
         """What was counted so far; also after the end."""
         if self._session is None or self._endpoint is None:
             raise SessionClosed("the node was never in use: enter it with `async with`")
-        heard = self._subscriptions
-        return NodeMetrics(self._session.metrics, self._endpoint.lost, self._endpoint.unsent, heard.lost, heard.unheard, self._failed)
+        subscriptions = self._subscriptions
+        return NodeMetrics(
+            self._session.metrics, self._endpoint.lost, self._endpoint.unsent, subscriptions.lost, subscriptions.unheard, self._failed
+        )
 
     def subscribe(self, pattern: str, handler: Handler | None = None) -> Subscription[Delivered]:
-        """Receive events whose names match (see `protocols.topics`): with `async for`, or by a handler, one after the other.
+        """Receive events whose names match (see `protocols.topics`), with `async for` or by a handler.
 
-        The name of an event that is sealed and not opened here is empty. A handler that raises is logged, and goes on with the next.
+        A handler is called for one event after the other. The name of an event that is sealed and not opened here is empty. A handler that
+        raises is logged, and goes on with the next.
         """
         self._working()
         subscription = self._subscriptions.add(pattern)
@@ -137,16 +146,16 @@ class Node:
         sealer: Sealer | None = None,
         to: Iterable[str] | None = None,
     ) -> int:
-        """§3.3: let an event out to everybody, or to some addresses; gives its message id.
+        """§3.3: publish an event to all nodes, or to some addresses; returns its message id.
 
-        Waits while too much waits to be sent already. Raises LocalProtocolError for what cannot be said in one packet.
+        Waits while the queue is full. Raises LocalProtocolError for an event that does not fit into one packet.
         """
         fields = [field_of(value) for value in values]
         chosen = None if to is None else [await self._resolve(parse(_full(one), DEFAULT_PORT, SCHEMES)) for one in to]
         while True:
             session = self._working()
             places = session.places if chosen is None else chosen
-            capacity, most = session.room(urgent), session.room(urgent, empty=True)
+            capacity, most = session.capacity(urgent), session.capacity(urgent, empty=True)
             if capacity >= len(places) or len(places) > most:  # in the second case the session says so
                 break
             self._flush()
@@ -256,7 +265,7 @@ class Node:
             except asyncio.CancelledError:
                 await asyncio.wait([saving])  # so that it cannot take the place of what is saved at the end
                 raise
-            except UsageError as reason:  # a full disk is no reason to stop listening; at the end it is said aloud
+            except UsageError as reason:  # a full disk is no reason to stop listening; it is raised at the end
                 log.warning("the replay cache was not saved: %s", reason)
 
     def _settle(self, session: Session) -> None:
@@ -345,10 +354,10 @@ def node(
     groups: Iterable[str] = (),
     endpoint: Endpoint | None = None,
 ) -> Node:
-    """A node at `udp://host:port` or `quic://host:port` (port 0: any that is free); use it with `async with`.
+    """A node at `udp://host:port` or `quic://host:port` (port 0: any free port).
 
-    `peers` are addresses to talk to from the start, `groups` multicast addresses to talk and listen to. Without `credentials` it has a
-    random node id and proves nothing. An `endpoint` that is open already takes the place of the address.
+    Use it with `async with`. `peers` are addresses to send to from the start, `groups` multicast addresses to send to and listen on.
+    Without `credentials` it has a random node id and proves nothing. An `endpoint` that is open already takes the place of the address.
     """
 
     chosen = options or Options()
@@ -365,9 +374,9 @@ def node(
     if endpoint is None and (mine.scheme == "memory" or (mine.scheme == "quic") != (chosen.quic is not None)):
         raise UsageError(f"{mine}: udp:// needs nothing, quic:// needs certificates (`Options.quic`), memory:// its endpoint")
     others = [parse(_full(peer, mine.scheme), DEFAULT_PORT, SCHEMES) for peer in peers]
-    heard = [parse(_full(group, mine.scheme), DEFAULT_PORT, SCHEMES) for group in groups]
+    joined = [parse(_full(group, mine.scheme), DEFAULT_PORT, SCHEMES) for group in groups]
     who = Credentials(chosen.draw(16)) if credentials is None else credentials
-    return Node(mine, open_endpoint, credentials=who, options=chosen, peers=others, groups=heard)
+    return Node(mine, open_endpoint, credentials=who, options=chosen, peers=others, groups=joined)
 
 
 def _inside_quic(opened: udp.UdpEndpoint, quic: Quic) -> Endpoint:

@@ -36,9 +36,15 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     replay_path: Path | None = None
     """EMM-23: a file that keeps the replay cache over a restart."""
     replay_save_interval: float | None = 60.0
-    """How often `replay_path` is saved, besides at the end. After a crash, packets since then can be replayed while they are fresh."""
+    """How often `replay_path` is saved, besides at the end.
+
+    After a crash, packets since then can be replayed while they are fresh.
+    """
     max_inbox: int = 8192
-    """Events that wait for a subscriber, and as many urgent ones; further ones are dropped for it, and counted."""
+    """Events that wait for a subscriber, and as many urgent ones.
+
+    Further ones are dropped for it, and counted.
+    """
     multicast: udp.Multicast = udp.NO_GROUPS
     """Interface and TTL for multicast; the groups are those given to `node`."""
     quic: Quic | None = None

@@ -1,4 +1,6 @@
-"""Relink live: a connector keeps one link over successive connections; a listener hosts the links of many endpoints.
+"""Relink live: a connector keeps one link; a listener hosts links of many endpoints.
+
+A link lives over successive connections.
 
 ```
 async def take(link):
@@ -67,7 +69,9 @@ def connect(
     reconnect: Backoff | None = None,
     connect_timeout: float = 10.0,
 ) -> Connector:
-    """Connect to the listener at `tcp://host:port`, `tls://host:port` or `unix:///path`; use it with `async with`.
+    """Connect to the listener at `tcp://host:port`, `tls://host:port` or `unix:///path`.
+
+    Use it with `async with`.
 
     With `reconnect`, the link continues over further connections (RELINK-25). Without it, the end of the connection ends the link.
     """
@@ -90,7 +94,10 @@ def serve(
     tls: ssl.SSLContext | None = None,
     limits: ServerLimits | None = None,
 ) -> Listener:
-    """Listen at `tcp://host:port`, `tls://host:port` or `unix:///path` (port 0: any free one); use it with `async with`."""
+    """Listen at `tcp://host:port`, `tls://host:port` or `unix:///path` (port 0: any free one).
+
+    Use it with `async with`.
+    """
     target = parse(address, DEFAULT_PORT, SCHEMES)
     if len({endpoint.name for endpoint in endpoints}) != len(endpoints):
         raise UsageError("two endpoints have the same name")

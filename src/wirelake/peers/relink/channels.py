@@ -88,7 +88,10 @@ class Channel:
             raise DeliveryFailed(outcome, f"a message on channel {self.name} was lost with its link: {outcome.value}")
 
     async def post(self, *parts: bytes) -> Receipt:
-        """Send a message without waiting for its outcome; waits while the window is full (RELINK-17) or the peer reads too slowly."""
+        """Send a message without waiting for its outcome.
+
+        Waits while the window is full (RELINK-17) or the peer reads too slowly.
+        """
         link = self._link
         if link.is_heavy:
             await link.wait_for_capacity(self.id)
@@ -123,7 +126,10 @@ class Channel:
             await transaction.commit()
 
     async def close(self) -> None:
-        """§3.3: no more messages; waits until the peer has consumed all of them. The next message opens the channel again."""
+        """§3.3: no more messages; waits until the peer has consumed all of them.
+
+        The next message opens the channel again.
+        """
         core = self._link.core
         if self.id not in core.outbox.channels:
             return
@@ -199,9 +205,9 @@ class Transaction:
 
 
 class Inbound:
-    """Messages of one channel of the peer, or of all without a reader of their own: `async for message in inbound`.
+    """`async for message in inbound`: messages of one channel of the peer, or of all other channels.
 
-    With automatic consumption a message is consumed when the next one is asked for.
+    With automatic consumption a message is consumed when the next one is requested.
     """
 
     def __init__(self, link: Link, *, automatic: bool) -> None:

@@ -1,4 +1,4 @@
-"""Connections of links: a connector opens one after the other for its link, a listener accepts those of all its links."""
+"""Connections of links: a connector opens one after the other, a listener accepts them."""
 
 from __future__ import annotations
 

@@ -137,9 +137,12 @@ class Link:
         return self._inbounds[channel_id]
 
     def consume(self, message: MessageReceived) -> None:
-        """§3.1: mark a message as consumed, which is acknowledged to the peer. With transactions: it was processed."""
+        """§3.1: mark a message as consumed, which is acknowledged to the peer.
+
+        With transactions: it was processed.
+        """
         inbox = self.core.inbox
-        is_news = inbox.consume(message)  # by the time of what was heard last: at worst it is acknowledged a little early
+        is_news = inbox.consume(message)  # at the time of the last receive: at worst it is acknowledged a little early
         if is_news or self._is_held or inbox.is_shut:
             self._consumed()
 
@@ -156,7 +159,10 @@ class Link:
         self.wake()
 
     async def ping(self, timeout: float | None = None) -> float:
-        """§3.4: seconds until the pong. RELINK-25: fails at once without a connection, and when the connection is lost meanwhile."""
+        """§3.4: seconds until the pong.
+
+        RELINK-25: fails at once without a connection, and when the connection is lost meanwhile.
+        """
         if self._carrier is None or not self.is_connected:
             raise SessionClosed("there is no connection now")
         began = self._loop.time()
@@ -171,9 +177,10 @@ class Link:
         return self._loop.time() - began
 
     async def close(self, timeout: float | None = None) -> bool:
-        """§3.6: shut down: wait until everything of ours is consumed and the peer shuts down, too; says whether it came to that in time.
+        """§3.6: shut down; returns whether both sides finished in time.
 
-        After that the link is given up, and what is unresolved is told one by one.
+        Waits until the peer has consumed all messages of ours and shuts down, too. After the timeout the link is given up, and each
+        unresolved message is reported.
         """
         self.core.shutdown()
         self.wake()
@@ -299,7 +306,7 @@ class Link:
             for answered in self._pings.values():
                 if not answered.done():
                     answered.set_exception(ConnectionLost("the connection was lost before the pong"))
-                    answered.exception()  # whoever waits for it learns it
+                    answered.exception()  # retrieved, so that asyncio does not warn if no task awaits it
             self._pings.clear()
 
     def handle(self, event: SessionEvent) -> None:

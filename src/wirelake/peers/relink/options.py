@@ -1,4 +1,4 @@
-"""Options of a live Relink link: limits of packets, timers, queues and recording in one flat object."""
+"""Options of a live Relink link: limits, timers, queues and recording."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ else:  # for `help` and `inspect.signature`: these modules import this one, or n
 __all__ = ["EventHandler", "Options"]
 
 EventHandler = Callable[["Link", SessionEvent], None]
-"""Receives the events of a link: Opened, Resumed, LinkLost with every unresolved message, LinkShutdown, Ended, …"""
+"""Receives the events of a link, such as Opened, Resumed, LinkShutdown and Ended.
+
+LinkLost has every unresolved message.
+"""
 
 
 class Options(SessionOptions, frozen=True, kw_only=True):
@@ -26,7 +29,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     on_event: EventHandler | None = None
     """Called for everything that happens to a link but messages."""
     automatic: bool = True
-    """Messages read with `async for` are consumed when the next one is requested; without it, `link.consume` does that."""
+    """Whether `async for` consumes a message when the next one is requested.
+
+    Without it, `link.consume` does that.
+    """
     max_inbox: int = 16_384
     """RELINK-17: messages waiting to be read; above that reading stops, also for acknowledgements."""
     max_held: int = 32 * 1024 * 1024

@@ -1,4 +1,6 @@
-"""wolpertinger live: `connect` makes a peer, `serve` one for each client, over lines of a stream or over XMPP.
+"""wolpertinger live: `connect` makes a peer, `serve` one for each client.
+
+Both work over lines of a stream or over XMPP.
 
 ```
 class Weather:
@@ -58,14 +60,17 @@ __all__ = [
 SCHEMES: Final = ("tcp", "tls", "unix", XMPP)
 """WOLP-11: streams of lines, and XMPP."""
 ATTEMPTS: Final = (0.2, 5.0, 4096)
-"""WOLP-25: proofs a second that an address may try in the long run, in one go, and how many addresses are remembered."""
+"""WOLP-25: limits of proofs by address: a second in the long run, in one go, and known addresses."""
 
 
 class WolpertingerServer(Server[Peer]):
     """A server that can also open a session itself, over XMPP."""
 
     def meet(self, address: str) -> Peer:
-        """A peer at an XMPP address that has not spoken to us, over the login we have; raises ConnectFailed while there is none."""
+        """A peer at an XMPP address that has not spoken to us, over the login we have.
+
+        Raises ConnectFailed while there is none.
+        """
         if not isinstance(self._listener, xmpp.XmppListener) or self._group is None:
             raise UsageError(f"{self.target}: only a server over XMPP that is in use can speak first")
         try:
@@ -103,7 +108,9 @@ def connect(
     reconnect: Backoff | None = None,
     connect_timeout: float = 10.0,
 ) -> Client[Peer]:
-    """Connect to the peer at tcp:// or tls://host:port, unix:///path, or xmpp://me@domain/peer@domain; use it with `async with`.
+    """Connect to the peer at tcp:// or tls://host:port, unix:///path, or xmpp://me@domain/peer@domain.
+
+    Use it with `async with`.
 
     Without `reconnect` the client gives up when its connection ends; with it, each connection authenticates again.
     """
@@ -131,7 +138,10 @@ def serve(
     login: Xmpp | None = None,
     limits: ServerLimits | None = None,
 ) -> WolpertingerServer:
-    """Serve at tcp:// or tls://host:port (port 0: any free one), unix:///path, or xmpp://me@domain; use it with `async with`."""
+    """Serve at tcp:// or tls://host:port (port 0: any free one), unix:///path, or xmpp://me@domain.
+
+    Use it with `async with`.
+    """
     target = parse(address, None, SCHEMES)
     if target.scheme != XMPP:
         for_server(target, tls)
@@ -151,7 +161,10 @@ def serve(
 
 
 def _offering(options: Options | None, components: tuple[type | Offer, ...]) -> Options:
-    """The options with these components; raises UsageError now if one is declared wrongly, not when the first peer comes."""
+    """The options with these components.
+
+    Raises UsageError now if one is declared wrongly, not when the first peer comes.
+    """
     options = options or Options()
     options = msgspec.structs.replace(options, offers=(*options.offers, *components))
     declared(offers(options.offers))

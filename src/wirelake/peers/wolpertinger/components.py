@@ -1,4 +1,4 @@
-"""Components of a wolpertinger peer: plain classes whose annotated methods can be called remotely.
+"""Components of a wolpertinger peer: classes whose annotated methods are remotely callable.
 
 ```
 class Weather:
@@ -74,7 +74,10 @@ class Declared(msgspec.Struct, frozen=True):
         return self.kind is not None
 
     def fit(self, parameters: Sequence[Any]) -> list[Any]:
-        """What the method is called with; raises Misfit if there are too many, too few, or one of another type."""
+        """What the method is called with.
+
+        Raises Misfit if there are too many, too few, or one of another type.
+        """
         if not self.required <= len(parameters) <= len(self.kinds):
             raise Misfit(f"{self.name} takes {len(self.kinds)} parameters, not {len(parameters)}")
         return [fit(given) for fit, given in zip(self.fitters, parameters, strict=False)]
@@ -85,7 +88,7 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A component that is offered under another name than its class has, or that must be made in a particular way."""
+    """A component offered under another name than that of its class, or with its own factory."""
 
     of: type
     name: str = ""
@@ -121,18 +124,21 @@ def name_of(component: type) -> str:
 
 @cache
 def methods_of(component: type) -> dict[str, Declared]:
-    """The methods a class offers, by their name on the wire; raises UsageError for a declaration that says too little."""
-    found: dict[str, Declared] = {}
+    """The methods a class offers, by their name on the wire.
+
+    Raises UsageError for a declaration that says too little.
+    """
+    methods: dict[str, Declared] = {}
     for attribute, function in inspect.getmembers(component, inspect.isfunction):
         mark: Mark | None = getattr(function, _MARK, None)
         if mark is None:
             continue
-        if mark.name in found:
+        if mark.name in methods:
             raise UsageError(f"{name_of(component)} has two methods {mark.name!r}: names are not overloaded")
-        found[mark.name] = _declare(component, attribute, function, mark)
-    if not found:
+        methods[mark.name] = _declare(component, attribute, function, mark)
+    if not methods:
         raise UsageError(f"{component.__name__} offers nothing: mark its methods with @method")
-    return found
+    return methods
 
 
 def offers(components: Iterable[type | Offer]) -> tuple[Offer, ...]:
@@ -158,14 +164,14 @@ def _declare(component: type, attribute: str, function: Callable[..., Any], mark
     if "return" not in hints:
         raise UsageError(f"{where} does not say what it returns: write -> None for nothing")
     _, *parameters = inspect.signature(function).parameters.values()  # the first is self
-    for one in parameters:
-        if one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
-            raise UsageError(f"{where}: parameters are positional, {one.name!r} is not")
-        if one.name not in hints:
-            raise UsageError(f"{where} does not say what {one.name!r} is: annotate it, with object for anything")
-    required = sum(one.default is one.empty for one in parameters)
+    for parameter in parameters:
+        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            raise UsageError(f"{where}: parameters are positional, {parameter.name!r} is not")
+        if parameter.name not in hints:
+            raise UsageError(f"{where} does not say what {parameter.name!r} is: annotate it, with object for anything")
+    required = sum(parameter.default is parameter.empty for parameter in parameters)
     kind = None if hints["return"] is type(None) else hints["return"]
-    kinds = tuple(hints[one.name] for one in parameters)
+    kinds = tuple(hints[parameter.name] for parameter in parameters)
     return Declared(mark.name, attribute, kinds, tuple(map(_fitter, kinds)), required, kind, mark.trust)
 
 
@@ -173,29 +179,29 @@ def _fitter(kind: Any) -> Fitter:
     """What makes a parameter as an annotation wants it: exactly that type; `int` takes all whole numbers."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind in (Any, object):
-        return lambda given: given
+        return lambda value: value
     if origin in (typing.Union, types.UnionType):
         return _either(kind, [_fitter(one) for one in inner])
     if (origin or kind) in (list, tuple):
         return _all_of(kind, origin or kind, _fitter(next(iter(inner), object)))
     taken = {int: _NUMBERS, datetime: (DateTime,)}.get(kind, (kind,))
 
-    def fit(given: Any) -> Any:
-        if type(given) not in taken:
-            raise _misfit(given, kind)
-        return given
+    def fit(value: Any) -> Any:
+        if type(value) not in taken:
+            raise _misfit(value, kind)
+        return value
 
-    return (lambda given: to_datetime(fit(given))) if kind is datetime else fit
+    return (lambda value: to_datetime(fit(value))) if kind is datetime else fit
 
 
 def _either(kind: Any, fitters: list[Fitter]) -> Fitter:
-    def fit(given: Any) -> Any:
+    def fit(value: Any) -> Any:
         for one in fitters:
             try:
-                return one(given)
+                return one(value)
             except Misfit:
                 continue
-        raise _misfit(given, kind)
+        raise _misfit(value, kind)
 
     return fit
 

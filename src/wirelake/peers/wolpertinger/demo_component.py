@@ -1,4 +1,4 @@
-"""A component to try a client with: one method for each trust level and for each thing that can become of a call.
+"""A component to try a client with: a method for each trust level and outcome of a call.
 
 | method | trust | what it does |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""Incoming calls of a wolpertinger peer: methods are called in order, slow ones run concurrently."""
+"""Incoming calls of a wolpertinger peer: started in order, slow ones run concurrently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a live wolpertinger peer: limits of texts, timers, trust, queues and recording in one flat object."""
+"""Options of a live wolpertinger peer: limits, timers, trust, queues and recording."""
 
 from __future__ import annotations
 
@@ -22,9 +22,15 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """Options of a peer. Times are seconds; None switches a timer off."""
 
     offers: tuple[type | Offer, ...] = ()
-    """Components beside those given to `connect` or `serve`; each connection has its own instances (WOLP-20)."""
+    """Components beside those given to `connect` or `serve`.
+
+    Each connection has its own instances (WOLP-20).
+    """
     authenticate: int = 0
-    """WOLP-22 to WOLP-26: the trust level to reach before the first call, 0 to 4; 3 needs the cluster key, 4 a user and a password."""
+    """WOLP-22 to WOLP-26: the trust level to reach before the first call, 0 to 4.
+
+    3 needs the cluster key, 4 a user and a password.
+    """
     user: str = ""
     """The user name for level 4."""
     password: str = ""
@@ -32,11 +38,17 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     authentication_timeout: float = 30.0
     """How long reaching that level may take."""
     admits: Callable[[str], bool] | None = None
-    """WOLP-23: called with the peer's address before its EstablishConnection is answered; without it `admit` holds."""
+    """WOLP-23: called with the peer's address before its EstablishConnection is answered.
+
+    Without it `admit` holds.
+    """
     on_event: Callable[[Peer, Any], None] | None = None
     """Called for events beside calls: errors that answer no call, trust changes, resets, tolerated faults."""
     on_call: Callable[[Peer, str, tuple[Any, ...]], None] | None = None
-    """Called before the method of each call, with the peer, `Component.Method` and the parameters. RequestFailed(201) denies the call."""
+    """Called before the method of each call, with the peer, `Component.Method` and the parameters.
+
+    RequestFailed(201) denies the call.
+    """
     max_outgoing_calls: int = 512
     """Calls of ours in flight; above that callers wait."""
     max_in_flight: int = 256
@@ -56,7 +68,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     recorder: Recorder | None = None
     """Records both directions of the connection."""
     key_log: Path | None = None
-    """WOLP-24: a file to which the keys of every session are appended, so that recordings can be decrypted (`ingest --keys`)."""
+    """WOLP-24: a file to which the keys of every session are appended.
+
+    With it recordings can be decrypted (`ingest --keys`).
+    """
 
     def __repr__(self) -> str:
         """Without keys and passwords."""

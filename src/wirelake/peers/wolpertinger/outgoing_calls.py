@@ -1,4 +1,4 @@
-"""Outgoing calls of a wolpertinger peer: their limit, their outcomes, and the error of each failure."""
+"""Outgoing calls of a wolpertinger peer: their limit, outcomes, and errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class OutgoingCalls:
             outcome.set_exception(
                 self._session.ended.reason() if event.why is Failure.ENDED and self._session.ended else _ENDINGS[event.why](name, event)
             )
-            outcome.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
+            outcome.exception()  # retrieved, so that asyncio does not warn if no task awaits it
 
 
 def _error(name: str, event: CallFailed) -> WirelakeError:

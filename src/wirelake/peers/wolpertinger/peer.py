@@ -75,7 +75,9 @@ class PeerEvent(msgspec.Struct, frozen=True):
 
 
 class Peer(LivePeer[Session, int, Ended, Fault]):
-    """What one may do with a connection, and what it does by itself. `peer.Core` is the peer's component of that name.
+    """What one may do with a connection, and what it does by itself.
+
+    `peer.Core` is the peer's component of that name.
 
     It opens with the level that `Options.authenticate` asks for.
     """
@@ -128,8 +130,9 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
     async def call(self, component: str, name: str, *parameters: Any, returns: bool = True, timeout: float | None = None) -> Any:
         """RemoteMethodCall: wait for the response, or for the delivery of a call that has none (WOLP-19).
 
-        Raises RequestFailed with the code of a RemoteError, RequestTimeout, DeliveryFailed, RemoteProtocolError for a response that
-        cannot be read, RequestCancelled after a reset, or what ended the session. Cancelling gives the call up here; the peer is not told.
+        Raises RequestFailed with the code of a RemoteError, RequestTimeout, DeliveryFailed, RemoteProtocolError for a response that cannot
+        be read, RequestCancelled after a reset, or what ended the session. Cancelling gives the call up here; the peer gets no message
+        about it.
         """
         return await self._calling.call(component, name, parameters, returns=returns, timeout=timeout)
 
@@ -169,7 +172,10 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         self._driver.wake()
 
     def subscribe(self, pattern: str = "*") -> Subscription[PeerEvent]:
-        """`async for happened in peer.subscribe("error")`; who reads too slowly loses some, and finds how many in `lost`."""
+        """`async for happened in peer.subscribe("error")`.
+
+        A slow reader loses some; `lost` counts them.
+        """
         return self._subscriptions.add(pattern)
 
     async def run(self) -> None:
@@ -195,7 +201,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         except WirelakeError as reason:
             if not self._opened.done():
                 self._opened.set_exception(reason)
-                self._opened.exception()  # whoever awaits it learns it; if nobody does, nobody is warned
+                self._opened.exception()  # retrieved, so that asyncio does not warn if no task awaits it
             self.close(str(reason))
         else:
             if not self._opened.done():

@@ -19,7 +19,10 @@ Caller = Callable[..., Awaitable[Any]]
 
 
 class RemoteMethod:
-    """`await method(…)` waits for the response; `await method.tell(…)` for the delivery of a call that has none."""
+    """`await method(…)` waits for the response.
+
+    `await method.tell(…)` waits for the delivery of a call that has none.
+    """
 
     __slots__ = ("_call", "_component", "_name")
 
@@ -51,7 +54,10 @@ class Remote:
 
 
 class TypedRemote:
-    """A component of the peer whose class is known here: which methods there are, which respond, and what they take."""
+    """A component of the peer whose class is known here.
+
+    The class says which methods there are, which respond, and what they take.
+    """
 
     def __init__(self, call: Caller, component: str, methods: dict[str, Declared]) -> None:
         self._call = call
@@ -59,14 +65,14 @@ class TypedRemote:
         self._methods = {one.attribute: one for one in methods.values()}
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        found = self._methods.get(name)
-        if found is None:
+        declared = self._methods.get(name)
+        if declared is None:
             raise AttributeError(f"{self._component} has no method {name!r}")
 
         async def call(*parameters: Any, timeout: float | None = None) -> Any:
-            sent = [unfit(given, kind) for given, kind in zip(parameters, found.kinds, strict=False)]
+            sent = [unfit(given, kind) for given, kind in zip(parameters, declared.kinds, strict=False)]
             sent += parameters[len(sent) :]  # too many: the peer says so
-            value = await self._call(self._component, found.name, *sent, returns=found.returns, timeout=timeout)
-            return to_datetime(value) if found.kind is datetime and type(value) is DateTime else value
+            value = await self._call(self._component, declared.name, *sent, returns=declared.returns, timeout=timeout)
+            return to_datetime(value) if declared.kind is datetime and type(value) is DateTime else value
 
         return call

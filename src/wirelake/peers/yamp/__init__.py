@@ -1,4 +1,4 @@
-"""YAMP live: `connect` makes a peer, `serve` one for each client, over any of the transports.
+"""YAMP live: `connect` makes a peer, `serve` one for each client, over any transport.
 
 ```
 service = Service()
@@ -67,7 +67,10 @@ class YampServer(Server[Peer]):
     """A server that can send an event to all its peers."""
 
     def broadcast(self, uri: str, body: Any = None, *, to: Callable[[Peer], bool] | None = None) -> int:
-        """YAMP-46: send an event to every peer, or to those chosen; says how many got it. For some of them use a `Group`."""
+        """YAMP-46: send an event to every peer, or to those chosen; says how many got it.
+
+        For some of them use a `Group`.
+        """
         return fan_out([peer for peer in self.peers if to is None or to(peer)], uri, body)
 
 
@@ -82,7 +85,9 @@ def connect(
     may_follow: Callable[[Target], bool] | None = None,
     connect_timeout: float = 10.0,
 ) -> Client[Peer]:
-    """Connect to the server at tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path; use it with `async with`.
+    """Connect to the server at tcp://, tls://, ws://, wss:// or udp://host:port, or unix:///path.
+
+    Use it with `async with`.
 
     Without `reconnect` the client gives up when its connection ends. Redirects are followed only with `follow_redirects`, within the
     limits of YAMP-22; else the error carries the url. `may_follow` may reject a target, for instance one inside your network.
@@ -109,7 +114,10 @@ def serve(
     tls: ssl.SSLContext | None = None,
     limits: ServerLimits | None = None,
 ) -> YampServer:
-    """Serve at tcp://, tls://, ws://, wss:// or udp://host:port (port 0: any free one), or unix:///path; use it with `async with`."""
+    """Serve at tcp://, tls://, ws://, wss:// or udp://host:port (port 0: any free one), or unix:///path.
+
+    Use it with `async with`.
+    """
     target = parse(address, DEFAULT_PORT, SCHEMES)
     chosen = _serving(options, service)
 

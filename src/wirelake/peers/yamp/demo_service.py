@@ -1,4 +1,4 @@
-"""A service to try a client with: an echo, and one uri for each thing that can become of a request.
+"""A service to try a client with: an echo, and a uri for each outcome of a request.
 
 | uri | body | what it does |
 |---|---|---|

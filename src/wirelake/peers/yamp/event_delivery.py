@@ -1,4 +1,7 @@
-"""Delivers events to their handlers in order, one after the other (YAMP-48), however long a handler takes."""
+"""Deliver events to their handlers in order, one after the other (YAMP-48).
+
+A slow handler delays later events, and loses none.
+"""
 
 from __future__ import annotations
 
@@ -27,49 +30,49 @@ class EventDelivery:
         self._queue: deque[tuple[ReceivedEvent, list[EventSubscriber], int]] = deque()
         self._busy = False
 
-    def bring(self, heard: ReceivedEvent, listeners: list[EventSubscriber], size: int) -> None:
+    def bring(self, event: ReceivedEvent, listeners: list[EventSubscriber], size: int) -> None:
         """Call the handlers now, or after those of the events before."""
         if self._busy:
-            self._queue.append((heard, listeners, size))
+            self._queue.append((event, listeners, size))
             self._work.put(size)
             return
         for place, listener in enumerate(listeners):
-            if (slow := self._tell(listener, heard)) is not None:
+            if (slow := self._tell(listener, event)) is not None:
                 self._busy = True
-                self._work.attend(self._go_on(slow, heard, listeners[place + 1 :]), size)
+                self._work.attend(self._go_on(slow, event, listeners[place + 1 :]), size)
                 return
 
-    async def _go_on(self, slow: Awaitable[Any], heard: ReceivedEvent, listeners: list[EventSubscriber]) -> None:
+    async def _go_on(self, slow: Awaitable[Any], event: ReceivedEvent, listeners: list[EventSubscriber]) -> None:
         """Finish one event, then all that came meanwhile."""
         try:
-            await self._finish(slow, heard)
-            await self._tell_all(listeners, heard)
+            await self._finish(slow, event)
+            await self._tell_all(listeners, event)
             while self._queue:
-                heard, listeners, size = self._queue.popleft()
+                event, listeners, size = self._queue.popleft()
                 self._work.taken(size)
-                await self._tell_all(listeners, heard)
+                await self._tell_all(listeners, event)
         finally:
             self._busy = False
 
-    async def _tell_all(self, listeners: list[EventSubscriber], heard: ReceivedEvent) -> None:
+    async def _tell_all(self, listeners: list[EventSubscriber], event: ReceivedEvent) -> None:
         for listener in listeners:
-            if (slow := self._tell(listener, heard)) is not None:
-                await self._finish(slow, heard)
+            if (slow := self._tell(listener, event)) is not None:
+                await self._finish(slow, event)
 
-    def _tell(self, listener: EventSubscriber, heard: ReceivedEvent) -> Awaitable[Any] | None:
+    def _tell(self, listener: EventSubscriber, event: ReceivedEvent) -> Awaitable[Any] | None:
         """Call a listener; what it still has to do is given back. Its failure is its own."""
         try:
-            result = listener.handle(heard.peer, listener.fit(heard))
+            result = listener.handle(event.peer, listener.fit(event))
         except msgspec.ValidationError as reason:  # YAMP-44
-            self._refused(heard, str(reason))
+            self._refused(event, str(reason))
         except Exception:
-            log.exception("a listener to %r failed for an event from %s", listener.pattern, heard.peer.stream.remote)
+            log.exception("a listener to %r failed for an event from %s", listener.pattern, event.peer.stream.remote)
         else:
             return result if inspect.isawaitable(result) else None
         return None
 
-    async def _finish(self, slow: Awaitable[Any], heard: ReceivedEvent) -> None:
+    async def _finish(self, slow: Awaitable[Any], event: ReceivedEvent) -> None:
         try:
             await slow
         except Exception:
-            log.exception("a listener failed for an event %r from %s", heard.uri, heard.peer.stream.remote)
+            log.exception("a listener failed for an event %r from %s", event.uri, event.peer.stream.remote)

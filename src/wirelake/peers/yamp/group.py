@@ -1,4 +1,7 @@
-"""Send one event to many peers. A group exists on this side only; the wire knows none (YAMP-46)."""
+"""Send one event to many peers.
+
+A group exists on this side only; the wire knows none (YAMP-46).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ __all__ = ["Group", "fan_out"]
 
 
 def fan_out(peers: Iterable[Peer], uri: str, body: Any = None) -> int:
-    """Send an event to each of these peers that is open and reads; returns how many. Slow peers are skipped."""
+    """Send an event to each of these peers that is open and reads; returns how many.
+
+    Slow peers are skipped.
+    """
     packed: dict[str, bytes] = {}
     return sum(peer.send_packed(uri, body, packed) for peer in peers)
 

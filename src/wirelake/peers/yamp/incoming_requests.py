@@ -91,7 +91,10 @@ class IncomingRequests:
                 answer.close()  # if it never began
 
     def cancel(self, event: CancelReceived) -> None:
-        """YAMP-33, YAMP-34: a handler at work learns of it as of any cancellation; one that has done its work answers."""
+        """YAMP-33, YAMP-34: a handler at work learns of it as of any cancellation.
+
+        One that has done its work answers.
+        """
         if (call := self._calls.get(event.request_uid)) is not None:
             call.cancelled = True
             call.killed |= event.kill

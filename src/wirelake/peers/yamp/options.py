@@ -1,4 +1,4 @@
-"""Options of a live YAMP peer: limits of messages, timers, handlers, queues and recording in one flat object."""
+"""Options of a live YAMP peer: limits, timers, handlers, queues and recording."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     max_in_flight: int = 1024
     """Messages of the peer being worked on; above that reading stops."""
     max_inbox: int = 1024
-    """Events and progress steps waiting to be processed; above that reading stops, also for answers to our requests."""
+    """Events and progress steps waiting to be processed.
+
+    Above that reading stops, also for answers to our requests.
+    """
     max_held: int = 32 * 1024 * 1024
     """Bytes of messages that wait or are being worked on; above that reading stops."""
     max_unsent: int = 16 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""A request in flight: its progress as an asynchronous iterator, its outcome, and its cancellation."""
+"""A request in flight: progress as an asynchronous iterator, outcome, and cancellation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ __all__ = ["OutgoingRequest"]
 
 
 class OutgoingRequest:
-    """`async for step in ask`, then `await ask.answer()`; leaving `async with ask` before that kills the request."""
+    """`async for step in ask`, then `await ask.answer()`.
+
+    Leaving `async with ask` before that kills the request.
+    """
 
     __slots__ = ("_cancel", "_changed", "_discards", "_of", "_read", "_steps", "outcome", "uid", "uri")
 
@@ -51,7 +54,10 @@ class OutgoingRequest:
         return await asyncio.shield(self.outcome)
 
     def cancel(self) -> bool:
-        """YAMP-33: ask the peer to stop gracefully; what comes of it is the answer. False if there is one already."""
+        """YAMP-33: ask the peer to stop gracefully; what comes of it is the answer.
+
+        False if there is one already.
+        """
         return self._cancel(self, False)
 
     def kill(self) -> bool:
@@ -117,7 +123,7 @@ class OutgoingRequest:
         """There will be no other outcome than this."""
         if not self.outcome.done():
             self.outcome.set_exception(reason)
-            self.outcome.exception()  # whoever asks for the answer learns it; if nobody does, nobody is warned
+            self.outcome.exception()  # retrieved, so that asyncio does not warn if no task awaits it
 
     # Inside.
 

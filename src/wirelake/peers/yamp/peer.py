@@ -1,4 +1,7 @@
-"""A live YAMP peer: a session on a stream. Both sides may send requests and answer them (YAMP-45)."""
+"""A live YAMP peer: a session on a stream.
+
+Both sides may send requests and answer them (YAMP-45).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ LOUD = frozenset({Fault.BODY_UNDECODABLE, Fault.HANDSHAKE_REPEATED, Fault.PROGRE
 
 
 class Peer(LivePeer[Session, str, Ended, Fault]):
-    """What one may do with a connection, and what it does by itself; it opens with the serializer that was agreed on."""
+    """A YAMP connection for its user: requests, events and closing.
+
+    It opens with the serializer that was agreed on.
+    """
 
     def __init__(self, speaker: Speaker, stream: Stream, options: Options | None = None) -> None:
         options = options or Options()
@@ -87,7 +93,10 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         return self._session.serializer
 
     async def send(self, uri: str, body: Any = None) -> None:
-        """0x05 event: send it; waits while the peer reads too slowly, and raises if the session ends meanwhile."""
+        """0x05 event: send it.
+
+        Waits while the peer reads too slowly, and raises if the session ends meanwhile.
+        """
         self._require_going()
         self._session.send(uri, body)
         self._wake()
@@ -109,11 +118,17 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             raise
 
     async def ask(self, uri: str, body: Any = None, *, timeout: float | None = None, of: Any = None) -> OutgoingRequest:
-        """0x06 request, progressive: send a request and receive its steps; every step restarts the timeout (YAMP-30)."""
+        """0x06 request, progressive: send a request and receive its steps.
+
+        Every step restarts the timeout (YAMP-30).
+        """
         return await self._ask(uri, body, timeout, of, progressive=True)
 
     def subscribe(self, pattern: str) -> Subscription[ReceivedEvent]:
-        """`async for event in peer.subscribe("weather.*")`; who reads too slowly loses events, and finds how many in `lost`."""
+        """`async for event in peer.subscribe("weather.*")`.
+
+        A slow reader loses events; `lost` counts them.
+        """
         return self._subscriptions.add(pattern)
 
     def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
@@ -158,7 +173,10 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
     # For groups.
 
     def send_packed(self, uri: str, body: Any, packed: dict[str, bytes]) -> bool:
-        """0x05 event to one of many: never waits, and skips a peer that reads too slowly; `packed` holds the body by serializer."""
+        """0x05 event to one of many: never waits, and skips a peer that reads too slowly.
+
+        `packed` holds the body by serializer.
+        """
         if not self.is_open or self.stream.unsent > self.options.max_unsent:
             return False
         if self.serializer not in packed:
@@ -197,17 +215,17 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             self._opened.set_result(event.serializer)
 
     def _on_event(self, event: EventReceived) -> None:
-        heard = ReceivedEvent(self, event.uri, event.body, event.uid)
+        received = ReceivedEvent(self, event.uri, event.body, event.uid)
         before = self._subscriptions.unheard
-        self._subscriptions.deliver(event.uri, heard)
+        self._subscriptions.deliver(event.uri, received)
         listeners = self.service.listeners(event.uri)
         if listeners:
-            self._attendance.bring(heard, listeners, event.size)
+            self._attendance.bring(received, listeners, event.size)
         elif self._subscriptions.unheard > before:
             self.unheard += 1
 
-    def _refused(self, heard: ReceivedEvent, why: str) -> None:
-        self.notice(Noticed(Fault.BODY_UNDECODABLE, f"event {heard.uri!r}: {why}"))
+    def _refused(self, event: ReceivedEvent, why: str) -> None:
+        self.notice(Noticed(Fault.BODY_UNDECODABLE, f"event {event.uri!r}: {why}"))
 
     def _on_response(self, event: ResponseReceived) -> None:
         if (ask := self._asks.pop(event.request_uid, None)) is not None:

@@ -1,4 +1,4 @@
-"""Handlers of a YAMP peer: one for each uri of requests, any number for patterns of events (YAMP-47).
+"""Handlers of a YAMP peer: one per request uri, any number for event patterns (YAMP-47).
 
 A service is made once and may serve many peers:
 
@@ -48,14 +48,20 @@ class Call:
         self.progressive = progressive
         """The peer wants progress steps."""
         self.cancelled = False
-        """The peer took the request back. A handler at work learns it as CancelledError, and may clean up, or answer all the same."""
+        """The peer took the request back.
+
+        A handler at work learns it as CancelledError, and may clean up, or answer all the same.
+        """
         self.killed = False
         """… and will not listen to any answer (YAMP-34)."""
         self.task: asyncio.Task[Any] | None = None
         self._report = report
 
     async def progress(self, body: Any = None) -> bool:
-        """Send a progress step; waits while the peer reads too slowly. False if it does not want steps (YAMP-29)."""
+        """Send a progress step; waits while the peer reads too slowly.
+
+        False if it does not want steps (YAMP-29).
+        """
         return await self._report(self, body)
 
 
@@ -74,7 +80,10 @@ class ReceivedEvent(msgspec.Struct, frozen=True):
 
 
 RequestHandler = Callable[["Peer", Call], Any]
-"""Answers with what it returns, or fails with what it raises; a plain function for quick work, a coroutine function for slow."""
+"""Answers with what it returns, or fails with what it raises.
+
+A plain function for quick work, a coroutine function for slow.
+"""
 EventHandler = Callable[["Peer", ReceivedEvent], Awaitable[None] | None]
 """Receives the events whose uri fits its pattern."""
 H = TypeVar("H", bound=Callable[..., Any])
@@ -100,13 +109,16 @@ class EventSubscriber(msgspec.Struct, frozen=True, eq=False):
     handle: EventHandler
     of: Any = None
 
-    def fit(self, heard: ReceivedEvent) -> ReceivedEvent:
+    def fit(self, event: ReceivedEvent) -> ReceivedEvent:
         """The event as the handler wants it; raises msgspec.ValidationError."""
-        return heard if self.of is None else msgspec.structs.replace(heard, body=msgspec.convert(heard.body, self.of))
+        return event if self.of is None else msgspec.structs.replace(event, body=msgspec.convert(event.body, self.of))
 
 
 class Service:
-    """Handlers by uri and pattern; `*` in a pattern is any one level of a uri, a last `>` all that follow (see `protocols.topics`)."""
+    """Handlers by uri and pattern.
+
+    `*` in a pattern is any one level of a uri, a last `>` all that follow (see `protocols.topics`).
+    """
 
     def __init__(self, separator: str = ".") -> None:
         self._answerers: dict[str, Answerer] = {}
@@ -120,7 +132,10 @@ class Service:
     @overload
     def request(self, uri: str, *, of: Any = None) -> Callable[[H], H]: ...
     def request(self, uri: str, handler: Any = None, *, of: Any = None) -> Any:
-        """Answer requests of a uri; with a type, bodies that do not fit it are refused. A second handler of a uri is an error."""
+        """Answer requests of a uri; with a type, bodies that do not fit it are refused.
+
+        A second handler of a uri is an error.
+        """
         if handler is None:
             return lambda given: self.request(uri, given, of=of)
         if uri in self._answerers:  # YAMP-47
@@ -140,7 +155,10 @@ class Service:
     @overload
     def on(self, pattern: str, *, of: Any = None) -> Callable[[H], H]: ...
     def on(self, pattern: str, handler: Any = None, *, of: Any = None) -> Any:
-        """Handle events whose uri fits a pattern; with a type, bodies that do not fit it are dropped, and counted."""
+        """Handle events whose uri fits a pattern.
+
+        With a type, bodies that do not fit it are dropped, and counted.
+        """
         if handler is None:
             return lambda given: self.on(pattern, given, of=of)
         listener = EventSubscriber(self._count, pattern, handler, of)

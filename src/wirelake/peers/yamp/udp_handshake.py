@@ -1,4 +1,7 @@
-"""YAMP-15: answers handshakes over UDP without a peer, until the client proves that it receives the answers."""
+"""YAMP-15: answer handshakes over UDP without a peer, until the client proves its address.
+
+The proof is that it receives the answers.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ __all__ = ["screen"]
 
 
 def screen(options: Options, data: bytes) -> Screened:
-    """What the first datagram of an address is answered with; a session does it, and nothing of it is kept."""
+    """The answer to the first datagram of an address.
+
+    A temporary session makes it; no state is kept.
+    """
     session = Session(Speaker.SERVER, msgspec.structs.replace(options, datagrams=True), draw=os.urandom)
     session.start(0.0)
     session.receive(data, 0.0)

@@ -1,4 +1,4 @@
-"""EMP, the Extensible Messaging Protocol: binary messages with extension blocks over a reliable stream."""
+"""EMP, the Extensible Messaging Protocol: binary messages with extensions over a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrow columns of EMP messages: one for each field of the specification, and those all protocols share.
+"""Arrow columns of EMP messages: every field, and the columns all protocols share.
 
 It turns bytes and scanned rows into columns, a block at a time. Only fields that need a library (gzip, UTF-8, JSON) are read one by one,
 and only on the rows that have them.
@@ -186,9 +186,10 @@ def _extensions(data: Array, rows: Array, parts: Array) -> pa.Array:
 
 
 def _unpacked(data: Array, rows: Array, parts: Array, limits: Limits, budget: int) -> tuple[int, Array, Array, Array, Array]:
-    """Compression and UTF-8, on the rows that have them: (rows taken, faults, data, starts, lengths) of plain bodies; length -1 is none.
+    """Undo compression and check UTF-8, on the rows that have them.
 
-    A body alone may fill the budget; with several, no more are inflated once half of it is used.
+    Returns (rows taken, faults, data, starts, lengths) of plain bodies; length -1 is none. A body alone may fill the budget; with several,
+    no more are inflated once half of it is used.
     """
     faults = rows[:, FAULT].copy()
     starts, lengths = rows[:, BODY].copy(), rows[:, BODY_LENGTH].copy()

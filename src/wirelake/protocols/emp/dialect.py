@@ -1,4 +1,4 @@
-"""EMP-1, EMP-2: peers that leave the size field out of sizes, and how to tell them by the first message they send.
+"""EMP-1, EMP-2: recognise peers that leave the size field out of sizes.
 
 A hello has a fixed size: 12 by the text, 8 in the dialect. Neither value is legal for a hello of the other kind.
 """
@@ -44,7 +44,10 @@ def hint(first: bytes, limits: Limits) -> str:
 
 
 class Following(Buffer):
-    """A buffer that finds out from the first bytes whether sizes count the size field (`sizes_exclude_themselves="auto"`)."""
+    """A buffer that finds out from the first bytes whether sizes count the size field.
+
+    It is used for `sizes_exclude_themselves="auto"`.
+    """
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)

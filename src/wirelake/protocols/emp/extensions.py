@@ -50,7 +50,10 @@ def load(body: bytes, extensions: tuple[Extension, ...], *, compress: bool, type
 
 
 def unload(extensions: tuple[Extension, ...], body: bytes, options: Options) -> bytes:
-    """The body as it was before its extensions were applied, the last undone first (EMP-39); raises BodyRejected."""
+    """The body as it was before its extensions were applied, the last undone first (EMP-39).
+
+    Raises BodyRejected.
+    """
     for extension in reversed(extensions):
         if isinstance(extension, Compression):
             try:
@@ -75,6 +78,9 @@ def _unregister(extension: OtherExtension, body: bytes, options: Options) -> byt
 
 
 def unregistered(extensions: tuple[Extension, ...], options: Options) -> int | None:
-    """EMP-9: the first extension without a handler, on a message without a body to undo; unknown ones are not skipped."""
+    """EMP-9: the first extension without a handler, on a message without a body to undo.
+
+    Unknown ones are not skipped.
+    """
     others = (one.id for one in extensions if isinstance(one, OtherExtension))
     return next((one for one in others if one not in options.codecs), None)

@@ -1,4 +1,4 @@
-"""The faults of EMP: every rule that can be broken, with its clause, its text and the answer of a session.
+"""The faults of EMP: every rule that can be broken, with clause, text and answer.
 
 The text of a rule is also the text of its rows in the table `violations`. A fault that makes bytes unreadable is found by the scanner or
 the layer above it and spoils one message. A fault of a readable message is a *breach*: the message exists, but it ends the session. A

@@ -23,7 +23,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_body_size: int = 16 * 1024 * 1024
     """EMP-37: bytes of a body after decompression."""
     sizes_exclude_themselves: Flag = False
-    """EMP-1, EMP-2: for peers whose sizes do not count the four bytes of the size field; `auto`: found out from the peer's hello."""
+    """EMP-1, EMP-2: for peers whose sizes do not count the four bytes of the size field.
+
+    `auto`: found out from the peer's hello.
+    """
 
     DIALECT: ClassVar = ("sizes_exclude_themselves",)
     """The flags that say how the peer departs from the text."""
@@ -35,7 +38,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def size_bias(self) -> int:
-        """Bytes of an envelope or block that its size does not count; `auto` means none until the dialect is known."""
+        """Bytes of an envelope or block that its size does not count.
+
+        `auto` means none until the dialect is known.
+        """
         return 4 if self.sizes_exclude_themselves is True else 0
 
     def for_scan(self) -> tuple[int, int, int, int]:

@@ -35,9 +35,9 @@ __all__ = ["describe", "parse"]
 
 
 def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:
-    """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
+    """A scanned row as an object: `offset`, `length`, `type` and every field.
 
-    `base` is where `data` begins in what the user gave us.
+    An unreadable row has `fault`, `clause` and the offset of the fault. `base` is the offset of `data` in the user's input.
     """
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
@@ -74,7 +74,10 @@ def _describe_blocks(data: bytes, row: list[int], parts: list[int]) -> list[dict
 
 
 def parse(fields: dict[str, Any]) -> Message:
-    """The message an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over."""
+    """The message an object describes; raises UsageError that names the field.
+
+    Sizes and places are worked out, not taken over.
+    """
     kind = message_type(fields)
     extensions = tuple(_parse_block(block) for block in objects(fields, "extensions"))
     match kind:

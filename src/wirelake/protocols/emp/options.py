@@ -32,13 +32,22 @@ class Options(Limits, frozen=True, kw_only=True):
     handshake_timeout: float | None = 5.0
     """EMP-29: how long to wait for the peer's hello."""
     dialect_wait: float = 1.0
-    """EMP-1: with `sizes_exclude_themselves="auto"`, how long to wait for the peer's hello before sending ours by the text."""
+    """EMP-1: how long to wait for the peer's hello with `sizes_exclude_themselves="auto"`.
+
+    After that, our hello is sent by the text.
+    """
     ping_interval: float | None = 10.0
     """EMP-32: how long after the last pong the next ping is sent."""
     pong_timeout: float | None = 10.0
-    """EMP-32: how long to wait for a pong; an unfinished message that arrives, and our own output that drains, postpone the deadline."""
+    """EMP-32: how long to wait for a pong.
+
+    An unfinished message that arrives, and our own output that drains, postpone the deadline.
+    """
     min_rate: float = MIN_RATE
-    """EMP-32: bytes a second below which a connection counts as silent: only faster ones postpone the deadline of a pong."""
+    """EMP-32: bytes a second below which a connection counts as silent.
+
+    Only faster ones postpone the deadline of a pong.
+    """
     request_timeout: float | None = 30.0
     """EMP-16: how long a request waits for its answer, unless it has a timeout of its own."""
     max_abandoned: int = 65_536
@@ -46,7 +55,10 @@ class Options(Limits, frozen=True, kw_only=True):
     in_order: bool = False
     """EMP-17: send responses in the order of their requests."""
     answers_requests: bool = True
-    """EMP-19: requests are answered; without it a request ends the session. A live peer sets it if `on_request` is given."""
+    """EMP-19: requests are answered; without it a request ends the session.
+
+    A live peer sets it if `on_request` is given.
+    """
     application_types: frozenset[int] = frozenset()
     """EMP-24: the message types from 128 on that the application handles."""
     codecs: Mapping[int, Codec] = {}

@@ -86,11 +86,14 @@ FLAG: Final = 0x80
 """The E, M and R bits: the first bit of their byte."""
 HELLO_BODY: Final = 4
 ERROR_TEXT: Final = 6
-"""Where the characters of an error's message begin in its body: after three codes, an unused byte and the length."""
+"""Offset of an error's message in its body: after three codes, an unused byte and the length."""
 REQUEST_CONTENT: Final = 12
 COMPRESSION_CONTENT: Final = 4
 FARTHEST: Final = 1 << 47
-"""No offset is beyond this or below 0; saying so lets the compiler drop a check on every access (20 ns a message become 14)."""
+"""No offset is beyond this or below 0.
+
+Saying so lets the compiler drop a check on every access (20 ns a message become 14).
+"""
 
 
 @kernel
@@ -262,7 +265,10 @@ def _plausible(data: Any, at: int, stop: int, limits: Any) -> int:
 
 @kernel
 def find(data: Any, start: int, stop: int, limits: Any) -> int:
-    """The next place where messages certainly begin again: one ends exactly at `stop`, or another follows it. Else `stop`."""
+    """Find the next offset where messages certainly begin again; else `stop`.
+
+    A message there ends exactly at `stop`, or another follows it.
+    """
     for at in range(start, stop):
         size = _plausible(data, at, stop, limits)
         if size and (at + size == stop or (at + size < stop and _plausible(data, at + size, stop, limits))):
@@ -275,7 +281,7 @@ walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a stream that begins like this is EMP: its first message is a hello (Handshake) of version 1.
+    """Whether a stream that begins like this is EMP: its first message is a hello of version 1.
 
     EMP-1: a hello whose size leaves itself out must be all there, because fewer bytes than that are no proof.
     """

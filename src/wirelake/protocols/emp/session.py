@@ -101,7 +101,10 @@ class Session(StreamSession[SessionEvent]):
     # Commands of the owner.
 
     def start(self, now: float) -> None:
-        """Handshake: say hello, and wait for the peer's; in the other order where its hello decides how ours is written (EMP-1)."""
+        """Handshake: send a hello, and wait for the peer's.
+
+        The order is reversed where its hello decides how ours is written (EMP-1).
+        """
         if self.options.limits.sizes_exclude_themselves == AUTO:
             self._hello_due = now + self.options.dialect_wait
         else:
@@ -176,7 +179,7 @@ class Session(StreamSession[SessionEvent]):
         error_code: int | None = None,
         extension_error_code: int | None = None,
     ) -> None:
-        """Termination: the error message this fault is answered with, if any (EMP-22), and the end of the session."""
+        """Termination: answer this fault with its error message, if any (EMP-22), and end the session."""
         if self.ended is not None:
             return
         error = None
@@ -241,7 +244,10 @@ class Session(StreamSession[SessionEvent]):
     # Internals.
 
     def _greet(self) -> None:
-        """EMP-1: say the hello that waited for the peer's dialect; if that is not known yet, speak by the text."""
+        """EMP-1: send the hello that waited for the peer's dialect.
+
+        If that is not known yet, follow the text of the specification.
+        """
         self._hello_due = None
         if isinstance(self._buffer, Following):
             self.options = msgspec.structs.replace(self.options, sizes_exclude_themselves=self._buffer.settled().sizes_exclude_themselves)

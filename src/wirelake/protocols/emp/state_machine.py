@@ -1,4 +1,4 @@
-"""The state machine of EMP: (state, speaker, message) -> next state, and the fault of a forbidden message.
+"""The state machine of EMP: (state, speaker, message) -> next state or fault.
 
 States are named from outside, so that client, server and the lake's rules read the same table. Rules that depend on data, such as which
 identifiers are in flight, are in the session.

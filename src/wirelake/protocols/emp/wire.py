@@ -1,4 +1,7 @@
-"""EMP bytes to messages and back: `message` and `decode` read, `encode` writes, `plain` and `pack` do bodies."""
+"""EMP bytes to messages and back.
+
+`message` and `decode` read, `encode` writes, `plain` and `pack` convert bodies.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,10 @@ LONGEST_TEXT: Final = 0xFFFF
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:
-    """The message of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
+    """The message of a scanned row; raises DecodeError if it cannot be read.
+
+    Total over what the scanner accepted.
+    """
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
@@ -150,7 +156,10 @@ _COMPRESSION_BLOCK: Final = struct.Struct(">IBBxxBxxx")
 
 
 def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or a message over the limit."""
+    """The bytes of a message.
+
+    Raises LocalProtocolError for a value its field cannot hold or a message over the limit.
+    """
     bias = limits.size_bias
     extensions = message.extensions
     try:

@@ -1,4 +1,4 @@
-"""Arrow columns of Event Mesh packets: one for each field of the specification, and those all protocols share.
+"""Arrow columns of Event Mesh packets: every field, and the columns all protocols share.
 
 It turns bytes and scanned rows into columns, a block at a time. `verified` is null here: it takes keys to fill it in.
 """
@@ -200,7 +200,7 @@ def node_sessions(data: Array, rows: Array) -> pa.Array:
 
 
 def session_of(node_id: bytes) -> bytes:
-    """The id of a node's session, which cannot be mistaken for that of a connection, whatever a node calls itself."""
+    """The id of a node's session; no connection can have the same id, whatever the node id is."""
     return hashlib.blake2b(node_id, digest_size=16, person=b"event mesh node").digest()
 
 
@@ -246,7 +246,10 @@ def _fields(data: Array, rows: Array, parts: Array) -> pa.Array:
 
 
 def _joined(data: Array, rows: Array, parts: Array, row_of: Array, kind: int) -> pa.Array:
-    """EMM-10: every value of one type, a list for each row. Pieces of a value are neighbours among the pieces of its type."""
+    """EMM-10: every value of one type, a list for each row.
+
+    Pieces of a value are neighbours among the pieces of its type.
+    """
     chosen = (parts[:, PART_TYPE] == kind) & (parts[:, PART_PARENT] == 0)
     pieces, owner = parts[chosen], row_of[chosen]
     begins = np.ones(len(pieces), np.bool_)

@@ -39,7 +39,10 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """§3.3: an event that passed every check, or a message of a type that the application handles."""
 
     name: str | None
-    """EMM-20: of an event, its name; None for another type, and for a sealed event that was not to be opened."""
+    """EMM-20: of an event, its name.
+
+    None for another type, and for a sealed event that was not to be opened.
+    """
     message: Message
     fields: tuple[Field, ...]
     """The message's fields; of a sealed event that was opened, those that were hidden."""
@@ -69,7 +72,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):
-    """EMM-30: a packet that was dropped, and why; its sender is not told."""
+    """EMM-30: a packet that was dropped, and why; its sender gets no answer."""
 
     fault: Fault
     source: Address
@@ -79,14 +82,17 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 
 
 class PeerChanged(msgspec.Struct, frozen=True):
-    """§3.1, §3.2: a node was heard, greeted, fell silent, or was forgotten (then it is UNKNOWN)."""
+    """§3.1, §3.2: a node sent a packet, greeted, fell silent, or was forgotten (then it is UNKNOWN)."""
 
     peer: Peer
     before: State
 
 
 class QueueFull(msgspec.Struct, frozen=True):
-    """A datagram that had to go out by itself (a relayed packet, a hello, a heartbeat) found the queue full."""
+    """A datagram that this node sends by itself did not fit into the queue.
+
+    Such datagrams are relayed packets, hellos and heartbeats.
+    """
 
     to: Address
     urgent: bool

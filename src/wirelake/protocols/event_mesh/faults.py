@@ -1,4 +1,4 @@
-"""Every rule of Event Mesh that can be broken: its clause, its sentence, and whether the packet can still be read.
+"""The faults of Event Mesh: every rule that can be broken, with clause and text.
 
 The numbers ascend in the order of checks of EMM-28: of two faults of one packet, the smaller is reported. A fault that is not tolerated
 makes a receiver drop the packet, without an answer on the wire (EMM-30).

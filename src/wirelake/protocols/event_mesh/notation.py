@@ -1,4 +1,4 @@
-"""Event Mesh packets as JSON objects, both ways: field names of the specification, bytes as hex."""
+"""Event Mesh packets as JSON objects, both ways: fields by name, bytes as hex."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def _shown(field: Field) -> Any:
 
 
 def parse(described: dict[str, Any]) -> Message:
-    """The message an object describes: its `fields` as they stand, or else its `values`, cut as they must be; raises UsageError."""
+    """The message an object describes: its `fields` as they are, or else its `values` in pieces.
+
+    Raises UsageError.
+    """
     kind = message_type(described)
     if kind not in (*_EVENTS, "other"):
         raise UsageError(f"type: {kind!r} is not one of {', '.join(_EVENTS)}, other")

@@ -20,10 +20,16 @@ Address = tuple[str, int]
 
 
 class RelayRule(msgspec.Struct, frozen=True):
-    """§1: which packets are routed to whom. Whatever the rule, a packet is passed on as it came, once, and not to where it came from."""
+    """§1: which packets are routed to whom.
+
+    Whatever the rule, a packet is passed on as it came, once, and not to where it came from.
+    """
 
     pattern: str = topics.REST
-    """Names of events, as in `topics`; the name of a sealed event that cannot be opened here is matched by `>` alone."""
+    """Names of events, as in `topics`.
+
+    The name of a sealed event that cannot be opened here is matched by `>` alone.
+    """
     types: frozenset[int] = frozenset({EventType.EVENT})
     """The event types; the pattern is for events only."""
     sources: frozenset[Address] = frozenset()
@@ -31,7 +37,10 @@ class RelayRule(msgspec.Struct, frozen=True):
     to: tuple[Address, ...] = ()
     """Where they go; empty: to every node that is talked to, but to no multicast group."""
     unverified: bool = False
-    """EMM-29: also what is proven by keys that are not known here. Without it, only what a receiver here would accept."""
+    """EMM-29: also what is proven by keys that are not known here.
+
+    Without it, only what a receiver here would accept.
+    """
 
     def __post_init__(self) -> None:
         topics.check(self.pattern)
@@ -78,7 +87,10 @@ class Options(Limits, frozen=True, kw_only=True):
     relay: tuple[RelayRule, ...] = ()
     """EMM-29: relay rules; the first one that matches a packet applies."""
     opens_sealed: bool = True
-    """EMM-13, EMM-14: read sealed and compressed payloads as the helper profile has them; without it they are delivered as they are."""
+    """EMM-13, EMM-14: read sealed and compressed payloads as the helper profile has them.
+
+    Without it they are delivered as they are.
+    """
     opening_keys: Mapping[bytes, bytes] = {}
     """EMM-13: encryption keys by key id."""
     handled_types: frozenset[int] = frozenset()

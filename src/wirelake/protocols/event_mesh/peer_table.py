@@ -1,4 +1,7 @@
-"""The table of other nodes: state, address, and whether a key proved them. Silent nodes are forgotten after a while."""
+"""The table of other nodes: state, address, and whether a key proved them.
+
+Silent nodes are forgotten after a while.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class _Neighbour:
 
 
 class PeerTable:
-    """Everybody who was heard of late, at most `max_peers`."""
+    """Nodes that sent a packet recently, at most `max_peers`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -71,36 +74,36 @@ class PeerTable:
         return None if found is None else found.place
 
     def hear(self, node_id: bytes, proven: bool, message: type[Message], now: float) -> PeerChanged | None:
-        """A sign of life; what anybody can forge says nothing of a node that was proven."""
-        found = self._known.get(node_id)
-        if found is None:
+        """Note a sign of life of a node; one without proof does not change a node that was proven."""
+        neighbour = self._known.get(node_id)
+        if neighbour is None:
             if not self._make_room(proven):
                 self.refused += 1
                 return None
-            found = self._known[node_id] = _Neighbour(node_id, proven, now)
+            neighbour = self._known[node_id] = _Neighbour(node_id, proven, now)
             self._wake_at(now)
-        elif found.proven and not proven:
+        elif neighbour.proven and not proven:
             return None
-        elif proven and not found.proven:  # nothing that was message of it before counts
-            found.proven, found.place, found.capabilities = True, None, b""
+        elif proven and not neighbour.proven:  # fields from before the proof do not count
+            neighbour.proven, neighbour.place, neighbour.capabilities = True, None, b""
             self._places = None
-        found.heard = now
-        before = found.state
+        neighbour.heard = now
+        before = neighbour.state
         after = _AFTER[message][before]
         if after is before:
             return None
-        found.state = after
+        neighbour.state = after
         self._places = None
-        return PeerChanged(found.shown(), before)
+        return PeerChanged(neighbour.shown(), before)
 
     def greet(self, node_id: bytes, proven: bool, place: Address, capabilities: bytes) -> None:
         """§3.1: record the content and the address of a hello; after `hear`."""
-        found = self._known.get(node_id)
-        if found is None or (found.proven and not proven):
+        neighbour = self._known.get(node_id)
+        if neighbour is None or (neighbour.proven and not proven):
             return
-        found.capabilities = capabilities
-        if self._options.learns and (proven or self._options.learns_unproven) and found.place != place:
-            found.place = place
+        neighbour.capabilities = capabilities
+        if self._options.learns and (proven or self._options.learns_unproven) and neighbour.place != place:
+            neighbour.place = place
             self._places = None
 
     def sweep(self, now: float) -> list[PeerChanged]:
@@ -109,18 +112,18 @@ class PeerTable:
         self.deadline = None
         if silence is None:
             return []
-        for one in list(self._known.values()):
-            before = one.state
-            if before is State.SILENT and now >= one.heard + self._options.forget_after:
-                del self._known[one.node_id]
-                one.state = INITIAL
-            elif before is not State.SILENT and now >= one.heard + silence:
-                one.state = SILENCE[before]
-            if one.state is not before:
-                changed.append(PeerChanged(one.shown(), before))
+        for neighbour in list(self._known.values()):
+            before = neighbour.state
+            if before is State.SILENT and now >= neighbour.heard + self._options.forget_after:
+                del self._known[neighbour.node_id]
+                neighbour.state = INITIAL
+            elif before is not State.SILENT and now >= neighbour.heard + silence:
+                neighbour.state = SILENCE[before]
+            if neighbour.state is not before:
+                changed.append(PeerChanged(neighbour.shown(), before))
                 self._places = None
-            if one.node_id in self._known:
-                self._wake_at(one.heard, one.state is State.SILENT)
+            if neighbour.node_id in self._known:
+                self._wake_at(neighbour.heard, neighbour.state is State.SILENT)
         return changed
 
     def _wake_at(self, heard: float, silent: bool = False) -> None:
@@ -131,7 +134,10 @@ class PeerTable:
         self.deadline = due if self.deadline is None else min(self.deadline, due)
 
     def _make_room(self, proven: bool) -> bool:
-        """Whether one more may come in; a proven one may take the place of one that is not, or of one that is silent."""
+        """Whether one more may come in.
+
+        A proven one may take the place of one that is not, or of one that is silent.
+        """
         if len(self._known) < self._options.max_peers:
             return True
         if proven:

@@ -129,7 +129,10 @@ FARTHEST: Final = 1 << 47
 
 @kernel
 def _utf8_piece(data: Any, start: int, stop: int, pending: int) -> tuple[int, int]:
-    """EMM-10, EMM-11: read one piece of a value as UTF-8; a character may go on in the next piece only if this one is full."""
+    """EMM-10, EMM-11: read one piece of a value as UTF-8.
+
+    A character may go on in the next piece only if this one is full.
+    """
     pending, at = utf8(data, start, stop, pending)
     if pending > 0 and stop - start < LONGEST_FIELD:  # a shorter piece ends the value
         return -1, stop
@@ -140,8 +143,8 @@ def _utf8_piece(data: Any, start: int, stop: int, pending: int) -> tuple[int, in
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
     """Read the one datagram that data[start:stop] is: one row, one part for each field.
 
-    Returns (rows written, parts written, next offset, need) as every protocol's scanner does: a datagram is always whole, so `next` is
-    `stop` and `need` is 0, unless rows or parts have no room for it: then nothing is written, `next` is `start` and `need` NO_ROOM.
+    Returns (rows written, parts written, next offset, need) as every protocol's scanner does. A datagram is always whole, so `next` is
+    `stop` and `need` is 0. If rows or parts have no space for it, nothing is written, `next` is `start` and `need` NO_ROOM.
     """
     count, used = _read(data, (start,), (stop,), 0, start, rows, parts, limits)
     return (1, used, stop, 0) if count else (0, 0, start, NO_ROOM)
@@ -151,7 +154,9 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
 def walk(
     data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, segment_of: Any, parts: Any, ends: Any, limits: Any
 ) -> tuple[int, int, int, int]:
-    """Read the datagrams runs[run:], the first from offset `at`; call again with what it returned until run == len(starts).
+    """Read the datagrams runs[run:], the first from offset `at`.
+
+    Call again with what it returned until run == len(starts).
 
     What `kernel.walker` would make of `scan`, in one loop. Returns (rows written, parts written, run, offset). The rows and parts it
     was given must hold at least one datagram.
@@ -166,7 +171,7 @@ def walk(
 
 @kernel
 def _read(data: Any, starts: Any, stops: Any, run: int, at: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int]:
-    """One row for each datagram of runs[run:] as long as there is room; gives how many rows and parts were written.
+    """Write one row for each datagram of runs[run:] while they fit; returns the rows and parts written.
 
     One loop on purpose: to call another kernel with arrays costs as much as to read a field, so only what is rare is called.
     """
@@ -344,7 +349,10 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a flow whose first datagram is this is Event Mesh: a known event type with at least one field, and not a fault in it."""
+    """Whether a flow with this first datagram is Event Mesh.
+
+    It must have a known event type, at least one field, and no fault.
+    """
     row, parts = [0] * ROW_COLUMNS, [0] * (PART_COLUMNS * MAX_TLV_COUNT)
     scan(data, 0, len(data), row, parts, DEFAULT_LIMITS.for_scan())
     return row[FAULT] == 0 and row[PARTS] > 0 and EventType.HELLO <= row[KIND] <= EventType.EVENT

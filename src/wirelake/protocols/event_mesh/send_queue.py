@@ -24,13 +24,13 @@ class SendQueue:
     def __len__(self) -> int:
         return len(self._queued) + len(self._urgent)
 
-    def room(self, urgent: bool) -> int:
+    def capacity(self, urgent: bool) -> int:
         """The number of datagrams that still fit."""
         return self._max_urgent - len(self._urgent) if urgent else self._max_queued - len(self._queued)
 
     def put(self, data: bytes, to: Address, urgent: bool) -> bool:
         """Queue a datagram; false if the queue is full."""
-        if self.room(urgent) <= 0:
+        if self.capacity(urgent) <= 0:
             return False
         (self._urgent if urgent else self._queued).append((data, to))
         return True

@@ -1,8 +1,8 @@
-"""One node of Event Mesh: datagrams and time in; datagrams with their destinations, events and a deadline out.
+"""One node of Event Mesh: datagrams and time in; datagrams, events and a deadline out.
 
 After every call: drain `output()`, drain `events()`, read `deadline` again. `receive_all` never raises for an error of others, and never
-answers a packet that it drops (EMM-30). `publish` may raise LocalProtocolError, for an error of the caller. Time comes in with every
-call; random bytes come from `draw`.
+answers a packet that it drops (EMM-30). `publish` may raise LocalProtocolError, for an error of the caller. Time comes in with every call;
+random bytes come from `draw`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class Session:
         peers: Iterable[Address] = (),
         groups: Iterable[Address] = (),
     ) -> None:
-        """`draw` gives so many cryptographically random bytes; `peers` are sent to from the start, `groups` are multicast addresses."""
+        """`draw` gives so many cryptographically random bytes.
+
+        `peers` are sent to from the start, `groups` are multicast addresses.
+        """
         if options.limits.minimum_profile and (
             credentials.auth_key_id is None or (credentials.secret is None and credentials.seed is None)
         ):
@@ -102,11 +105,11 @@ class Session:
         """Datagrams that wait to be sent."""
         return len(self._outbox)
 
-    def room(self, urgent: bool, *, empty: bool = False) -> int:
+    def capacity(self, urgent: bool, *, empty: bool = False) -> int:
         """The number of datagrams that still fit into the send queue, or into an empty one."""
         if empty:
             return self.options.max_urgent if urgent else self.options.max_queued
-        return self._outbox.room(urgent)
+        return self._outbox.capacity(urgent)
 
     def events(self) -> list[SessionEvent]:
         """Take the events since the last call."""
@@ -129,7 +132,7 @@ class Session:
 
     @property
     def peers(self) -> tuple[Peer, ...]:
-        """The nodes that were heard of late."""
+        """The nodes that sent a packet recently."""
         return tuple(self._neighbours)
 
     @property
@@ -179,13 +182,13 @@ class Session:
         sealer: Sealer | None = None,
         to: Sequence[Address] | None = None,
     ) -> int:
-        """§3.3: let an event of this name out to everybody, or `to` some; gives its message id.
+        """§3.3: publish an event of this name to all nodes, or `to` some; returns its message id.
 
         Compressed or sealed, its name and fields are hidden in a binary value (EMM-13, EMM-14). Raises LocalProtocolError for what cannot
-        be content in one packet, and QUEUE_FULL when it cannot wait to be sent: then nothing was sent to anybody.
+        be content in one packet, and QUEUE_FULL when it cannot wait to be sent: then nothing was sent.
         """
         places = self.places if to is None else to
-        if self._outbox.room(urgent) < len(places):
+        if self._outbox.capacity(urgent) < len(places):
             self._metrics.queue_full += len(places)
             raise LocalProtocolError(Fault.QUEUE_FULL, f"{self.waiting} datagrams wait")
         content: Sequence[Field] = (text(name), *fields)
@@ -276,7 +279,7 @@ class Session:
     def _take_hello(
         self, node_id: bytes, proven: bool, fields: tuple[Field, ...], source: Address, changed: PeerChanged | None, now: Now
     ) -> PeerChanged | None:
-        """§3.1: remember what a hello said, and answer with a hello if the node may not know this one."""
+        """§3.1: keep the fields of a hello, and answer with a hello if the node may not know this one."""
         self._neighbours.greet(node_id, proven, source, first(fields, FieldType.BINARY) or b"")
         if changed is None:
             return None
@@ -290,7 +293,10 @@ class Session:
     # Inside: relaying.
 
     def _relay(self, verified: Verified, scanned: Scanned, name: str | None, source: Address, now: Now) -> None:
-        """EMM-29: relay an accepted packet; replay protection makes that once. A packet without a node id is not relayed."""
+        """EMM-29: relay an accepted packet; replay protection makes that once.
+
+        A packet without a node id is not relayed.
+        """
         if verified.identity.node_id is not None:
             self._pass_on(scanned, event_type(verified.message), name, verified.identity.node_id, source, now, verified=True)
 

@@ -1,7 +1,7 @@
 """The state machine of an Event Mesh node: what is known of it after each message.
 
-§1 promises neither delivery nor order, so every message is allowed in every state. The state says whether a node said hello, was only
-heard, or is silent. Silence is the one transition without a message; the listener decides how long it takes.
+§1 promises neither delivery nor order, so every message is allowed in every state. The state says whether a node sent a hello, sent only
+other packets, or is silent. Silence is the one transition without a message; the listener decides how long it takes.
 """
 
 from __future__ import annotations

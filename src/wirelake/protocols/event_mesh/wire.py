@@ -1,6 +1,6 @@
-"""Event Mesh bytes to messages and back: `message` and `decode` read, `encode` writes fields in the order they are in.
+"""Event Mesh bytes to messages and back: `message` and `decode` read, `encode` writes.
 
-`packet/builder.py` puts complete packets together.
+Fields are written in the order they are in. `packet/builder.py` puts complete packets together.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ _MESSAGES: Final[dict[int, type[Hello | Heartbeat | Event]]] = {
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:
-    """The message of a scanned row, also of one that is to be dropped; raises DecodeError if its fields cannot be read."""
+    """The message of a scanned row, also of one that is to be dropped.
+
+    Raises DecodeError if its fields cannot be read.
+    """
     if row[FAULT] in UNREADABLE:
         raise DecodeError(Fault(row[FAULT]), row[FAULT_AT])
     kind, found = row[KIND], fields(data, row, parts)
@@ -67,16 +70,19 @@ def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> Message:
 def fields(data: bytes, row: Sequence[int], parts: Sequence[int]) -> tuple[Field, ...]:
     """The fields of a scanned row, in order."""
     first = row[PART] * PART_COLUMNS
-    found = []
+    result = []
     for part in range(first, first + row[PARTS] * PART_COLUMNS, PART_COLUMNS):
         if not parts[part + PART_PARENT]:
             at = parts[part] + 2
-            found.append(Field(parts[part + PART_TYPE], data[at : at + parts[part + PART_LENGTH]]))
-    return tuple(found)
+            result.append(Field(parts[part + PART_TYPE], data[at : at + parts[part + PART_LENGTH]]))
+    return tuple(result)
 
 
 def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
-    """The message that a datagram is; raises DecodeError for the first rule it breaks in the order of EMM-28."""
+    """The message that a datagram is.
+
+    Raises DecodeError for the first rule it breaks in the order of EMM-28.
+    """
     row, parts = [0] * ROW_COLUMNS, [0] * (PART_COLUMNS * limits.max_parts)
     scan(data, 0, len(data), row, parts, limits.for_scan())
     if row[FAULT]:
@@ -85,7 +91,10 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
 
 
 def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The bytes of a message as it stands; raises LocalProtocolError for a value its field cannot hold or a payload over the limit."""
+    """The bytes of a message as it stands.
+
+    Raises LocalProtocolError for a value its field cannot hold or a payload over the limit.
+    """
     kind = message.event_type if isinstance(message, Other) else TYPES[type(message)]
     payload = encode_fields(message.fields)
     if len(payload) > limits.max_payload_size:  # EMM-4: never cut short
@@ -105,7 +114,10 @@ def encode_fields(fields: Sequence[Field]) -> bytes:
 
 
 class Datagrams:
-    """The counterpart of `Buffer` for datagrams: each goes in whole, and its row comes out. Nothing is kept."""
+    """The counterpart of `Buffer` for datagrams: each goes in whole, and its row comes out.
+
+    Nothing is kept.
+    """
 
     takes_datagrams = True
     rest = b""

@@ -1,4 +1,4 @@
-"""Relink: messages on channels, delivered exactly once over a link that outlives its connections."""
+"""Relink: messages on channels, delivered exactly once across connections."""
 
 from __future__ import annotations
 

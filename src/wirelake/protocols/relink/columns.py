@@ -1,4 +1,4 @@
-"""Arrow columns of Relink: every field of the specification, and the columns that all protocols share.
+"""Arrow columns of Relink: every field, and the columns all protocols share.
 
 Sequence numbers of messages are implicit and depend on earlier packets: they need the whole link, and are not here.
 """

@@ -1,4 +1,4 @@
-"""Events of a Relink session and link for their owner: frozen, and complete when they are made.
+"""Events of a Relink session and link for their owner: frozen and complete values.
 
 Sequence numbers in events count on where those on the wire wrap (§3.1).
 """
@@ -43,7 +43,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """§3.5: the peer resumed: how many messages it had received, how many were sent again, how many it consumed meanwhile."""
+    """§3.5: the peer resumed; has the numbers of messages received, sent again, and consumed meanwhile."""
 
     kept: int
     replayed: int
@@ -51,7 +51,10 @@ class Resumed(msgspec.Struct, frozen=True):
 
 
 class MessageReceived(msgspec.Struct, frozen=True, gc=False):
-    """§3.1: a message of the peer, to be consumed; with transactions, it was committed and is to be settled."""
+    """§3.1: a message of the peer, to be consumed.
+
+    With transactions, it was committed and is to be settled.
+    """
 
     channel: bytes
     sequence: int
@@ -118,7 +121,10 @@ class LinkShutdown(msgspec.Struct, frozen=True):
 
 
 class Unresolved(msgspec.Struct, frozen=True):
-    """RELINK-32: a message of ours whose link was lost; `parts` is None if the peer had acknowledged receiving it."""
+    """RELINK-32: a message of ours whose link was lost.
+
+    `parts` is None if the peer had acknowledged receiving it.
+    """
 
     channel: bytes
     sequence: int
@@ -137,7 +143,10 @@ class LinkLost(msgspec.Struct, frozen=True):
 
 
 class TombstonesForgotten(msgspec.Struct, frozen=True):
-    """RELINK-22: closed channels of the peer that are not restated any more: every connection ended there without progress."""
+    """RELINK-22: closed channels of the peer that are not restated any more.
+
+    Every connection ended there without progress.
+    """
 
     channels: tuple[bytes, ...]
 

@@ -1,4 +1,4 @@
-"""The handshake of a connection as far as a reader needs it: the stage of each direction, and the channel id sizes.
+"""The handshake of a connection for readers: each direction's stage, and channel id sizes.
 
 A reader keeps one `HandshakeReader` per connection, asks it for the limits of each direction, and gives it every row of the handshake. A
 listener's packets cannot be read before the connector's request: `limits` returns None until then.

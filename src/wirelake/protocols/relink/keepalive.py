@@ -1,4 +1,4 @@
-"""RELINK-25: timers of an open connection: when a ping is due, and when a pong or a packet is late."""
+"""RELINK-25: timers of a connection: when a ping is due, and when a pong or packet is late."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ class Keepalive:
         return self.pinged - len(self._pings)
 
     def watch_packet(self, held: int, count: int, now: float) -> None:
-        """After `count` bytes arrived, `held` bytes wait for the rest of their packet; the pong behind them is not late either."""
+        """After `count` bytes arrived, `held` bytes wait for the rest of their packet.
+
+        The pong behind them is not late either.
+        """
         if not held:
             self._packet_deadline = None
             return
@@ -82,7 +85,10 @@ class Keepalive:
             self._packet_deadline = None if late is None else now + late
 
     def drained(self, count: int, now: float) -> None:
-        """Bytes before the last ping left us. Buffers on the way may hold as much again, so the time this took is granted once more."""
+        """Bytes before the last ping left us.
+
+        Buffers on the way may hold as much again, so the time this took is granted once more.
+        """
         timeout = self._options.pong_timeout
         self._postpone(count, now, None if timeout is None else timeout + now - self._pinged_at)
 
@@ -112,5 +118,5 @@ class Keepalive:
         return bool(self._pings) and not self._paused and now >= self._pings[0]
 
     def wants_ping(self, now: float) -> bool:
-        """Whether nothing was heard for so long that a ping is due."""
+        """Whether nothing was received for so long that a ping is due."""
         return self._ping_after is not None and not self._pings and now >= self._heard + self._ping_after

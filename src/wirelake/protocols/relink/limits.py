@@ -34,12 +34,18 @@ class PacketLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_message_size: int = 64 * 1024 * 1024
     """Bytes of all parts of a message."""
     max_empty_ids: int = 16
-    """Channels in a multicast whose ids take no bytes (RELINK-19): the count is a claim without bytes behind it."""
+    """Channels in a multicast whose ids take no bytes (RELINK-19).
+
+    The count is a claim without bytes behind it.
+    """
 
     def for_scan(
         self, stage: Stage = Stage.PACKETS, sender_id_size: int = 0, receiver_id_size: int = 0
     ) -> tuple[int, int, int, int, int, int, int, int]:
-        """The limits as the scanner takes them, for a stream at this stage. A size is that of the ids of the side that sends on them."""
+        """The limits as the scanner takes them, for a stream at this stage.
+
+        A size is that of the ids of the side that sends on them.
+        """
         sizes = (min(self.max_part_size, FARTHEST), min(self.max_message_size, FARTHEST))  # so that sums stay in 64 bits
         return (self.max_multicast, self.max_parts, *sizes, self.most_ids(0), int(stage), sender_id_size, receiver_id_size)
 
@@ -52,7 +58,7 @@ class Limits(PacketLimits, frozen=True, kw_only=True):
     """The same for a reader of captures, and what it must know beforehand."""
 
     connector_id_size: int | None = None
-    """RELINK-6: for bytes without the connector's handshake: the size of ids of channels the connector sends on."""
+    """RELINK-6: size of the ids of the connector's channels, for bytes without its handshake."""
     listener_id_size: int | None = None
     """RELINK-6: the same of the listener."""
     speaks: Literal["connector", "listener"] = "connector"

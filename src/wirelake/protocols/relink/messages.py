@@ -1,4 +1,4 @@
-"""Messages of Relink: one frozen value per handshake part and packet type, an enum for every code.
+"""Messages of Relink: a frozen value per handshake part and packet type, enums for codes.
 
 An operation or acknowledgement without a sequence number is the channel packet of the specification, with one it is the sequence packet.
 """
@@ -51,11 +51,17 @@ DEFAULT_PORT: Final = None
 LAST_LINK_ID: Final = (1 << 63) - 1
 """§1, RELINK-8: the largest link id."""
 LAST_SEQUENCE: Final = (1 << 32) - 1
-"""§3.1: the sequence number after which 0 comes again; before any message it means nothing (RELINK-15)."""
+"""§3.1: the sequence number after which 0 comes again.
+
+Before any message it means nothing (RELINK-15).
+"""
 
 
 class Kind(IntEnum):
-    """§2: packet types. General ones as on the wire, operations from 8 on, acknowledgements from 16 on; then the handshake."""
+    """§2: packet types.
+
+    General ones as on the wire, operations from 8 on, acknowledgements from 16 on; then the handshake.
+    """
 
     NOP = 0
     PING = 1
@@ -139,7 +145,10 @@ class Shutdown(msgspec.Struct, frozen=True, gc=False, tag="shutdown"):
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """§2.3.1, §2.3.2: about channels of its sender; without a sequence it targets the next message of each."""
+    """§2.3.1, §2.3.2: about channels of its sender.
+
+    Without a sequence it targets the next message of each.
+    """
 
     ids: tuple[bytes, ...]
     sequence: int | None = None
@@ -162,7 +171,10 @@ class Close(msgspec.Struct, frozen=True, tag="close"):
 
 
 class Acknowledgement(msgspec.Struct, frozen=True):
-    """§2.3.1, §2.3.2: about channels of its receiver; without a sequence it targets the next message of each."""
+    """§2.3.1, §2.3.2: about channels of its receiver.
+
+    Without a sequence it targets the next message of each.
+    """
 
     ids: tuple[bytes, ...]
     sequence: int | None = None

@@ -49,9 +49,9 @@ _BIGGEST: Final = (1 << 64) - 1
 
 
 def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001
-    """Give a scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of the fault.
+    """A scanned row as an object: `offset`, `length`, `type` and every field.
 
-    `base` is the offset of `data` in the user's input.
+    An unreadable row has `fault`, `clause` and the offset of the fault. `base` is the offset of `data` in the user's input.
     """
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
@@ -79,34 +79,37 @@ def _fields(packet: AnyMessage) -> dict[str, Any]:
     return fields
 
 
-def parse(given: dict[str, Any]) -> AnyMessage:
-    """Read the message that an object describes; raise UsageError that names the field. `offset` and `length` are ignored."""
-    name = message_type(given)
+def parse(fields: dict[str, Any]) -> AnyMessage:
+    """Read the message that an object describes; raise UsageError that names the field.
+
+    `offset` and `length` are ignored.
+    """
+    name = message_type(fields)
     kind = _BY_NAME.get(name) if isinstance(name, str) else None
     if kind is None:
         raise UsageError(f"type: {name!r} is not one of {', '.join(_BY_NAME)}")
     if issubclass(kind, Version):
-        return Version(number(given, "version", 255, 0))
+        return Version(number(fields, "version", 255, 0))
     if issubclass(kind, Reply):
-        return Reply(number(given, "epoch", _BIGGEST), number(given, "link_id", _BIGGEST))
+        return Reply(number(fields, "epoch", _BIGGEST), number(fields, "link_id", _BIGGEST))
     if issubclass(kind, Request):
-        return _parse_request(given)
+        return _parse_request(fields)
     if issubclass(kind, Message):
-        forms = [boolean(given, name) for name in ("multicast", "long", "large")]
-        return Message(hex_list(given, "ids"), hex_list(given, "parts"), *forms)
+        forms = [boolean(fields, name) for name in ("multicast", "long", "large")]
+        return Message(hex_list(fields, "ids"), hex_list(fields, "parts"), *forms)
     if issubclass(kind, Close | Closed):
-        return kind(hex_list(given, "ids"), boolean(given, "multicast"))
+        return kind(hex_list(fields, "ids"), boolean(fields, "multicast"))
     if issubclass(kind, Operation | Acknowledgement):
-        sequence = None if given.get("sequence") is None else number(given, "sequence", LAST_SEQUENCE)
-        return kind(hex_list(given, "ids"), sequence, boolean(given, "multicast"))
+        sequence = None if fields.get("sequence") is None else number(fields, "sequence", LAST_SEQUENCE)
+        return kind(hex_list(fields, "ids"), sequence, boolean(fields, "multicast"))
     return kind()
 
 
-def _parse_request(given: dict[str, Any]) -> Request:
-    name = given.get("endpoint", "")
+def _parse_request(fields: dict[str, Any]) -> Request:
+    name = fields.get("endpoint", "")
     if not isinstance(name, str) or len(name.encode(errors="replace")) > 255:
         raise UsageError("endpoint: a string of at most 255 bytes of UTF-8 is needed")
-    flags = sum(flag for one, flag in _FLAGS.items() if boolean(given, one))
-    connector, listener = (number(given, one, 255, 0) for one in ("connector_id_size", "listener_id_size"))
-    epoch, link_id = (number(given, one, _BIGGEST, 0) for one in ("epoch", "link_id"))
+    flags = sum(flag for one, flag in _FLAGS.items() if boolean(fields, one))
+    connector, listener = (number(fields, one, 255, 0) for one in ("connector_id_size", "listener_id_size"))
+    epoch, link_id = (number(fields, one, _BIGGEST, 0) for one in ("epoch", "link_id"))
     return Request(name, connector, listener, flags, epoch, link_id)

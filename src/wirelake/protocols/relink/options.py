@@ -60,7 +60,10 @@ class Options(PacketLimits, frozen=True, kw_only=True):
     packet_timeout: float | None = 30.0
     """RELINK-25: how long a packet may take to arrive, beyond what its size needs at `min_rate`."""
     min_rate: float = MIN_RATE
-    """RELINK-25: bytes a second below which a connection counts as silent: only faster ones postpone the deadline of a pong or packet."""
+    """RELINK-25: bytes a second below which a connection counts as silent.
+
+    Only faster ones postpone the deadline of a pong or packet.
+    """
     jitter: float = 0.25
     """RELINK-25: by how much of itself each of these timers is prolonged at most."""
     random: Callable[[], float] = _never
@@ -68,28 +71,41 @@ class Options(PacketLimits, frozen=True, kw_only=True):
     window: int = 65_536
     """RELINK-17: unconsumed messages a channel of ours may have; below 2^31."""
     max_unconsumed: int = 262_144
-    """RELINK-17: unconsumed messages of the peer on all its channels, beyond which the connection is ended. A reader that stops reading
-    well before that never gets here, unless a small packet repeats a message many times."""
+    """RELINK-17: unconsumed messages of the peer on all its channels, before the connection is ended.
+
+    A reader that stops reading well before that never gets here, unless a small packet repeats a message many times.
+    """
     max_undecided_bytes: int = 256 * 1024 * 1024
-    """RELINK-24: bytes of messages of the peer that wait for commit or rollback, beyond which the connection is ended."""
+    """RELINK-24: bytes of undecided messages of the peer, before the connection is ended.
+
+    Undecided messages wait for commit or rollback.
+    """
     max_channels: int = 65_536
     """RELINK-24: channels of the peer that may be open."""
     max_result_runs: int = 4096
     """RELINK-24: runs of transaction results that are kept until the peer certainly has them."""
     ack_delay: float = 0.1
-    """RELINK-18: how long a consumed message of a busy channel may wait to be acknowledged; a drained channel does not wait."""
+    """RELINK-18: how long a consumed message of a busy channel may wait to be acknowledged.
+
+    A drained channel does not wait.
+    """
     ack_every: int = 16_384
     """RELINK-18: how many consumed messages of a busy channel are acknowledged at once."""
     barrier_delay: float = 1.0
     """RELINK-22: how long after a closed or a result to ping, so that it can be forgotten."""
     tombstones: bool = True
-    """RELINK-22: repeat what was closed after a reconnection. Off for peers that end the connection for it; what was sent on a channel
-    whose closing was lost may then arrive twice."""
+    """RELINK-22: repeat what was closed after a reconnection.
+
+    Off for peers that end the connection for it; what was sent on a channel whose closing was lost may then arrive twice.
+    """
     max_tombstones: int = 65_536
     """RELINK-22: closed channels that are remembered; the oldest is forgotten first."""
     max_tombstone_tellings: int | None = 2
-    """RELINK-22: connections in a row that may end without progress after a closed channel was announced on them; the channel is forgotten
-    then. None: never. A forgotten channel whose closing was lost, with all its acknowledgements, is sent again by its sender."""
+    """RELINK-22: successive connections that may end without progress after announcing a closed channel.
+
+    The channel is forgotten then. None: never. A forgotten channel whose closing was lost, with all its acknowledgements, is sent again by
+    its sender.
+    """
     require_old_link: bool = False
     """RELINK-10: a connector that has a link wants that one or none."""
     max_strikes: int = 3

@@ -64,7 +64,10 @@ SEQUENCE: Final = SHARED
 FLAGS: Final = SHARED + 1
 """The bits of a packet's first byte, see MULTICAST, LONG and LARGE; of a request, its flags."""
 IDS: Final = SHARED + 2
-"""Offset of the first channel id; of a request, of the connector's channel id size, which the listener's follows."""
+"""Offset of the first channel id.
+
+Of a request, of the connector's channel id size, which the listener's follows.
+"""
 COUNT: Final = SHARED + 3
 """How many channel ids there are."""
 ID_SIZE: Final = SHARED + 4
@@ -91,7 +94,7 @@ ODD_BITS: Final = 1
 ODD_FORM: Final = 2
 """RELINK-30: not the minimal form."""
 ODD_EMPTY: Final = 4
-"""RELINK-19: a multicast to nobody."""
+"""RELINK-19: a multicast without receivers."""
 
 UNIT: Final = 8
 """§2.1: every packet is a multiple of this."""
@@ -104,7 +107,9 @@ SMALLEST_LARGE: Final = 65536
 
 @kernel
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
-    """Walk whole packets in data[start:stop], or one part of the handshake; one row each, one part for each part of a payload.
+    """Walk whole packets in data[start:stop], or one part of the handshake.
+
+    One row each, one part for each part of a payload.
 
     Returns (rows written, parts written, next offset, need): `need` is how many bytes the next packet takes at least, NO_ROOM if rows or
     parts are full or a part of the handshake was read: what follows it depends on what it says. A packet whose end cannot be known is the
@@ -185,25 +190,25 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                 body, total, widest = at + size, 0, 0
                 for index in range(length):
                     fault_at = at + vector + wide * index
-                    one = i64_le(data, fault_at) if first & LARGE else u16_le(data, fault_at)
-                    if one < 0 or one > max_part:  # RELINK-24
+                    size_of_part = i64_le(data, fault_at) if first & LARGE else u16_le(data, fault_at)
+                    if size_of_part < 0 or size_of_part > max_part:  # RELINK-24
                         fault, lost, length = Fault.PART_OVER_LIMIT.value, True, 0
                         break
-                    total += one
+                    total += size_of_part
                     if total > max_message:  # RELINK-24
                         fault, lost, length = Fault.MESSAGE_OVER_LIMIT.value, True, 0
                         break
                     part = (used + index) * PART_COLUMNS
                     parts[part + PART_START] = at + size
-                    parts[part + PART_LENGTH] = one
-                    widest = max(widest, one)
-                    size += (one + 7) & ~7
+                    parts[part + PART_LENGTH] = size_of_part
+                    widest = max(widest, size_of_part)
+                    size += (size_of_part + 7) & ~7
                 if not lost and stop - at < size:
                     return count, used, at, size
                 for part in range(used * PART_COLUMNS, (used + length) * PART_COLUMNS, PART_COLUMNS):
-                    one = parts[part + PART_LENGTH]
-                    tail = parts[part + PART_START] + one
-                    odd |= _dirty(data, tail, tail + (-one & 7))
+                    size_of_part = parts[part + PART_LENGTH]
+                    tail = parts[part + PART_START] + size_of_part
+                    odd |= _dirty(data, tail, tail + (-size_of_part & 7))
                 if first & LARGE and widest < SMALLEST_LARGE:
                     odd |= ODD_FORM
                 body_end = at + size
@@ -307,7 +312,10 @@ def _scan_handshake(data: Any, at: int, stop: int, rows: Any, stage: int) -> tup
 
 @kernel
 def plausible(data: Any, at: int, stop: int, limits: Any) -> int:
-    """The size of what is very likely a packet at this place, else 0: in its plainest form, and all its padding zero. A nop is not."""
+    """The size of what is very likely a packet at this offset, else 0.
+
+    It has its plainest form, and all its padding is zero. A nop does not count.
+    """
     if stop - at < UNIT:
         return 0
     first, second = 0 + data[at], 0 + data[at + 1]
@@ -341,10 +349,10 @@ def plausible(data: Any, at: int, stop: int, limits: Any) -> int:
 
 @kernel
 def find(data: Any, start: int, stop: int, limits: Any) -> int:
-    """The next place where packets very likely begin again: one ends exactly at `stop`, or another follows it. Else `stop`.
+    """Find the next offset where packets very likely begin again; else `stop`.
 
-    The byte before `start` is the first of a packet that could not be read: packets are multiples of 8 bytes, so only every eighth place
-    from there is looked at.
+    A packet there ends exactly at `stop`, or another follows it. The byte before `start` is the first of a packet that could not be read.
+    Packets are multiples of 8 bytes, so only every eighth offset from there is tried.
     """
     for at in range(start + UNIT - 1, stop, UNIT):
         size = plausible(data, at, stop, limits)

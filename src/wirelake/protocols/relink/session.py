@@ -63,7 +63,10 @@ _ODDITIES: Final = {ODD_BITS: Fault.UNUSED_BITS_SET, ODD_FORM: Fault.NOT_MINIMAL
 
 
 class Session(StreamSession[SessionEvent]):
-    """One side of a connection. A connector's session is made for its link; a listener's finds its link in a registry."""
+    """One side of a connection.
+
+    A connector's session is made for its link; a listener's finds its link in a registry.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The state machine of one Relink connection: (state, speaker, message) -> next state, and the fault of a forbidden message.
+"""The state machine of a Relink connection: (state, speaker, message) -> state or fault.
 
 States are named from outside, so that connector, listener and the lake's rules read the same table. Rules that depend on data are in the
 link: whether it is an old one, which channels are open, how far acknowledgements may go.

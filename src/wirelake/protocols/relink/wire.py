@@ -104,7 +104,10 @@ PADDING: Final = tuple(bytes(-size & 7) for size in range(8))
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int]) -> AnyMessage:
-    """Build the message of a scanned row; raises DecodeError if it cannot be read. Total over rows that the scanner accepted."""
+    """Build the message of a scanned row; raises DecodeError if it cannot be read.
+
+    Total over rows that the scanner accepted.
+    """
     fault, kind = row[FAULT], row[KIND]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
@@ -170,7 +173,10 @@ def decode(
 
 
 def buffer(limits: Limits = DEFAULT_LIMITS, scan_limits: tuple[int, ...] | None = None) -> Buffer:
-    """A buffer that cuts one direction of a connection into packets: through its handshake, or with the limits of a `HandshakeReader`."""
+    """A buffer that cuts one direction of a connection into packets.
+
+    It follows the handshake, or has the limits of a `HandshakeReader`.
+    """
     if scan_limits is None:
         return Following(limits)
     return packet_buffer(limits, scan_limits)
@@ -182,7 +188,10 @@ def packet_buffer(limits: PacketLimits, scan_limits: tuple[int, ...]) -> Buffer:
 
 
 def encode(message: AnyMessage, limits: PacketLimits = DEFAULT_LIMITS) -> bytes:
-    """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or more than the limits (RELINK-24)."""
+    """The bytes of a message.
+
+    Raises LocalProtocolError for a value its field cannot hold or more than the limits (RELINK-24).
+    """
     kind = TYPES[type(message)]
     if kind <= Kind.SHUTDOWN:
         return bytes((kind << 5, 0, 0, 0, 0, 0, 0, 0))

@@ -1,4 +1,7 @@
-"""Wolpertinger: remote method calls as XML, delivered, encrypted and trusted step by step, over XMPP or lines of a stream."""
+"""Wolpertinger: remote method calls as XML, over XMPP or lines of a stream.
+
+Layer 1 delivers and encrypts, layer 2 calls; trust is built step by step.
+"""
 
 from __future__ import annotations
 

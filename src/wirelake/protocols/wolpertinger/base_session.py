@@ -1,4 +1,4 @@
-"""The sending half of a wolpertinger session: calls, responses and errors, and the output that carries them.
+"""The sending half of a wolpertinger session: calls, responses, errors, and output.
 
 `BaseSession` holds the state that sending and receiving share. `session.py` derives `Session` from it, which adds the receiving half,
 authentication and reset. Use `Session`.
@@ -81,7 +81,10 @@ class BaseSession(StreamSession[SessionEvent]):
         returns: bool = True,
         timeout: float | None = None,
     ) -> str:
-        """RemoteMethodCall: call a method of the peer; return the call_id, which the event of its outcome has, too."""
+        """RemoteMethodCall: call a method of the peer.
+
+        Return the call_id, which the event of its outcome has, too.
+        """
         self._require_open()
         return self._call(component, method, tuple(parameters), now, returns=returns, timeout=timeout)
 
@@ -90,7 +93,10 @@ class BaseSession(StreamSession[SessionEvent]):
         self._requests.take(call_id)
 
     def respond(self, call_id: str, value: Value | None, now: float) -> bool:
-        """RemoteMethodResponse: answer a call of the peer; return whether it is open. A void method has no answer (WOLP-19)."""
+        """RemoteMethodResponse: answer a call of the peer; return whether it is open.
+
+        A void method has no answer (WOLP-19).
+        """
         component = self._peer_requests.component_of(call_id)
         if component is None or self.ended is not None:
             return False
@@ -100,7 +106,10 @@ class BaseSession(StreamSession[SessionEvent]):
         return True
 
     def fail(self, call_id: str, code: int, now: float) -> bool:
-        """RemoteError: fail a call of the peer; return whether it is open. Only codes of the schema are sent (WOLP-15)."""
+        """RemoteError: fail a call of the peer; return whether it is open.
+
+        Only codes of the schema are sent (WOLP-15).
+        """
         component = self._peer_requests.component_of(call_id)
         if component is None or self.ended is not None:
             return False

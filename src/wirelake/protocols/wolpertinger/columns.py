@@ -1,4 +1,4 @@
-"""Arrow columns of wolpertinger: every field of both layers, and the columns that all protocols share.
+"""Arrow columns of wolpertinger: every field of both layers, and the shared columns.
 
 The row of the text that completes a message has the document; rows of other fragments have their part of the payload. `passive` decodes
 fragments and encrypted texts, and keeps their state from block to block.
@@ -126,18 +126,18 @@ def passive(
     """
     limits, size = _fitting(limits, budget), 0
     is_piece = (rows[:, KIND] == TextKind.FRAGMENT) & (rows[:, FRAGMENT_COUNT] != 1)
-    found = {}
+    results = {}
     for index in np.flatnonzero(is_piece | ((rows[:, ENCRYPTION] != 0) & (rows[:, KIND] != TextKind.RESULT))).tolist():
         row = rows[index].tolist()
         begin, end = row[PAYLOAD], row[PAYLOAD] + row[PAYLOAD_LENGTH]
         row[PAYLOAD] = 0
         said = cast(Envelope, message(data[begin:end].tobytes(), row))
         decoder = decoders.setdefault(int(speakers[index]), PassiveDecoder())
-        found[index] = heard = decoder.decode(said, float(seconds[index]), limits, keyring)
-        size += len(heard.payload or b"")
+        results[index] = decoded = decoder.decode(said, float(seconds[index]), limits, keyring)
+        size += len(decoded.payload or b"")
         if size > budget // 2:
-            return found, index + 1
-    return found, len(rows)
+            return results, index + 1
+    return results, len(rows)
 
 
 def _fitting(limits: Limits, budget: int) -> Limits:
@@ -148,17 +148,17 @@ def _fitting(limits: Limits, budget: int) -> Limits:
 def columns(
     data: Array,
     rows: Array,
-    parts: Array,  # noqa: ARG001 - as every room's
+    parts: Array,  # noqa: ARG001 - as in every protocol
     limits: Limits,
     json_bodies: bool = True,
     budget: int = UNLIMITED,
-    heard: Mapping[int, Passive] | None = None,
+    passive_results: Mapping[int, Passive] | None = None,
 ) -> Columns:
-    """The texts of readable rows; `heard` is what `passive` found out about them.
+    """The texts of readable rows; `passive_results` has the results of `passive` about them.
 
     Only the first rows are taken, if the payloads of all would take more than the budget.
     """
-    read = _Reading(data, rows, _fitting(limits, budget), heard or {}, budget)
+    read = _Reading(data, rows, _fitting(limits, budget), passive_results or {}, budget)
     rows = rows[: read.taken]
     kind, encryption = rows[:, KIND], rows[:, ENCRYPTION]
     is_result = kind == TextKind.RESULT
@@ -212,7 +212,10 @@ _SHORT: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
     bool: ("boolean", lambda value: "true" if value else "false"),
     **{number: (number.__name__.lower(), int.__repr__) for number in (Int32, Int64, UInt64)},
 }
-"""Type of a value -> its data type, and what writes it as JSON: those that are most common, and as `describe_value` has them."""
+"""Type of a value -> its data type and JSON writer, for the most common types.
+
+They write as `describe_value` does.
+"""
 
 
 class _Typed:
@@ -261,10 +264,10 @@ class _Typed:
 class _Reading:
     """What the texts of a block carry, row by row."""
 
-    def __init__(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Passive], budget: int) -> None:
+    def __init__(self, data: Array, rows: Array, limits: Limits, passive_results: Mapping[int, Passive], budget: int) -> None:
         self.odd = np.zeros(len(rows), np.int64)
         self._found: list[tuple[int, Passive, bool, bool]] = []
-        self.taken = count = self._payloads(data, rows, limits, heard, budget)
+        self.taken = count = self._payloads(data, rows, limits, passive_results, budget)
         self.faults = rows[:count, FAULT].copy()
         self.odd = self.odd[:count]
         self.decrypted = np.zeros(count, bool)
@@ -281,7 +284,7 @@ class _Reading:
         for index, found, is_encrypted, is_piece in self._found:
             self._take(index, found, is_encrypted=is_encrypted, is_piece=is_piece)
 
-    def _payloads(self, data: Array, rows: Array, limits: Limits, heard: Mapping[int, Passive], budget: int) -> int:
+    def _payloads(self, data: Array, rows: Array, limits: Limits, passive_results: Mapping[int, Passive], budget: int) -> int:
         """Open the payloads of as many rows as fit, and say how many that are."""
         size, view = 0, data.data
         for index, (kind, at, length, gzip, encryption, pieces) in enumerate(rows[:, _READ].tolist()):
@@ -290,12 +293,12 @@ class _Reading:
             payload = view[at : at + length]
             is_piece = kind == TextKind.FRAGMENT and pieces != 1
             if encryption or is_piece:
-                found = heard.get(index, _NOTHING)
+                decoded = passive_results.get(index, _NOTHING)
                 self._look_for_blanks(index, bytes(payload))
             else:
-                found = self._opened(index, payload, gzip, limits)
-            self._found.append((index, found, encryption != 0, is_piece))
-            size += len(found.payload or b"")
+                decoded = self._opened(index, payload, gzip, limits)
+            self._found.append((index, decoded, encryption != 0, is_piece))
+            size += len(decoded.payload or b"")
             if size > budget // 2:
                 return index + 1
         return len(rows)
@@ -317,47 +320,47 @@ class _Reading:
         except DecodeError as reason:
             return Passive(fault=cast(Fault, reason.fault))
 
-    def _take(self, index: int, found: Passive, *, is_encrypted: bool, is_piece: bool) -> None:
+    def _take(self, index: int, decoded: Passive, *, is_encrypted: bool, is_piece: bool) -> None:
         """What became of one text, and the message that it ends, if that can be read."""
-        if found.fault is Fault.FRAGMENT_LATE:
+        if decoded.fault is Fault.FRAGMENT_LATE:
             self.odd[index] |= ODD_LATE
-        elif found.fault is not None:
-            self.faults[index] = self.faults[index] or found.fault
+        elif decoded.fault is not None:
+            self.faults[index] = self.faults[index] or decoded.fault
         self.kinds[index] = "event"
-        if found.payload is None:
+        if decoded.payload is None:
             self.names[index] = _TAGS[Fragment if is_piece else Encrypted if is_encrypted else Envelope]
             return
-        said = documents.decode(found.payload)
-        self.bodies[index] = found.payload
+        document = documents.decode(decoded.payload)
+        self.bodies[index] = decoded.payload
         self.decrypted[index] = is_encrypted
-        if isinstance(said, Rejected):
-            self.faults[index] = self.faults[index] or said.fault
+        if isinstance(document, Rejected):
+            self.faults[index] = self.faults[index] or document.fault
             self.names[index] = _TAGS[message_kind(None, is_encrypted)]
             return
-        what = message_kind(said, is_encrypted)
+        what = message_kind(document, is_encrypted)
         self.names[index] = _TAGS[what]
-        self.kinds[index] = "control" if what is ResetNotice else _kind(said)
-        self._tell(index, said)
+        self.kinds[index] = "control" if what is ResetNotice else _kind(document)
+        self._tell(index, document)
 
-    def _tell(self, index: int, said: AnyCall) -> None:
+    def _tell(self, index: int, document: AnyCall) -> None:
         """Layer 2: every element in its column, and all of them as the JSON that `notation` gives."""
-        root = self.roots[index] = _TAGS[type(said)]
-        self.components[index] = said.component
-        self.call_ids[index] = said.call_id
-        name = _text(said.component)
-        if isinstance(said, Call):
-            self.methods[index] = said.method
+        root = self.roots[index] = _TAGS[type(document)]
+        self.components[index] = document.component
+        self.call_ids[index] = document.call_id
+        name = _text(document.component)
+        if isinstance(document, Call):
+            self.methods[index] = document.method
             self.parameters.is_there[index] = True
-            inside = ",".join([self.parameters.add(index, value) for value in said.parameters])
-            rest = f'"method":{_text(said.method)},"call_id":"{said.call_id}","parameters":[{inside}]'
-        elif isinstance(said, Response):
-            self.values.is_there[index] = said.value is not None
-            value = "null" if said.value is None else self.values.add(index, said.value)
-            rest = f'"call_id":"{said.call_id}","value":{value}'
+            inside = ",".join([self.parameters.add(index, value) for value in document.parameters])
+            rest = f'"method":{_text(document.method)},"call_id":"{document.call_id}","parameters":[{inside}]'
+        elif isinstance(document, Response):
+            self.values.is_there[index] = document.value is not None
+            value = "null" if document.value is None else self.values.add(index, document.value)
+            rest = f'"call_id":"{document.call_id}","value":{value}'
         else:
-            self.codes[index] = said.code
-            call_id = "null" if said.call_id is None else f'"{said.call_id}"'
-            rest = f'"code":{said.code},"name":{_text(error_name(said.code))},"call_id":{call_id}'
+            self.codes[index] = document.code
+            call_id = "null" if document.call_id is None else f'"{document.call_id}"'
+            rest = f'"code":{document.code},"name":{_text(error_name(document.code))},"call_id":{call_id}'
         self.json[index] = f'{{"root":"{root}","component":{name},{rest}}}'
 
 

@@ -54,7 +54,10 @@ class CallReturned(msgspec.Struct, frozen=True):
 
 
 class CallDone(msgspec.Struct, frozen=True):
-    """Connection Timeouts: a call of ours without a response was delivered; an error may still follow, as an ErrorReceived."""
+    """Connection Timeouts: a call of ours without a response was delivered.
+
+    An error may still follow, as an ErrorReceived.
+    """
 
     call_id: str
 
@@ -78,7 +81,10 @@ class CallFailed(msgspec.Struct, frozen=True):
 
 
 class CallReceived(msgspec.Struct, frozen=True):
-    """RemoteMethodCall: a call of the peer that is allowed; component and method are spelled as they were declared."""
+    """RemoteMethodCall: a call of the peer that is allowed.
+
+    Component and method are spelled as they were declared.
+    """
 
     call_id: str
     component: str
@@ -138,7 +144,10 @@ class Authenticated(msgspec.Struct, frozen=True):
 
 
 class AuthenticationFailed(msgspec.Struct, frozen=True):
-    """A step towards the trust that was asked for failed; `code` is that of a RemoteError or result, if there was one."""
+    """A step towards the requested trust failed.
+
+    `code` is that of a RemoteError or result, if there was one.
+    """
 
     step: Step
     fault: Fault

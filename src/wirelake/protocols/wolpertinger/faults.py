@@ -1,7 +1,7 @@
-"""Every rule of wolpertinger that can be broken: its clause, the result or error that answers it, and how grave it is.
+"""The faults of wolpertinger: every rule that can be broken, with clause and answer.
 
-Faults of layer 1 spoil one text, and are answered with a result, or not at all (WOLP-12). Faults of layer 2 spoil what a delivered message
-says, and are answered with a RemoteError, or not at all. A tolerated fault is recorded and nothing else happens.
+Faults of layer 1 spoil one text, and are answered with a result, or not at all (WOLP-12). Faults of layer 2 spoil the content of a
+delivered message, and are answered with a RemoteError, or not at all. A tolerated fault is recorded and nothing else happens.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Fault(Faults):
     INFLATED_OVER_LIMIT = 44
     ENCRYPTION_FAILED = 45
 
-    # Layer 2: a message that says nothing, or nothing that may be said.
+    # Layer 2: a message without content, or with content that is not allowed.
     DOCUMENT_OVER_LIMIT = 50
     DOCUMENT_NOT_UTF8 = 51
     DOCTYPE_REFUSED = 52

@@ -1,6 +1,6 @@
-"""Messages of wolpertinger: texts of layer 1, documents of layer 2 (`layer2/calls.py`), an enum for every code.
+"""Messages of wolpertinger: texts of layer 1, documents of layer 2, enums for codes.
 
-Codes that no enum names survive as integers.
+The documents are in `layer2/calls.py`. Codes that no enum names survive as integers.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class Encryption(IntEnum):
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False, tag="message"):
-    """Transmission layer: a message, or a fragment of one; `payload` is base64 as on the wire, blanks included."""
+    """Transmission layer: a message, or a fragment of one.
+
+    `payload` is base64 as on the wire, blanks included.
+    """
 
     message_id: int
     payload: bytes = b""

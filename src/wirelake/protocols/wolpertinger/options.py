@@ -38,7 +38,10 @@ class Options(Limits, frozen=True, kw_only=True):
     compress: bool = False
     """Compression: whether payloads are sent as gzip."""
     dotnet: bool = False
-    """WOLP-18: whether infinite doubles are sent as `Infinity`, which C# peers read, and not as `INF`, which they do not."""
+    """WOLP-18: whether infinite doubles are sent as `Infinity` instead of `INF`.
+
+    C# peers read only `Infinity`.
+    """
     fragment_size: int = 30_500
     """WOLP-9: characters of base64 in a text; more are split."""
     confirm_timeout: float = 20.0
@@ -46,7 +49,10 @@ class Options(Limits, frozen=True, kw_only=True):
     retries: int = 2
     """WOLP-10: how often a message is sent again before its receiver counts as unavailable."""
     min_rate: float = MIN_RATE
-    """WOLP-10: bytes a second below which a connection counts as silent; while a text arrives or output drains faster, no timer expires."""
+    """WOLP-10: bytes a second below which a connection counts as silent.
+
+    While a text arrives or output drains faster, no timer expires.
+    """
     remember_time: float = 300.0
     """WOLP-10: how long a delivered message is recognised as a duplicate."""
     max_remembered: int = 65_536
@@ -56,7 +62,10 @@ class Options(Limits, frozen=True, kw_only=True):
     max_incomplete: int = 256
     """WOLP-9: messages that wait for pieces."""
     max_unconfirmed: int = 4096
-    """WOLP-10: messages of ours without a result; above that, messages of the peer are not accepted, and not confirmed."""
+    """WOLP-10: messages of ours without a result.
+
+    Above that, messages of the peer are not accepted, and not confirmed.
+    """
     call_timeout: float = 30.0
     """WOLP-21: how long a confirmed call waits for its response, or for the next sign of life."""
     heartbeat_interval: float = 25.0
@@ -74,7 +83,10 @@ class Options(Limits, frozen=True, kw_only=True):
     token_life: float = 60.0
     """WOLP-25: how long a token can be used, once."""
     attempts: Buckets | None = None
-    """WOLP-25: how often proofs are checked, over all connections of one peer. A server makes one of its own."""
+    """WOLP-25: how often proofs are checked, over all connections of one peer.
+
+    A server makes one of its own.
+    """
     source: str = ""
     """The address of the peer in `attempts`; a live peer sets it."""
 

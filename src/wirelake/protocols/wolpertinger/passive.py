@@ -1,7 +1,7 @@
-"""Decode one side's texts from a recording: join fragments (WOLP-9), and decrypt with known keys (WOLP-8).
+"""Decode one side's texts of a recording: join fragments (WOLP-9), decrypt (WOLP-8).
 
-A `PassiveDecoder` keeps the state of one speaker from block to block; it holds no keys. Time is when a text was captured. A reset
-(WOLP-28) does not clear the state: message ids go on after a reset, so older fragments join nothing.
+A `PassiveDecoder` keeps the state of one speaker from block to block; it holds no keys. Time is when a text was captured. A reset (WOLP-28)
+does not clear the state: message ids go on after a reset, so older fragments join nothing.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ class PassiveDecoder:
         try:
             if envelope.encryption is Encryption.NONE:
                 return Passive(opened(envelope.payload, envelope.gzip, envelope.encryption, None, limits))
-            found = (keyring or _NO_KEYS).open(envelope.payload, envelope.gzip, envelope.encryption, limits, self._key)
+            opening = (keyring or _NO_KEYS).open(envelope.payload, envelope.gzip, envelope.encryption, limits, self._key)
         except DecodeError as reason:
             return Passive(fault=cast(Fault, reason.fault))
-        if found is None:
+        if opening is None:
             return _WAITS
-        payload, self._key = found
+        payload, self._key = opening
         return Passive(payload)
 
     def _join(self, envelope: Envelope, now: float, limits: Limits) -> Envelope | Fault | None:

@@ -1,8 +1,7 @@
-"""The metadata of wolpertinger as a scanner reads it: where texts, the values of their keys and their payloads are, and what is wrong.
+"""The scanner of wolpertinger: finds texts, the values of their keys, payloads and faults.
 
-This is the only reader of the grammar (WOLP-1). A text is a line of a byte stream (WOLP-11), or all there is. A row of a text that cannot
-be read still has its id if that can be read, because then its sender is told. It refuses to know what a payload contains, who speaks, and
-what was said before.
+This is the only reader of the grammar (WOLP-1). A text is a line of a byte stream (WOLP-11), or all there is. A row of an unreadable text
+still has its id if that can be read: the result that answers it needs the id. The scanner does not read payloads, and keeps no state.
 """
 
 from __future__ import annotations
@@ -71,9 +70,12 @@ ODD_BLANKS: Final = 4
 ODD_PAYLOAD: Final = 8
 """WOLP-4: a result with a payload."""
 ODD_CODE: Final = 16
-"""WOLP-4: a result whose code nobody knows."""
+"""WOLP-4: a result with an unknown code."""
 ODD_LATE: Final = 32
-"""WOLP-9: a fragment of a message that was refused; never set by the scanner, which knows one text at a time."""
+"""WOLP-9: a fragment of a message that was refused.
+
+Never set by the scanner, which knows one text at a time.
+"""
 
 LF: Final = 10
 COLON: Final = 58
@@ -119,7 +121,9 @@ IS_SIGNATURE: Final = 64
 
 @kernel
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:  # noqa: ARG001 - as in every protocol
-    """Walk whole lines in data[start:stop]; one row each. If the last of the limits is 0, all of it is one text.
+    """Walk whole lines in data[start:stop]; one row each.
+
+    If the last of the limits is 0, all of it is one text.
 
     Returns (rows written, 0, next offset, need): `need` is 0 where a line is not over yet, NO_ROOM if the rows are full. A line over the
     limit is the last row, and `next` stays at its start.
@@ -348,7 +352,10 @@ def _write_fields(
 
 @kernel
 def find(data: Any, start: int, stop: int, limits: Any) -> int:  # noqa: ARG001 - as in every protocol
-    """The next place where a text certainly begins: behind a line feed that is not before `start`. Else `stop`."""
+    """The next place where a text certainly begins: behind a line feed that is not before `start`.
+
+    Else `stop`.
+    """
     for at in range(start, stop):
         if data[at] == LF:
             return at + 1
@@ -364,10 +371,13 @@ _BEGINNING: Final = re.compile(
 
 
 def sniff(data: bytes) -> bool:
-    """Whether a stream that begins like this is wolpertinger: a pair of metadata begins its first line, or a message's body (WOLP-11)."""
+    """Whether a stream that begins like this is wolpertinger (WOLP-11).
+
+    A pair of metadata begins its first line, or a message's body.
+    """
     return is_text(data) or inside(data, is_text)
 
 
 def is_text(data: bytes) -> bool:
-    """Whether this begins with a pair of metadata that nobody else writes (WOLP-1)."""
+    """Whether this begins with a pair of metadata that only wolpertinger writes (WOLP-1)."""
     return _BEGINNING.match(data) is not None

@@ -75,7 +75,10 @@ class Session(BaseSession):
         """Do nothing: the protocol has no greeting."""
 
     def authenticate(self, level: int, now: float, *, user: str = "", password: str = "") -> None:
-        """WOLP-22 to WOLP-26: gain trust, step by step; the event Authenticated or AuthenticationFailed follows."""
+        """WOLP-22 to WOLP-26: gain trust, step by step.
+
+        The event Authenticated or AuthenticationFailed follows.
+        """
         self._require_open()
         self._continue_authentication(self._authentication.begin(level, self.trust_state, user, password, now), now)
 
@@ -194,7 +197,10 @@ class Session(BaseSession):
             self._take_unreadable(document, now)
 
     def _take_unreadable(self, rejected: Rejected, now: float) -> None:
-        """WOLP-16: answer a rejected document, if that is allowed; fail the call of ours that it would have answered."""
+        """WOLP-16: answer a rejected document, if that is allowed.
+
+        Fail the call of ours that it would have answered.
+        """
         self._events.append(Noticed(rejected.fault, rejected.detail))
         if (answer := rejected.answer) is not None:
             self._send(answer, now)
@@ -348,7 +354,10 @@ class Session(BaseSession):
             self._reset(now, here=True, fault=fault, notice=True)
 
     def _reset(self, now: float, *, here: bool, fault: Fault | None = None, notice: bool = False, reason: int | None = None) -> None:
-        """WOLP-28: forget levels, keys, calls, fragments and delivered messages; `reason` is the message that caused it."""
+        """WOLP-28: forget levels, keys, calls, fragments and delivered messages.
+
+        `reason` is the message that caused it.
+        """
         nothing_to_lose = self.trust_state == STRANGER and not self._requests and not self._peer_requests
         self._layer1.reset(reason)
         self._fail_all(Failure.RESET, fault)

@@ -1,4 +1,4 @@
-"""The state machine of wolpertinger: (state, speaker, message) -> next state, and the fault of a forbidden message.
+"""The state machine of wolpertinger: (state, speaker, message) -> next state or fault.
 
 Both sides have the same rights; the client is the one that opened the connection. States are named from outside, so that both sides and the
 lake's rules read the same table. Rules that depend on data are in the session: which calls are in flight, and which trust a method needs.
@@ -82,7 +82,10 @@ SERVER: Final = Speaker.SERVER
 _ALWAYS: Final[tuple[type[Any], ...]] = (Result, Fragment)
 _IN_CLEAR: Final[tuple[type[Any], ...]] = (Envelope, Call, Response, Error, EncryptionError)
 MESSAGES: Final[tuple[type[Any], ...]] = (*_ALWAYS, *_IN_CLEAR, KeyExchange, KeyAnswer, ResetNotice, Encrypted)
-"""Kinds of message in the table: a result, a fragment, an unreadable message (Envelope), and the documents it distinguishes."""
+"""Kinds of message in the table.
+
+They are a result, a fragment, an unreadable message (Envelope), and the documents it distinguishes.
+"""
 _OFFERED: Final = {CLIENT: State.CLIENT_OFFERED, SERVER: State.SERVER_OFFERED}
 
 TRANSITIONS: Final[dict[tuple[State, Speaker, type[Any]], State]] = {

@@ -1,7 +1,7 @@
-"""Texts of wolpertinger to messages and back: `decode` and `encode` for one text, `opened` and `sealed` for payloads.
+"""Texts of wolpertinger to messages and back.
 
-A payload is packed, encrypted, written as base64 and split, in this order (WOLP-7); `layer1/fragments.py` splits.
-`scanner.py` reads metadata.
+`decode` and `encode` convert one text, `opened` and `sealed` payloads. A payload is packed, encrypted, written as base64 and split, in this
+order (WOLP-7); `layer1/fragments.py` splits. `scanner.py` reads metadata.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ BLOCK_SIZE: Final = 16
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """WOLP-8: the keys of a KeyExchange. The IV is the same for all messages of both directions, and nothing protects integrity."""
+    """WOLP-8: the keys of a KeyExchange.
+
+    The IV is the same for all messages of both directions, and nothing protects integrity.
+    """
 
     key: bytes
     iv: bytes
@@ -95,7 +98,10 @@ class Sealed(msgspec.Struct, frozen=True):
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as in every protocol
-    """Build the message of a scanned row; raises DecodeError if it cannot be read. Total over rows that the scanner accepted."""
+    """Build the message of a scanned row; raises DecodeError if it cannot be read.
+
+    Total over rows that the scanner accepted.
+    """
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
@@ -109,7 +115,10 @@ def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Messa
 
 
 def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
-    """The one text that `data` is, with a line feed behind it or without; raises DecodeError for anything else."""
+    """The one text that `data` is, with a line feed behind it or without.
+
+    Raises DecodeError for anything else.
+    """
     return message(data, measure(data, 0, len(data) - data.endswith(b"\n"), limits))
 
 
@@ -119,7 +128,10 @@ def buffer(limits: Limits = DEFAULT_LIMITS) -> Lines:
 
 
 def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """WOLP-2: the text of a message, keys in order, without a line feed; raises LocalProtocolError for what a field cannot hold."""
+    """WOLP-2: the text of a message, keys in order, without a line feed.
+
+    Raises LocalProtocolError for what a field cannot hold.
+    """
     if not 0 <= message.message_id <= HIGHEST_ID:
         raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"message_id {message.message_id}")
     if isinstance(message, Result):
@@ -153,7 +165,7 @@ def encode_line(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
 
 
 def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Sealed:
-    """WOLP-7: compress a payload if wanted, encrypt it if there are keys, and write it as base64 in one line."""
+    """WOLP-7: compress a payload if requested, encrypt it if there are keys, write it as base64."""
     gzip = None
     if compress:
         payload = deflate(payload)
@@ -166,7 +178,9 @@ def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Seal
 
 
 def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | None, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """WOLP-7: undo `sealed` for a whole payload; raises DecodeError, whose offset counts from the start of the payload.
+    """WOLP-7: undo `sealed` for a whole payload.
+
+    Raises DecodeError, whose offset counts from the start of the payload.
 
     WOLP-8: of an encrypted payload that is base64, everything that can go wrong is one fault, without a detail.
     """

@@ -1,4 +1,7 @@
-"""YAMP: events, and requests with progress and cancellation, over any transport and with any serializer."""
+"""YAMP: events, and requests with progress and cancellation, with any serializer.
+
+It runs over any transport.
+"""
 
 from __future__ import annotations
 

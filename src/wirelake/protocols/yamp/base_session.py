@@ -1,4 +1,7 @@
-"""The base of a YAMP session: handshake, keep-alive, close and redirect. `session.py` adds events and requests."""
+"""The base of a YAMP session: handshake, keep-alive, close and redirect.
+
+`session.py` adds events and requests.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Arrow columns of YAMP messages: one for each field of the specification, and those all protocols share.
+"""Arrow columns of YAMP messages: every field, and the columns all protocols share.
 
 It turns bytes and scanned rows into columns, a block at a time. Only fields that need a library (broken UTF-8, the serializers) are read
 one by one, and only on the rows that have them.
 
-The first message of either direction is the handshake, or its echo, and names the serializer of bodies. `negotiated` reads the name off
-the rows of many speakers. A caller that scans a connection in several parts keeps the names it has read.
+The first message of either direction is the handshake, or its echo, and names the serializer of bodies. `negotiated` reads the name off the
+rows of many speakers. A caller that scans a connection in several parts keeps the names it has read.
 """
 
 from __future__ import annotations
@@ -85,13 +85,19 @@ FAULTS: Final[dict[int, str]] = {fault.value: fault.name for fault in Fault}
 _NAMES: Final = {number.value: name_of(message) for message, number in TYPES.items()}
 _RESPONSES: Final = {kind.value: kind.name.lower() for kind in ResponseType}
 _KINDS: Final = ("handshake", "keepalive", "keepalive", "close", "close", "event", "request", "cancel", "response", "progress")
-"""By message type; the last one is a response that reports progress. One that says `cancelled` is the outcome of its request."""
+"""By message type; the last one is a response that reports progress.
+
+One that says `cancelled` is the outcome of its request.
+"""
 _UNREADABLE: Final = np.array(sorted(UNREADABLE), np.int64)
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 """Checks that bytes are JSON without making anything of it."""
 _JSON_STARTS: Final = np.frombuffer(b"{[", np.uint8)
 _JSON_GROWTH: Final = 4
-"""Bytes of JSON that a byte of a body becomes at most, in bodies as they are; a text may take more, but not more than a batch."""
+"""Bytes of JSON that a byte of a body becomes at most, in bodies as they are.
+
+A text may take more, but not more than a batch.
+"""
 _MSGPACK_STARTS: Final = np.array([*range(0x80, 0xA0), *range(0xDC, 0xE0)], np.uint8)
 """First bytes of a JSON object or array, and of a map or array of msgpack."""
 
@@ -102,10 +108,10 @@ def readable(rows: Array) -> Array:
 
 
 def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[int, str]) -> BodySerializers:
-    """The serializer of each row: that of its speaker's last handshake, before that the one `known` of the speaker.
+    """The serializer of each row: that of its speaker's last handshake, else the one in `known`.
 
-    `speakers` says for each row who speaks, one number for each direction of each connection; rows of one speaker are in order. `known` is
-    brought up to date: who scans a connection piece by piece keeps it for the next piece.
+    `speakers` has the speaker of each row, one number for each direction of each connection; rows of one speaker are in order. `known` is
+    updated: a caller that scans a connection in pieces keeps it for the next piece.
     """
     codes: dict[str, int] = {}
     present, places = np.unique(speakers, return_inverse=True)
@@ -117,7 +123,7 @@ def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[
         at = int(rows[index, BODY])
         known[int(speakers[index])] = name = data[at : at + int(rows[index, BODY_LENGTH])].tobytes().decode()
         named[index] = codes.setdefault(name, len(codes))
-    # All rows of a speaker together, each then takes what the last handshake before it said, unless that was another speaker's.
+    # All rows of a speaker together: each takes the serializer of the last handshake before it, unless that was another speaker's.
     order = np.argsort(speakers, kind="stable")
     place = np.arange(len(rows))
     last = np.maximum.accumulate(np.where(greets[order], place, -1))
@@ -209,9 +215,9 @@ def _reasons(data: Array, rows: Array, where: Array) -> pa.Array:
 def _json(
     data: Array, rows: Array, where: Array, body_serializers: BodySerializers, serializers: Mapping[str, Serializer], most: int
 ) -> tuple[pa.Array, Array]:
-    """Bodies as JSON text: those that are JSON as they came, others as their serializer reads them; and which ones it refused.
+    """Bodies as JSON text, and which ones were refused.
 
-    A body whose text would take more than `most` bytes counts as refused.
+    JSON stays as it came; other bodies are read by their serializer. A body whose text would take more than `most` bytes counts as refused.
     """
     texts: list[str | None] = [None] * len(rows)
     refused = np.zeros(len(rows), bool)
@@ -229,7 +235,9 @@ def _json(
 
 
 def _readers(first: Array, chosen: Array, name: str, serializers: Mapping[str, Serializer]) -> list[tuple[Array, Serializer | None]]:
-    """The serializer of each body; None reads JSON. Without a name, the first bytes of a body decide, and no fault is reported.
+    """The serializer of each body; None reads JSON.
+
+    Without a name, the first bytes of a body decide, and no fault is reported.
 
     A name is missing if it was left to the server (YAMP-5), or if the handshake was not captured.
     """

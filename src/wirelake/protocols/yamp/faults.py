@@ -1,7 +1,7 @@
-"""Every rule of YAMP that can be broken: its clause, the reason of the close that answers it, and its severity.
+"""The faults of YAMP: every rule that can be broken, with clause, answer and severity.
 
-A fault that makes bytes unreadable spoils one message, or all that follows. A fault of a readable message is a *breach*: the message
-exists, but sending it ends the session. A tolerated fault is recorded, and nothing else happens.
+The answer is the reason of a close. A fault that makes bytes unreadable spoils one message, or all that follows. A fault of a readable
+message is a *breach*: the message exists, but sending it ends the session. A tolerated fault is recorded, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ class Rule(NamedTuple):
     clause: str
     text: str
     reason: str | None = None
-    """The reason of the system.close that answers it, `{}` standing for what was seen; None: nothing is answered."""
+    """The reason of the system.close that answers it, `{}` standing for what was seen.
+
+    None: nothing is answered.
+    """
     origin: Origin = Origin.TEXT
     """See `Origin`."""
 

@@ -39,7 +39,10 @@ class Limits(MessageLimits, frozen=True, kw_only=True):
     """Limits of a reader of captures."""
 
     max_items: int = DEFAULT_BOUNDS.max_items
-    """YAMP-44: items of a body that is turned into JSON for a table; a body with more is kept as bytes only."""
+    """YAMP-44: items of a body that is turned into JSON for a table.
+
+    A body with more is kept as bytes only.
+    """
     max_depth: int = DEFAULT_BOUNDS.max_depth
     """YAMP-44: containers inside each other in such a body."""
 

@@ -41,9 +41,9 @@ _NUMBERS: Final = {name: number for number, name in _RESPONSES.items()}
 
 
 def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEFAULT_LIMITS, base: int = 0) -> dict[str, Any]:  # noqa: ARG001 - as in every protocol
-    """A scanned row as an object: `offset`, `length`, `type`, every field; or `fault`, `clause` and the offset of what is wrong.
+    """A scanned row as an object: `offset`, `length`, `type` and every field.
 
-    `base` is where `data` begins in what the user gave us.
+    An unreadable row has `fault`, `clause` and the offset of the fault. `base` is the offset of `data` in the user's input.
     """
     if row[FAULT] in UNREADABLE:
         return fault_object(Fault(row[FAULT]), base + row[FAULT_AT], base + row[START], row[LENGTH])
@@ -62,7 +62,10 @@ def describe(data: bytes, row: list[int], parts: list[int], limits: Limits = DEF
 
 
 def _json(body: bytes, limits: Limits) -> dict[str, Any]:
-    """A body that is JSON as `json`; one that is too large or too deep to be shown so as `json_refused`, which says why."""
+    """A body that is JSON as `json`.
+
+    One that is too large or too deep to be shown so as `json_refused`, which says why.
+    """
     try:
         check_json(body, limits.bounds)
         return {"json": msgspec.json.decode(body)}
@@ -75,7 +78,9 @@ def _json(body: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def parse(fields: dict[str, Any]) -> Message:
-    """The message an object describes; raises UsageError that names the field. Sizes and places are worked out, not taken over.
+    """The message an object describes; raises UsageError that names the field.
+
+    Sizes and places are worked out, not taken over.
 
     A body is `body`, in hex, or else `json`, any value.
     """

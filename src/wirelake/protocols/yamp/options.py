@@ -26,17 +26,29 @@ class Options(MessageLimits, frozen=True, kw_only=True):
     ping_interval: float | None = None
     """YAMP-18: how long after the last pong the next ping is sent; off, because known peers do not answer."""
     ping_timeout: float | None = 10.0
-    """YAMP-18: how long to wait for a pong. Silence after a keep-alive ping ends the session; after a ping by hand only that ping."""
+    """YAMP-18: how long to wait for a pong.
+
+    Silence after a keep-alive ping ends the session; after a ping by hand only that ping.
+    """
     min_rate: float = MIN_RATE
-    """YAMP-18: bytes a second below which a connection counts as silent: only faster ones postpone the deadline of a pong."""
+    """YAMP-18: bytes a second below which a connection counts as silent.
+
+    Only faster ones postpone the deadline of a pong.
+    """
     request_timeout: float | None = 30.0
-    """YAMP-41: how long a request waits, from its sending or its last progress, unless it has a timeout of its own."""
+    """YAMP-41: how long a request without a timeout of its own waits.
+
+    The time counts from its sending or its last progress.
+    """
     kill_on_timeout: bool = False
     """YAMP-41: kill a request at the peer when it times out here."""
     redirect_to: str | None = None
     """0x04 system.close-redirect: a server redirects every client there instead of echoing its handshake."""
     datagrams: bool = False
-    """YAMP-15: each receipt is one message, which may be lost, repeated or cut. A live peer sets it by its transport."""
+    """YAMP-15: each receipt is one message, which may be lost, repeated or cut.
+
+    A live peer sets it by its transport.
+    """
     handshake_interval: float = 0.5
     """YAMP-15: how long a client waits before it repeats its handshake in another datagram."""
     max_datagram: int = 65_507

@@ -18,7 +18,10 @@ ENCRYPTED: Final = ("tls", "wss")
 
 
 def follow(url: str, scheme: str, hops: int = 0) -> str:
-    """The url, if a client that is connected by `scheme` and was redirected `hops` times may go there; raises RemoteProtocolError."""
+    """The url, if a client that is connected by `scheme` and was redirected `hops` times may go there.
+
+    Raises RemoteProtocolError.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -47,7 +47,10 @@ BODY: Final = SHARED + 2
 """Offset of the body; of a system message, of its serializer, payload, reason or url."""
 BODY_LENGTH: Final = SHARED + 3
 CODE: Final = SHARED + 4
-"""A handshake's version, a request's progressive, a cancel's kill, a response's type, as they came; -1 in other messages."""
+"""The version of a handshake, progressive of a request, kill of a cancel, or type of a response.
+
+It is as it came; -1 in other messages.
+"""
 ODDITIES: Final = SHARED + 5
 """Bits for what is tolerated: see ODD_BOOL and its neighbours."""
 ROW_COLUMNS: Final = SHARED + 6
@@ -64,7 +67,10 @@ ODD_SERIALIZER: Final = 8
 """YAMP-5: an empty serializer."""
 
 ODD_BODY: Final = 16
-"""YAMP-44: a body that the serializer refuses; never set by the scanner, which does not look into bodies."""
+"""YAMP-44: a body that the serializer refuses.
+
+Never set by the scanner, which does not look into bodies.
+"""
 
 UID_SIZE: Final = 16
 HEADER: Final = 18
@@ -178,7 +184,10 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
 
 @kernel
 def _plausible(data: Any, at: int, stop: int, limits: Any) -> int:
-    """The size of what is very likely a user message at this place, else 0: a printable uri, right codes, a body under the limit."""
+    """The size of what is very likely a user message at this offset, else 0.
+
+    It has a printable uri, valid codes, and a body under the limit.
+    """
     if stop - at < HEADER:
         return 0
     kind, uri_length = 0 + data[at], 0 + data[at + HEADER - 1]
@@ -204,9 +213,10 @@ def _plausible(data: Any, at: int, stop: int, limits: Any) -> int:
 
 @kernel
 def find(data: Any, start: int, stop: int, limits: Any) -> int:
-    """The next place where messages certainly begin again: a user message ends exactly at `stop`, or another follows it. Else `stop`.
+    """Find the next offset where messages certainly begin again; else `stop`.
 
-    System messages are too short to distinguish from noise: they are found after a user message, and the one before is not certain.
+    A user message there ends exactly at `stop`, or another follows it. System messages are too short to distinguish from noise: they are
+    found after a user message, and the one before is not certain.
     """
     for at in range(start, stop):
         size = _plausible(data, at, stop, limits)
@@ -225,7 +235,7 @@ def sniff(data: bytes) -> bool:
 
 
 def _greets(data: bytes) -> bool:
-    """Whether this is the beginning of a handshake of version 1 whose serializer is a plain word, or empty (YAMP-5)."""
+    """Whether this begins a handshake of version 1 whose serializer is a plain word or empty (YAMP-5)."""
     if data[:3] != b"\x00\x00\x01" or len(data) < HANDSHAKE_HEADER:
         return False
     end = HANDSHAKE_HEADER + data[3]

@@ -78,7 +78,10 @@ class Session(BaseSession):
         self._put(Event, user(MessageType.EVENT, self._uids.next(), _checked(uri), b"", body, self.options.limits))
 
     def request(self, uri: str, body: Any, now: float, *, timeout: float | None = None, progressive: bool = False) -> bytes:
-        """0x06 request: ask, and return the uid that the answers will carry. Timeout: None is the connection's, infinity is none."""
+        """0x06 request: ask, and return the uid that the answers will carry.
+
+        Timeout: None is the connection's, infinity is none.
+        """
         self._require_open()
         uid = self._uids.next()
         body = pack(self._serializer, body)
@@ -88,7 +91,10 @@ class Session(BaseSession):
         return uid
 
     def cancel(self, request_uid: bytes, *, kill: bool = False) -> bool:
-        """0x07 cancel: take a request back; killed, it gets no answer any more (YAMP-34). False if it is not pending (YAMP-32)."""
+        """0x07 cancel: take a request back; killed, it gets no answer any more (YAMP-34).
+
+        False if it is not pending (YAMP-32).
+        """
         pending = self._requests.get(request_uid)
         if pending is None or self.ended is not None:
             return False
@@ -114,7 +120,10 @@ class Session(BaseSession):
         self._answer(request_uid, ResponseType.ERROR, pack_text(self._serializer, text))
 
     def respond_cancelled(self, request_uid: bytes) -> None:
-        """0x08 response, cancelled: the peer took the request back, and nothing came of it. Without a body (YAMP-31)."""
+        """0x08 response, cancelled: the peer took the request back, and nothing came of it.
+
+        Without a body (YAMP-31).
+        """
         self._answer(request_uid, ResponseType.CANCELLED, b"")
 
     def report(self, request_uid: bytes, body: Any) -> bool:

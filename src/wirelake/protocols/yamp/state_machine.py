@@ -1,4 +1,4 @@
-"""The state machine of YAMP: (state, speaker, message) -> next state, and the fault of a forbidden message.
+"""The state machine of YAMP: (state, speaker, message) -> next state or fault.
 
 States are named from outside, so that client, server and the lake's rules read the same table. Rules that depend on data, such as which
 requests are in flight, are in the session.
@@ -65,7 +65,7 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[Message]], State]] = {
 """(state, speaker, message) -> next state. Every other triple is forbidden."""
 
 UNTIMELY: Final = {(State.CLIENT_GREETED, CLIENT, exchange): Fault.SPOKE_TOO_SOON for exchange in _EXCHANGES}
-"""(state, speaker, message) that TRANSITIONS has, so that it is taken -> the rule its sender breaks all the same (YAMP-10)."""
+"""(state, speaker, message) that is accepted -> the rule its sender breaks all the same (YAMP-10)."""
 
 _LEFT: Final = {CLIENT: (State.CLIENT_LEFT, State.CLOSED), SERVER: (State.SERVER_LEFT, State.CLOSED)}
 

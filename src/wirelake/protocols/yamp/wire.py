@@ -56,7 +56,10 @@ __all__ = [
 ]
 
 LONGEST_STRING: Final = 0xFF
-"""YAMP-6, YAMP-17, YAMP-26: the most bytes of a serializer, a payload or a uri, whose size is one byte."""
+"""YAMP-6, YAMP-17, YAMP-26: the most bytes of a serializer, a payload or a uri.
+
+Its size is one byte.
+"""
 LONGEST_REASON: Final = 0xFFFF
 """YAMP-20: the most bytes of a reason or a url, whose size is two bytes."""
 LARGEST_BODY: Final = 0xFFFFFFFF
@@ -64,7 +67,10 @@ LARGEST_BODY: Final = 0xFFFFFFFF
 
 
 def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Message:  # noqa: ARG001 - as in every protocol
-    """The message of a scanned row; raises DecodeError if it cannot be read. Total over what the scanner accepted."""
+    """The message of a scanned row; raises DecodeError if it cannot be read.
+
+    Total over what the scanner accepted.
+    """
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
@@ -130,7 +136,10 @@ def buffer(limits: MessageLimits = DEFAULT_LIMITS) -> Buffer:
 
 
 def encode(message: Message, limits: MessageLimits = DEFAULT_LIMITS) -> bytes:
-    """The bytes of a message; raises LocalProtocolError for a value its field cannot hold or a body over the limit."""
+    """The bytes of a message.
+
+    Raises LocalProtocolError for a value its field cannot hold or a body over the limit.
+    """
     try:
         return _WRITERS[type(message)](message, limits)
     except (OverflowError, ValueError) as reason:
@@ -145,7 +154,9 @@ def _short(data: bytes) -> bytes:
 
 
 def user(kind: MessageType, uid: bytes, uri: str, rest: bytes, body: bytes | None, limits: MessageLimits) -> bytes:
-    """UserMessageHeader, what a message has of its own, and UserMessageBody, unless it has none; raises LocalProtocolError.
+    """UserMessageHeader, what a message has of its own, and UserMessageBody, unless it has none.
+
+    Raises LocalProtocolError.
 
     What sessions say most often is written by this alone, without a message made for it first.
     """

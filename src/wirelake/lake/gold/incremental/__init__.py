@@ -1,1 +1,1 @@
-"""Incremental refresh of gold tables: only rows of sessions that a new batch affects are rebuilt."""
+"""Incremental refresh of gold tables: rebuilds only rows of sessions that a batch affects."""

@@ -55,7 +55,7 @@ def slot(key: bytes) -> int:
 
 
 def _asking(scratch: Path) -> duckdb.DuckDBPyConnection:
-    """Open DuckDB with a memory limit that leaves room for Spark; it spills to the scratch folder."""
+    """Open DuckDB with a memory limit that leaves memory for Spark; it spills to the scratch folder."""
     import duckdb  # noqa: PLC0415 - only a refresh needs it
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
@@ -108,7 +108,10 @@ def affected(lake: Path, built: int, newest: int, scratch: Path) -> Affected:
 
 
 def _silenced(connection: duckdb.DuckDBPyConnection, built: int, newest: int) -> dict[str, datetime]:
-    """Add sessions that became silent; returns the time of the last message of each protocol that detects silence."""
+    """Add sessions that became silent.
+
+    Returns the time of the last message of each protocol that detects silence.
+    """
     heard: dict[str, datetime] = {}
     for protocol, seconds in SILENCE.items():
         last = "SELECT max(last_seen) FROM connection_index WHERE protocol = $1 AND direction IS NOT NULL AND batch <= $2"
@@ -129,7 +132,10 @@ def _silenced(connection: duckdb.DuckDBPyConnection, built: int, newest: int) ->
 
 
 def _closed(connection: duckdb.DuckDBPyConnection) -> None:
-    """Add sessions that share a connection with affected ones, until there are no more. Nodes are not connected that way."""
+    """Add sessions that share a connection with affected ones, until there are no more.
+
+    Nodes are not connected that way.
+    """
     nodes = [protocol for protocol, what in SESSION_IS.items() if what == NODE]
     while connection.execute(
         """

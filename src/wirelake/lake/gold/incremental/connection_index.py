@@ -1,6 +1,6 @@
-"""Build the connection index (`_wirelake/talks`): sums per batch, session, connection and direction.
+"""Build the connection index: sums per batch, session, connection and direction.
 
-`sessions` and `topology` add up its rows. A batch is summed once, when it is new.
+It is stored in `_wirelake/talks`. `sessions` and `topology` add up its rows. A batch is summed once, when it is new.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def _happened(connections: DataFrame) -> DataFrame:
 
 
 def _unread(quarantine: DataFrame) -> DataFrame:
-    """Bytes that could not be read may change what is thought of a session, and connections that only have such are known by them."""
+    """Unreadable bytes of sessions and connections.
+
+    They may change the judgement of a session, and some connections have nothing else.
+    """
     nobody = sql.lit(b"")
     return (
         quarantine.where("session_id IS NOT NULL OR clause IS NOT NULL")

@@ -1,4 +1,7 @@
-"""Extend the index tables by the sums of every new batch. They say which sessions a batch affects."""
+"""Extend the index tables by the sums of every new batch.
+
+They say which sessions a batch affects.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ __all__ = ["MOST_SMALL", "SMALL_ROWS", "extend", "merge"]
 SMALL_ROWS: Final = 50_000
 """A file with fewer rows than this is small."""
 MOST_SMALL: Final = 32
-"""Small files beyond this are merged into one (compaction): following adds a few rows every few seconds."""
+"""Small files beyond this number are merged into one (compaction).
+
+Following adds a few rows every few seconds.
+"""
 
 _BUILDERS: Final = {CONNECTION_INDEX.name: connection_index, MINUTE_INDEX.name: minute_index}
 _LOG: Final = logging.getLogger("wirelake.lake")

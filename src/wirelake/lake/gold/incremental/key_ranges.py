@@ -1,4 +1,6 @@
-"""The files of a gold table: each has the rows of one range of hash slots. A key's slot is a hash of it.
+"""The files of a gold table: each has the rows of one range of hash slots.
+
+A key's slot is a hash of it.
 
 A refresh replaces the files whose range has affected keys, and no others. A file that would grow too large is split. So a small table is
 one file, and a large one is rewritten only where it changes.
@@ -112,7 +114,10 @@ def _place(key: Column, key_ranges: list[KeyRange]) -> Column:
 
 
 def write(rows: DataFrame, lake: Path, table: Table, key: Column, key_ranges: list[KeyRange]) -> list[File]:
-    """Write the rows to one file per key range; they are committed later. `to` enforces the schema of record."""
+    """Write the rows to one file per key range; they are committed later.
+
+    `to` enforces the schema of record.
+    """
     at = delta.folder(lake, table) / f"batch-{uuid.uuid4().hex}"
     fitted = rows.to(spark_schema(table))
     dealt = fitted.coalesce(1) if len(key_ranges) == 1 else fitted.repartitionById(len(key_ranges), _place(key, key_ranges))

@@ -1,4 +1,7 @@
-"""Build the minute index (`_wirelake/tallies`): sums per batch, minute, protocol and subject, which `metrics` adds up."""
+"""Build the minute index: sums per batch, minute, protocol and subject.
+
+It is stored in `_wirelake/tallies`. `metrics` adds up its rows.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ def minute(ts: str) -> Column:
 
 
 def build(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """Sums over these rows, which have their `batch`. What could not be read is about nothing; what has no time is in no minute."""
+    """Sums over these rows, which have their `batch`.
+
+    What could not be read is about nothing; what has no time is in no minute.
+    """
     said = (
         messages.where("ts IS NOT NULL")
         .groupBy("batch", minute("ts").alias("minute"), "protocol", "subject")

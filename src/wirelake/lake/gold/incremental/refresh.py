@@ -53,7 +53,9 @@ def refresh(
     *,
     judge_all: bool = True,
 ) -> list[str]:
-    """Refresh stale gold tables; with keys, check all of history by them. Returns the names of the tables that were built.
+    """Refresh stale gold tables; with keys, check all of history by them.
+
+    Returns the names of the tables that were built.
 
     `tell` is called with the name of each table before it is built, and with `index` before all of them.
 
@@ -91,7 +93,10 @@ def _scratch(lake: Path) -> Iterator[Path]:
 
 
 class _Refresh:
-    """One refresh: gold tables have batches up to `built`, and get those up to `newest`. With `built` 0 all rows are replaced."""
+    """One refresh: gold tables have batches up to `built`, and get those up to `newest`.
+
+    With `built` 0 all rows are replaced.
+    """
 
     def __init__(self, spark: SparkSession, lake: Path, built: int, newest: int, scratch: Path, tell: Callable[[str], None]) -> None:
         self._spark = spark
@@ -241,7 +246,10 @@ class _Refresh:
         )
 
     def _topology(self) -> None:
-        """Rebuild the pairs of peers with new traffic; all pairs while the index is small, because selecting costs more than building."""
+        """Rebuild the pairs of peers with new traffic.
+
+        Rebuilds all pairs while the index is small, because selecting costs more than building.
+        """
         self._tell(topology.TABLE.name)
         rows = topology.pairs(frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest))
         grain = list(topology.TABLE.grain)

@@ -1,4 +1,7 @@
-"""Write new files of gold tables: rebuilt rows, and the rows beside them that stay. They are committed later."""
+"""Write new files of gold tables: rebuilt rows, and the rows beside them that stay.
+
+They are committed later.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,10 @@ class Rebuilding:
         more: int,
         others: Callable[[DataFrame], DataFrame] | None,
     ) -> None:
-        """Replace the rows whose `key` falls into these slots. `others` selects old rows that stay; None: none do."""
+        """Replace the rows whose `key` falls into these slots.
+
+        `others` selects old rows that stay; None: none do.
+        """
         started = time.monotonic()
         plan = key_ranges.plan(delta.entries(self._lake, table), slots, more)
         if plan.removed and others is not None:

@@ -1,1 +1,4 @@
-"""Rules that no table of states can hold: a file per protocol, and for Relink one each for what a connection and a channel know."""
+"""Rules over history: those that depend on data or time, not only on the state machine.
+
+There is one file per protocol. Relink has two more, for rules about connections and about channels.
+"""

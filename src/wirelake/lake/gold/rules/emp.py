@@ -1,4 +1,4 @@
-"""EMP's guards over history: rules that depend on data or time rather than on the state machine.
+"""EMP over history: rules that depend on data or time rather than on the state machine.
 
 A live session judges the same rules as it goes; here they are windows and aggregations over what was recorded. Every function takes rows
 and returns findings (`engine.FINDING`).
@@ -31,7 +31,7 @@ THREATS: Final[dict[Faults, Threat]] = dict.fromkeys(
 """EMP-35, EMP-36, EMP-8, EMP-37: what endangers a receiver."""
 
 _SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault.ERROR_NOT_UTF8)
-"""EMP-22: an error that cannot be read is answered by closing without a word, and is a parting all the same."""
+"""EMP-22: an unreadable error is answered by closing without a message, which counts as parting."""
 
 
 TIMEOUTS: Final = Timeouts(
@@ -55,22 +55,22 @@ _NEXT_PONG: Final = "lead(IF(name = 'pong', {}, NULL)) IGNORE NULLS OVER (PARTIT
 
 
 def by_fields(emp: DataFrame) -> DataFrame:
-    """EMP-27, EMP-5, EMP-20: a version that is none, and what is tolerated on receipt but should not have been sent."""
+    """EMP-27, EMP-5, EMP-20: an invalid version, and faults that are tolerated on receipt."""
     is_other_version = sql.expr(f"type = {int(MessageType.HELLO)} AND fault IS NULL AND version != {VERSION}")
     return breaches(emp, "emp", {Fault.VERSION_UNSUPPORTED: is_other_version} | odd(ODDITIES))
 
 
 def mismatched(paired: DataFrame) -> DataFrame:
-    """EMP-16, EMP-18: responses nobody waits for, and requests with an id that is in flight."""
+    """EMP-16, EMP-18: responses without a waiting request, and requests with an id that is in flight."""
     place = sql.col("place")
     rule = sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name).otherwise(Fault.REQUEST_ID_IN_FLIGHT.name)
     return paired.where(place.isin(UNMATCHED, REPEATS)).withColumn("rule", rule).select(*FINDING)
 
 
 def out_of_step(messages: DataFrame, session_facts: DataFrame) -> DataFrame:
-    """EMP-30, EMP-31, EMP-32: pongs nobody asked for, pings before the pong of the last one, and pings without a pong in time.
+    """EMP-30, EMP-31, EMP-32: pongs without a ping, pings before the last pong, and pings without a pong.
 
-    Every ping deserves its pong; one that came too late is told when the time was up, of who kept silent, if nobody had left by then.
+    A finding about a late pong has the time when it was due, and blames the side that owed it. It counts only if no side had left by then.
     """
     is_ping = sql.col("name") == "ping"
     said_by_client = sql.col("direction") == "to_server"
@@ -101,12 +101,12 @@ def out_of_step(messages: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
+    """Rules about what was *not* sent or done before; they judge only sessions that were captured whole."""
     return [mismatched(paired), out_of_step(messages, session_facts), omissions(session_facts, TIMEOUTS)]
 
 
 def greetings(emp: DataFrame) -> DataFrame:
-    """Per session what both sides said of themselves, and how the first error went: for `sessions`."""
+    """Per session the fields of both greetings, and the first error: for `sessions`."""
     is_hello, is_error = (sql.col("type") == int(kind) for kind in (MessageType.HELLO, MessageType.ERROR))
     said_by_client = sql.col("direction") == "to_server"
     told = sql.struct("ts", "message_id", "version")

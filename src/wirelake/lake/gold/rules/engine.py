@@ -1,9 +1,9 @@
-"""The rules engine: runs a protocol's state machine over history, and finds every message that it forbids.
+"""The rules engine: runs a state machine over history, and finds forbidden messages.
 
 Few messages change the state. Only they are folded, connection by connection, into intervals of known state. All other messages are then
 joined to the interval they fall into. A forbidden message leaves the state as it is, as in a live session.
 
-It knows no protocol: a protocol's `state_machine` module is the argument.
+It does not depend on a protocol: a protocol's `state_machine` module is the argument.
 """
 
 from __future__ import annotations
@@ -36,10 +36,16 @@ __all__ = [
 ]
 
 DIRECTIONS: Final = {"CLIENT": ("to_server",), "SERVER": ("to_client",), "NODE": ("to_server", "to_client")}
-"""Speaker -> directions of its messages; a node sends on connections it opened, and on those of others."""
+"""Speaker -> directions of its messages.
+
+A node sends on connections it opened, and on those of others.
+"""
 
 FINDING: Final = ("session_id", "message_id", "ts", "protocol", "direction", "rule", "source", "offset", "length")
-"""Columns of a finding; clause, text and severity of its rule are looked up later, for all findings at once."""
+"""Columns of a finding.
+
+Clause, text and severity of its rule are looked up later, for all findings at once.
+"""
 
 
 class StateMachineTable(msgspec.Struct, frozen=True):
@@ -75,7 +81,10 @@ def state_machine_table(machine: StateMachine) -> StateMachineTable:
 
 
 def _lookup(entries: Mapping[str, Mapping[tuple[int, str, str], int | str]], kind: str, *key: Column) -> Column:
-    """Small tables as one constant, so that a plan with it stays small: the entry for protocol, state, direction and name, or null."""
+    """The entry for protocol, state, direction and name, or null.
+
+    Small tables become one constant, so that the plan stays small.
+    """
     flat = {"/".join((protocol, *map(str, at))): value for protocol, table in entries.items() for at, value in table.items()}
     text = msgspec.json.encode(flat).decode()
     return sql.try_element_at(sql.from_json(sql.lit(text), f"map<string,{kind}>"), sql.concat_ws("/", *key))
@@ -108,9 +117,10 @@ _WITHIN: Final = f"(known.after IS NULL OR {_AFTER}) AND (known.until IS NULL OR
 
 
 def intervals(state_changes: DataFrame, machines: Mapping[str, StateMachineTable]) -> DataFrame:
-    """One row per connection and interval in which its state did not change: (`after`, `until`], null where there is no bound.
+    """One row per connection and interval in which its state did not change.
 
-    `state_changes` has a `connection_id`, its `protocol` and its `milestones`: an array of (ts, message_id, direction, name), in any order.
+    An interval is (`after`, `until`], null where there is no bound. `state_changes` has a `connection_id`, its `protocol` and its
+    `milestones`: an array of (ts, message_id, direction, name), in any order.
     """
     place = "struct<ts:timestamp,message_id:binary>"
     nowhere = sql.lit(None).cast(place)
@@ -141,12 +151,15 @@ def intervals(state_changes: DataFrame, machines: Mapping[str, StateMachineTable
 
 
 def odd(faults: Iterable[FaultLike]) -> dict[FaultLike, Column]:
-    """What the bits of the column `oddities` mean, the lowest first: fault -> the condition that its bit is set."""
+    """Fault -> the condition that its bit of the column `oddities` is set, the lowest bit first."""
     return {fault: sql.col("oddities").bitwiseAND(1 << bit) != 0 for bit, fault in enumerate(faults)}
 
 
 def breaches(own: DataFrame, protocol: str, conditions: Mapping[FaultLike, Column]) -> DataFrame:
-    """Find rows of a protocol's table that break a rule by their fields: one finding per condition that holds."""
+    """Find rows of a protocol's table that break a rule by their fields.
+
+    There is one finding per condition that holds.
+    """
     broken = sql.array(*(sql.when(condition, fault.name) for fault, condition in conditions.items()))
     suspects = own.where(reduce(lambda one, other: one | other, conditions.values()))
     return suspects.withColumn("rule", sql.explode(sql.array_compact(broken))).withColumn("protocol", sql.lit(protocol)).select(*FINDING)
@@ -160,14 +173,20 @@ def no_findings(own: DataFrame) -> DataFrame:
 
 
 def default_greetings(own: DataFrame) -> DataFrame:
-    """The `greetings` of a protocol without SQL rules: no versions are known, and a handshake of both sides is accepted."""
+    """The `greetings` of a protocol without SQL rules.
+
+    No versions are known, and a handshake of both sides is accepted.
+    """
 
     unknown = [sql.lit(None).cast("smallint").alias(name) for name in ("client_version", "server_version", "error_code")]
     return own.select("session_id").distinct().select("session_id", *unknown, sql.lit(True).alias("accepted"))
 
 
 def together(findings: Sequence[DataFrame]) -> DataFrame:
-    """Union all findings, as a tree and not as a chain: Spark analyses the whole plan again for every step."""
+    """Union all findings, as a tree and not as a chain.
+
+    In a chain, Spark analyses the whole plan again for every step.
+    """
     if len(findings) == 1:
         return findings[0]
     middle = len(findings) // 2
@@ -175,9 +194,10 @@ def together(findings: Sequence[DataFrame]) -> DataFrame:
 
 
 def forbidden(messages: DataFrame, state_changes: DataFrame, machines: Mapping[str, StateMachineTable]) -> DataFrame:
-    """Every message of these connections (see `intervals`) that its protocol's state machine forbids, with the rule it breaks.
+    """Find every message of these connections (see `intervals`) that its state machine forbids.
 
-    A message that breaks a rule by itself changes the state like any other, but is not reported a second time.
+    Findings have the rule it breaks. A message that breaks a rule by itself changes the state like any other, but is not reported a second
+    time.
     """
     said, known = messages.where("fault IS NULL").alias("said"), intervals(state_changes, machines).alias("known")
     refusals = {name: machine.refusals for name, machine in machines.items()}

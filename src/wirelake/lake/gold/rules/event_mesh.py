@@ -1,4 +1,6 @@
-"""Event Mesh over history: what is tolerated, and how nodes greet. Nothing depends on what was said before (§1): there are no guards.
+"""Event Mesh over history: tolerated faults, and how nodes greet.
+
+No rule depends on earlier messages (§1): there are no guards.
 
 `gold/security.py` checks keys.
 """
@@ -28,10 +30,13 @@ THREATS: Final[dict[Faults, Threat]] = {
     **dict.fromkeys((Fault.STALE, Fault.FUTURE), Threat.STALE),
     **dict.fromkeys((Fault.PAYLOAD_TOO_LARGE, Fault.TLV_COUNT, Fault.INFLATED_OVER_LIMIT), Threat.BOMB),
 }
-"""§5, §6: what proofs, time, repetition and size say of a packet; whatever else it breaks, it is malformed."""
+"""§5, §6: faults of proofs, time, repetition and size; a packet with any other fault is malformed."""
 
 BY_KEYS: Final = frozenset(fault for fault in Fault if Fault.UNKNOWN_KEY <= fault <= Fault.REPLAY)
-"""§5, EMM-18 to EMM-25: what keys, time and repetition say of a packet that can be read: `tables/security.py` finds it."""
+"""§5, EMM-18 to EMM-25: faults of readable packets found with keys, time and repetition.
+
+`tables/security.py` finds them.
+"""
 
 UNSEEN: Final[dict[Faults, str]] = {
     **dict.fromkeys((Fault.PROFILE_FIELD_MISSING, Fault.PROFILE_ORDER), "found only if the limit `minimum_profile` is set"),
@@ -52,7 +57,7 @@ UNSEEN: Final[dict[Faults, str]] = {
 """What history cannot tell, and why."""
 
 SILENCE_SECONDS: Final = DEFAULT_OPTIONS.silence_after
-"""§3.2: a node that said nothing for so long is silent, as for a live node that was told nothing else."""
+"""§3.2: a node that sent nothing for so long is silent, as for a live node with default options."""
 
 
 def by_fields(event_mesh: DataFrame) -> DataFrame:
@@ -61,13 +66,13 @@ def by_fields(event_mesh: DataFrame) -> DataFrame:
 
 
 def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """Delivery, order and silence are nobody's duty (§1)."""
+    """No guards: delivery, order and silence are not required of a node (§1)."""
     del messages, paired, session_facts
     return []
 
 
 def greetings(event_mesh: DataFrame) -> DataFrame:
-    """Per node whether it said hello: for `sessions`."""
+    """Per node whether it sent a hello: for `sessions`."""
     return (
         event_mesh.where("type_name = 'hello' AND fault IS NULL")
         .groupBy("session_id")

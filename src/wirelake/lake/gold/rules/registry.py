@@ -1,7 +1,7 @@
-"""Per protocol, what `violations` and `sessions` need: the state machine, the faults, and the guards over history.
+"""Registry: per protocol the state machine, the faults, and the guards over history.
 
-State machine, faults and kind of session come from the protocol's descriptor. A protocol without an entry here, as one of another
-package, is judged by those alone.
+`violations` and `sessions` need them. State machine, faults and kind of session come from the protocol's descriptor. A protocol without an
+entry here, as one of another package, is judged by those alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class ProtocolRules(NamedTuple):
     session: SessionKind = SessionKind.CONNECTION
     """What a session is."""
     silence: float | None = None
-    """Seconds without a message after which a session counts as silent; None: only the end of its connection counts."""
+    """Seconds without a message after which a session counts as silent.
+
+    None: only the end of its connection counts.
+    """
     by_history: Callable[[DataFrame, DataFrame, DataFrame], list[DataFrame]] | None = None
     """The protocol's table, paired, session_facts -> findings that depend on history and on the protocol's own columns."""
     threats: Mapping[Faults, Threat] = MappingProxyType({})
@@ -53,7 +56,10 @@ class ProtocolRules(NamedTuple):
     by_keys: Collection[Faults] = ()
     """Faults that are only in `security`, because they need keys."""
     has_handshake: bool = True
-    """Whether sessions begin with a handshake and end with an error; else an error is a message like any other."""
+    """Whether sessions begin with a handshake and end with an error.
+
+    Else an error is a message like any other.
+    """
 
 
 NODE: Final = SessionKind.NODE

@@ -1,8 +1,8 @@
-"""Relink over history: rules that depend on fields, on what a link said before, and on what was not said in time.
+"""Relink over history: rules that depend on fields, earlier messages, or time.
 
-A live link judges the same rules as it goes; `relink_connections` and `relink_channels` hold those that take more than one message. Of a
-rule that one side breaks again and again on a connection the first time counts: whoever meets it closes the connection (RELINK-12), and
-what follows is nobody's business. What is tolerated is told each time.
+A live link judges the same rules as it goes; `relink_connections` and `relink_channels` hold those that take more than one message. If a
+side breaks one rule several times on a connection, only the first time counts. Its peer then closes the connection (RELINK-12), and later
+messages do not matter. Tolerated faults are listed each time.
 """
 
 from __future__ import annotations
@@ -60,20 +60,23 @@ def by_fields(relink: DataFrame) -> DataFrame:
 
 
 def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """All that depends on what was said before takes Relink's own columns: see `by_history`."""
+    """All rules that depend on earlier messages take Relink's own columns: see `by_history`."""
     del messages, paired, session_facts
     return []
 
 
 def by_history(relink: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """Rules that are judged by what was *not* said or done before, and so only of links that were seen whole."""
+    """Rules about what was *not* sent or done before; they judge only links that were captured whole."""
     del paired
     connected = connections(relink)
     return [once(by_channel(relink, connected).unionByName(misled(connected, session_facts))), unasked(relink)]
 
 
 def once(found: DataFrame) -> DataFrame:
-    """RELINK-12: the first time that a side breaks a rule on a connection; who closes it then needs no parting word."""
+    """RELINK-12: the first time that a side breaks a rule on a connection.
+
+    The side that closes it then need not part first.
+    """
     tolerated = ", ".join(f"'{fault.name}'" for fault in sorted(TOLERATED))
     parting = Fault.CLOSED_WITHOUT_PARTING.name
     again = f"session_id, connection_id, direction, rule, IF(rule IN ({tolerated}), message_id, NULL)"
@@ -92,7 +95,7 @@ def once(found: DataFrame) -> DataFrame:
 
 
 def greetings(relink: DataFrame) -> DataFrame:
-    """Per link what both sides said of themselves, and whether the listener gave a link: for `sessions`."""
+    """Per link the fields of both handshakes, and whether the listener gave a link: for `sessions`."""
     said_by_client = sql.col("direction") == "to_server"
     return (
         relink.where("type_name IN ('version', 'reply')")

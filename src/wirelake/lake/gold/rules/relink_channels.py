@@ -1,12 +1,12 @@
-"""The channels of Relink's links over history: how far acknowledgements and decisions may go, and what may be said on a channel when.
+"""Relink's channels over history: limits of acknowledgements and decisions, and order.
 
-What counts on a connection is where its sender begins: at 0 on a fresh link; after a reconnection behind what the other side told of the
-channel before its `resume`, or at 0 again if it told nothing, or that the channel is closed (RELINK-20 to RELINK-22). From there on
-messages count themselves. A channel ends with `closed`, and the next message is number 0 of another life of it. Numbers are compared as
-distances, so they may wrap (RELINK-15).
+Numbers count from where the sender of a connection begins. On a fresh link that is 0. After a reconnection it is behind what the other side
+reported of the channel before its `resume`. It is 0 again if the other side reported nothing, or that the channel is closed (RELINK-20 to
+RELINK-22). From there on messages count themselves. A channel ends with `closed`, and the next message is number 0 of another life of it.
+Numbers are compared as distances, so they may wrap (RELINK-15).
 
-Whatever passes an observer passes in the order of cause and effect, wherever that is. Where it cannot know (the next form after a
-reconnection, what was lost behind it), nothing is judged.
+Messages pass every observer in the order of cause and effect. Where an observer cannot know (the next form after a reconnection, what was
+lost behind it), nothing is judged.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WORDS: Final = {
     "uncommitted": "result",
     "closed": "closed",
 }
-"""What is said of a channel -> which of its cursors it is about."""
+"""Kind of message about a channel -> the cursor of the channel that it moves."""
 _SENT: Final = "word IN ('message', 'decision', 'close')"
-"""Said by who sends on the channel; everything else by who receives."""
+"""Sent by the sender of the channel; the receiver sends all others."""
 _ACKNOWLEDGING: Final = ("received", "consumed", "result")
 _ACKED: Final = f"word IN {_ACKNOWLEDGING}"
 _COUNTED: Final = (*_ACKNOWLEDGING, "decision")
@@ -45,7 +45,10 @@ _DECIDING: Final = ("decision", "consumed")
 """Cursors that a result may not be ahead of, both."""
 
 _CHANNEL: Final = "PARTITION BY session_id, sender, channel ORDER BY rank, ts, message_id, place"
-"""Over all connections of a link; the other order is the same on one connection, so that rows are sorted once."""
+"""Over all connections of a link.
+
+The other order is the same on one connection, so that rows are sorted once.
+"""
 _HERE: Final = "PARTITION BY session_id, sender, channel, rank ORDER BY ts, message_id, place"
 _SO_FAR: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 _BEFORE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
@@ -57,7 +60,10 @@ def _distance(one: str, other: str) -> str:
 
 
 def _said(relink: DataFrame, connected: DataFrame) -> DataFrame:
-    """One row for each channel that something is said of, with what its connection agreed on; closing twice is closing once (RELINK-19)."""
+    """One row for each message and channel it is about, with what its connection agreed on.
+
+    Closing twice is closing once (RELINK-19).
+    """
     cursors = " ".join(f"WHEN '{word}' THEN '{cursor}'" for word, cursor in _WORDS.items())
     names = ", ".join(f"'{word}'" for word in _WORDS)
     packets = relink.where(f"type_name IN ({names}) AND fault IS NULL").selectExpr(
@@ -89,7 +95,10 @@ def _said(relink: DataFrame, connected: DataFrame) -> DataFrame:
 
 
 def _counted(said: DataFrame) -> DataFrame:
-    """What was said of the channel before, on all connections and on this one; `ends` is where a life of the channel is over."""
+    """Add what was sent about the channel before, on all connections and on this one.
+
+    `ends` is where a life of the channel is over.
+    """
     over_link, here = f"{_CHANNEL} {_SO_FAR}", f"{_HERE} {_SO_FAR}"
     counted = said.selectExpr(
         "*",
@@ -111,7 +120,7 @@ def _counted(said: DataFrame) -> DataFrame:
 
 
 def _reaching(counted: DataFrame) -> DataFrame:
-    """Where the sender began in this life of the channel, how far it has sent, and how far the word of this row reaches."""
+    """Add where the sender began in this life of the channel, how far it sent, and this row's reach."""
     acknowledges = f"{_ACKED} AND turn = 'message' AND coalesce(sequence, 0) >= 0 AND (closings = 0 OR NOT is_told)"
     since = {
         one: f"last(CASE WHEN ends THEN struct(next_{one} AS nexts, CAST(NULL AS BIGINT) AS sequence)"
@@ -194,7 +203,10 @@ def _rule() -> str:
 
 
 def by_channel(relink: DataFrame, connected: DataFrame) -> DataFrame:
-    """RELINK-13, RELINK-15, RELINK-21 to RELINK-27: every word that its channel does not allow; `FINDING`s with their `connection_id`."""
+    """RELINK-13, RELINK-15, RELINK-21 to RELINK-27: every message that its channel does not allow.
+
+    Returns `FINDING`s with their `connection_id`.
+    """
     reaching = _reaching(_counted(_said(relink, connected)))
     sent_ever = f"max(IF(word = 'message', sent, NULL)) OVER ({_CHANNEL} {_BEFORE})"
     is_closing = f"last(CASE WHEN ends THEN false WHEN word = 'close' AND is_open THEN true END, true) OVER ({_HERE} {_BEFORE})"

@@ -1,7 +1,7 @@
-"""The connections of Relink's links: what each agreed on, and the rules of handshake, resume, ping and parting that no table of states has.
+"""Relink's connections over history: handshake, resume, ping and parting.
 
-A connection may be cut at any time, and its link goes on with the next; so only the last connection of a link can have been closed without
-parting, and whoever closes it because a rule was broken does right (RELINK-12).
+A connection may be cut at any time, and its link goes on with the next. So only the last connection of a link can have been closed without
+parting. A side that closes it because a rule was broken does right (RELINK-12).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _LATER: Final = "IGNORE NULLS OVER (PARTITION BY session_id ORDER BY rank)"
 
 
 def connections(relink: DataFrame) -> DataFrame:
-    """One row per connection on which somebody spoke: what was asked for and agreed there, and what its link says on others.
+    """One row per connection with a message: its handshake, and what its link says on other connections.
 
-    `rank` puts the connections of a link in order: what one end still says on a connection, while the other is on the next already,
-    comes before all that is said there (RELINK-11). `is_known` says that the link was seen from its first connection on, once.
+    `rank` puts the connections of a link in order. One end may still send on a connection while the other is on the next already: those
+    messages come before all messages there (RELINK-11). `is_known` says that the link was seen from its first connection on, once.
     """
 
     def first(what: str, condition: str) -> Column:
@@ -72,9 +72,9 @@ def connections(relink: DataFrame) -> DataFrame:
 
 
 def misled(connected: DataFrame, session_facts: DataFrame) -> DataFrame:
-    """RELINK-10, RELINK-4, RELINK-23: the wrong link, a handshake that takes too long, and a link that ends without a word.
+    """RELINK-10, RELINK-4, RELINK-23: a wrong link, a slow handshake, a link that ends without parting.
 
-    These are `FINDING`s with their `connection_id`. Connections on which nobody spoke are in `session_facts` only.
+    These are `FINDING`s with their `connection_id`. Connections without a message are in `session_facts` only.
     """
     known = session_facts.select(
         "session_id", "opened", "closed", "first_seen", "last_seen", "spoilt_by", "client_greeted", "source", "offset"
@@ -115,7 +115,10 @@ def misled(connected: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def unasked(relink: DataFrame) -> DataFrame:
-    """RELINK-20, RELINK-25: a resume on a fresh link, or a second one; and pongs to no ping. Every connection begins anew."""
+    """RELINK-20, RELINK-25: a resume on a fresh link, or a second one; and pongs to no ping.
+
+    Every connection starts again.
+    """
     order = "OVER (PARTITION BY connection_id ORDER BY ts, message_id ROWS BETWEEN UNBOUNDED PRECEDING AND"
     so_far, before = f"{order} CURRENT ROW)", f"{order} 1 PRECEDING)"
 

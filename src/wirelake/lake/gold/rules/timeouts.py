@@ -1,4 +1,4 @@
-"""Rules about connections: complete the handshake in time, close with a message, and never inside one.
+"""Rules about connections: handshake in time, close with a message, never inside one.
 
 Session facts have these messages by kind; each protocol names its rules and its timeouts.
 """
@@ -22,8 +22,10 @@ WENT_BY: Final = ("last_seen", "closed", "parting")
 
 _LARGE: Final = f"sum(IF(length >= {MIN_RATE}, length, 0)) OVER (PARTITION BY session_id"
 CARRIED: Final = (f"{_LARGE} ORDER BY ts, message_id) AS carried", f"{_LARGE}) AS carried_in_all")
-"""EMP-32: bytes of large messages, both ways, up to each message and in all. An observer does not see what still drained, so that
-all of it counts as before the answer, at the slowest line that live sessions accept."""
+"""EMP-32: bytes of large messages, both ways, up to each message and in all.
+
+An observer does not see what still drained, so that all of it counts as before the answer, at the slowest line that live sessions accept.
+"""
 
 
 class Timeouts(NamedTuple):
@@ -83,13 +85,19 @@ def in_time(since: Column, seconds: float | None, until_carried: str = "") -> Co
 
 
 def went_by(due: Column, done: Column) -> Column:
-    """Whether a session was seen until after `due`, with nobody gone by then, and what had to be done (null: never) was not."""
+    """Whether a required message (null: never sent) was not there when it was `due`.
+
+    The session must have been seen until after `due`, and no side may have left by then.
+    """
     left = sql.least("closed.ts", "parting.ts")
     return (sql.col("last_seen") > due) & sql.coalesce(left > due, sql.lit(True)) & sql.coalesce(done > due, sql.lit(True))
 
 
 def omitted(found: DataFrame, due: Column, is_omission: Column) -> DataFrame:
-    """Findings at messages that were not answered in time: told of who kept silent, when the time was up, and of no message."""
+    """Findings at messages that were not answered in time.
+
+    They blame the side that did not answer, have the time when the answer was due, and name no message.
+    """
     whose = sql.expr("IF(direction = 'to_server', 'to_client', 'to_server')")
     return found.withColumns(
         {

@@ -1,8 +1,8 @@
-"""Wolpertinger over history: what is tolerated, what was never confirmed or completed, and what answers nothing.
+"""Wolpertinger over history: tolerated faults, missing confirmations, unmatched answers.
 
-Deliveries are followed by the id of layer 1, calls by their CallId. Which components a callee has, and whom it trusts, is not on the wire,
-but it answers who asks for what it has not: its word is taken. Whether a method is void nobody says either, so a call that was confirmed
-and never answered breaks no rule, unless everybody has its component; `exchanges` tells of it.
+Deliveries are followed by the id of layer 1, calls by their CallId. Which components a callee has, and whom it trusts, is not on the wire.
+But a callee answers a call for a component it does not have: that answer is believed. Whether a method is void is not on the wire either.
+So a call that was confirmed and never answered breaks no rule, unless every peer has its component; `exchanges` shows it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ THREATS: Final[dict[Faults, Threat]] = {
     Fault.ENCRYPTION_FAILED: Threat.FORGED,
     Fault.SIGNATURE_REFUSED: Threat.UNTRUSTED,
 }
-"""WOLP-29, WOLP-17, WOLP-22, WOLP-8, WOLP-5: what endangers a receiver or its secrets. Nothing protects integrity here (WOLP-8)."""
+"""WOLP-29, WOLP-17, WOLP-22, WOLP-8, WOLP-5: what endangers a receiver or its secrets.
+
+Nothing protects integrity here (WOLP-8).
+"""
 
 UNSEEN: Final[dict[Faults, str]] = {
     Fault.CALLS_OVER_LIMIT: "the limit of a callee is its own setting, and the calls in flight are not on the wire",
@@ -62,7 +65,7 @@ TIMEOUTS: Final = Timeouts(Fault.CLOSED_INSIDE_MESSAGE)
 """WOLP-11: do not close inside a line."""
 
 _RETURNING: Final = ", ".join(f"'{name}'" for name, method in METHODS.items() if method.returns)
-"""WOLP-21: methods that everybody has and that answer."""
+"""WOLP-21: methods that every peer has and that answer."""
 _FITTING: Final = (
     "'EstablishConnection/boolean', 'EstablishConnection/string', 'EstablishConnection/guid', 'KeyExchange/string',"
     " 'ClusterAuthGetToken/string', 'UserAuthGetToken/string', 'ClusterAuthVerify/boolean', 'UserAuthVerify/boolean'"
@@ -91,19 +94,19 @@ _VERDICTS: Final[dict[Fault, str]] = {
 _MISFIT: Final = Fault.ANSWER_WRONG.name
 
 _DELIVERY: Final = "PARTITION BY session_id, sender, text_id"
-"""All that is said of the messages with one id: their texts, and results for them."""
+"""All messages with one id: their texts, and results for them."""
 _ORDER: Final = f"{_DELIVERY} ORDER BY ts, message_id"
 
 
 def by_fields(wolpertinger: DataFrame) -> DataFrame:
-    """WOLP-2, WOLP-4, WOLP-5, WOLP-6, WOLP-9: what is tolerated on receipt but should not have been sent; and what answers say of calls."""
+    """WOLP-2, WOLP-4, WOLP-5, WOLP-6, WOLP-9: faults that are tolerated on receipt, and refused calls."""
     return breaches(wolpertinger, "wolpertinger", odd(ODDITIES)).unionByName(judged(wolpertinger))
 
 
 def judged(wolpertinger: DataFrame) -> DataFrame:
-    """WOLP-20, WOLP-23 to WOLP-25: calls that their callee refused, proofs that it did not believe, and answers that do not fit the call.
+    """WOLP-20, WOLP-23 to WOLP-25: refused calls, proofs not believed, answers that do not fit the call.
 
-    Where a CallId is used again nobody knows which of the calls was answered: there nothing is told.
+    Where a CallId is used again it is unknown which of the calls was answered: then there is no finding.
     """
     is_call, place = "root = 'RemoteMethodCall'", "ts, message_id, direction, source, offset, length"
     is_unfit = f"{_TEXTS} AND method = 'KeyExchange' AND coalesce({_IV}, -1) != {IV_SIZE}"
@@ -129,20 +132,29 @@ def judged(wolpertinger: DataFrame) -> DataFrame:
 
 
 def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """WOLP-11: how connections ended. What depends on what was said before takes wolpertinger's own columns: see `by_history`."""
+    """WOLP-11: how connections ended.
+
+    Rules that depend on earlier messages take wolpertinger's own columns: see `by_history`.
+    """
     del messages, paired
     return [omissions(session_facts, TIMEOUTS)]
 
 
 def by_history(wolpertinger: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """Rules that are judged by what was *not* said before or in time, and so only of sessions that were seen whole."""
+    """Rules about what was *not* sent before or in time.
+
+    They judge only sessions that were captured whole.
+    """
     mine = wolpertinger.withColumn("protocol", sql.lit("wolpertinger"))
     again = repeated(mine)
     return [again, mismatched(paired, again), left_open(mine, session_facts)]
 
 
 def repeated(wolpertinger: DataFrame) -> DataFrame:
-    """WOLP-10: a message, in one piece, that was delivered before: the same id, the same contents, within the time it is remembered."""
+    """WOLP-10: an unfragmented message that was delivered before.
+
+    It has the same id and contents, within the time that ids are remembered.
+    """
     before = "lag(struct(ts, payload)) OVER (PARTITION BY session_id, direction, text_id ORDER BY ts, message_id)"
     recently = f"ts <= before.ts + make_dt_interval(0, 0, 0, {DEFAULT_OPTIONS.remember_time})"
     return (
@@ -155,7 +167,10 @@ def repeated(wolpertinger: DataFrame) -> DataFrame:
 
 
 def mismatched(paired: DataFrame, again: DataFrame) -> DataFrame:
-    """WOLP-14, WOLP-16: calls with a CallId that is in flight, and answers to no call that waits, unless they were just sent again."""
+    """WOLP-14, WOLP-16: calls with a CallId in flight, and answers without a waiting call.
+
+    Retransmissions do not count.
+    """
     place = sql.col("place")
     rule = sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name).otherwise(Fault.CALL_ID_IN_FLIGHT.name)
     return (
@@ -167,11 +182,10 @@ def mismatched(paired: DataFrame, again: DataFrame) -> DataFrame:
 
 
 def left_open(wolpertinger: DataFrame, session_facts: DataFrame) -> DataFrame:
-    """WOLP-10, WOLP-9, WOLP-4, WOLP-21: messages without a result, pieces without the others, results for what does not wait for one, and
-    calls that everybody answers, after which nobody said another word.
+    """WOLP-10, WOLP-9, WOLP-4, WOLP-21: messages without a result, incomplete pieces, unexpected results.
 
-    What was not done in time is told when the time is up, if the session was seen as long. A result that is not success may answer a text
-    that could not be read, and so is never too many.
+    Also calls that every peer must answer, after which the callee sent nothing. A finding about something missing has the time when it was
+    due, if the session was seen as long. A result that is not success may answer a text that could not be read, and so is never too many.
     """
     is_result = "type = 'result'"
     deliveries = wolpertinger.selectExpr(
@@ -225,7 +239,10 @@ def left_open(wolpertinger: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def greetings(wolpertinger: DataFrame) -> DataFrame:
-    """Per session how the first error went: for `sessions`. There are no versions on the wire, and nobody greets."""
+    """Per session the first error: for `sessions`.
+
+    There are no versions on the wire, and no greetings.
+    """
     error = sql.min(sql.struct("ts", "message_id", "error_code"))
     return (
         wolpertinger.where("error_code IS NOT NULL")

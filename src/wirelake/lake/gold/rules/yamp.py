@@ -1,4 +1,4 @@
-"""YAMP over history: rules that depend on fields, on what was said before, or on what was not said in time.
+"""YAMP over history: rules that depend on fields, earlier messages, or time.
 
 A live session judges the same rules as it goes.
 """
@@ -25,7 +25,7 @@ THREATS: Final[dict[Faults, Threat]] = {
     Fault.BODY_OVER_LIMIT: Threat.BOMB,
     Fault.ECHO_DIFFERS: Threat.DOWNGRADE,
 }
-"""YAMP-43, YAMP-8: what endangers a receiver, and a handshake that somebody may have changed on its way."""
+"""YAMP-43, YAMP-8: threats to a receiver, and a handshake that may have been changed on its way."""
 
 TIMEOUTS: Final = Timeouts(
     Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout
@@ -57,7 +57,10 @@ ODDITIES: Final = (Fault.BOOL_ODD, Fault.URI_EMPTY, Fault.REASON_NOT_UTF8, Fault
 
 
 def by_fields(yamp: DataFrame) -> DataFrame:
-    """A version that is none (YAMP-3), a redirect to nowhere (YAMP-22), what is tolerated, and what contradicts an earlier message."""
+    """Invalid versions (YAMP-3) and redirects (YAMP-22), tolerated faults, and contradictions.
+
+    A contradiction is to an earlier message.
+    """
     is_other_version = sql.expr(f"type = {int(MessageType.HANDSHAKE)} AND fault IS NULL AND version != {VERSION}")
     leads_nowhere = sql.expr("url IS NOT NULL AND fault IS NULL AND direction = 'to_client'") & ~followable(sql.col("url"))
     by_themselves = {Fault.VERSION_UNSUPPORTED: is_other_version, Fault.REDIRECT_REFUSED: leads_nowhere}
@@ -65,14 +68,17 @@ def by_fields(yamp: DataFrame) -> DataFrame:
 
 
 def followable(url: Column) -> Column:
-    """YAMP-22: whether some client may follow a redirect; blanks that a reader of urls passes over do not count."""
+    """YAMP-22: whether some client may follow a redirect.
+
+    Blanks that a reader of urls passes over do not count.
+    """
     return sql.translate(url, "\t\r\n", "").rlike(_FOLLOWABLE)
 
 
 def differing(yamp: DataFrame) -> DataFrame:
-    """YAMP-8, YAMP-4: a server's first handshake that is not what the client's first one was, and a serializer that a server refused.
+    """YAMP-8, YAMP-4: first handshakes that differ, and a serializer that the server refused.
 
-    Which serializers a server knows is not on the wire; but it says so, in words that the ruling gives.
+    Which serializers a server knows is not on the wire. But its answer has the text that the ruling gives.
     """
     is_hand = sql.col("type") == int(MessageType.HANDSHAKE)
     is_refusal = (sql.col("type") == int(MessageType.CLOSE)) & sql.col("reason").startswith("Serializer ")
@@ -113,7 +119,10 @@ def unasked(yamp: DataFrame) -> DataFrame:
 
 
 def mismatched(paired: DataFrame, session_facts: DataFrame) -> DataFrame:
-    """YAMP-25, YAMP-15, YAMP-37: requests with a uid that is in flight, in a datagram or not, and responses nobody waits for."""
+    """YAMP-25, YAMP-15, YAMP-37: requests with a uid in flight, and responses without a waiting request.
+
+    A uid can be in flight in a datagram or not.
+    """
     place = sql.col("place")
     rule = (
         sql.when(place == UNMATCHED, Fault.RESPONSE_UNMATCHED.name)
@@ -125,7 +134,7 @@ def mismatched(paired: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def out_of_step(yamp: DataFrame, session_facts: DataFrame) -> DataFrame:
-    """YAMP-11, YAMP-18: a second handshake of the same side, and pings whose payload did not come back in time.
+    """YAMP-11, YAMP-18: a second handshake of one side, and pings whose payload did not come back in time.
 
     Datagrams are sent again, and get lost: there neither is a fault (YAMP-15).
     """
@@ -153,7 +162,7 @@ def out_of_step(yamp: DataFrame, session_facts: DataFrame) -> DataFrame:
 
 
 def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """Rules that are judged by what was *not* said or done before, and so only of sessions that were seen whole."""
+    """Rules about what was *not* sent or done before; they judge only sessions that were captured whole."""
     del messages
     return [mismatched(paired, session_facts), omissions(session_facts, TIMEOUTS)]
 
@@ -165,7 +174,10 @@ def by_history(yamp: DataFrame, paired: DataFrame, session_facts: DataFrame) -> 
 
 
 def greetings(yamp: DataFrame) -> DataFrame:
-    """Per session what both sides said of themselves: for `sessions`. A version that no small number can hold is null there."""
+    """Per session the fields of both handshakes: for `sessions`.
+
+    A version that no small number can hold is null there.
+    """
     said_by_client = sql.col("direction") == "to_server"
     told = sql.struct("ts", "message_id", "version", "serializer")
     accepted = f"server.version = {VERSION} AND client.version = server.version AND client.serializer = server.serializer"

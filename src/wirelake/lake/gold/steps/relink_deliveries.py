@@ -1,9 +1,9 @@
-"""Deliveries of Relink: every message on a channel, numbered as its link numbers it, with what came of it. A step to `exchanges`.
+"""Number every message on a Relink channel as its link does, with its outcome.
 
-Numbers are implicit on the wire: the first message of a channel is 0, each one more; after a reconnection its sender begins behind what
-the other side says it received (RELINK-14, RELINK-21). A message that was sent again has the number it had, so it is told from a new
-one. Acknowledgements cover all up to a number, or just the next (RELINK-15); the first that covers a message resolves it. `closed` covers
-every message of its channel: they were consumed (RELINK-22), or rolled back if they were never decided (RELINK-29).
+This is a step to `exchanges`. Numbers are implicit on the wire: the first message of a channel is 0, each one more. After a reconnection
+its sender begins behind what the other side says it received (RELINK-14, RELINK-21). A retransmission has the number it had, so it differs
+from a new message. Acknowledgements cover all up to a number, or just the next (RELINK-15); the first that covers a message resolves it.
+`closed` covers every message of its channel: they were consumed (RELINK-22), or rolled back if they were never decided (RELINK-29).
 
 Numbers that wrap at 2^32 are not followed. Rules are judged elsewhere.
 """
@@ -34,9 +34,9 @@ _WORDS: Final = {
     "closed": "closed",
     "received": "received",
 }
-"""What is said of a channel -> which cursor it moves."""
+"""Kind of message about a channel -> the cursor it moves."""
 _SENT: Final = ("message", "commit", "rollback", "close")
-"""Said by the sender of the channel; everything else by its receiver."""
+"""Sent by the sender of the channel; the receiver sends all others."""
 _RESOLVING: Final = ("result", "consumed", "decision", "closed")
 """Cursors that say what came of a message."""
 _ALL: Final = 1 << 62
@@ -49,11 +49,11 @@ _SO_FAR: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
 def _said(relink: DataFrame) -> DataFrame:
-    """One row for each channel that something is said of: who sends on it, and which life of the channel it is.
+    """One row for each message and channel it is about: the sender of the channel, and its life.
 
-    A channel lives again with the first message after `closed`; that may be said more than once (RELINK-22). A `closed` of a channel that
-    its sender has not closed resolves nothing. Told before `resume`, it is about a channel of the same id before this one, and so is
-    everything that is told with it.
+    A channel lives again with the first message after `closed`, which may be sent more than once (RELINK-22). A `closed` of a channel that
+    its sender has not closed resolves nothing. Before `resume`, it is about an earlier channel of the same id, and so is all that is
+    reported with it.
     """
     words = ", ".join(f"'{word}'" for word in _WORDS)
     cursors = " ".join(f"WHEN '{word}' THEN '{cursor}'" for word, cursor in _WORDS.items())
@@ -89,7 +89,10 @@ def _said(relink: DataFrame) -> DataFrame:
 
 
 def _firsts(said: DataFrame) -> DataFrame:
-    """RELINK-20, RELINK-21: where a sender begins on a connection that resumes a link: behind what it was told before `resume`."""
+    """RELINK-20, RELINK-21: the first number of a sender on a connection that resumes a link.
+
+    It follows what the other side reported before `resume`.
+    """
     return (
         said.where("is_told AND cursor = 'received' AND sequence IS NOT NULL")
         .groupBy("connection_id", "sender", "channel", "life")
@@ -112,7 +115,10 @@ def _messages(said: DataFrame, firsts: DataFrame) -> DataFrame:
 
 
 def _covered(said: DataFrame) -> DataFrame:
-    """RELINK-15: from which number up to which each word reaches; one that says no number means the next of its cursor."""
+    """RELINK-15: the range of numbers that each message covers.
+
+    One without a number means the next of its cursor.
+    """
     within = f"PARTITION BY {_CHANNEL}, life, cursor"
     told = said.where(f"cursor IN ({', '.join(map(repr, _RESOLVING))})").selectExpr(
         "*", f"count(sequence) OVER ({within} {_ORDER} {_SO_FAR}) AS since"
@@ -128,7 +134,10 @@ def _covered(said: DataFrame) -> DataFrame:
 
 
 def build(relink: DataFrame) -> DataFrame:
-    """Every message of every channel of every link: when it was first sent, how often, and the first word that resolves it."""
+    """Every message of every channel of every link, with its resolution.
+
+    Rows have the time it was first sent, how often it was sent, and the first packet that resolves it.
+    """
     said = _said(relink)
     numbered = _messages(said, _firsts(said))
     reaches = " AND ".join((*(f"one.{name} = word.{name}" for name in _LIFE), "number > before", "number <= last"))

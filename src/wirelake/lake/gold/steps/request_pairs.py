@@ -21,17 +21,25 @@ REPEATS: Final = "repeats"
 UNMATCHED: Final = "unmatched"
 
 _BUCKETS: Final = 64
-"""Into how many parts the ids of one session are dealt: a window per id costs more than its rows, and one per session does not spread."""
+"""Parts that the ids of one session are divided into.
+
+A window per id costs more than its rows, and one per session does not spread.
+"""
 
 _ORDER: Final = "PARTITION BY session_id, requested_by, bucket ORDER BY correlation_id, ts, message_id"
-"""Rows are in the order of ids first: what came before belongs to the same exchange only if it has the same id. message_id is source and
-offset in one value that compares the same way."""
+"""Windows order rows by id first: an earlier row belongs to the same exchange only with the same id.
+
+message_id is source and offset in one value that compares the same way.
+"""
 _NEAREST: Final = f"IGNORE NULLS OVER ({_ORDER})"
 _SO_FAR: Final = f"OVER ({_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
 
 
 def build(messages: DataFrame) -> DataFrame:
-    """Every request, with the `answer` (ts, message_id, size) it got, and every response that matches none; `place` says which it is."""
+    """Every request with its `answer` (ts, message_id, size), and every response that matches none.
+
+    `place` says which it is.
+    """
     parts = messages.where(
         "kind IN ('request', 'response', 'progress', 'cancel') AND correlation_id IS NOT NULL AND fault IS NULL"
     ).selectExpr(

@@ -1,4 +1,6 @@
-"""Session facts: one row with all that is known of a session. A step between the silver tables and those that judge sessions.
+"""Session facts: one row with all that is known of a session.
+
+A step between the silver tables and those that judge sessions.
 
 A session is a connection, a node that uses several, or a link that outlives one. So messages and events are first joined by connection, and
 then by session. A refresh computes this step once.
@@ -39,7 +41,7 @@ def _happened(connections: DataFrame) -> DataFrame:
 
 
 def _said(connection_index: DataFrame) -> DataFrame:
-    """How much was said, by whom, and when."""
+    """Sums and times of messages, by sender."""
     by_client = sql.col("direction") == "to_server"
 
     by = sql.when(by_client, "client").otherwise("server")
@@ -62,15 +64,15 @@ def _said(connection_index: DataFrame) -> DataFrame:
 
 
 def _joined(connections: DataFrame, connection_index: DataFrame) -> DataFrame:
-    """One row per session and connection: what was said there, and what happened to it.
+    """One row per session and connection: its messages, and how it began and ended.
 
-    A connection without a message is a session of its own, unless its protocol has none without somebody who speaks. A node is where it
-    first spoke, which is its own endpoint and not that of a relay; it has no server, and what becomes of connections is not its fate.
+    A connection without a message is a session of its own, unless its protocol has no session without a sender. A node is placed where it
+    first sent: at its own endpoint, not at a relay's. A node has no server, and the end of a connection is not its end.
     """
     joined = _said(connection_index).join(_happened(connections), ["connection_id", "protocol"], "full")
     is_node = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == NODE])
     is_link = sql.col("protocol").isin([name for name, what in SESSION_IS.items() if what == LINK])
-    # What was said before the link was agreed on belongs to it, too.
+    # Messages before the link was agreed on belong to it, too.
     link = sql.max(sql.when(sql.col("session_id") != sql.col("connection_id"), sql.col("session_id")))
     agreed = sql.when(is_link, link.over(Window.partitionBy("connection_id")))
     speaks_as_client = sql.col("messages_to_server") > 0
@@ -117,7 +119,7 @@ def _sessions(joined: DataFrame) -> DataFrame:
 
 
 def _silences(messages: DataFrame) -> DataFrame:
-    """How often a session said nothing for longer than its protocol waits, where the protocol says how long that is."""
+    """How often a session was silent for longer than its protocol allows, where it has such a limit."""
     in_order = Window.partitionBy("session_id").orderBy("ts", "message_id")
     gap = (sql.unix_micros("ts") - sql.unix_micros(sql.lag("ts").over(in_order))) / 1e6
     return (
@@ -137,7 +139,7 @@ def _by_protocol(values: Mapping[str, float]) -> Column:
 
 
 def _spoilt(quarantine: DataFrame) -> DataFrame:
-    """What could not be read: by whose fault, or by nobody's; and who began a message that never ended."""
+    """Quarantined bytes by the side at fault, if any; and the side that began a message that never ended."""
     return (
         quarantine.where("session_id IS NOT NULL")
         .groupBy("session_id")
@@ -157,11 +159,11 @@ def build(
     *,
     newest: Mapping[str, datetime] | None = None,
 ) -> DataFrame:
-    """One row per session; `newest` says when each protocol was last heard by anybody.
+    """One row per session; `newest` has the time of the last message of each protocol.
 
-    `is_whole` says that it was seen from its beginning and without a gap: only such a session can be judged by what was *not* said.
-    Bytes that no specification speaks of were lost or mangled on the way to us, not by a speaker. `is_silent` says that others spoke on
-    long after it was heard last.
+    `is_whole` says that the session was captured from its beginning and without a gap: only such a session can be judged by what was *not*
+    sent. Bytes that no specification covers were lost or damaged on the way to the capture, not by a sender. `is_silent` says that others
+    sent messages long after the last message of this session.
     """
     heard = _by_protocol({protocol: (when - _EPOCH) // _MICROSECOND for protocol, when in (newest or {}).items()})
     waited = (heard - sql.unix_micros("last_seen")) / 1e6

@@ -1,4 +1,7 @@
-"""State changes: the few messages of a connection that move its state machine. The input of the rules engine."""
+"""State changes: the few messages of a connection that move its state machine.
+
+The input of the rules engine.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ INPUTS: Final = ("connections", "messages")
 
 
 def build(connections: DataFrame, messages: DataFrame) -> DataFrame:
-    """One row per connection: its `protocol` and its `milestones`, none if nothing was said that moves it on."""
+    """One row per connection: its `protocol` and its `milestones`, none if no message changes its state."""
     is_step = " OR ".join(
         f"(protocol = '{name}' AND ({is_milestone(state_machine_table(entry.state_machine))}))" for name, entry in RULES.items()
     )

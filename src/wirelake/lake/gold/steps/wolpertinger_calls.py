@@ -1,7 +1,7 @@
-"""Calls of wolpertinger: every call with its response, its error, or at least its confirmation. A step to `exchanges`.
+"""Pair every wolpertinger call with its response, its error, or its confirmation.
 
-A CallId is never used twice, so a call that comes again was sent again. A void method has no answer but the result that confirms its
-delivery, which looks the same as a missing response.
+This is a step to `exchanges`. A CallId is never used twice, so a call that comes again was sent again. A void method has no answer but the
+result that confirms its delivery, which looks the same as a missing response.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["CONFIRMED", "INPUTS", "PROTOCOL", "build"]
 INPUTS: Final = ("paired", "wolpertinger")
 PROTOCOL: Final = "wolpertinger"
 CONFIRMED: Final = "confirmed"
-"""What came of a call that was delivered, and of which nothing more was heard."""
+"""Outcome of a call that was delivered, and that nothing answered."""
 
 _NEXT: Final = "lead(result) IGNORE NULLS OVER (PARTITION BY session_id, sender, text_id ORDER BY ts, message_id)"
 _CALL: Final = ("session_id", "requested_by", "correlation_id")

@@ -1,4 +1,6 @@
-"""Outcomes of YAMP requests: what their last response says, or that they were killed. A step to `exchanges`.
+"""Outcomes of YAMP requests: what their last response says, or that they were killed.
+
+A step to `exchanges`.
 
 A response says itself whether the request was completed, failed or cancelled (0x08 response). After a cancel with the kill flag the
 requester discards whatever still comes (0x07 cancel, YAMP-34), so the request was killed even if an answer follows.
@@ -25,7 +27,10 @@ _REQUEST: Final = ("session_id", "requested_by", "correlation_id")
 
 
 def build(paired: DataFrame, yamp: DataFrame) -> DataFrame:
-    """The rows of `paired` that are YAMP's, each with its outcome; null where nothing was seen to come of a request."""
+    """The rows of `paired` that are YAMP's, each with its outcome.
+
+    It is null where no outcome of a request was seen.
+    """
     words = " ".join(f"WHEN {int(kind)} THEN '{outcome}'" for kind, outcome in OUTCOMES.items())
     said = yamp.where(f"type = {int(MessageType.RESPONSE)}").selectExpr(
         "message_id AS answer_id", f"CASE response_type {words} END AS answer_says"

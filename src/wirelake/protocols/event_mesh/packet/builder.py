@@ -69,7 +69,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def ordered(fields: Iterable[Field]) -> list[Field]:
-    """EMM-5: values cut into pieces, all types ascending but those of the tail, which come last in their own order."""
+    """EMM-5: split values, and sort fields by type; types of the tail come last in their own order."""
     pieces: list[Field] = []
     for field in fields:
         if len(field.value) < LONGEST_FIELD:
@@ -97,7 +97,9 @@ def build(
     flags: int = 0,
     limits: Limits = DEFAULT_LIMITS,
 ) -> bytes:
-    """A packet of these fields; raises LocalProtocolError with the fault it would be dropped for, or PAYLOAD_TOO_LARGE (EMM-4).
+    """A packet of these fields.
+
+    Raises LocalProtocolError with the fault it would be dropped for, or PAYLOAD_TOO_LARGE (EMM-4).
 
     `message_id` must be cryptographically random (§2.2). A time of signing other than `timestamp` is a field like any other.
     """
@@ -120,7 +122,7 @@ def _message(event_type: int, message_id: int, timestamp: int, fields: tuple[Fie
 
 
 def _with_proofs(fields: Iterable[Field], credentials: Credentials | None) -> list[Field]:
-    """The fields in order, and room for what proves them."""
+    """The fields in order, with space for their proofs."""
     kept = list(fields)
     for field in kept:
         if field.type in (FieldType.HMAC, FieldType.SIGNATURE):

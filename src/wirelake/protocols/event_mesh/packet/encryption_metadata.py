@@ -1,4 +1,4 @@
-"""The part of the scanner for encryption metadata (§4.2.1): the fields inside it, and the first rule they break."""
+"""The part of the scanner for encryption metadata (§4.2.1): its fields and first fault."""
 
 from __future__ import annotations
 
@@ -27,12 +27,18 @@ from wirelake.protocols.kernel import kernel
 __all__ = ["metadata_fault", "split_metadata"]
 
 SUB_FIXED: Final = (1, 1, -1, 12, 16)
-"""§4.2.1: the lengths of the fields inside encryption metadata; that of the IV depends on the algorithm."""
+"""§4.2.1: the lengths of the fields inside encryption metadata.
+
+That of the IV depends on the algorithm.
+"""
 
 
 @kernel
 def split_metadata(data: Any, at: int, end: int, parts: Any, used: int, most: int) -> tuple[int, int]:
-    """§4.2.1: write the fields inside encryption metadata as parts; gives how many there are, and how many parts are written then."""
+    """§4.2.1: write the fields inside encryption metadata as parts.
+
+    Gives how many there are, and how many parts are written then.
+    """
     count = 0
     while end - at >= 2 and end - at - 2 >= data[at + 1]:
         if used < most:
@@ -110,7 +116,7 @@ def metadata_fault(data: Any, start: int, end: int, rows: Any, row: int) -> tupl
 
 @kernel
 def _differ(data: Any, one: int, other: int, size: int) -> bool:
-    """Whether two stretches of bytes are not the same."""
+    """Whether two byte ranges differ."""
     for step in range(size):  # noqa: SIM110 - kernels have no generators
         if data[one + step] != data[other + step]:
             return True

@@ -1,6 +1,6 @@
-"""The part of the scanner for required fields: by event type, flags and proofs, and by the minimum interop profile.
+"""The part of the scanner for required fields: by event type, flags, proofs and profile.
 
-The fields of a packet come in as bits.
+The profile is the minimum interop profile. The fields of a packet come in as bits.
 """
 
 from __future__ import annotations

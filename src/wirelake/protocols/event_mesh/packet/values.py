@@ -1,4 +1,4 @@
-"""Values of fields: long ones split into pieces and joined again, and the typed values of §4.1."""
+"""Values of fields: split long ones and join them again, and the typed values of §4.1."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def split(field_type: int, value: bytes) -> tuple[Field, ...]:
 
 
 def joined(fields: Iterable[Field]) -> list[Field]:
-    """EMM-10: the values of fields, each where its first piece stands; pieces belong together by their order within a type."""
+    """EMM-10: the values of fields, each where its first piece stands.
+
+    Pieces belong together by their order within a type.
+    """
     whole: list[list[Any]] = []
     unfinished: dict[int, list[Any]] = {}
     for field in fields:
@@ -105,7 +108,7 @@ def event_name(fields: Sequence[Field]) -> str | None:
 
 
 def typed(field: Field) -> str | int | float | bytes:
-    """§4.1: a joined value as what its type says; what is not text or number stays bytes, and so does the text of JSON become text."""
+    """§4.1: a joined value as a string (also JSON), an integer or a float; other types stay bytes."""
     if field.type in (FieldType.STRING, FieldType.JSON):
         return field.value.decode()
     if field.type == FieldType.INTEGER:

@@ -17,7 +17,10 @@ __all__ = ["canonical", "canonical_payload", "keyed_hmac", "mac"]
 
 
 def canonical(data: bytes, row: Sequence[int], parts: Sequence[int]) -> bytes:
-    """§4.2, EMM-7: the header as sent, and all fields but HMAC and signature, sorted by type. Total over readable rows."""
+    """§4.2, EMM-7: the header as sent, and all fields but HMAC and signature, sorted by type.
+
+    Total over readable rows.
+    """
     start = row[START]
     if row[CANONICAL]:
         return data[start : start + row[CANONICAL]]
@@ -39,7 +42,10 @@ def canonical_payload(fields: Iterable[Field]) -> bytes:
 
 
 def _sorted_inside(value: bytes) -> bytes:
-    """EMM-8: the fields of encryption metadata in ascending order, none left out; what is no whole field stays at the end."""
+    """EMM-8: the fields of encryption metadata in ascending order, none left out.
+
+    What is no whole field stays at the end.
+    """
     pieces: list[bytes] = []
     at = 0
     while len(value) - at >= 2 and len(value) - at - 2 >= value[at + 1]:

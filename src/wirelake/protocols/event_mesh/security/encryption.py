@@ -81,7 +81,10 @@ class Sealer:
         flags: int = 0,
         compressed: bool = False,
     ) -> Sealed:
-        """Hide fields; the packet must be built with the same type, id and time, and with the flags this returns."""
+        """Hide fields.
+
+        The packet must be built with the same type, id and time, and with the flags this returns.
+        """
         if self.sealed >= self._limit:
             raise LocalProtocolError(Fault.REKEY_NEEDED, f"{self.sealed} payloads")
         if len(nonce) != NONCE_SIZE:
@@ -105,7 +108,10 @@ class Sealer:
 
 
 def unseal(message: Message, keys: Mapping[bytes, bytes], limits: Limits = DEFAULT_LIMITS) -> tuple[Field, ...]:
-    """The hidden fields of a message; `keys` are by key id. Raises DecodeError. Of a message that hides nothing: its own data fields."""
+    """The hidden fields of a message; `keys` are by key id.
+
+    Raises DecodeError. Of a message that hides nothing: its own data fields.
+    """
     if not message.flags & (Flag.ENCRYPTED | Flag.COMPRESSED):
         return tuple(field for field in message.fields if not is_security(field.type))
     carried = values(message.fields, FieldType.BINARY)
@@ -132,12 +138,12 @@ def inner_fields(plain: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Field, 
     scan(header + plain, 0, len(header) + len(plain), row, parts, (LARGEST, limits.max_tlv_count, 0))
     if row[FAULT] in (Fault.TLV_OVERRUN, Fault.TLV_COUNT):
         raise DecodeError(Fault(row[FAULT]), row[FAULT_AT] - len(header), "inside")
-    found = fields(header + plain, row, parts)
-    if any(is_security(field.type) for field in found):
+    inner = fields(header + plain, row, parts)
+    if any(is_security(field.type) for field in inner):
         raise DecodeError(Fault.SECURITY_FIELD_SEALED, 0)
     if row[FAULT]:
         raise DecodeError(Fault(row[FAULT]), row[FAULT_AT] - len(header), "inside")
-    return found
+    return inner
 
 
 def _decrypt(message: Message, ciphertext: bytes, keys: Mapping[bytes, bytes]) -> bytes:

@@ -27,10 +27,10 @@ class _State(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class ReplayCache:
-    """§7: packets received, each until max(arrival, its own time) + 300 seconds (EMM-25), never more than `capacity`.
+    """§7: packets received, each until max(arrival, its own time) + 300 seconds (EMM-25).
 
-    Expired entries go only when room is needed: should the clock leap ahead and come back, they are still known. After a step back an
-    entry is known for longer than it need be, never shorter, because it is kept by the same times that freshness is judged by.
+    It holds at most `capacity`. Expired entries go only when space is needed: if the clock leaps ahead and comes back, they are still
+    known. After a step back an entry is known for longer than necessary, never shorter: freshness is judged by the same times.
     """
 
     def __init__(
@@ -56,7 +56,10 @@ class ReplayCache:
         return len(self._until)
 
     def admit(self, key: bytes, time: float, now: float) -> Fault | None:
-        """Remember a packet of this time under this key; says REPLAY if it is known, REPLAY_CACHE_FULL if none may be forgotten for it."""
+        """Remember a packet of this time under this key.
+
+        Says REPLAY if it is known, REPLAY_CACHE_FULL if none may be forgotten for it.
+        """
         until = self._until.get(key)
         if until is not None:
             if now <= until:
@@ -91,25 +94,31 @@ class ReplayCache:
         return msgspec.msgpack.encode(_State(_FORMAT, self.evicted, list(self._until.items())))
 
     def restore(self, state: bytes) -> None:
-        """Remember what an exported cache did, too; raises UsageError for anything else, and then nothing has changed."""
+        """Add the entries of an exported cache.
+
+        Raises UsageError for anything else, and then nothing has changed.
+        """
         try:
-            found = msgspec.msgpack.decode(state, type=_State)
+            exported = msgspec.msgpack.decode(state, type=_State)
         except (msgspec.DecodeError, UnicodeDecodeError) as reason:
             raise UsageError(f"this is no exported replay cache: {reason}") from None
-        if found.format != _FORMAT:
-            raise UsageError(f"this is no exported replay cache: {found.format[:40]!r}")
-        known = {key: until for key, until in found.entries if until == until}  # not a number is no time
+        if exported.format != _FORMAT:
+            raise UsageError(f"this is no exported replay cache: {exported.format[:40]!r}")
+        known = {key: until for key, until in exported.entries if until == until}  # not a number is no time
         for key, until in self._until.items():
             known[key] = max(until, known.get(key, until))
         excess = max(len(known) - self._capacity, 0)
-        self.evicted += found.evicted + excess
+        self.evicted += exported.evicted + excess
         for key in sorted(known, key=known.__getitem__)[:excess]:
             del known[key]
         self._until = known
 
 
 class RecentIds:
-    """EMM-22: the message ids a sender used in the last 420 seconds, so that it never uses one twice; never more than `capacity`."""
+    """EMM-22: the message ids a sender used in the last 420 seconds, so that it never uses one twice.
+
+    It holds at most `capacity`.
+    """
 
     def __init__(self, retention: int = REPLAY_WINDOW + CLOCK_SKEW_ALLOWANCE, *, capacity: int = 1 << 20) -> None:
         self._retention = retention

@@ -1,4 +1,4 @@
-"""Trust: the keys of each node, when they are valid, and when a packet's own public key counts.
+"""Trust: keys of each node, when they are valid, and when a packet's own key counts.
 
 Times are seconds since 1970.
 """
@@ -31,7 +31,10 @@ _SMALL_ORDER: Final = frozenset(
         int.from_bytes(bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"), "little"),
     }
 )
-"""EMM-32: the y of every point of small order; a signature under such a key says nothing about who made it."""
+"""EMM-32: the y of every point of small order.
+
+A signature under such a key says nothing about who made it.
+"""
 
 
 class Trust(Enum):
@@ -63,7 +66,10 @@ class Key(msgspec.Struct, frozen=True):
 
 
 FirstUse = Callable[[bytes, bytes | None, bytes], bool]
-"""(node id, auth key id, public key) -> whether to trust a key nothing is known about. To remember it is the caller's to do."""
+"""(node id, auth key id, public key) -> whether to trust a key nothing is known about.
+
+To remember it is the caller's to do.
+"""
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -91,7 +97,10 @@ def is_weak(public_key: bytes) -> bool:
 
 
 class TrustStore:
-    """§4.2: keys by (node id, auth key id). Several keys of one pair follow each other in time, so there is never a choice."""
+    """§4.2: keys by (node id, auth key id).
+
+    Several keys of one pair follow each other in time, so there is never a choice.
+    """
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys: dict[tuple[bytes, bytes | None], list[Key]] = {}
@@ -106,7 +115,10 @@ class TrustStore:
         return sum(map(len, self._keys.values()))
 
     def add(self, key: Key) -> None:
-        """Know one key more; raises LocalProtocolError if it is malformed or weak, or if another key of its pair holds at the same time."""
+        """Add a key.
+
+        Raises LocalProtocolError if it is malformed or weak, or if another key of its pair holds at the same time.
+        """
         _check(key)
         held = self._keys.get((key.node_id, key.auth_key_id), [])
         for other in held:
@@ -115,7 +127,10 @@ class TrustStore:
         self._put(key.node_id, key.auth_key_id, sorted([*held, key], key=lambda one: one.valid_from))
 
     def revoke(self, node_id: bytes, auth_key_id: bytes | None, at: int) -> Key:
-        """Accept nothing by the latest key of this pair from `at` on; a revocation is never taken back or put off."""
+        """Accept nothing by the latest key of this pair from `at` on.
+
+        A revocation is never taken back or put off.
+        """
         held = self._keys.get((node_id, auth_key_id))
         if not held:
             raise LocalProtocolError(Fault.UNKNOWN_KEY, _name(node_id, auth_key_id))

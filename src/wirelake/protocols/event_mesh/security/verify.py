@@ -51,7 +51,10 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
     node_id: bytes | None = None
     """The node id in the packet; proven only if it is authenticated."""
     auth_key_id: bytes | None = None
-    """The key id under which the key was found; None for a node's default, and for a key that was not in the store."""
+    """The key id under which the key was found.
+
+    None for a node's default, and for a key that was not in the store.
+    """
     hmac: bool = False
     """The HMAC was right."""
     signature: bool = False
@@ -86,7 +89,7 @@ class Rejected(msgspec.Struct, frozen=True, gc=False):
 
 
 Scanned = tuple[bytes, list[int], list[int]]
-"""A datagram as the scanner left it, still among its neighbours: the block, its row, and the parts of all rows of the block."""
+"""A scanned datagram: the block it is in, its row, and the parts of all rows of the block."""
 
 
 def node_id_of(scanned: Scanned) -> bytes | None:
@@ -96,7 +99,10 @@ def node_id_of(scanned: Scanned) -> bytes | None:
 
 
 class Receiver:
-    """Everything a receiver needs to judge datagrams; the caches are separate, so that nothing unproven displaces what was proven."""
+    """All that a receiver needs to check datagrams.
+
+    The caches are separate, so that unproven entries never displace proven ones.
+    """
 
     def __init__(
         self,
@@ -123,7 +129,7 @@ class Receiver:
         return self.judge(scanned, now, lambda: source)
 
     def scanned(self, datagrams: Sequence[bytes]) -> Iterator[Scanned]:
-        """The form of many datagrams, read in one go: a scanner that is called once for each spends its time on being called."""
+        """Scan many datagrams in one call, because a call costs more than a datagram."""
         for first in range(0, len(datagrams), BATCH):
             some = datagrams[first : first + BATCH]
             block = b"".join(some)
@@ -138,7 +144,10 @@ class Receiver:
                 yield block, rows[row : row + ROW_COLUMNS], parts
 
     def judge(self, scanned: Scanned, now: float, source: Callable[[], bytes] = lambda: NO_SOURCE) -> Verified | Rejected:
-        """Verify a datagram that arrived at this time; `source` names its origin, and is called only if no node id does."""
+        """Verify a datagram that arrived at this time.
+
+        `source` names its origin, and is called only if no node id does.
+        """
         data, row, parts = scanned
         start = row[START]
         if row[FAULT]:
@@ -166,7 +175,7 @@ class Receiver:
 def authenticate(
     data: bytes, row: Sequence[int], parts: Sequence[int], store: TrustStore, policy: Policy, now: float
 ) -> Identity | Rejected:
-    """EMM-17, EMM-18, EMM-27: hold HMAC, then signature, of a packet without faults against the keys that are known."""
+    """EMM-17, EMM-18, EMM-27: check HMAC, then signature, of a packet without faults with known keys."""
     at = row[NODE_ID]
     node_id = data[at : at + 16] if at >= 0 else None
     if row[HMAC] < 0 and row[SIGNATURE] < 0:
@@ -217,7 +226,7 @@ def _check_hmac(data: bytes, row: Sequence[int], covered: bytes, key: Key | None
 def _judge_in_band(
     in_band: bytes, data: bytes, row: Sequence[int], known: Key | None, store: TrustStore, policy: Policy, now: float
 ) -> tuple[Key | None, Trust] | Fault:
-    """EMM-17: whether the key a packet brings may prove anything: the stored key it equals, and how it is trusted; or why not."""
+    """EMM-17: the stored key that equals a packet's own key, and its trust; or the fault."""
     if is_weak(in_band):  # EMM-32
         return Fault.WEAK_KEY
     node_id, auth_key_id = data[row[NODE_ID] : row[NODE_ID] + 16], _slice(data, row[AUTH_KEY_ID], 4)
@@ -239,7 +248,10 @@ def _judge_in_band(
 
 
 def _is_revoked(key: Key, data: bytes, row: Sequence[int], now: float) -> bool:
-    """Whether a packet arrives, or claims to be made, at the time of revocation or later: who stole a key could date a packet back."""
+    """Whether a packet arrives, or is dated, at the time of revocation or later.
+
+    The arrival counts, too, because a thief of the key could date a packet back.
+    """
     return key.revoked_from is not None and max(now, signed_at(data, row)) >= key.revoked_from
 
 

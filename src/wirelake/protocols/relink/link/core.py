@@ -1,4 +1,4 @@
-"""A link: channels, messages and acknowledgements between two peers, across any number of connections.
+"""A link: channels, messages and acknowledgements of two peers, across connections.
 
 A session is attached while there is a connection. The link stays until both sides shut it down or one has lost it. Its sending half is
 `outbox.py`, its receiving half `inbox.py`.
@@ -177,7 +177,10 @@ class LinkCore:
         return True
 
     def lose(self, fault: Fault, *, replaced: bool = False) -> None:
-        """RELINK-10, RELINK-32: the link is gone; report unresolved messages. RELINK-23: nothing is lost if we had shut it down."""
+        """RELINK-10, RELINK-32: the link is gone; report unresolved messages.
+
+        RELINK-23: nothing is lost if we had shut it down.
+        """
         if self.has_said_shutdown and self.outbox.is_drained:
             self.is_over = True
             self.state.events.append(LinkShutdown())

@@ -1,4 +1,4 @@
-"""The receiving half of a link: the peer's channels, their messages, and when to acknowledge them."""
+"""The receiving half of a link: the peer's channels, and when to acknowledge messages."""
 
 from __future__ import annotations
 
@@ -35,11 +35,17 @@ class Inbox:
         self._ack_every = options.ack_every
         self._transactional = transactional
         self._due_now: dict[bytes, IncomingChannel] = {}
-        """Channels to acknowledge at once: results, messages received on a transactional channel, or all messages consumed."""
+        """Channels to acknowledge at once.
+
+        They have results, messages received on a transactional channel, or all messages consumed.
+        """
         self._due_later: dict[bytes, IncomingChannel] = {}
         """Channels whose consumed acknowledgements are due at `_ack_deadline`."""
         self._expected_closes: set[bytes] = set()
-        """Channels whose close, and before it decisions, the peer repeats after this reconnection. They may be closed by then."""
+        """Channels whose close, and before it decisions, the peer repeats after this reconnection.
+
+        They may be closed by then.
+        """
         self._ack_deadline: float | None = None
         self._barrier_deadline: float | None = None
         self._runs_since_ping = 0
@@ -105,7 +111,10 @@ class Inbox:
             self._advance(incoming)
 
     def take_close(self, ids: tuple[bytes, ...]) -> None:
-        """RELINK-22: answer close with closed, when everything was consumed or the channel is not open. Twice counts once (RELINK-19)."""
+        """RELINK-22: answer close with closed, when everything was consumed or the channel is not open.
+
+        Twice counts once (RELINK-19).
+        """
         for channel in dict.fromkeys(ids):
             incoming = self.channels.get(channel)
             if channel in self._expected_closes:  # repeated; if it was closed meanwhile, closed is on its way already
@@ -160,9 +169,10 @@ class Inbox:
     # Acknowledgements.
 
     def flush(self) -> None:
-        """Send what is due at once: results, consumed of a drained channel, then received (RELINK-16, RELINK-18, RELINK-27).
+        """Send what is due at once: results, consumed of a drained channel, then received.
 
-        A channel that has got more messages since it was drained is busy: its acknowledgement waits for more of them.
+        See RELINK-16, RELINK-18, RELINK-27. A channel that has got more messages since it was drained is busy: its acknowledgement waits
+        for more of them.
         """
         if not self._due_now:
             return
@@ -191,7 +201,10 @@ class Inbox:
         self._ack_deadline = None
 
     def restate(self) -> Iterator[bytes]:
-        """RELINK-20: packets that say, after a reconnection, how far every channel is; then every closed one (RELINK-22)."""
+        """RELINK-20: packets that say, after a reconnection, how far every channel is.
+
+        Then every closed one (RELINK-22).
+        """
         self.forget_connection()
         self._expected_closes = {channel for channel, incoming in self.channels.items() if incoming.closing}
         for incoming in self.channels.values():
@@ -206,7 +219,10 @@ class Inbox:
             self._barrier_deadline = self._state.now  # at once: an early pong proves that the peer accepts the restated packets
 
     def forget_connection(self) -> None:
-        """Drop the state of the last connection: its packets may not have arrived, and its pings are gone (RELINK-25)."""
+        """Drop the state of the last connection.
+
+        Its packets may not have arrived, and its pings are gone (RELINK-25).
+        """
         self._due_now.clear()
         self._due_later.clear()
         self._ack_deadline = self._barrier_deadline = None
@@ -234,7 +250,10 @@ class Inbox:
     # Internal.
 
     def _forget_fruitless(self) -> None:
-        """RELINK-22: forget closed channels whose restatement ended every connection: the peer has forgotten them, too."""
+        """RELINK-22: forget closed channels whose restatement ended every connection.
+
+        The peer has forgotten them, too.
+        """
         limit = self._options.max_tombstone_tellings
         for tombstone in self.tombstones.values():
             if self._state.has_progressed:
@@ -288,7 +307,10 @@ class Inbox:
             self._consumed(incoming)
 
     def _consumed(self, incoming: IncomingChannel) -> None:
-        """RELINK-18: the cursor moved. Acknowledge now, before closed, when the channel is drained, or later with others."""
+        """RELINK-18: the cursor moved.
+
+        Acknowledge now, before closed, when the channel is drained, or later with others.
+        """
         if incoming.is_done:
             self._finish(incoming)
         elif not self._state.is_connected:
@@ -309,7 +331,10 @@ class Inbox:
             self._state.output.append(incoming.consumed_packet())
 
     def _finish(self, incoming: IncomingChannel) -> None:
-        """RELINK-22: send consumed if it moved, then closed, and keep a tombstone; without a connection the next `restate` sends them."""
+        """RELINK-22: send consumed if it moved, then closed, and keep a tombstone.
+
+        Without a connection the next `restate` sends them.
+        """
         channel = incoming.channel
         if not incoming.is_done or self.channels.get(channel) is not incoming:
             return

@@ -1,4 +1,4 @@
-"""A channel of the peer: cursors for received, consumed and decided messages, and for their acknowledgements.
+"""A channel of the peer: cursors for received, consumed, decided and acknowledged messages.
 
 It builds acknowledgement packets; the inbox decides when to send them.
 """
@@ -102,7 +102,10 @@ class IncomingChannel:
         return number
 
     def decide(self, sequence: int | None, *, commit: bool) -> list[DecidedMessage]:
-        """RELINK-26: decide messages, and return them. Those decided before are skipped: a repetition changes nothing."""
+        """RELINK-26: decide messages, and return them.
+
+        Those decided before are skipped: a repetition changes nothing.
+        """
         if is_behind(self.decided, sequence):
             return []
         last = reach(self.decided, sequence, self.received - self.decided, Fault.DECIDED_TOO_MUCH)
@@ -141,7 +144,10 @@ class IncomingChannel:
         return True
 
     def advance(self, most_runs: int) -> int:
-        """RELINK-27: queue results in the order of messages; return how many became done. Stops where too many runs are kept."""
+        """RELINK-27: queue results in the order of messages; return how many became done.
+
+        Stops where too many runs are kept.
+        """
         before = self.consumed
         while (state := self._states.get(self.consumed + 1)) is not None:
             if state in (_State.SUCCEEDED, _State.FAILED):
@@ -185,7 +191,10 @@ class IncomingChannel:
         return encode(Received((self.channel,), on_wire(self.received)))
 
     def consumed_packet(self) -> bytes:
-        """RELINK-18: up to where messages were consumed; for one message in the next form, where that is shorter."""
+        """RELINK-18: up to where messages were consumed.
+
+        For one message in the next form, where that is shorter.
+        """
         is_next = self.consumed == self.announced_consumed + 1 and -(len(self.channel) + 2) & 7 < 4
         self.announced_consumed = self.consumed
         self.announced_received = max(self.announced_received, self.consumed)

@@ -1,4 +1,7 @@
-"""The sending half of a link: our channels, their acknowledgements, and what to send again after a reconnection."""
+"""The sending half of a link: our channels, their acknowledgements, and retransmission.
+
+Unacknowledged messages are sent again after a reconnection.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,14 @@ class Outbox:
         self._statements: dict[bytes, ResumeStatement] | None = None
         """After a reconnection, until resume: the peer's acknowledgements for each channel."""
         self._closed_before: dict[bytes, None] = {}
-        """RELINK-22: channels that were closed; the peer may still acknowledge them after they are opened again."""
+        """RELINK-22: channels that were closed.
+
+        The peer may still acknowledge them after they are opened again.
+        """
 
     @property
     def is_resuming(self) -> bool:
-        """The peer has not said resume yet."""
+        """Whether the peer has not sent `resume` yet."""
         return self._statements is not None
 
     @property
@@ -57,7 +63,10 @@ class Outbox:
     # Calls of the application.
 
     def send(self, channel: bytes, parts: tuple[bytes, ...]) -> int:
-        """§3.1: send a message; return its number. Raises LocalProtocolError, with WINDOW_FULL if the peer has to consume first."""
+        """§3.1: send a message; return its number.
+
+        Raises LocalProtocolError, with WINDOW_FULL if the peer has to consume first.
+        """
         outgoing = self.channels.get(channel)
         if outgoing is None:
             outgoing = self._open(channel)
@@ -75,7 +84,10 @@ class Outbox:
         return number
 
     def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:
-        """§2.3: send one message on many channels; return its number on each, in their order. All of them take it, or none."""
+        """§2.3: send one message on many channels; return its number on each, in their order.
+
+        All of them take it, or none.
+        """
         if not ids:  # RELINK-19: never without channels
             raise LocalProtocolError(Fault.MULTICAST_OVER_LIMIT, "no channels")
         check_ids(ids, self._options.limits)
@@ -119,7 +131,10 @@ class Outbox:
         self._close_if_possible(outgoing)
 
     def shut(self) -> None:
-        """§3.6: open no more channels, and close those that are open; the only channel of an id size of zero is merely drained."""
+        """§3.6: open no more channels, and close those that are open.
+
+        The only channel of an id size of zero is merely drained.
+        """
         self.is_shutting = True
         for channel, outgoing in list(self.channels.items()):
             if self._id_size and not outgoing.closing:
@@ -130,7 +145,10 @@ class Outbox:
     # Packets of the peer.
 
     def take(self, kind: int, ids: tuple[bytes, ...], sequence: int | None) -> None:
-        """RELINK-15, RELINK-19: take an acknowledgement; an id that is there twice, in the next form, counts twice."""
+        """RELINK-15, RELINK-19: take an acknowledgement.
+
+        An id that is there twice, in the next form, counts twice.
+        """
         if kind in (Kind.COMMITTED, Kind.UNCOMMITTED) and not self._transactional:
             raise Violation(Fault.TRANSACTIONS_OFF, "a result")
         for channel in dict.fromkeys(ids) if kind == Kind.CLOSED else ids:

@@ -1,4 +1,4 @@
-"""A channel of ours: its messages, the cursors of their acknowledgements, decisions and outcomes.
+"""A channel of ours: its messages, and cursors of acknowledgements, decisions and outcomes.
 
 It builds packets and events; the outbox decides when to send them.
 """
@@ -24,7 +24,10 @@ HEADS: Final = 256
 
 
 class OutgoingChannel:
-    """The sender's half of a channel, from its first message until closed. Every cursor is the last number it covers."""
+    """The sender's half of a channel, from its first message until closed.
+
+    Every cursor is the last number it covers.
+    """
 
     def __init__(
         self, channel: bytes, *, transactional: bool = False, reopened: bool = False, first: int = 0, limits: PacketLimits = DEFAULT_LIMITS
@@ -71,8 +74,11 @@ class OutgoingChannel:
 
     @property
     def may_close(self) -> bool:
-        """RELINK-22: once `close` is sent on a channel that existed before, a `closed` after a reconnection could be about either: so the
-        peer must first have acknowledged something of this one, unless there is nothing to lose."""
+        """RELINK-22: whether `close` may be sent on this channel now.
+
+        Once it is sent on a channel whose id was used before, a `closed` after a reconnection could be about either. So the peer must first
+        have acknowledged something of this one, unless there is nothing to lose.
+        """
         return not self.reopened or self.is_acknowledged or self.last < self.first
 
     # Packets to send.
@@ -84,7 +90,10 @@ class OutgoingChannel:
         return self.last
 
     def packet(self, parts: tuple[bytes, ...]) -> bytes:
-        """§2.3.3: a message in its minimal form (RELINK-30); one part, of a size seen before, is by far the commonest."""
+        """§2.3.3: a message in its minimal form (RELINK-30).
+
+        One part, of a size seen before, is by far the commonest.
+        """
         if len(parts) == 1:
             (part,) = parts
             size = len(part)
@@ -117,7 +126,10 @@ class OutgoingChannel:
         self.decided = last
 
     def decision_packet(self) -> bytes:
-        """RELINK-26: the last decision, in the next form if it is for one message and the last operation was of the same kind."""
+        """RELINK-26: the last decision.
+
+        It has the next form if it is for one message and the last operation was of the same kind.
+        """
         last, commit = self.decisions[-1]
         is_next = last == self.announced_decision + 1 and self._last_was_commit in (None, commit)
         self.announced_decision, self._last_was_commit = last, commit
@@ -141,7 +153,10 @@ class OutgoingChannel:
         return self.receive(reach(self.received, sequence, self.sent - self.received))
 
     def take_consumed(self, sequence: int | None) -> list[MessagesResolved]:
-        """RELINK-15: move the window; the outcome of a committed message without a result is unknown (RELINK-28)."""
+        """RELINK-15: move the window.
+
+        The outcome of a committed message without a result is unknown (RELINK-28).
+        """
         return self.settle(reach(self.consumed, sequence, self.sent - self.consumed), Outcome.UNKNOWN)
 
     def take_result(self, sequence: int | None, *, success: bool) -> list[MessagesResolved]:

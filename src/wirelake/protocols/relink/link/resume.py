@@ -1,4 +1,4 @@
-"""Acknowledgements that the peer restates after a reconnection, collected until its resume (RELINK-20).
+"""Acknowledgements that the peer restates after a reconnection, until resume (RELINK-20).
 
 A peer that keeps tombstones (RELINK-22) may restate a channel that was closed and opened again since. Its statement is then about the
 channel before, and only the `closed` at the end shows it. So nothing is applied before resume.
@@ -29,7 +29,10 @@ class ResumeStatement:
         self.is_closed = False
 
     def take(self, kind: int, sequence: int | None) -> None:
-        """Take one acknowledgement; raise Violation if it is outside what is outstanding and cannot be about a channel before."""
+        """Take one acknowledgement.
+
+        Raise Violation if it is outside what is outstanding and cannot be about a channel before.
+        """
         if self.is_closed:
             raise Violation(Fault.ACKNOWLEDGED_TOO_MUCH, "after closed")
         if kind == Kind.CLOSED:

@@ -22,7 +22,10 @@ def on_wire(number: int) -> int:
 
 
 def reach(cursor: int, sequence: int | None, most: int, fault: Fault = Fault.ACKNOWLEDGED_TOO_MUCH) -> int:
-    """RELINK-15: the number that a sequence reaches from a cursor; raises Violation if that is more than `most` ahead."""
+    """RELINK-15: the number that a sequence reaches from a cursor.
+
+    Raises Violation if that is more than `most` ahead.
+    """
     distance = 1 if sequence is None else (sequence - cursor) & LAST_SEQUENCE
     if distance > most:
         target = "the next" if sequence is None else str(sequence)

@@ -1,4 +1,4 @@
-"""State that both halves of a link share: packets to send, events, and how far the connection is."""
+"""State that both halves of a link share: packets to send, events, and connection progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ __all__ = ["LinkState"]
 
 
 class LinkState:
-    """Written by `LinkCore`, `Inbox` and `Outbox` only; each attribute names its writers. A session goes through `LinkCore`."""
+    """Written by `LinkCore`, `Inbox` and `Outbox` only; each attribute names its writers.
+
+    A session goes through `LinkCore`.
+    """
 
     def __init__(self) -> None:
         self.output: list[bytes] = []
@@ -18,14 +21,22 @@ class LinkState:
         self.now = 0.0
         """The time of the last call. Written by `LinkCore` alone."""
         self.is_connected = False
-        """A connection is attached and its handshake is done: acknowledgements and general packets may be sent. Written by `LinkCore`."""
+        """A connection is attached and its handshake is done.
+
+        Acknowledgements and general packets may be sent. Written by `LinkCore`.
+        """
         self.may_send = False
-        """RELINK-21: messages and operations may be sent, too. Set by `Outbox` at a start or resume, cleared by `LinkCore`."""
+        """RELINK-21: messages and operations may be sent, too.
+
+        Set by `Outbox` at a start or resume, cleared by `LinkCore`.
+        """
         self.strikes = 0
         """RELINK-12: protocol errors since the last progress. Counted by `LinkCore`, cleared by `progress`."""
         self.has_progressed = False
-        """There was progress on this connection, or on the last one while there is none. Set by `progress` and by a pong (`Inbox`),
-        cleared by `LinkCore.attach`."""
+        """There was progress on this connection, or on the last one while there is none.
+
+        Set by `progress` and by a pong (`Inbox`), cleared by `LinkCore.attach`.
+        """
         self.incarnations = 0
         """Channels of the peer so far, on this link and the links before it. Counted by `Inbox`.
 

@@ -67,7 +67,10 @@ class Unconfirmed:
         return self._sent.pop(message_id, None) is not None
 
     def expire(self, now: float, *, listening: bool = True) -> tuple[list[bytes], list[int]]:
-        """Time passed: texts to send again, and messages that are given up. A side that does not read goes on waiting."""
+        """Time passed: texts to send again, and messages that are given up.
+
+        A side that does not read goes on waiting.
+        """
         again: list[bytes] = []
         lost = []
         for message_id in self._due.take(now):
@@ -89,7 +92,7 @@ class Unconfirmed:
 
 
 class Remembered:
-    """Messages that were delivered: a message with the same id and content is the same message, sent again."""
+    """Delivered messages, to recognise retransmissions: the same id and content is the same message."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity

@@ -1,4 +1,4 @@
-"""Layer 1 of one side: receive texts, deliver payloads; send payloads as texts until they are confirmed."""
+"""Layer 1 of one side: deliver received payloads, and send payloads until confirmed."""
 
 from __future__ import annotations
 
@@ -110,7 +110,10 @@ class Layer1:
         return outcomes
 
     def send(self, payload: bytes, now: float, *, in_clear: bool = False) -> int:
-        """Send a payload, encrypted if there are keys; the id says later whether it arrived. Raises LocalProtocolError."""
+        """Send a payload, encrypted if there are keys; the id says later whether it arrived.
+
+        Raises LocalProtocolError.
+        """
         limits = self.options.limits
         if len(payload) > limits.max_reassembled_size:  # WOLP-29
             raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(payload)} bytes, limit {limits.max_reassembled_size}")
@@ -135,15 +138,15 @@ class Layer1:
         if row[FAULT] in UNREADABLE:
             self._refuse(row, Fault(row[FAULT]), now)
             return
-        said = message(data, row)
-        if isinstance(said, Result):
-            self._take_result(said)
+        envelope = message(data, row)
+        if isinstance(envelope, Result):
+            self._take_result(envelope)
         elif len(self._unconfirmed) >= self.options.max_unconfirmed:
             self._outcomes.append(Noticed(Fault.TOO_BUSY))
-        elif said.fragment_count is None:
-            self._take(said, now)
+        elif envelope.fragment_count is None:
+            self._take(envelope, now)
         else:
-            self._take_piece(said, now)
+            self._take_piece(envelope, now)
 
     def tick(self, now: float, *, listening: bool = True) -> None:
         """Time passed: messages are sent again or given up (WOLP-10), and so are incomplete ones (WOLP-9)."""
@@ -157,11 +160,17 @@ class Layer1:
         self._unconfirmed.confirm(message_id)
 
     def forget(self, message_id: int | None) -> None:
-        """WOLP-10: a peer that establishes a connection may restart its ids; `message_id` is the message that says so."""
+        """WOLP-10: a peer that establishes a connection may restart its ids.
+
+        `message_id` is the message that says so.
+        """
         self._remembered.forget_all_but(message_id)
 
     def reset(self, message_id: int | None) -> None:
-        """WOLP-28: forget keys, fragments, delivered and sent messages; `message_id` is the message that caused it, if any."""
+        """WOLP-28: forget keys, fragments, delivered and sent messages.
+
+        `message_id` is the message that caused it, if any.
+        """
         self.keys = None
         self._assembly.clear()
         self._unconfirmed.clear()
@@ -184,44 +193,44 @@ class Layer1:
         if code is not None and row[MESSAGE_ID] >= 0 and row[KIND] != TextKind.RESULT:
             self._result(code, row[MESSAGE_ID])
 
-    def _take_result(self, said: Result) -> None:
-        if not self._unconfirmed.confirm(said.message_id):
-            self._outcomes.append(Noticed(Fault.RESULT_UNMATCHED, f"message {said.message_id}"))
-        elif said.code == ResultCode.SUCCESS:
-            self._outcomes.append(Confirmed(said.message_id))
+    def _take_result(self, result: Result) -> None:
+        if not self._unconfirmed.confirm(result.message_id):
+            self._outcomes.append(Noticed(Fault.RESULT_UNMATCHED, f"message {result.message_id}"))
+        elif result.code == ResultCode.SUCCESS:
+            self._outcomes.append(Confirmed(result.message_id))
         else:
-            code = said.code if said.code <= ResultCode.INVALID_FORMAT else ResultCode.UNKNOWN_ERROR  # WOLP-4
-            self._outcomes.append(Undelivered(said.message_id, code))
+            code = result.code if result.code <= ResultCode.INVALID_FORMAT else ResultCode.UNKNOWN_ERROR  # WOLP-4
+            self._outcomes.append(Undelivered(result.message_id, code))
 
-    def _take_piece(self, said: Envelope, now: float) -> None:
+    def _take_piece(self, envelope: Envelope, now: float) -> None:
         self._outcomes.append(Piece())
-        joined = self._assembly.add(said, now)
+        joined = self._assembly.add(envelope, now)
         if isinstance(joined, Fault):
-            self._outcomes.append(Noticed(joined, f"message {said.message_id}"))
+            self._outcomes.append(Noticed(joined, f"message {envelope.message_id}"))
             if (code := joined.rule.result) is not None:
-                self._result(code, said.message_id)
+                self._result(code, envelope.message_id)
         elif joined is not None:
-            self._take(joined, now, said.fragment_count or 1)
+            self._take(joined, now, envelope.fragment_count or 1)
 
-    def _take(self, said: Envelope, now: float, pieces: int = 1) -> None:
+    def _take(self, envelope: Envelope, now: float, pieces: int = 1) -> None:
         """A whole message: known again, or opened and confirmed (WOLP-10)."""
-        digest = self._remembered.digest(said)
-        if self._remembered.holds(said.message_id, digest, now):
-            self._outcomes.append(Noticed(Fault.MESSAGE_REPEATED, f"message {said.message_id}"))
-            self._result(ResultCode.SUCCESS, said.message_id)
+        digest = self._remembered.digest(envelope)
+        if self._remembered.holds(envelope.message_id, digest, now):
+            self._outcomes.append(Noticed(Fault.MESSAGE_REPEATED, f"message {envelope.message_id}"))
+            self._result(ResultCode.SUCCESS, envelope.message_id)
             return
         try:
-            payload = opened(said.payload, said.gzip, said.encryption, self.keys, self.options.limits)
+            payload = opened(envelope.payload, envelope.gzip, envelope.encryption, self.keys, self.options.limits)
         except DecodeError as reason:
             fault = cast(Fault, reason.fault)
-            self._outcomes.append(Noticed(fault, f"message {said.message_id}"))
-            self._result(cast(int, fault.rule.result), said.message_id)
+            self._outcomes.append(Noticed(fault, f"message {envelope.message_id}"))
+            self._result(cast(int, fault.rule.result), envelope.message_id)
             return
-        if said.payload.translate(None, BLANKS) != said.payload:
+        if envelope.payload.translate(None, BLANKS) != envelope.payload:
             self._outcomes.append(Noticed(Fault.PAYLOAD_BLANKS))
         # A message of many pieces is sent again so late that five minutes are not enough.
         options = self.options
         life = max(options.remember_time, options.confirm_timeout * pieces * (options.retries + 1))
-        self._remembered.add(said.message_id, digest, now, life)
-        self._result(ResultCode.SUCCESS, said.message_id)
-        self._outcomes.append(Delivered(said.message_id, payload, said.encryption is not Encryption.NONE))
+        self._remembered.add(envelope.message_id, digest, now, life)
+        self._result(ResultCode.SUCCESS, envelope.message_id)
+        self._outcomes.append(Delivered(envelope.message_id, payload, envelope.encryption is not Encryption.NONE))

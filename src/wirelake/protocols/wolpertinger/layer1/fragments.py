@@ -37,7 +37,10 @@ def split(text: bytes, limit: int) -> list[bytes]:
 
 
 def agree(one: Envelope, other: Envelope) -> bool:
-    """WOLP-9: whether two pieces say the same of their message; `secure` and `encryption` are the same (WOLP-5)."""
+    """WOLP-9: whether two pieces say the same of their message.
+
+    `secure` and `encryption` are the same (WOLP-5).
+    """
     return (one.message_id, one.gzip, _NAMED.get(one.encryption, one.encryption), one.fragment_count) == (
         other.message_id,
         other.gzip,
@@ -50,7 +53,10 @@ _NAMED: Final = {Encryption.SECURE_AES: Encryption.AES}
 
 
 def join(pieces: Mapping[int, Envelope]) -> Envelope:
-    """The message that all its pieces make, by index; raises DecodeError if they contradict each other or one is missing."""
+    """The message that all its pieces make, by index.
+
+    Raises DecodeError if they contradict each other or one is missing.
+    """
     first = next(iter(pieces.values()))
     if not all(agree(first, piece) and piece.fragment_index == index for index, piece in pieces.items()):
         raise DecodeError(Fault.FRAGMENT_CONFLICT, 0)
@@ -113,9 +119,9 @@ class Assembly:
         return self._due.first
 
     def add(self, piece: Envelope, now: float) -> Envelope | Fault | None:
-        """One piece: the whole message if it was the last, the fault its sender is told of, or nothing.
+        """Add one piece; returns the whole message if it was the last, a fault, or nothing.
 
-        FRAGMENT_LATE is not told: it is a piece of a message that was refused before.
+        The sender gets the fault as a result, except FRAGMENT_LATE: that is a piece of a message that was refused before.
         """
         index, count = piece.fragment_index or 0, piece.fragment_count or 1
         known = self._sets.get(piece.message_id)

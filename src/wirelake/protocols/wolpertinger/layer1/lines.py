@@ -52,7 +52,10 @@ def measure(data: bytes, start: int, stop: int, limits: Limits) -> list[int]:
 
 
 def common(data: bytes, start: int, stop: int) -> list[int] | None:
-    """The row of a common text: a whole message, encrypted or not, or a result; None: `scan` has to read it."""
+    """The row of a common text: a whole message, encrypted or not, or a result.
+
+    None: `scan` has to read it.
+    """
     found = _COMMON.match(data, start, stop)
     if found is None:
         return None

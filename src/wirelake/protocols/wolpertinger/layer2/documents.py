@@ -25,7 +25,10 @@ __all__ = ["DocumentLimits", "Rejected", "decode", "encode"]
 
 
 class Rejected(msgspec.Struct, frozen=True, tag="Rejected"):
-    """WOLP-16: a document that is no message: the first rule it breaks, and what could be read of it nevertheless."""
+    """WOLP-16: a document that is no message.
+
+    It has the first rule it breaks, and the fields that could still be read.
+    """
 
     fault: Fault
     detail: str
@@ -46,7 +49,10 @@ class Rejected(msgspec.Struct, frozen=True, tag="Rejected"):
 
 
 def encode(message: Message, *, dotnet: bool = False) -> bytes:
-    """The bytes of a message; raises LocalProtocolError if it cannot be sent. `dotnet` as in `values.written`."""
+    """The bytes of a message; raises LocalProtocolError if it cannot be sent.
+
+    `dotnet` as in `values.written`.
+    """
     try:
         return document(message, dotnet=dotnet).encode()
     except RecursionError:

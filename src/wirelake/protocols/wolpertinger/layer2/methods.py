@@ -41,7 +41,10 @@ class Directory:
                 entries.update({name: MethodEntry(component, name, method, built_in) for name, method in methods.items()})
 
     def look_up(self, call: Call, trust: int) -> MethodEntry | Fault:
-        """WOLP-20: check component, method, trust, parameters, in this order; return the method, or the first fault."""
+        """WOLP-20: check component, method, trust, parameters, in this order.
+
+        Return the method, or the first fault.
+        """
         methods = self._entries.get(call.component.lower())
         if methods is None:
             return Fault.COMPONENT_UNKNOWN

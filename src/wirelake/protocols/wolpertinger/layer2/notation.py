@@ -94,7 +94,10 @@ def describe_document(document: Message | Rejected) -> dict[str, Any]:
 
 
 def describe_value(value: Value) -> dict[str, Any]:
-    """WOLP-18: give a typed value as an object. Numbers are exact; infinities and NaN, which JSON lacks, are text."""
+    """WOLP-18: give a typed value as an object.
+
+    Numbers are exact; infinities and NaN, which JSON lacks, are text.
+    """
     return {"type": _TYPES.get(type(value)) or str(type_of(value)), "value": _plain(value)}
 
 
@@ -123,33 +126,36 @@ def _plain_field(value: Any) -> Any:
     return [_plain_field(item) for item in value] if isinstance(value, tuple | list) else _plain(value)
 
 
-def parse_document(given: Any, where: str = "document") -> Message:
+def parse_document(fields: Any, where: str = "document") -> Message:
     """Read the document that an object describes; raise UsageError that names the field."""
-    root = given.get("root") if isinstance(given, dict) else None
+    root = fields.get("root") if isinstance(fields, dict) else None
     if root not in _ROOTS:
         raise UsageError(f"{where}.root: {root!r} is not one of {', '.join(_ROOTS)}")
-    component = _text(given, "component", where)
+    component = _text(fields, "component", where)
     if root == "RemoteError":
-        call_id = None if given.get("call_id") is None else _call_id(given, where)
-        return Error(component, _error_code(given, where), call_id)
-    call_id = _call_id(given, where)
+        call_id = None if fields.get("call_id") is None else _call_id(fields, where)
+        return Error(component, _error_code(fields, where), call_id)
+    call_id = _call_id(fields, where)
     if root == "RemoteMethodResponse":
-        value = given.get("value")
+        value = fields.get("value")
         return Response(component, call_id, None if value is None else parse_value(value, f"{where}.value"))
-    parameters = given.get("parameters", [])
+    parameters = fields.get("parameters", [])
     if not isinstance(parameters, list):
         raise UsageError(f"{where}.parameters: a list is needed, not {parameters!r}")
     values = tuple([parse_value(value, f"{where}.parameters[{index}]") for index, value in enumerate(parameters)])
-    return Call(component, _text(given, "method", where), call_id, values)
+    return Call(component, _text(fields, "method", where), call_id, values)
 
 
-def parse_value(given: Any, where: str = "value") -> Value:
-    """Read the value that an object describes, or that a bare string, boolean or number is; raise UsageError that says where."""
-    if isinstance(given, (str, bool, int, float)):
-        return given
-    if not isinstance(given, dict) or not isinstance(given.get("type"), str) or "value" not in given:
-        raise UsageError(f'{where}: an object like {{"type": "string", "value": "x"}} is needed, not {given!r}')
-    data_type, value = given["type"], given["value"]
+def parse_value(fields: Any, where: str = "value") -> Value:
+    """Read the value that an object describes, or that a bare string, boolean or number is.
+
+    Raise UsageError that says where.
+    """
+    if isinstance(fields, (str, bool, int, float)):
+        return fields
+    if not isinstance(fields, dict) or not isinstance(fields.get("type"), str) or "value" not in fields:
+        raise UsageError(f'{where}: an object like {{"type": "string", "value": "x"}} is needed, not {fields!r}')
+    data_type, value = fields["type"], fields["value"]
     if data_type in PRIMITIVES:
         return _primitive(data_type, value, where)
     if data_type == DataType.LIST and isinstance(value, list):
@@ -212,7 +218,10 @@ def _uuid(text: str) -> UUID | None:
 
 
 _FROM_TEXT: Final[dict[Any, Any]] = {str: str, bytes: _hex, UUID: _uuid, DateTime: moment}
-"""Types of fields whose objects are text, and their readers; a reader gives None for text that is none."""
+"""Types of fields whose objects are text, and their readers.
+
+A reader gives None for text that is none.
+"""
 
 
 def _text(given: dict[str, Any], name: str, where: str) -> str:

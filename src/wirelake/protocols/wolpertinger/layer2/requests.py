@@ -1,4 +1,4 @@
-"""Calls in flight: those of ours that wait for a response, and those of the peer that are being handled (WOLP-21)."""
+"""Calls in flight: ours that wait for a response, and the peer's being handled (WOLP-21)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class OutgoingCalls:
 
     @property
     def deadline(self) -> float | None:
-        """When to look for calls that waited too long; there may be none then, if the peer showed a sign of life."""
+        """When to look for calls that waited too long.
+
+        There may be none then, if the peer showed a sign of life.
+        """
         return self._due.first
 
     def add(self, pending: Pending) -> None:
@@ -53,7 +56,10 @@ class OutgoingCalls:
             self._call_of[message_id] = call_id
 
     def confirmed(self, message_id: int, now: float) -> Pending | None:
-        """WOLP-21: its message arrived: the time for the response begins now. Returns a call without a response: it is done."""
+        """WOLP-21: its message arrived: the time for the response begins now.
+
+        Returns a call without a response: it is done.
+        """
         call_id = self._call_of.get(message_id)
         if call_id is None:
             return None

@@ -1,4 +1,4 @@
-"""WOLP-18, WOLP-19: the typed values of parameters and responses, and the texts they travel as.
+"""WOLP-18, WOLP-19: typed values of parameters and responses, and their texts.
 
 | data type | arrives as | may be sent as |
 |---|---|---|
@@ -60,7 +60,10 @@ __all__ = [
 BLANKS: Final = " \t\r\n"
 """What XML calls white space."""
 LONGEST_TOKEN: Final = 2048
-"""WOLP-17: characters of a value that is not a string; the longest exact double takes fewer than 1,100."""
+"""WOLP-17: characters of a value that is not a string.
+
+The longest exact double takes fewer than 1,100.
+"""
 TICKS: Final = 10_000_000
 """Of 100 ns, in a second."""
 _DAY: Final = 86_400 * TICKS
@@ -214,12 +217,17 @@ _MOMENT: Final = re.compile(
 
 
 def parse(data_type: str, text: str) -> Value:
-    """WOLP-18: the value a text is, of a type that is a primitive; raises RemoteProtocolError if it is none."""
+    """WOLP-18: the value a text is, of a type that is a primitive.
+
+    Raises RemoteProtocolError if it is none.
+    """
     return PRIMITIVES[data_type](text)
 
 
 def written(value: object, *, dotnet: bool = False) -> tuple[DataType, str] | None:
-    """WOLP-18: the data type and the text of a primitive value; None for a list or a complex one, which are no texts.
+    """WOLP-18: the data type and the text of a primitive value.
+
+    None for a list or a complex one, which are no texts.
 
     With `dotnet`, an infinite double is spelled as .NET reads it.
     """
@@ -244,7 +252,10 @@ def integer(text: str, lowest: int, highest: int) -> int | None:
 
 
 def moment(text: str) -> DateTime | None:
-    """WOLP-18: a dateTime of XML Schema from year 1 to 9999 in UTC, or None; no zone is UTC, what is finer than 100 ns is dropped."""
+    """WOLP-18: a dateTime of XML Schema from year 1 to 9999 in UTC, or None.
+
+    No zone is UTC, what is finer than 100 ns is dropped.
+    """
     token = text.strip(BLANKS)
     found = _MOMENT.fullmatch(token) if len(token) <= LONGEST_TOKEN else None
     if found is None:

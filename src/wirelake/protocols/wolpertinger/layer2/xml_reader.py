@@ -75,7 +75,10 @@ ROOTS: Final[dict[str, Callable[[Element], Message]]] = {
 
 
 def _objects(parent: Element) -> tuple[Value, ...]:
-    """Objects and nothing else: first all that the schema says of them, then their values, so that 301 comes before 305."""
+    """Read objects and nothing else: first their schema, then their values.
+
+    So 301 comes before 305.
+    """
     children = _all(parent, "object")
     for child in children:
         _check_object(child)
@@ -105,7 +108,7 @@ def _value(element: Element) -> Value:
 
 
 def _inner(read: Callable[[Element], Value], element: Element) -> Value:
-    """WOLP-18: an error that is 301 in the message is 305 inside a value, except an unknown namespace or data type."""
+    """WOLP-18: change an error 301 to 305 inside a value, except an unknown namespace or data type."""
     try:
         return read(element)
     except RemoteProtocolError as reason:

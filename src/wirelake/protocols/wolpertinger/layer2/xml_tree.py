@@ -34,7 +34,7 @@ class DocumentLimits(msgspec.Struct, frozen=True):
 
 
 class Element:
-    """One element: its namespace ("" is none) and name, its attributes, its text without that of its children, and its children."""
+    """One element: namespace ("" is none), name, attributes, own text, and children."""
 
     __slots__ = ("attributes", "children", "name", "namespace", "text")
 

@@ -1,6 +1,6 @@
-"""WOLP-13, WOLP-18, WOLP-19: messages and values as text; what cannot be sent raises LocalProtocolError.
+"""WOLP-13, WOLP-18, WOLP-19: write messages and values as XML text.
 
-It refuses to know what a peer would say of it.
+Values that cannot be sent raise LocalProtocolError.
 """
 
 from __future__ import annotations

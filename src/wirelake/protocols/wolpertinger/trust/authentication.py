@@ -1,6 +1,6 @@
-"""Authentication in both roles: answers of the component Authentication, and our own steps (WOLP-22 to WOLP-27).
+"""Authentication in both roles: answers to calls, and our own steps (WOLP-22 to WOLP-27).
 
-It returns the calls and answers to send; `session.py` sends them.
+The calls are those of the component Authentication. Functions return the calls and answers to send; `session.py` sends them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ class Authentication:
 
     @property
     def offering(self) -> bool:
-        """WOLP-24: a KeyExchange of ours is not answered: other messages have to wait, because their keys are not known yet."""
+        """WOLP-24: whether a KeyExchange of ours is not answered yet.
+
+        Other messages have to wait, because their keys are not known yet.
+        """
         return self._offer is not None
 
     @property

@@ -77,7 +77,10 @@ _ORDERS: Final = {
 
 
 def make_key(curve: Curve, random: Callable[[int], bytes]) -> PrivateKey:
-    """WOLP-24: a fresh key; 8 bytes more than the curve needs are drawn, so that no key is likelier than another."""
+    """WOLP-24: make a fresh key.
+
+    8 bytes more than the curve needs are drawn, so that no key is likelier than another.
+    """
     drawn = int.from_bytes(random(curve.size + 8), "big")
     return ec.derive_private_key(drawn % (_ORDERS[curve] - 1) + 1, _CURVES[curve])
 
@@ -93,14 +96,17 @@ def curve_of(key: PublicKey | PrivateKey) -> Curve:
 
 
 def public_blob(key: PrivateKey) -> bytes:
-    """§2.3: the ECCPUBLICBLOB of a key: which curve, the size of a coordinate (little-endian), X and Y (big-endian)."""
+    """§2.3: the ECCPUBLICBLOB of a key: curve, coordinate size (little-endian), X and Y (big-endian)."""
     curve = curve_of(key)
     point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     return curve.value + curve.size.to_bytes(4, "little") + point[1:]
 
 
 def read_blob(blob: bytes) -> PublicKey:
-    """WOLP-24: the key of a blob; raises RemoteProtocolError unless it is exactly one point of a known curve."""
+    """WOLP-24: the key of a blob.
+
+    Raises RemoteProtocolError unless it is exactly one point of a known curve.
+    """
     try:
         curve = Curve(blob[:4])
     except ValueError:
@@ -115,14 +121,20 @@ def read_blob(blob: bytes) -> PublicKey:
 
 
 def session_key(own: PrivateKey, peers: PublicKey) -> bytes:
-    """§2.3: the AES-256 key of a session: SHA-256 of the shared X, big-endian, as long as the curve's coordinates."""
+    """§2.3: the AES-256 key of a session: SHA-256 of the shared X.
+
+    X is big-endian, as long as the curve's coordinates.
+    """
     if curve_of(own) is not curve_of(peers):
         raise RemoteProtocolError(Fault.KEY_INVALID, f"a key on {curve_of(peers).name} answers one on {curve_of(own).name}")
     return hashlib.sha256(own.exchange(ec.ECDH(), peers)).digest()
 
 
 def cluster_proof(cluster_key: bytes, token: bytes) -> bytes:
-    """WOLP-25: what proves that the cluster key is known; the password is the key's hexadecimal text in lower case."""
+    """WOLP-25: what proves that the cluster key is known.
+
+    The password is the key's hexadecimal text in lower case.
+    """
     return _proof(cluster_key.hex().encode(), token)
 
 

@@ -72,7 +72,10 @@ class Keyring:
 
 
 def _makes_sense(first: bytes, keys: Keys, *, is_packed: bool) -> bool:
-    """Whether the first block of a message is the beginning of gzip, or of a document, by these keys: chance is one in millions."""
+    """Whether the first block of a message decrypts to the beginning of gzip or of a document.
+
+    A false positive has a chance of one in millions.
+    """
     decryptor = Cipher(AES(keys.key), ECB()).decryptor()  # noqa: S305 - one block, by itself
     block = decryptor.update(first) + decryptor.finalize()
     plain = bytes(one ^ other for one, other in zip(block, keys.iv, strict=True))

@@ -32,7 +32,10 @@ def pack(serializer: Serializer, body: Any) -> bytes:
 
 
 def pack_text(serializer: Serializer, text: str) -> bytes:
-    """YAMP-40: an error of ours as the body of a response: a string, or a mapping where only those are bodies, or else nothing."""
+    """YAMP-40: an error of ours as the body of a response.
+
+    It is a string, or a mapping where only those are bodies, or else nothing.
+    """
     for body in (text, {"error": text}):
         try:
             return pack(serializer, body)

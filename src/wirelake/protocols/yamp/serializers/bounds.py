@@ -28,7 +28,7 @@ class Bounds(msgspec.Struct, frozen=True):
     max_depth: int = 256
     """Containers inside each other."""
     max_digits: int = 4300
-    """Decimal digits of an integer that a number of CBOR is made of: converting it takes time quadratic in them."""
+    """Decimal digits of an integer in CBOR; converting it takes time quadratic in them."""
 
     def check(self, count: int) -> None:
         """Raise TooMuch if a body has more items than allowed."""
@@ -51,7 +51,10 @@ _BRACKET: Final = re.compile(rb"[\[\]{}]")
 
 
 def count_json(data: bytes, most: int) -> int:
-    """Items of JSON: one for each comma and opening bracket; strings are looked at only if they may hold too many of these."""
+    """Items of JSON: one for each comma and opening bracket.
+
+    Strings are looked at only if they may hold too many of these.
+    """
     if len(data) <= most or _marks(data) <= most:
         return 0
     return _marks(_STRING.sub(b"", data))
@@ -142,7 +145,10 @@ def count_cbor(data: bytes, most: int) -> int:
 
 
 _BSON: Final = {0x01: 8, 0x07: 12, 0x08: 1, 0x09: 8, 0x10: 4, 0x11: 8, 0x12: 8, 0x13: 16, 0x03: 4, 0x04: 4}
-"""BSON: type -> bytes to the next element, which may be inside; types that are not here have a size, or nothing."""
+"""BSON: type -> bytes to the next element, which may be inside.
+
+Types that are not here have a size, or nothing.
+"""
 _BSON_SIZED: Final = {0x02: 4, 0x05: 5, 0x0C: 16, 0x0D: 4, 0x0E: 4, 0x0F: 0}
 """Type -> bytes besides those the size counts."""
 

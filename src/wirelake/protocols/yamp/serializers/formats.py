@@ -1,4 +1,4 @@
-"""Serializers that need an extra (`pip install wirelake[formats]`): BSON, CBOR, XML and protobuf.
+"""Serializers of the extra `wirelake[formats]`: BSON, CBOR, XML and protobuf.
 
 The library of each is loaded when its serializer is made.
 """
@@ -70,7 +70,10 @@ class Cbor:
 
 
 _REFUSED_TAGS: Final = (25, 28, 29, 35, 36, 256)
-"""String and value references, which repeat an item any number of times; regular expressions; MIME messages; string namespaces."""
+"""References to strings and values, regular expressions, MIME messages, string namespaces.
+
+References may repeat an item any number of times.
+"""
 _DIGITS_OF_A_BYTE: Final = 2.41
 """Decimal digits that a byte is worth."""
 
@@ -99,9 +102,10 @@ class _Source:
 
 
 class Xml:
-    """XML through `xmltodict`: a body is a mapping with one key, the root element; attributes are keys with `@`.
+    """XML through `xmltodict`: a body is a mapping with one key, the root element.
 
-    With a `schema` (XML Schema, its text), documents that do not fit it are refused, both ways; that needs `lxml`. Entities are refused.
+    Attributes are keys with `@`. With a `schema` (XML Schema, its text), documents that do not fit it are refused, both ways; that needs
+    `lxml`. Entities are refused.
     """
 
     def __init__(self, schema: str | bytes | None = None, bounds: Bounds = DEFAULT_BOUNDS) -> None:
@@ -157,10 +161,10 @@ class Xml:
 
 
 class Protobuf:
-    """Protocol buffers: bodies are messages of one type, if it is given (a generated class), or without one any JSON-like value.
+    """Protocol buffers: bodies are messages of one type (a generated class), or any JSON-like value.
 
-    A message with nothing but defaults takes no bytes, and no bytes are no body (YAMP-31): it arrives as None. The library refuses what
-    is nested deeper than 100; what a body costs beyond that grows with its bytes, which `max_body_size` limits.
+    A message with nothing but defaults takes no bytes, and no bytes are no body (YAMP-31): it arrives as None. The library refuses what is
+    nested deeper than 100; what a body costs beyond that grows with its bytes, which `max_body_size` limits.
     """
 
     def __init__(self, of: Any = None) -> None:
@@ -201,7 +205,10 @@ def installed(bounds: Bounds = DEFAULT_BOUNDS) -> Registry:
 
 
 def named(name: str) -> Serializer | None:
-    """A serializer by its name, None if there is none of this name; raises MissingExtra if its library is not installed."""
+    """A serializer by its name, None if there is none of this name.
+
+    Raises MissingExtra if its library is not installed.
+    """
     if name in STANDARD:
         return STANDARD[name]
     return _EXTRAS[name](DEFAULT_BOUNDS) if name in _EXTRAS else None

@@ -43,7 +43,10 @@ class Serializer(Protocol):
 
 
 class Json:
-    """JSON; given a type, bodies that do not fit it are refused (msgspec's types: builtins, structs, dataclasses, …)."""
+    """JSON; with a type, bodies that do not fit it are refused.
+
+    Types are msgspec's: builtins, structs, dataclasses, …
+    """
 
     def __init__(self, of: Any = Any, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.serialize = msgspec.json.Encoder().encode
@@ -58,7 +61,10 @@ class Json:
 
 
 class Msgpack:
-    """MessagePack; given a type, bodies that do not fit it are refused. How deep they are nested is limited by the interpreter."""
+    """MessagePack; given a type, bodies that do not fit it are refused.
+
+    How deep they are nested is limited by the interpreter.
+    """
 
     def __init__(self, of: Any = Any, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.serialize = msgspec.msgpack.Encoder().encode
@@ -88,7 +94,10 @@ OPAQUE: Final = Opaque()
 
 
 class Registry(Mapping[str, Serializer]):
-    """Names -> serializers, in order of preference; never changed, only added to. Names are exact (YAMP-6)."""
+    """Names -> serializers, in order of preference; never changed, only added to.
+
+    Names are exact (YAMP-6).
+    """
 
     def __init__(self, serializers: Mapping[str, Serializer]) -> None:
         for name in serializers:
