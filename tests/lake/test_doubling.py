@@ -64,7 +64,7 @@ def test_a_connection_of_which_one_side_was_seen_waits_at_a_cost_per_run(opening
         reading, waits = Scanner("relink", Limits()), PendingHandshakes(DecoderState())
         said = [opening] * bool(opening) + [relink.GENERAL["ping"]] * count
         heard = [Segment(FLOW, to_server, 0, np.frombuffer(one, np.uint8), np.zeros((1, 3), np.int64)) for one in said]
-        return lines_run(lambda: waits.hear(reading, heard), handshake)
+        return lines_run(lambda: waits.feed(reading, heard), handshake)
 
     assert work(400) < ABOUT_TWICE * work(200)
 
@@ -77,21 +77,21 @@ def test_what_waited_is_read_as_soon_as_the_other_side_has_spoken_whoever_rememb
         return [Segment(FLOW, to_server, missing, np.frombuffer(data, np.uint8), pieces)]
 
     for at in range(len(REPLIED)):
-        assert PendingHandshakes(remembered).hear(reading, said(0, REPLIED[at : at + 1])) == ([], [])
+        assert PendingHandshakes(remembered).feed(reading, said(0, REPLIED[at : at + 1])) == ([], [])
     waits = PendingHandshakes(remembered)
     for at in range(len(REQUESTED) - 1):
-        assert waits.hear(reading, said(1, REQUESTED[at : at + 1])) == ([], [])
-    (opened,), known = waits.hear(reading, said(1, REQUESTED[-1:]))
+        assert waits.feed(reading, said(1, REQUESTED[at : at + 1])) == ([], [])
+    (opened,), known = waits.feed(reading, said(1, REQUESTED[-1:]))
     assert [part.data.tobytes() for _, part in opened.parts] == [REQUESTED[:8], REQUESTED[8:], REPLIED[:8], REPLIED[8:]]
     assert (opened.rest, known) == ([], [])
-    assert waits.hear(reading, said(0, b"later"))[1]
+    assert waits.feed(reading, said(0, b"later"))[1]
 
 
 def test_a_side_with_a_gap_is_waited_for_no_longer():
     reading, waits = Scanner("relink", Limits()), PendingHandshakes(DecoderState())
 
     def heard(to_server: int, data: bytes, missing: int = 0) -> int:
-        return len(waits.hear(reading, [Segment(FLOW, to_server, missing, np.frombuffer(data, np.uint8), np.zeros((1, 3), np.int64))])[0])
+        return len(waits.feed(reading, [Segment(FLOW, to_server, missing, np.frombuffer(data, np.uint8), np.zeros((1, 3), np.int64))])[0])
 
     assert [heard(1, b"x"), heard(0, REPLIED), heard(0, b"z", 5), heard(1, b"y", 9)] == [0, 0, 0, 1]
 
