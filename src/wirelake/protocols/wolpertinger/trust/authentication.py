@@ -261,7 +261,7 @@ class Authentication:
     def _next(self, trust_state: TrustState, now: float) -> Progress:
         """The next step towards our goal, or that it is reached."""
         goal = self._goal
-        assert goal is not None  # noqa: S101 - whoever calls has looked
+        assert goal is not None  # noqa: S101 - every caller has checked
         goal.waits_until = None
         in_cluster = goal.level >= 3 and self._options.cluster_key is not None
         if trust_state.held < 1:
