@@ -29,6 +29,7 @@ ARGUMENTS = {
     errors.RequestFailed: ({"why": "none left"}, "the request failed"),
     errors.DeliveryFailed: ("lost", "a message was lost"),
     errors.CaptureError: ("a.pcapng", 7, "cut"),
+    errors.SourceChanged: ("a.pcapng", 7, "cut"),
     errors.MissingExtra: ("duckdb", "lake"),
     errors.StateError: ("damaged",),
 }
@@ -60,4 +61,4 @@ def test_the_tree_in_the_docstring_is_complete() -> None:
     tree = errors.__doc__ or ""
     for kind in TYPES:
         assert f" {kind.__name__} " in tree or f"{kind.__name__}\n" in tree, kind
-    assert set(errors.__all__) == {kind.__name__ for kind in TYPES} | {"FaultLike"}
+    assert set(errors.__all__) == {kind.__name__ for kind in TYPES} | {"ErrorCode", "FaultLike"}

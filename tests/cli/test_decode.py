@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.lake.wolpertinger_talk import asked, line, pieces, result
+from tests.lake.wolpertinger_sessions import asked, line, pieces, result
 from tests.protocols.wolpertinger.pair import KEYS
 
 from wirelake.protocols.emp.messages import Application, Compression, Data, Error, Hello, OtherExtension, Ping, RequestResponse

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 from tests.capture.build import Talk, ethernet, ipv4, pcap, udp
-from tests.lake.relink_talk import STORY, record
-from tests.lake.test_unwrapping import CLIENT as WEBSOCKET_CLIENT
-from tests.lake.test_unwrapping import SERVER as WEBSOCKET_SERVER
-from tests.lake.wolpertinger_talk import asked, line, pieces, result
+from tests.lake.relink_sessions import STORY, record
+from tests.lake.test_websocket import CLIENT as WEBSOCKET_CLIENT
+from tests.lake.test_websocket import SERVER as WEBSOCKET_SERVER
+from tests.lake.wolpertinger_sessions import asked, line, pieces, result
 from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, SECRET, maced
 from tests.protocols.wolpertinger.pair import KEYS
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from tests.capture.build import Talk, ethernet, ipv4, pcap
 from tests.fuzz.cases import Case
 from tests.fuzz.seeds import REQUEST, Turn, frame, recording
-from tests.lake.wolpertinger_talk import line
+from tests.lake.wolpertinger_sessions import line
 from tests.protocols.relink import speech as relink
 from tests.protocols.yamp import speech as yamp
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.capture import build
 from tests.capture.build import ACK, PSH, Talk
-from tests.lake import broken_talk, conftest, mesh, relink_cases, relink_talk, wolpertinger_talk, yamp_talk
-from tests.lake.relink_taping import START_NS
+from tests.lake import broken_sessions, conftest, mesh, relink_cases, relink_sessions, wolpertinger_sessions, yamp_sessions
+from tests.lake.relink_recording import START_NS
 
 from wirelake import protocols
 from wirelake.capture.record.recorder import Recorder
@@ -36,20 +36,20 @@ def talks(protocol: str) -> list[list[Turn]]:
             cases = [
                 [(who, conftest._frame(what)) for _, who, what in steps if who in ("client", "server")] for steps in conftest.CASES.values()
             ]
-            found = [*cases, *broken_talk.emp_talks()]
+            found = [*cases, *broken_sessions.emp_talks()]
         case "yamp":
-            found = [[(who, what) for _, who, what in steps if isinstance(what, bytes)] for steps in yamp_talk.CASES.values()]
-            found += broken_talk.yamp_talks()
+            found = [[(who, what) for _, who, what in steps if isinstance(what, bytes)] for steps in yamp_sessions.CASES.values()]
+            found += broken_sessions.yamp_talks()
         case "wolpertinger":
-            found = [[(who, what) for _, who, what in steps if isinstance(what, bytes)] for steps in wolpertinger_talk.CASES.values()]
-            found += broken_talk.wolpertinger_talks()
+            found = [[(who, what) for _, who, what in steps if isinstance(what, bytes)] for steps in wolpertinger_sessions.CASES.values()]
+            found += broken_sessions.wolpertinger_talks()
         case "relink":
-            story = [(who, data) for _, who, _, data in relink_talk.STORY]
+            story = [(who, data) for _, who, _, data in relink_sessions.STORY]
             found = [story, *(story(link) for link, (story, _) in enumerate(relink_cases.CASES.values(), 1))]
-            found += list(broken_talk.relink_talks())[::16]
+            found += list(broken_sessions.relink_talks())[::16]
         case _:
             found = [[("client", data)] for _, _, _, data in mesh.STORY]
-            found += [[("client", data)] for _, data in broken_talk.packets()]
+            found += [[("client", data)] for _, data in broken_sessions.packets()]
     found = [[(who, data) for who, data in talk if who in ("client", "server") and data] for talk in found]
     return [talk for talk in found if 0 < sum(len(data) for _, data in talk) <= LONGEST]
 

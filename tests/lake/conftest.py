@@ -10,10 +10,10 @@ import pytest
 from tests.capture.build import Talk, pcap
 from tests.lake.mesh import STORY
 from tests.lake.mesh import record as record_mesh
-from tests.lake.relink_talk import STORY as RELINK_STORY
-from tests.lake.relink_talk import record as record_relink
-from tests.lake.wolpertinger_talk import record as record_wolpertinger
-from tests.lake.yamp_talk import record as record_yamp
+from tests.lake.relink_sessions import STORY as RELINK_STORY
+from tests.lake.relink_sessions import record as record_relink
+from tests.lake.wolpertinger_sessions import record as record_wolpertinger
+from tests.lake.yamp_sessions import record as record_yamp
 from tests.protocols.event_mesh.receiving import store
 from tests.protocols.wolpertinger.pair import KEYS
 

@@ -27,7 +27,7 @@ from tests.lake.conftest import CASES, record
 from tests.lake.hashing import hashes
 from tests.lake.mesh import STORY
 from tests.lake.mesh import record as record_mesh
-from tests.lake.yamp_talk import record as record_yamp
+from tests.lake.yamp_sessions import record as record_yamp
 
 ROOT = Path(__file__).parents[2]
 STAGES = ("recover", "plan", "decode", "build", "whole")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.lake.wolpertinger_talk import asked, line, pieces
+from tests.lake.wolpertinger_sessions import asked, line, pieces
 from tests.protocols.relink import speech as relink
 from tests.protocols.wolpertinger.pair import KEYS
 from tests.protocols.yamp import speech as yamp

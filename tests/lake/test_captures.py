@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.capture.build import Talk, fragment_v4, pcap
-from tests.lake.test_stanzas import BOB, CAROL, NOBODY, SPOKEN, captured
+from tests.lake.test_xmpp import BOB, CAROL, NOBODY, SPOKEN, captured
 
 from wirelake import protocols
 from wirelake.capture.blocks.read_file import read

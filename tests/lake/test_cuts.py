@@ -8,8 +8,8 @@ import random
 import pyarrow as pa
 import pytest
 from tests.capture.build import Talk, ethernet, ipv4, pcap, udp
-from tests.lake.relink_talk import EPOCH, LINK
-from tests.lake.wolpertinger_talk import asked, line, pieces, result
+from tests.lake.relink_sessions import EPOCH, LINK
+from tests.lake.wolpertinger_sessions import asked, line, pieces, result
 from tests.protocols.event_mesh import speech as mesh
 from tests.protocols.relink import speech as relink
 from tests.protocols.test_websocket import REQUEST, RESPONSE, frame

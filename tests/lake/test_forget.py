@@ -7,7 +7,7 @@ from tests.lake.hashing import hashes
 from tests.lake.mesh import STORY
 from tests.lake.mesh import record as record_mesh
 from tests.lake.test_ingest import TALK, blocks, fresh_lake
-from tests.lake.wolpertinger_talk import record as record_wolpertinger
+from tests.lake.wolpertinger_sessions import record as record_wolpertinger
 
 from wirelake import protocols
 from wirelake.capture.blocks.block import Source

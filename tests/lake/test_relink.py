@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.lake.relink_talk import EPOCH, LINK, STORY, record
+from tests.lake.relink_sessions import EPOCH, LINK, STORY, record
 from tests.protocols.relink import speech
 
 from wirelake.capture.record.recorder import Recorder

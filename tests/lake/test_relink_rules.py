@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.lake.relink_cases import CASES
-from tests.lake.relink_taping import Tape, TapedWorld, tell
+from tests.lake.relink_recording import Tape, TapedWorld, tell
 from tests.protocols.relink.pair import C, L
 
 from wirelake.lake.gold.rules.relink import ODDITIES, UNSEEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.lake.wolpertinger_talk import BROKEN, CASES, FIRST_PORT, IN_PIECES, LONG, SEALED
+from tests.lake.wolpertinger_sessions import BROKEN, CASES, FIRST_PORT, IN_PIECES, LONG, SEALED
 
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2 import documents

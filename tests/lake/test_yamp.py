@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.lake.yamp_talk import BROKEN, CASES, FIRST_PORT
+from tests.lake.yamp_sessions import BROKEN, CASES, FIRST_PORT
 
 from wirelake.errors import RemoteProtocolError
 from wirelake.lake.gold.rules.yamp import followable
@@ -169,7 +169,7 @@ def test_sessions(told):
 
 def test_a_serializer_is_known_in_the_next_block_to_whoever_greeted_with_it(tmp_path):
     """Small blocks, so that the handshake lies in one and bodies in others; one side was not heard greeting, and its bodies are guessed."""
-    from tests.lake.yamp_talk import HANDS, PACKED
+    from tests.lake.yamp_sessions import HANDS, PACKED
     from tests.protocols.yamp import speech
 
     from wirelake import protocols

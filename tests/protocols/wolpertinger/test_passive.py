@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.lake.wolpertinger_talk import OTHER_KEYS, answered, asked, line, pieces, result
+from tests.lake.wolpertinger_sessions import OTHER_KEYS, answered, asked, line, pieces, result
 from tests.protocols.wolpertinger.pair import KEYS
 from tests.protocols.wolpertinger.xml_documents import VECTORS
 

@@ -9,9 +9,9 @@ import pytest
 from tests.lake.conftest import CASES, record
 from tests.lake.mesh import STORY as MESH
 from tests.lake.mesh import record as record_mesh
-from tests.lake.relink_talk import STORY as LINK
-from tests.lake.relink_talk import record as record_relink
-from tests.lake.yamp_talk import record as record_yamp
+from tests.lake.relink_sessions import STORY as LINK
+from tests.lake.relink_sessions import record as record_relink
+from tests.lake.yamp_sessions import record as record_yamp
 from tests.protocols.event_mesh.receiving import store
 
 from wirelake.lake.gold.incremental import plan_mode

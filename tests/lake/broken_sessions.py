@@ -1,6 +1,6 @@
 """Whatever breaks a rule by itself, for every room, each on a connection of its own: what the rooms' own tests have, and the bad vectors.
 
-What breaks one by what was said before, or not said, is in `conftest`, `relink_cases`, `yamp_talk` and `wolpertinger_talk`.
+What breaks one by what was said before, or not said, is in `conftest`, `relink_cases`, `yamp_sessions` and `wolpertinger_sessions`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.lake import relink_cases
 from tests.lake.mesh import BOB
-from tests.lake.relink_taping import Tape, tell
-from tests.lake.wolpertinger_talk import line, result
+from tests.lake.relink_recording import Tape, tell
+from tests.lake.wolpertinger_sessions import line, result
 from tests.protocols.emp import speech as emp
 from tests.protocols.emp import test_faults as emp_faults
 from tests.protocols.event_mesh import speech as mesh

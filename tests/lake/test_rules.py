@@ -7,14 +7,14 @@ from hashlib import sha256
 
 import pyarrow as pa
 import pytest
-from tests.lake import broken_talk
+from tests.lake import broken_sessions
 from tests.lake.conftest import CASES, record
 from tests.lake.mesh import STORY
 from tests.lake.mesh import record as record_mesh
-from tests.lake.relink_talk import STORY as RELINK_STORY
-from tests.lake.relink_talk import record as record_relink
-from tests.lake.wolpertinger_talk import record as record_wolpertinger
-from tests.lake.yamp_talk import record as record_yamp
+from tests.lake.relink_sessions import STORY as RELINK_STORY
+from tests.lake.relink_sessions import record as record_relink
+from tests.lake.wolpertinger_sessions import record as record_wolpertinger
+from tests.lake.yamp_sessions import record as record_yamp
 from tests.protocols.wolpertinger.pair import KEYS
 
 from wirelake.lake.gold.rules.registry import RULES
@@ -35,8 +35,8 @@ def told(spark, tmp_path_factory):
     record_relink(folder / "relink.pcapng", RELINK_STORY)
     record_yamp(folder / "yamp.pcapng")
     record_wolpertinger(folder / "wolpertinger.pcapng")
-    broken_talk.record(folder)
-    ingest(spark, folder / "lake", [folder], keys=broken_talk.keys(), keyring=Keyring([KEYS]))
+    broken_sessions.record(folder)
+    ingest(spark, folder / "lake", [folder], keys=broken_sessions.keys(), keyring=Keyring([KEYS]))
     found = {name: {protocol: set() for protocol in RULES} for name in ("violations", "security")}
     for name, rules in found.items():
         for row in delta.dataset(folder / "lake", table(name)).to_table(columns=["protocol", "rule"]).to_pylist():
