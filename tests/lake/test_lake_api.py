@@ -112,7 +112,7 @@ def test_a_lake_is_opened_by_path_and_its_tables_by_name(spark, lake):
     assert seen.frame(spark, "messages").count() == seen.dataset("messages").count_rows() > 0
     assert all(path.suffix == ".parquet" for path in seen.files("messages"))
     for call in (seen.files, seen.dataset, lambda name: seen.frame(spark, name)):
-        with pytest.raises(LakeError, match="there is no table 'mesages'"):
+        with pytest.raises(LakeError, match="unknown table 'mesages'"):
             call("mesages")
 
 

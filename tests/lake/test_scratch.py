@@ -56,7 +56,7 @@ def test_what_is_held_or_fresh_or_nobody_s_stays(home):
 
 
 def test_it_goes_with_its_process(tmp_path):
-    code = "from wirelake.lake import scratch; print(scratch.folder())"
+    code = "from wirelake.lake.session import scratch; print(scratch.folder())"
     said = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, check=True
     )

@@ -5,6 +5,7 @@ The file is self-contained: no script, no font, nothing from a network. It reads
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +34,13 @@ def is_report(path: Path) -> bool:
         return False
 
 
-def write_report(lake: Path, out: Path) -> Path:
+def write_report(lake: str | PathLike[str], out: str | PathLike[str]) -> Path:
     """Write the report to `out`, or into it as `report.html` if it is a folder; return its path."""
     from wirelake.explore.page import page  # noqa: PLC0415 - brings the chart library
     from wirelake.explore.summary import summarise  # noqa: PLC0415
 
-    path = target(out)
-    document = page(summarise(lake))
+    path = target(Path(out))
+    document = page(summarise(Path(lake)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(document, encoding="utf-8")
