@@ -89,5 +89,5 @@ def test_the_ledger_is_published_last():
 
 
 def test_an_unknown_table_is_answered_with_the_known_ones():
-    with pytest.raises(LakeError, match="there are messages, emp"):
+    with pytest.raises(LakeError, match="choose one of messages, emp"):
         table("nonsense")
