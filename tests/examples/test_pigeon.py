@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,16 +20,13 @@ TWICE = bytes.fromhex("5001000101 50020006000000016869 5001000101")
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
-    """The folder that the package is installed in, as an installer lays it out: no build backend is needed, and no network."""
-    target = tmp_path_factory.mktemp("site")
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    shutil.copytree(EXAMPLE / "wirelake_pigeon", target / "wirelake_pigeon", ignore=shutil.ignore_patterns("__pycache__"))
-    info = target / f"wirelake_pigeon-{project['version']}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    groups = project["entry-points"].items()
-    lines = [line for group, points in groups for line in (f"[{group}]", *(f"{name} = {value}" for name, value in points.items()))]
-    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    """The folder that pip installed the package into: built here from a copy, without a network."""
+    source, target = tmp_path_factory.mktemp("source") / "pigeon", tmp_path_factory.mktemp("site")
+    shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    flags = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-build-isolation"]
+    command = [sys.executable, "-m", "pip", "install", *flags, "--target", str(target), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
     return target
 
 
