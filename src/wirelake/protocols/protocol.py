@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from wirelake.protocols.analyzer import SessionAnalyzer
     from wirelake.protocols.arrow import BodySerializers, Columns
 
     ByteArray = npt.NDArray[np.uint8]
@@ -542,6 +543,8 @@ class Protocol(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
     session_kind: SessionKind = SessionKind.CONNECTION
     has_handshake: bool = True
     """Whether sessions open with a handshake and end with an error; without, an error is a message like others."""
+    analyzer: Callable[[], type[SessionAnalyzer]] | None = None
+    """Loads the analyzer; None: messages are paired by `kind` and `correlation_id`, and held to the state machine."""
     on_fault: str = "ends the session"
     """Reaction of a live peer to a fault that is not tolerated, for the protocol's page in docs/."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wirelake.protocols.emp.dialect import recognise
 from wirelake.protocols.emp.faults import Fault
@@ -10,9 +10,12 @@ from wirelake.protocols.emp.messages import DEFAULT_PORT, Message
 from wirelake.protocols.emp.options import Codec, Limits, Options, Refused
 from wirelake.protocols.emp.scanner import find
 from wirelake.protocols.emp.session import Session
-from wirelake.protocols.emp.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.emp.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.emp.wire import buffer, decode, encode, scan, sniff, walk
-from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol, StateMachine
+from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol
+
+if TYPE_CHECKING:
+    from wirelake.protocols.analyzer import SessionAnalyzer
 
 __all__ = [
     "DEFAULT_PORT",
@@ -46,6 +49,12 @@ def _columns() -> ColumnBuilder[Limits]:
     return columns
 
 
+def _analyzer() -> type[SessionAnalyzer]:
+    from wirelake.protocols.emp.analyzer import Analyzer  # noqa: PLC0415 - only observers need it
+
+    return Analyzer
+
+
 def _notation() -> Notation[Limits, Message]:
     from wirelake.protocols.emp import notation  # noqa: PLC0415 - only `decode` and `encode` need it
 
@@ -62,14 +71,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     options=Options,
     session=Session,
     faults=Fault,
-    state_machine=StateMachine.of(
-        initial=INITIAL,
-        transitions=TRANSITIONS,
-        messages=MESSAGES,
-        states=State,
-        speakers=Speaker,
-        refusal=refusal,
-    ),
+    state_machine=MACHINE,
     scan=scan,
     walk=walk,
     find=find,
@@ -79,6 +81,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     encode=encode,
     columns=_columns,
     notation=_notation,
+    analyzer=_analyzer,
     dialects=Limits.DIALECT,
     recognise=recognise,
 )

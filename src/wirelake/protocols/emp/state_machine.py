@@ -11,9 +11,10 @@ from typing import Final
 
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Application, Bye, Data, Error, Hello, Message, Ping, Pong
+from wirelake.protocols.protocol import StateMachine
 from wirelake.protocols.speaker import Speaker
 
-__all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
+__all__ = ["INITIAL", "MACHINE", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
 
 
 class State(IntEnum):
@@ -73,3 +74,14 @@ def refusal(state: State, speaker: Speaker, message: type[Message]) -> Fault:
     if state not in _GREETED[speaker]:
         return Fault.HELLO_EXPECTED  # EMP-26
     return Fault.HELLO_REPEATED if message is Hello else Fault.SPOKE_TOO_SOON  # EMP-25, EMP-28
+
+
+MACHINE: Final = StateMachine.of(
+    initial=INITIAL,
+    transitions=TRANSITIONS,
+    messages=MESSAGES,
+    states=State,
+    speakers=Speaker,
+    refusal=refusal,
+)
+"""The state machine, as the protocol's descriptor and its analyzer use it."""

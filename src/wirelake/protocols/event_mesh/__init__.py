@@ -15,9 +15,9 @@ from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Identity, Receiver, Rejected, Verified
 from wirelake.protocols.event_mesh.session import Now, Session
-from wirelake.protocols.event_mesh.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.event_mesh.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode, scan, sniff, walk
-from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol, SessionKind, Signatures, StateMachine, VerifyMessage, VerifyRows
+from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol, SessionKind, Signatures, VerifyMessage, VerifyRows
 
 __all__ = [
     "DEFAULT_PORT",
@@ -97,14 +97,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     options=Options,
     session=Session,
     faults=Fault,
-    state_machine=StateMachine.of(
-        initial=INITIAL,
-        transitions=TRANSITIONS,
-        messages=MESSAGES,
-        states=State,
-        speakers=Speaker,
-        refusal=refusal,
-    ),
+    state_machine=MACHINE,
     scan=scan,
     walk=walk,
     find=find,

@@ -12,8 +12,9 @@ from typing import Final
 from wirelake.errors import UsageError
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import Event, Heartbeat, Hello, Message, Other
+from wirelake.protocols.protocol import StateMachine
 
-__all__ = ["INITIAL", "MESSAGES", "SILENCE", "TRANSITIONS", "Speaker", "State", "refusal"]
+__all__ = ["INITIAL", "MACHINE", "MESSAGES", "SILENCE", "TRANSITIONS", "Speaker", "State", "refusal"]
 
 
 class Speaker(IntEnum):
@@ -57,3 +58,14 @@ SILENCE: Final[dict[State, State]] = {state: State.UNKNOWN if state is State.UNK
 def refusal(state: State, speaker: Speaker, message: type[Message]) -> Fault:
     """The rule that a message breaks if TRANSITIONS does not have it: there is none, so this raises."""
     raise UsageError(f"nothing is forbidden, and so not {message.__name__} by {speaker.name} in {state.name}")
+
+
+MACHINE: Final = StateMachine.of(
+    initial=INITIAL,
+    transitions=TRANSITIONS,
+    messages=MESSAGES,
+    states=State,
+    speakers=Speaker,
+    refusal=refusal,
+)
+"""The state machine, as the protocol's descriptor and its analyzer use it."""

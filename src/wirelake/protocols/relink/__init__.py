@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wirelake.protocols.protocol import ColumnBuilder, Handshake, Notation, Protocol, SessionKind, StateMachine
+from wirelake.protocols.protocol import ColumnBuilder, Handshake, Notation, Protocol, SessionKind
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.handshake import Agreed, HandshakeReader, HandshakeState
 from wirelake.protocols.relink.link.core import LinkCore
@@ -13,7 +13,7 @@ from wirelake.protocols.relink.messages import DEFAULT_PORT, AnyMessage
 from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.protocols.relink.scanner import Limits, Stage, find
 from wirelake.protocols.relink.session import Session
-from wirelake.protocols.relink.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.relink.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.wire import buffer, decode, encode, scan, sniff, walk
 
 __all__ = [
@@ -66,14 +66,7 @@ PROTOCOL: Final = Protocol[Limits, AnyMessage](
     options=Options,
     session=Session,
     faults=Fault,
-    state_machine=StateMachine.of(
-        initial=INITIAL,
-        transitions=TRANSITIONS,
-        messages=MESSAGES,
-        states=State,
-        speakers=Speaker,
-        refusal=refusal,
-    ),
+    state_machine=MACHINE,
     scan=scan,
     walk=walk,
     find=find,

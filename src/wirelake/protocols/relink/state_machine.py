@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from wirelake.protocols.protocol import StateMachine
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import (
     AnyMessage,
@@ -32,7 +33,7 @@ from wirelake.protocols.relink.messages import (
 )
 from wirelake.protocols.speaker import Speaker
 
-__all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
+__all__ = ["INITIAL", "MACHINE", "MESSAGES", "TRANSITIONS", "Speaker", "State", "refusal"]
 
 
 class State(IntEnum):
@@ -93,3 +94,14 @@ TRANSITIONS: Final[dict[tuple[State, Speaker, type[AnyMessage]], State]] = {
 def refusal(state: State, speaker: Speaker, message: type[AnyMessage]) -> Fault:  # noqa: ARG001 - as in every protocol
     """The rule that a message breaks which TRANSITIONS does not have: only the handshake has an order."""
     return Fault.HANDSHAKE_ORDER
+
+
+MACHINE: Final = StateMachine.of(
+    initial=INITIAL,
+    transitions=TRANSITIONS,
+    messages=MESSAGES,
+    states=State,
+    speakers=Speaker,
+    refusal=refusal,
+)
+"""The state machine, as the protocol's descriptor and its analyzer use it."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from wirelake.protocols.protocol import ColumnBuilder, Notation, PassiveColumns, PassiveDecoding, Protocol, StateMachine, XmppText
+from wirelake.protocols.protocol import ColumnBuilder, Notation, PassiveColumns, PassiveDecoding, Protocol, XmppText
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import DEFAULT_PORT, Message
 from wirelake.protocols.wolpertinger.options import Limits, Method, Options
 from wirelake.protocols.wolpertinger.passive import Passive, PassiveDecoder, PassiveState
 from wirelake.protocols.wolpertinger.scanner import find
 from wirelake.protocols.wolpertinger.session import Session
-from wirelake.protocols.wolpertinger.state_machine import INITIAL, MESSAGES, TRANSITIONS, Speaker, State, refusal
+from wirelake.protocols.wolpertinger.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.trust.state import TrustState
 from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, encode_line, is_text, scan, sniff, walk
@@ -73,14 +73,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     options=Options,
     session=Session,
     faults=Fault,
-    state_machine=StateMachine.of(
-        initial=INITIAL,
-        transitions=TRANSITIONS,
-        messages=MESSAGES,
-        states=State,
-        speakers=Speaker,
-        refusal=refusal,
-    ),
+    state_machine=MACHINE,
     scan=scan,
     walk=walk,
     find=find,

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from wirelake.protocols.protocol import StateMachine
 from wirelake.protocols.speaker import Speaker
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import Call, Envelope, Error, ErrorCode, Response, Result
@@ -19,6 +20,7 @@ __all__ = [
     "AUTHENTICATION",
     "CORE",
     "INITIAL",
+    "MACHINE",
     "MESSAGES",
     "TRANSITIONS",
     "Encrypted",
@@ -137,3 +139,14 @@ def message_kind(document: Call | Response | Error | None, encrypted: bool) -> t
             return KeyExchange if document.method == "KeyExchange" else Call
         return KeyAnswer if isinstance(document.value, str) and document.value.startswith(_BLOB) else Response
     return type(document)
+
+
+MACHINE: Final = StateMachine.of(
+    initial=INITIAL,
+    transitions=TRANSITIONS,
+    messages=MESSAGES,
+    states=State,
+    speakers=Speaker,
+    refusal=refusal,
+)
+"""The state machine, as the protocol's descriptor and its analyzer use it."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from wirelake.protocols.protocol import ColumnBuilder, NegotiatedColumns, Notation, Protocol, StateMachine
+from wirelake.protocols.protocol import ColumnBuilder, NegotiatedColumns, Notation, Protocol
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import DEFAULT_PORT, Message
 from wirelake.protocols.yamp.options import Limits, Options
 from wirelake.protocols.yamp.scanner import find
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Registry, Serializer
 from wirelake.protocols.yamp.session import Session
-from wirelake.protocols.yamp.state_machine import INITIAL, MESSAGES, TRANSITIONS, UNTIMELY, Speaker, State, refusal
+from wirelake.protocols.yamp.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.wire import buffer, decode, encode, scan, sniff, walk
 
 __all__ = [
@@ -71,15 +71,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     options=Options,
     session=Session,
     faults=Fault,
-    state_machine=StateMachine.of(
-        initial=INITIAL,
-        transitions=TRANSITIONS,
-        messages=MESSAGES,
-        states=State,
-        speakers=Speaker,
-        refusal=refusal,
-        untimely=UNTIMELY,
-    ),
+    state_machine=MACHINE,
     scan=scan,
     walk=walk,
     find=find,

@@ -9,11 +9,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from wirelake.protocols.protocol import StateMachine
 from wirelake.protocols.speaker import Speaker
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Close, CloseRedirect, Event, Handshake, Message, Ping, Pong, Request, Response
 
-__all__ = ["INITIAL", "MESSAGES", "TRANSITIONS", "UNTIMELY", "Speaker", "State", "refusal"]
+__all__ = ["INITIAL", "MACHINE", "MESSAGES", "TRANSITIONS", "UNTIMELY", "Speaker", "State", "refusal"]
 
 
 class State(IntEnum):
@@ -77,3 +78,15 @@ def refusal(state: State, speaker: Speaker, message: type[Message]) -> Fault:
     if message is CloseRedirect:
         return Fault.REDIRECT_BY_CLIENT  # YAMP-21
     return Fault.HANDSHAKE_EXPECTED  # YAMP-9, YAMP-53
+
+
+MACHINE: Final = StateMachine.of(
+    initial=INITIAL,
+    transitions=TRANSITIONS,
+    messages=MESSAGES,
+    states=State,
+    speakers=Speaker,
+    refusal=refusal,
+    untimely=UNTIMELY,
+)
+"""The state machine, as the protocol's descriptor and its analyzer use it."""

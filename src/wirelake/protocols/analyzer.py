@@ -1,0 +1,625 @@
+"""The analyzer of a session: watches both sides, and says what was asked and answered, and which rules were broken.
+
+A live session is one side of a conversation. An analyzer is an observer: it gets the events of the session's connections, the bytes that
+could not be read, and every message, in order of time; ties are in the order of `message_id`. Events and unreadable bytes may come
+earlier, but not later than messages with a later time. It tells `exchanges` and `findings` as soon as they are certain; the caller takes
+them out of the lists. `end()` tells what depends on the end. Calling it does not change the session: more messages may follow on a copy
+that was taken before.
+
+Analyzers are structs, so that their state can be stored between two messages (`encode`, `decode`) with the same results. They know
+neither Spark nor sockets nor clocks. Each protocol has one in its `analyzer.py`; `SessionAnalyzer` itself is the one of protocols that
+bring none: it pairs requests by `kind` and `correlation_id`, and holds messages to the state machine.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final, NamedTuple, Self
+
+import msgspec
+
+from wirelake.errors import FaultLike
+from wirelake.protocols.state_table import StateTable
+
+__all__ = [
+    "DELIVERY",
+    "NO_TIME",
+    "REQUEST",
+    "AnyAnalyzer",
+    "ConnectionEvent",
+    "Exchange",
+    "Finding",
+    "MessageOfAnyProtocol",
+    "Part",
+    "Pending",
+    "RequestPairs",
+    "SeenMessage",
+    "SessionAnalyzer",
+    "Standing",
+    "Timeouts",
+    "Unreadable",
+]
+
+NO_TIME: Final = -1
+"""The time of what has none."""
+REQUEST: Final = "request"
+"""Kind of an exchange: a request and its answer."""
+DELIVERY: Final = "delivery"
+"""Kind of an exchange: a message on a channel and its acknowledgement."""
+
+
+class SeenMessage(msgspec.Struct, gc=False):
+    """A message as an observer sees it.
+
+    Each protocol's own struct adds fields. All fields are named after columns of the protocol's table, and have their values; only
+    `direction` is `to_server`, times are microseconds since 1970 (`NO_TIME`: none), and decimal numbers are text.
+    """
+
+    message_id: bytes
+    connection_id: bytes
+    ts: int
+    to_server: bool
+    source: str
+    offset: int
+    length: int
+    size: int
+    fault: str | None
+
+
+class MessageOfAnyProtocol(SeenMessage, gc=False):
+    """A message as the table `messages` has it."""
+
+    kind: str
+    name: str
+    subject: str | None
+    correlation_id: str | None
+
+
+class ConnectionEvent(msgspec.Struct, gc=False):
+    """What happened to a connection: a row of `connections`."""
+
+    connection_id: bytes
+    ts: int
+    what: str
+    """`seen`, `opened`, `finished`, `closed` or `reset`."""
+    by: str
+    """`client`, `server`, or empty."""
+    source: str
+    offset: int
+    transport: str
+
+
+class Unreadable(msgspec.Struct, gc=False):
+    """Bytes that could not be read: a row of `quarantine`."""
+
+    connection_id: bytes | None
+    ts: int
+    to_server: bool | None
+    reason: str
+    clause: str | None
+    """None: no sender is to blame, the capture has a gap."""
+    source: str
+    offset: int
+    length: int
+
+
+class Part(msgspec.Struct, gc=False):
+    """One half of an exchange."""
+
+    ts: int
+    message_id: bytes
+    size: int
+
+
+class Exchange(msgspec.Struct, gc=False):
+    """A request with its answer, a response without a request, or a message on a channel."""
+
+    by_client: bool
+    """Whether the client asked."""
+    correlation_id: str
+    subject: str | None
+    sent: Part | None
+    """None: the request was not captured."""
+    answer: Part | None
+    """None: there is none."""
+    progress: int | None
+    """Progress messages before the answer; None without an answer, and for deliveries."""
+    cancelled: bool
+    attempts: int
+    outcome: str | None
+    kind: str = REQUEST
+
+
+class Finding(msgspec.Struct, gc=False):
+    """A broken rule, and where."""
+
+    rule: str
+    ts: int
+    to_server: bool | None
+    """The side at fault; None if unknown."""
+    message_id: bytes | None
+    """None for bytes that are no message, and for messages that are missing."""
+    source: str
+    offset: int
+    length: int
+    needs_whole: bool
+    """Whether it only counts if the session was captured from its beginning and without a gap (`is_whole`)."""
+
+
+class Event(msgspec.Struct, gc=False, order=True, array_like=True):
+    """When and where something happened to a connection, and by whom. The order is that of the fields."""
+
+    ts: int
+    source: str
+    offset: int
+    by: str
+
+
+class Parting(msgspec.Struct, gc=False, order=True, array_like=True):
+    """The first close or error message."""
+
+    ts: int
+    message_id: bytes
+    how: str
+    """`bye` or `error`."""
+    by: str
+    """`client` or `server`."""
+
+
+class Connection(msgspec.Struct, array_like=True):
+    """What is known of one connection."""
+
+    first: Event | None = None
+    opened: Event | None = None
+    closed: Event | None = None
+    """The first `finished`, `closed` or `reset`."""
+    reset: Event | None = None
+    last_happened: int = NO_TIME
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How a session stood at its end, or so far."""
+
+    opened: int
+    last_seen: int
+    handshake: str | None
+    """`complete`, `refused` or `incomplete`; None for protocols without one."""
+    client_version: int | None
+    server_version: int | None
+    error_code: int | None
+    ended_how: str
+    """`bye`, `error`, `reset`, `eof`, `silence` or `open`."""
+    ended_by: str | None
+    silences: int | None
+    """Pauses longer than the protocol allows; None for protocols without such a limit."""
+
+
+class Timeouts(NamedTuple):
+    """The rules about connections of one protocol."""
+
+    inside: FaultLike
+    """Broken by a side that closes inside its own message."""
+    cut: FaultLike | None = None
+    """Broken by a side that closes without a closing message; None if the protocol has none."""
+    late: FaultLike | None = None
+    """Broken by a side that does not complete the handshake in time; None if the protocol has none."""
+    seconds: float | None = None
+    """How long a handshake may take, from the protocol's live options; None: any time."""
+    excuses: tuple[FaultLike, ...] = ()
+    """Faults that justify closing without a closing message."""
+
+
+class SessionAnalyzer(msgspec.Struct, kw_only=True):
+    """Watches one session. Protocols override `_message`, `_end` and what they know better."""
+
+    MESSAGE: ClassVar[type[SeenMessage]] = MessageOfAnyProtocol
+    """The struct that `message` takes."""
+    HAS_HANDSHAKE: ClassVar[bool] = True
+    """Whether sessions open with a handshake and end with a closing message or an error.
+
+    Else an error is a message like any other.
+    """
+    IS_NODE: ClassVar[bool] = False
+    """Whether the session is a node: it uses connections, but neither opens nor ends with them."""
+    TIMEOUTS: ClassVar[Timeouts | None] = None
+    ODDITIES: ClassVar[tuple[FaultLike, ...]] = ()
+    """What the bits of the column `oddities` mean, lowest first."""
+    SILENCE_SECONDS: ClassVar[float | None] = None
+    """Seconds without a message after which a session is silent; None: only the end of its connection counts."""
+    STATES: ClassVar[StateTable | None] = None
+    """The protocol's state machine; None: nothing is ever forbidden."""
+
+    transport: str = ""
+    connections: dict[bytes, Connection] = msgspec.field(default_factory=dict)
+    first_said: int = NO_TIME
+    last_said: int = NO_TIME
+    last_word: int = NO_TIME
+    """Time of the last message that is neither a close, an error nor an acknowledgement."""
+    client_greeted: int = NO_TIME
+    server_greeted: int = NO_TIME
+    parting: Parting | None = None
+    spoilt_by: set[str] = msgspec.field(default_factory=set)
+    """Reasons of unreadable bytes."""
+    unfinished: set[bool] = msgspec.field(default_factory=set)
+    """Sides, as directions, that began a message that never ended."""
+    has_gap: bool = False
+    states: dict[bytes, int] = msgspec.field(default_factory=dict)
+    """Connection -> its state; those in the initial state are missing."""
+    requests: int = 0
+    """Exchanges whose request was captured, so far."""
+    answered: int = 0
+    exchanges: list[Exchange] = msgspec.field(default_factory=list)
+    """New exchanges; the caller takes them out."""
+    findings: list[Finding] = msgspec.field(default_factory=list)
+    """New findings; the caller takes them out."""
+
+    # What the caller feeds.
+
+    def event(self, event: ConnectionEvent) -> None:
+        """Something happened to a connection of the session."""
+        known = self.connections.get(event.connection_id)
+        if known is None:
+            known = self.connections[event.connection_id] = Connection()
+        self.transport = self.transport or event.transport
+        at = Event(event.ts, event.source, event.offset, event.by)
+        known.first = at if known.first is None else min(known.first, at)
+        known.last_happened = max(known.last_happened, event.ts)
+        if event.what == "opened":
+            known.opened = at if known.opened is None else min(known.opened, at)
+        elif event.what in _ENDS:
+            known.closed = at if known.closed is None else min(known.closed, at)
+            if event.what == "reset":
+                known.reset = at if known.reset is None else min(known.reset, at)
+
+    def unreadable(self, found: Unreadable) -> None:
+        """Bytes of the session could not be read."""
+        self.spoilt_by.add(found.reason)
+        if found.clause is None:
+            self.has_gap = True
+        else:
+            self.findings.append(
+                Finding(found.reason, found.ts, found.to_server, None, found.source, found.offset, found.length, needs_whole=False)
+            )
+        if found.reason == "MESSAGE_CUT" and found.to_server is not None:
+            self.unfinished.add(found.to_server)
+
+    def message(self, message: SeenMessage) -> None:
+        """The next message of either side: a `MESSAGE`. Every protocol has its own."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Tell what depends on the end of the session: requests without an answer, and what was owed. Call it last, and once."""
+        self._judge_connections()
+
+    # What the caller may ask.
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the session was captured from its beginning and without a gap, so far: only then can absence be judged."""
+        if self.has_gap:
+            return False
+        if self.opened is not None:
+            return True
+        greeted = _earliest(self.client_greeted, self.server_greeted)
+        return greeted != NO_TIME and greeted == self.first_said
+
+    @property
+    def opened(self) -> Event | None:
+        """The opening of its first connection; None if it was not captured."""
+        found = [one.opened for one in self.connections.values() if one.opened is not None]
+        return min(found) if found and not self.IS_NODE else None
+
+    @property
+    def last_connection(self) -> Connection | None:
+        """The connection that began last, with which the session ends."""
+        if self.IS_NODE or not self.connections:
+            return None
+        return max(self.connections.values(), key=_beginning)
+
+    @property
+    def closed(self) -> Event | None:
+        """The end of the last connection; None if it is open."""
+        last = self.last_connection
+        return None if last is None else last.closed
+
+    @property
+    def first_seen(self) -> int:
+        """Time of the first message or event."""
+        times = [] if self.IS_NODE else [one.first.ts for one in self.connections.values() if one.first is not None]
+        return _earliest(self.first_said, *times)
+
+    @property
+    def last_seen(self) -> int:
+        """Time of the last message or event."""
+        if self.IS_NODE:
+            return self.last_said
+        return max([self.last_said, *(one.last_happened for one in self.connections.values())])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a connection or a message ended the session."""
+        return self.closed is not None or (self.parting is not None and self.HAS_HANDSHAKE)
+
+    def ended_on(self, finding: Finding) -> bool:
+        """Whether nothing but closing messages and acknowledgements came after a finding, and the session is over."""
+        is_last = self.last_word == NO_TIME or finding.ts == NO_TIME or finding.ts >= self.last_word
+        return self.has_ended and is_last
+
+    def standing(self, newest: int = NO_TIME) -> Standing:
+        """How the session stands; `newest` is the time of the last message of its protocol, by which silence is judged."""
+        last, last_seen = self.last_connection, self.last_seen
+        closed, reset = (None, None) if last is None else (last.closed, last.reset)
+        has_greeted = [at != NO_TIME for at in (self.client_greeted, self.server_greeted)]
+        both_greeted = any(has_greeted) if self.IS_NODE else all(has_greeted)
+        parting = self.parting
+        if not self.HAS_HANDSHAKE and parting is not None and (closed is None or self.last_word > parting.ts):
+            parting = None  # life went on after the error
+        client_version, server_version, is_accepted, error_code = self._greetings()
+        is_silent = self.SILENCE_SECONDS is not None and newest != NO_TIME and newest - last_seen > self.SILENCE_SECONDS * 1e6
+        opened = self.opened
+        how = "silence" if is_silent else "open" if self.IS_NODE else _ended_how(parting, reset, closed)
+        by = parting.by if parting else reset.by if reset else closed.by if closed else ""
+        handshake = "complete" if both_greeted and is_accepted else "refused" if both_greeted or parting else "incomplete"
+        return Standing(
+            opened=opened.ts if opened is not None and opened.ts != NO_TIME else self.first_seen,
+            last_seen=last_seen,
+            handshake=handshake if self.HAS_HANDSHAKE else None,
+            client_version=client_version,
+            server_version=server_version,
+            error_code=error_code,
+            ended_how=how,
+            ended_by=None if self.IS_NODE else by or None,
+            silences=self._silences(),
+        )
+
+    def encode(self) -> bytes:
+        """The state, to go on later with the same results. What was not taken out of `exchanges` and `findings` is in it."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decode(cls, state: bytes) -> Self:
+        """The analyzer of a stored state."""
+        return msgspec.msgpack.decode(state, type=cls)
+
+    # What protocols use and override.
+
+    def _greetings(self) -> tuple[int | None, int | None, bool, int | None]:
+        """Versions of client and server, whether the handshake was accepted, and the code of the first error."""
+        return None, None, True, None
+
+    def _silences(self) -> int | None:
+        return None
+
+    def _said(self, ts: int) -> None:
+        """A message was sent, of whatever kind."""
+        if self.first_said == NO_TIME:
+            self.first_said = ts
+        self.last_said = ts
+
+    def _step(self, message: SeenMessage, name: str) -> None:
+        """Move the state machine of the message's connection, and report a message that it forbids.
+
+        A message that breaks a rule by itself changes the state like any other, but is not reported a second time.
+        """
+        states = self.STATES
+        if states is None:
+            return
+        at = (self.states.get(message.connection_id, states.initial), message.to_server, name)
+        rule = states.refusals.get(at)
+        if rule is not None and message.fault is None:
+            self._found(rule, message, needs_whole=True)
+        after = states.moves.get(at)
+        if after is not None:
+            self.states[message.connection_id] = after
+
+    def _greeted(self, message: SeenMessage) -> None:
+        """A handshake message was sent."""
+        if message.to_server:
+            if self.client_greeted == NO_TIME:
+                self.client_greeted = message.ts
+        elif self.server_greeted == NO_TIME:
+            self.server_greeted = message.ts
+
+    def _parted(self, message: SeenMessage, how: str) -> None:
+        """A close (`bye`) or an error was sent."""
+        if self.parting is None:
+            self.parting = Parting(message.ts, message.message_id, how, "client" if message.to_server else "server")
+
+    def _found(self, rule: str, message: SeenMessage, *, needs_whole: bool) -> None:
+        """A message breaks a rule."""
+        self.findings.append(
+            Finding(
+                rule,
+                message.ts,
+                message.to_server,
+                message.message_id,
+                message.source,
+                message.offset,
+                message.length,
+                needs_whole=needs_whole,
+            )
+        )
+
+    def _missed(self, rule: str, message: SeenMessage, due: int, *, needs_whole: bool = True) -> None:
+        """A message was not answered when the answer was due. The finding blames the other side, and names no message."""
+        self.findings.append(
+            Finding(rule, due, not message.to_server, None, message.source, message.offset, message.length, needs_whole=needs_whole)
+        )
+
+    def _odd(self, oddities: int, message: SeenMessage) -> None:
+        """A message has faults that are tolerated."""
+        for bit, fault in enumerate(self.ODDITIES):
+            if oddities >> bit & 1:
+                self._found(fault.name, message, needs_whole=False)
+
+    def _went_by(self, due: int, done: int | None) -> bool:
+        """Whether a required message (None: never sent) was not there when it was `due`.
+
+        The session must have been seen until after `due`, and no side may have left by then.
+        """
+        closed = self.closed
+        left = [at for at in (closed.ts if closed else NO_TIME, self.parting.ts if self.parting else NO_TIME) if at != NO_TIME]
+        return self.last_seen > due and (not left or min(left) > due) and (done is None or done > due)
+
+    def _exchanged(self, exchange: Exchange) -> None:
+        """An exchange is certain."""
+        if exchange.sent is not None:
+            self.requests += 1
+            self.answered += exchange.answer is not None
+        self.exchanges.append(exchange)
+
+    def _judge_connections(self) -> None:
+        """Rules about how connections begin and end."""
+        timeouts = self.TIMEOUTS
+        if timeouts is None:
+            return
+        closed, opened = self.closed, self.opened
+        is_rude = self.parting is None or timeouts.cut is None
+        if closed is not None and is_rude and not any(fault.name in self.spoilt_by for fault in timeouts.excuses):
+            side = _SIDES.get(closed.by)
+            is_inside = bool(self.unfinished) if side is None else side in self.unfinished
+            fault = timeouts.inside if is_inside else timeouts.cut
+            if fault is not None:
+                self.findings.append(Finding(fault.name, closed.ts, side, None, closed.source, closed.offset, 0, needs_whole=True))
+        if timeouts.late is None or timeouts.seconds is None or opened is None or opened.ts == NO_TIME:
+            return
+        deadline = opened.ts + round(timeouts.seconds * 1_000_000)
+        client, server, parted = (
+            at != NO_TIME and at <= deadline
+            for at in (self.client_greeted, self.server_greeted, self.parting.ts if self.parting else NO_TIME)
+        )
+        if self.last_seen > deadline and not parted and not (client and server):
+            late_side = True if server else False if client else None
+            self.findings.append(Finding(timeouts.late.name, deadline, late_side, None, opened.source, opened.offset, 0, needs_whole=True))
+
+
+class Pending(msgspec.Struct, gc=False, array_like=True):
+    """A request that waits for its answer."""
+
+    sent: Part
+    subject: str | None
+    progress: int = 0
+    cancelled: bool = False
+    note: str | None = None
+    """What the protocol wants to remember of it."""
+
+
+class RequestPairs(msgspec.Struct):
+    """Pairs requests with responses.
+
+    Messages with the same correlation id that belong to requests of the same side take turns: a request opens, a response closes, and the
+    id is free again. A request while one is open is a repetition, and the earlier one stays unanswered. A response while none is open
+    matches nothing. Messages that break a rule by themselves must be left out: a receiver stops there.
+    """
+
+    of_client: dict[str, Pending] = msgspec.field(default_factory=dict)
+    of_server: dict[str, Pending] = msgspec.field(default_factory=dict)
+
+    def ask(self, message: SeenMessage, correlation_id: str, subject: str | None) -> Exchange | None:
+        """A request. Returns the exchange of an earlier one with the same id that was never answered."""
+        pending = self.of_client if message.to_server else self.of_server
+        before = pending.get(correlation_id)
+        pending[correlation_id] = Pending(Part(message.ts, message.message_id, message.size), subject)
+        return None if before is None else _unanswered(message.to_server, correlation_id, before)
+
+    def waiting(self, by_client: bool, correlation_id: str) -> Pending | None:
+        """The request of that side that waits for an answer with this id."""
+        return (self.of_client if by_client else self.of_server).get(correlation_id)
+
+    def answer(self, message: SeenMessage, correlation_id: str, subject: str | None, outcome: str | None = "returned") -> Exchange:
+        """A response; its `sent` is None if no request waits for it. `subject` is its own, for that case."""
+        asked = (self.of_server if message.to_server else self.of_client).pop(correlation_id, None)
+        part = Part(message.ts, message.message_id, message.size)
+        if asked is None:
+            return Exchange(not message.to_server, correlation_id, subject, None, part, None, False, 0, outcome)
+        return Exchange(
+            not message.to_server,
+            correlation_id,
+            asked.subject,
+            asked.sent,
+            part,
+            asked.progress,
+            asked.cancelled,
+            1,
+            asked.note or outcome,
+        )
+
+    def unanswered(self) -> list[Exchange]:
+        """The exchanges of all requests that still wait; none waits afterwards."""
+        found = [
+            _unanswered(by_client, correlation_id, pending)
+            for by_client, waiting in ((True, self.of_client), (False, self.of_server))
+            for correlation_id, pending in waiting.items()
+        ]
+        self.of_client.clear()
+        self.of_server.clear()
+        return found
+
+
+def _unanswered(by_client: bool, correlation_id: str, pending: Pending) -> Exchange:
+    return Exchange(by_client, correlation_id, pending.subject, pending.sent, None, None, pending.cancelled, 1, pending.note)
+
+
+class AnyAnalyzer(SessionAnalyzer):
+    """The analyzer of a protocol that brings none: requests are paired, and the state machine is followed."""
+
+    pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
+
+    def message(self, message: SeenMessage) -> None:
+        """See `SessionAnalyzer`."""
+        assert isinstance(message, MessageOfAnyProtocol)  # noqa: S101 - see MESSAGE
+        kind = message.kind
+        self._said(message.ts)
+        if kind == "handshake":
+            self._greeted(message)
+        if kind in ("error", "close"):
+            self._parted(message, "error" if kind == "error" else "bye")
+        elif kind != "ack":
+            self.last_word = message.ts
+        if message.fault is not None:
+            self._found(message.fault, message, needs_whole=False)
+        self._step(message, message.name)
+        correlation_id = message.correlation_id
+        if correlation_id is None or message.fault is not None:
+            return
+        if kind == "request":
+            if (before := self.pairs.ask(message, correlation_id, message.subject)) is not None:
+                self._exchanged(before)
+        elif kind == "response":
+            self._exchanged(self.pairs.answer(message, correlation_id, message.subject))
+        elif kind in ("progress", "cancel"):
+            asked = self.pairs.waiting(message.to_server == (kind == "cancel"), correlation_id)
+            if asked is not None:
+                asked.progress += kind == "progress"
+                asked.cancelled |= kind == "cancel"
+
+    def end(self) -> None:
+        """See `SessionAnalyzer`."""
+        for exchange in self.pairs.unanswered():
+            self._exchanged(exchange)
+        SessionAnalyzer.end(self)
+
+
+_ENDS: Final = ("finished", "closed", "reset")
+_SIDES: Final = {"client": True, "server": False}
+
+
+def _earliest(*times: int) -> int:
+    return min((at for at in times if at != NO_TIME), default=NO_TIME)
+
+
+def _beginning(connection: Connection) -> tuple[object, ...]:
+    """Sorts connections by when they began."""
+    nothing = Event(NO_TIME, "", -1, "")
+    return (
+        connection.first.ts if connection.first else NO_TIME,
+        connection.closed is not None,
+        connection.closed or nothing,
+        connection.reset is not None,
+        connection.reset or nothing,
+    )
+
+
+def _ended_how(parting: Parting | None, reset: Event | None, closed: Event | None) -> str:
+    if parting is not None:
+        return parting.how
+    return "reset" if reset is not None else "eof" if closed is not None else "open"

@@ -1,0 +1,189 @@
+"""EMP as an observer sees it: requests with responses, pings with pongs, greetings and partings of both sides.
+
+The state machine, the faults and the timeouts are those of the live session. What a live session does not see is the other side's clock:
+whether a pong was late is told when it comes, or at the end (EMP-32).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+import msgspec
+
+from wirelake.errors import FaultLike
+from wirelake.protocols.analyzer import NO_TIME, RequestPairs, SeenMessage, SessionAnalyzer, Timeouts
+from wirelake.protocols.emp.faults import Fault
+from wirelake.protocols.emp.messages import VERSION
+from wirelake.protocols.emp.options import DEFAULT_OPTIONS
+from wirelake.protocols.emp.state_machine import MACHINE
+from wirelake.protocols.reply_timer import MIN_RATE
+from wirelake.protocols.state_table import StateTable, state_table
+
+__all__ = ["Analyzer", "Seen"]
+
+_PONG_MICROS: Final = round((DEFAULT_OPTIONS.pong_timeout or 0) * 1_000_000)
+"""EMP-32: how long a pong may take; 0: any time."""
+_MICROS_A_BYTE: Final = round(1_000_000 / MIN_RATE)
+"""EMP-32: how much a byte of a large message postpones a pong."""
+_LARGE: Final = round(MIN_RATE)
+"""Shorter messages postpone nothing."""
+
+
+class Seen(SeenMessage, gc=False):
+    """An EMP message."""
+
+    type_name: str
+    version: int | None
+    error_code: int | None
+    request: bool | None
+    request_id: str | None
+    oddities: int
+
+
+class Ping(msgspec.Struct, gc=False, array_like=True):
+    """A ping that waits for its pong."""
+
+    message: Seen
+    carried: int
+    """Bytes of large messages before it."""
+
+
+class Analyzer(SessionAnalyzer):
+    """Watches one EMP connection."""
+
+    MESSAGE: ClassVar[type[SeenMessage]] = Seen
+    STATES: ClassVar[StateTable | None] = state_table(MACHINE)
+    ODDITIES: ClassVar[tuple[FaultLike, ...]] = (Fault.UNUSED_BITS_SET, Fault.BODY_IGNORED)
+    TIMEOUTS: ClassVar[Timeouts | None] = Timeouts(
+        Fault.CLOSED_INSIDE_MESSAGE,
+        Fault.CLOSED_WITHOUT_PARTING,
+        Fault.HANDSHAKE_TIMEOUT,
+        DEFAULT_OPTIONS.handshake_timeout,
+        # EMP-22: an unreadable error is answered by closing without a message, which counts as parting.
+        (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault.ERROR_NOT_UTF8),
+    )
+    """EMP-29, EMP-43: say hello in time, end with bye or error, and never inside a message."""
+
+    pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
+    client_version: int | None = None
+    server_version: int | None = None
+    error_code: int | None = None
+    carried: int = 0
+    """EMP-32: bytes of large messages, both ways.
+
+    An observer does not see what still drained: all of it counts as before the answer, at the slowest line that sessions accept.
+    """
+    has_error: bool = False
+    client_ping: Ping | None = None
+    """The ping of the client that waits for a pong."""
+    server_ping: Ping | None = None
+    client_waits: int = 0
+    """Pings of the client without a pong: more than one if they overlap."""
+    server_waits: int = 0
+
+    def message(self, message: SeenMessage) -> None:
+        """See `SessionAnalyzer`."""
+        assert isinstance(message, Seen)  # noqa: S101 - see MESSAGE
+        name, fault, ts = message.type_name, message.fault, message.ts
+        if self.first_said == NO_TIME:
+            self.first_said = ts
+        self.last_said = ts
+        if name == "bye" or name == "error":
+            self._parts(message)
+        else:
+            self.last_word = ts
+        self._step(message, name)
+        if fault is not None:
+            self._found(fault, message, needs_whole=False)
+        elif message.length >= _LARGE:
+            self.carried += message.length
+        if message.oddities:
+            self._odd(message.oddities, message)
+        if message.request is not None:
+            if fault is None and message.request_id is not None:
+                self._exchange(message, message.request_id)
+        elif name == "hello":
+            self._greets(message)
+        elif fault is None and name == "ping":
+            self._pings(message)
+        elif fault is None and name == "pong":
+            self._pongs(message)
+
+    def end(self) -> None:
+        """See `SessionAnalyzer`."""
+        for exchange in self.pairs.unanswered():
+            self._exchanged(exchange)
+        for ping in (self.client_ping, self.server_ping):
+            if ping is not None:
+                self._judge_pong(ping, None)
+        SessionAnalyzer.end(self)
+
+    def _greetings(self) -> tuple[int | None, int | None, bool, int | None]:
+        is_accepted = self.client_version == VERSION and self.server_version == VERSION
+        return self.client_version, self.server_version, is_accepted, self.error_code
+
+    def _greets(self, message: Seen) -> None:
+        if message.to_server and self.client_greeted == NO_TIME:
+            self.client_version = message.version
+        elif not message.to_server and self.server_greeted == NO_TIME:
+            self.server_version = message.version
+        self._greeted(message)
+        if message.fault is None and message.version != VERSION:
+            self._found(Fault.VERSION_UNSUPPORTED.name, message, needs_whole=False)  # EMP-27
+
+    def _parts(self, message: Seen) -> None:
+        if message.type_name == "error" and not self.has_error:
+            self.has_error = True
+            self.error_code = message.error_code
+        self._parted(message, "error" if message.type_name == "error" else "bye")
+
+    def _exchange(self, message: Seen, request_id: str) -> None:
+        """EMP-16, EMP-18: a response needs a waiting request, and a request an id that is not in flight."""
+        if message.request:
+            before = self.pairs.ask(message, request_id, None)
+            if before is not None:
+                self._exchanged(before)
+                self._found(Fault.REQUEST_ID_IN_FLIGHT.name, message, needs_whole=True)
+        else:
+            exchange = self.pairs.answer(message, request_id, None)
+            self._exchanged(exchange)
+            if exchange.sent is None:
+                self._found(Fault.RESPONSE_UNMATCHED.name, message, needs_whole=True)
+
+    def _pings(self, message: Seen) -> None:
+        """EMP-31: no ping before the pong to the last."""
+        waits = self.client_waits if message.to_server else self.server_waits
+        if waits:
+            self._found(Fault.PING_OVERLAPPING.name, message, needs_whole=True)
+        elif message.to_server:
+            self.client_ping = Ping(message, self.carried)
+        else:
+            self.server_ping = Ping(message, self.carried)
+        self._wait(of_client=message.to_server, more=1)
+
+    def _pongs(self, message: Seen) -> None:
+        """EMP-30: no pong without a ping."""
+        waits = self.server_waits if message.to_server else self.client_waits
+        if not waits:
+            self._found(Fault.PONG_UNSOLICITED.name, message, needs_whole=True)
+            return
+        ping = self.server_ping if message.to_server else self.client_ping
+        if ping is not None:
+            self._judge_pong(ping, message.ts)
+        if message.to_server:
+            self.server_ping = None
+        else:
+            self.client_ping = None
+        self._wait(of_client=not message.to_server, more=-1)
+
+    def _wait(self, *, of_client: bool, more: int) -> None:
+        if of_client:
+            self.client_waits += more
+        else:
+            self.server_waits += more
+
+    def _judge_pong(self, ping: Ping, ponged: int | None) -> None:
+        """EMP-32: the pong is due in time, later by what was carried since the ping."""
+        due = ping.message.ts + _PONG_MICROS + (self.carried - ping.carried) * _MICROS_A_BYTE
+        if _PONG_MICROS and self._went_by(due, ponged):
+            self._missed(Fault.PONG_TIMEOUT.name, ping.message, due)
