@@ -17,21 +17,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from wirelake.lake.gold import exchanges, metrics, security, sessions, topology, violations
+from wirelake.lake.gold import metrics, security, topology
+from wirelake.lake.gold.fold.work import FOLDED
 from wirelake.lake.gold.incremental import index, minute_index
-from wirelake.lake.gold.incremental.affected import SLOTS, Affected, affected, minutes, slot
+from wirelake.lake.gold.incremental.affected import Affected, affected, minutes
+from wirelake.lake.gold.incremental.fold_sessions import fold_sessions
 from wirelake.lake.gold.incremental.inputs import Inputs
 from wirelake.lake.gold.incremental.plan_mode import is_small, plan_mode
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
-from wirelake.lake.gold.rules.registry import RULES
-from wirelake.lake.gold.steps import relink_deliveries, request_pairs, session_facts, state_changes, wolpertinger_calls, yamp_outcomes
 from wirelake.lake.sources.tables import frame, spark_schema
-from wirelake.lake.store import delta, gold_commit, journal, settings
-from wirelake.lake.tables import ledger, messages
+from wirelake.lake.store import delta, gold_commit, journal
+from wirelake.lake.store.slots import SLOTS, slot
+from wirelake.lake.tables import exchanges, ledger, messages, violations
 from wirelake.lake.tables.catalog import GOLD
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 from wirelake.lake.tables.schema import Table
@@ -111,14 +115,9 @@ class _Refresh:
     def _rows(self, batches: Collection[int]) -> int:
         return sum({file.path: file.rows for batch in batches for file in self._said.get(batch, ())}.values())
 
-    def _everything(self) -> Affected:
-        """Treat all of history as new."""
-        known = tuple(batch for batch in delta.files_by_batch(self._lake, ledger.TABLE) if batch <= self._newest)
-        return Affected(None, None, _EVERY_SLOT, tuple(RULES), known, (), {})
-
     def judge(self, keys: TrustStore | None) -> None:
         """Check all of history by these keys."""
-        everything = self._everything()
+        everything = affected(self._lake, 0, self._newest)
         with plan_mode(self._spark, self._rows(everything.fresh)):
             self._security(self._inputs(everything), everything, keys)
 
@@ -127,16 +126,15 @@ class _Refresh:
         self._tell("index")
         with plan_mode(self._spark, self._rows([batch for batch in self._said if self._built < batch <= self._newest])):
             index.extend(self._spark, self._lake, self._newest)
-        what = affected(self._lake, self._built, self._newest, self._scratch)
+        what = affected(self._lake, self._built, self._newest)
         _LOG.info(
             "batches %s affect sessions in %d older ones; protocols: %s", list(what.fresh), len(what.older), ", ".join(what.protocols)
         )
         is_judged = keys is not None and judge_all
-        with plan_mode(self._spark, self._rows([*what.fresh, *what.older])):
-            part = self._inputs(what)
-            self._by_session(part, what)
-            if not is_judged:
-                self._security(part, what, keys)
+        self._by_session(what)
+        if not is_judged:
+            with plan_mode(self._spark, self._rows([*what.fresh, *what.older])):
+                self._security(self._inputs(what), what, keys)
         if is_judged:
             self.judge(keys)
         with plan_mode(self._spark, self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, MINUTE_INDEX)):
@@ -162,30 +160,12 @@ class _Refresh:
             others=(lambda before: part.affected(before, how="left_anti")) if self._built else None,
         )
 
-    def _by_session(self, part: Inputs, what: Affected) -> None:
-        """Rebuild `exchanges`, `violations` and `sessions`."""
-        protocol_tables = {name: part[name] for name in RULES if name in what.protocols or not what.protocols}
-        self._tell(exchanges.TABLE.name)
-        paired = part.keep("paired", request_pairs.build(part["messages"]))
-        delivered = (
-            relink_deliveries.build(*(part[name] for name in relink_deliveries.INPUTS))
-            if set(relink_deliveries.INPUTS) <= set(protocol_tables)
-            else None
-        )
-        called = (
-            wolpertinger_calls.build(paired, part[wolpertinger_calls.PROTOCOL]) if wolpertinger_calls.PROTOCOL in protocol_tables else None
-        )
-        ended = yamp_outcomes.build(paired, part[yamp_outcomes.PROTOCOL]) if yamp_outcomes.PROTOCOL in protocol_tables else None
-        late = settings.of(self._lake).late_seconds
-        self._replace(part, what, exchanges.TABLE, exchanges.build(paired, delivered, called, ended, late_seconds=late))
-        self._tell(violations.TABLE.name)
-        known = part.keep("session_facts", session_facts.build(*(part[name] for name in session_facts.INPUTS), newest=what.newest))
-        course = part.keep("state_changes", state_changes.build(*(part[name] for name in state_changes.INPUTS)))
-        found = violations.build(part["messages"], part["quarantine"], paired, known, course, **protocol_tables)
-        self._replace(part, what, violations.TABLE, found)
-        self._tell(sessions.TABLE.name)
-        asked, broken = (self.tables.written(part.spark, table) for table in (exchanges.TABLE, violations.TABLE))
-        self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **protocol_tables))
+    def _by_session(self, what: Affected) -> None:
+        """Rebuild `exchanges`, `violations` and `sessions`: fold affected sessions."""
+        for table in FOLDED:
+            self._tell(table.name)
+        changes = fold_sessions(self._spark, self._lake, what, self._scratch)
+        self.tables.changes.update({change.table: change for change in changes})
 
     def _security(self, part: Inputs, what: Affected, keys: TrustStore | None) -> None:
         """Rebuild `security`."""
@@ -194,10 +174,7 @@ class _Refresh:
         if is_kept and security.PROTOCOL not in what.protocols and not self._threatened(what):
             self.tables.leave(security.TABLE)
             return
-        if what.sessions is None:
-            broken = self.tables.afterwards(part.spark, violations.TABLE)
-        else:
-            broken = part.affected(self.tables.written(part.spark, violations.TABLE))
+        broken = part.affected(self.tables.afterwards(part.spark, violations.TABLE))
         silver = {name: part[name] for name in security.INPUTS if name != violations.TABLE.name}
         before = part.affected(frame(part.spark, self._lake, security.TABLE))
         self._replace(part, what, security.TABLE, security.build(**silver, violations=broken, before=before, keys=keys))
@@ -210,11 +187,8 @@ class _Refresh:
         if not files:
             return False
         is_threat = pads.field("rule").isin(sorted(security.THREATENING))
-        threatened = pads.dataset(files, format="parquet").to_table(["session_id"], filter=is_threat)
-        if what.sessions is None or not threatened.num_rows:
-            return bool(threatened.num_rows)
-        sessions = pads.dataset(what.sessions, format="parquet").to_table(["session_id"])
-        return bool(threatened.join(sessions, "session_id", join_type="left semi").num_rows)
+        threatened = pads.dataset(files, format="parquet").to_table(["session_id"], filter=is_threat)["session_id"]
+        return bool(pc.any(pc.is_in(threatened, value_set=what.keys)).as_py())
 
     def _metrics(self, what: Affected) -> None:
         """Rebuild the minutes with new messages, or with changed rows in other gold tables."""
@@ -226,7 +200,10 @@ class _Refresh:
         for table, column in metrics.TOLD:
             change = self.tables.changes[table.name]
             told[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
-        at, slots = minutes(self._lake, what, told, self._scratch)
+        changed = minutes(self._lake, what, told)
+        slots = frozenset(slot(str(minute).encode()) for minute in changed)
+        at = self._scratch / "minutes.parquet"
+        pq.write_table(pa.table({"minute_us": pa.array(changed, pa.int64())}), at)
         chosen = sql.broadcast(self._spark.read.schema("minute_us bigint").parquet(f"file://{at.absolute()}"))
 
         def within(rows: DataFrame, column: str, how: str = "left_semi") -> DataFrame:
