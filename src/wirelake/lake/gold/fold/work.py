@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from wirelake import protocols
 from wirelake.lake.gold.fold.facts import CONNECTION_COLUMNS, INDEX_COLUMNS, QUARANTINE_COLUMNS, session_facts
-from wirelake.lake.gold.fold.rows import Judged, violation_rows
-from wirelake.lake.gold.fold.seen import analyzer_of, columns_of, table_of, unreadable_ranges, values
+from wirelake.lake.gold.fold.rows import unclaimed_rows
+from wirelake.lake.gold.fold.seen import analyzer_of, columns_of, table_of
 from wirelake.lake.gold.fold.sessions import SessionFold
 from wirelake.lake.gold.fold.windows import read_windows
 from wirelake.lake.store import delta
@@ -31,7 +31,7 @@ from wirelake.lake.store.slots import slot
 from wirelake.lake.tables import connections, exchanges, quarantine, sessions, violations
 from wirelake.lake.tables.catalog import table as table_named
 from wirelake.lake.tables.schema import Table
-from wirelake.protocols.analyzer import NO_TIME, Finding
+from wirelake.protocols.analyzer import NO_TIME
 from wirelake.protocols.protocol import SessionKind
 
 __all__ = ["FOLDED", "Work", "WorkItem", "Written", "run", "write_plan"]
@@ -116,7 +116,7 @@ class _ItemFold:
             unclaimed = self._unreadable(plan)
             for protocol in sorted(name for name in pc.unique(plan["protocol"]).to_pylist() if name is not None):
                 unclaimed = self._fold(protocol, plan.filter(pc.equal(plan["protocol"], protocol)), unclaimed)
-            self._of_nobody(unclaimed)
+            self._emit(violations.TABLE.name, unclaimed_rows(unclaimed))
             written = {name: file.close() for name, file in self._files.items()}
         except BaseException:
             for file in self._files.values():
@@ -220,23 +220,6 @@ class _ItemFold:
             return connections.TABLE.schema.empty_table().select(columns)
         is_mine = (pads.field("protocol") == protocol) & pads.field("connection_id").isin(chosen)
         return delta.dataset(self._lake, connections.TABLE, paths).to_table(columns=columns, filter=is_mine)
-
-    def _of_nobody(self, unclaimed: pa.Table) -> None:
-        """Bytes that a specification forbids, of no session that has a row."""
-        broken = unclaimed.filter(pc.is_valid(unclaimed["clause"]))
-        found = [
-            Judged(
-                session_id or None,
-                protocol,
-                Finding(one.reason, one.ts, one.to_server, None, one.source, one.offset, one.length, needs_whole=False),
-                ended_session=False,
-            )
-            for one, session_id, protocol in zip(
-                unreadable_ranges(broken), values(broken["session_id"]), values(broken["protocol"]), strict=True
-            )
-        ]
-        if found:
-            self._emit(violations.TABLE.name, violation_rows(found))
 
     def _emit(self, name: str, rows: pa.Table) -> None:
         self._files[name].add(rows)
