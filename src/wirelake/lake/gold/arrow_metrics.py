@@ -43,13 +43,13 @@ def metrics_of(minute_index: pa.Table, exchanges: pa.Table, violations: pa.Table
         Groups(of_row, groups.first) for of_row in np.split(groups.of_row, np.cumsum([minute_index.num_rows, exchanges.num_rows]))
     )
     columns: dict[str, object] = {name: keys[name].take(groups.first) for name in KEYS}
-    columns |= {name: summed.total(numbers(minute_index[name])) for name in _SUMS}
-    columns["rate"] = summed.total(numbers(minute_index["messages"])) / 60.0
-    columns["violations"] = broken.count(np.ones(violations.num_rows, np.bool_))
-    columns["requests"] = asked.count(np.ones(exchanges.num_rows, np.bool_))
-    columns |= {name: asked.count(numbers(exchanges[name]) == 1) for name in ("late", "cancelled")}
+    columns |= {name: summed.totals(numbers(minute_index[name])) for name in _SUMS}
+    columns["rate"] = summed.totals(numbers(minute_index["messages"])) / 60.0
+    columns["violations"] = broken.counts(np.ones(violations.num_rows, np.bool_))
+    columns["requests"] = asked.counts(np.ones(exchanges.num_rows, np.bool_))
+    columns |= {name: asked.counts(numbers(exchanges[name]) == 1) for name in ("late", "cancelled")}
     is_answered = pc.is_valid(exchanges["latency_us"]).to_numpy()
-    columns["answered"] = asked.count(is_answered)
+    columns["answered"] = asked.counts(is_answered)
     columns |= _percentiles(asked.of_row[is_answered], numbers(exchanges["latency_us"])[is_answered], len(groups.first))
     return pa.table({name: columns[name] for name in TABLE.schema.names}, TABLE.schema)
 

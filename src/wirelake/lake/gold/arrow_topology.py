@@ -59,13 +59,13 @@ def topology_of(connection_index: pa.Table) -> pa.Table:
         "protocol": rows["protocol"].take(groups.first),
         "client": client.take(groups.first),
         "server": server.take(groups.first),
-        "sessions": groups.distinct(sessions),
-        "connections": groups.distinct(connections),
-        "errors": groups.total(numbers(rows["errors"])),
+        "sessions": groups.distinct_counts(sessions),
+        "connections": groups.distinct_counts(connections),
+        "errors": groups.totals(numbers(rows["errors"])),
     }
     for name in ("messages", "bytes"):
         values = numbers(rows[name])
-        columns |= {f"{name}_{direction}": groups.total(np.where(chosen, values, 0)) for direction, chosen in directions.items()}
+        columns |= {f"{name}_{direction}": groups.totals(np.where(chosen, values, 0)) for direction, chosen in directions.items()}
     first, last = np.full(len(groups.first), _HIGH), np.full(len(groups.first), _LOW)
     np.minimum.at(first, groups.of_row, micros(rows["first_seen"], _HIGH))
     np.maximum.at(last, groups.of_row, micros(rows["last_seen"], _LOW))

@@ -63,11 +63,11 @@ class Groups(NamedTuple):
     first: Integers
     """A row of each group, to read its keys from."""
 
-    def count(self, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Integers:
+    def counts(self, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Integers:
         """Return how many of the chosen rows each group has."""
         return np.bincount(self.of_row[chosen], minlength=len(self.first)).astype(np.int64)
 
-    def distinct(self, values: Integers) -> Integers:
+    def distinct_counts(self, values: Integers) -> Integers:
         """Return how many distinct values each group has; values below 0 do not count."""
         chosen = values >= 0
         size = 1 + int(values.max(initial=0))
@@ -76,7 +76,7 @@ class Groups(NamedTuple):
         is_new[1:] = pairs[1:] != pairs[:-1]
         return np.bincount(pairs[is_new] // size, minlength=len(self.first)).astype(np.int64)
 
-    def total(self, values: Integers) -> Integers:
+    def totals(self, values: Integers) -> Integers:
         """Return the sum of each group, in integers: floats are exact up to 2**53 only."""
         result = np.zeros(len(self.first), np.int64)
         np.add.at(result, self.of_row, values)
