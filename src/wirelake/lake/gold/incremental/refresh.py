@@ -25,12 +25,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from wirelake.lake.gold import metrics, security, topology
+from wirelake.lake.gold.arrow_metrics import metrics_of
+from wirelake.lake.gold.arrow_topology import topology_of
 from wirelake.lake.gold.fold.work import FOLDED
 from wirelake.lake.gold.incremental import index, minute_index
 from wirelake.lake.gold.incremental.affected import Affected, affected, minutes
 from wirelake.lake.gold.incremental.fold_sessions import fold_sessions
 from wirelake.lake.gold.incremental.inputs import Inputs
-from wirelake.lake.gold.incremental.plan_mode import is_small, plan_mode
+from wirelake.lake.gold.incremental.plan_mode import plan_mode
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
 from wirelake.lake.sources.tables import frame, spark_schema
 from wirelake.lake.store import delta, gold_commit, journal
@@ -45,8 +47,12 @@ if TYPE_CHECKING:
 
 __all__ = ["refresh"]
 
+_MINUTE_US: Final = 60_000_000
 _LOG: Final = logging.getLogger("wirelake.lake")
 _EVERY_SLOT: Final = frozenset(range(SLOTS))
+
+DRIVER_ROWS: Final = 2_000_000
+"""Sums of up to this many rows are added up on the driver: planning a Spark job takes longer. Beyond, Spark SQL does it."""
 
 
 def refresh(
@@ -137,10 +143,18 @@ class _Refresh:
                 self._security(self._inputs(what), what, keys)
         if is_judged:
             self.judge(keys)
-        with plan_mode(self._spark, self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, MINUTE_INDEX)):
-            self._metrics(what)
-        with plan_mode(self._spark, self._rows_in(CONNECTION_INDEX)):
-            self._topology()
+        self._tell(metrics.TABLE.name)
+        if self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, MINUTE_INDEX) <= DRIVER_ROWS:
+            self._small_metrics(what)
+        else:
+            with plan_mode(self._spark, DRIVER_ROWS):
+                self._metrics(what)
+        self._tell(topology.TABLE.name)
+        if self._rows_in(CONNECTION_INDEX) <= DRIVER_ROWS:
+            self._small_topology()
+        else:
+            with plan_mode(self._spark, DRIVER_ROWS):
+                self._topology()
 
     def _rows_in(self, *tables: Table) -> int:
         return sum(file.rows for table in tables for file in delta.entries(self._lake, table))
@@ -190,17 +204,51 @@ class _Refresh:
         threatened = pads.dataset(files, format="parquet").to_table(["session_id"], filter=is_threat)["session_id"]
         return bool(pc.any(pc.is_in(threatened, value_set=what.keys)).as_py())
 
+    def _minutes(self, what: Affected) -> list[int]:
+        """The minutes that change."""
+        changed: dict[str, list[Path]] = {}
+        for table, column in metrics.TOLD:
+            change = self.tables.changes[table.name]
+            changed[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
+        return minutes(self._lake, what, changed)
+
+    def _small_metrics(self, what: Affected) -> None:
+        """Rebuild the minutes with new messages, or with changed rows in other gold tables, in this process."""
+        chosen = self._minutes(what)
+        within = pa.array(chosen, pa.int64())
+
+        def in_minutes(column: str, rows: pa.Table) -> pa.Table:
+            times = rows[column].cast(pa.int64())
+            return rows.filter(pc.is_in(pc.subtract(times, _remainder(times)), value_set=within)) if self._built else rows
+
+        said = delta.dataset(self._lake, MINUTE_INDEX).to_table(filter=pads.field("batch") <= self._newest)
+        parts = [in_minutes("minute", said)]
+        for table, column in metrics.TOLD:
+            columns = [name for name in metrics.COLUMNS if name in table.schema.names]
+            rows = delta.dataset(self._lake, table, self.tables.files_afterwards(table)).to_table(columns=columns)
+            parts.append(in_minutes(column, rows))
+        built = metrics_of(*parts)
+
+        def stays(before: pa.Table) -> tuple[pa.Table, list[bytes]]:
+            kept = before.filter(pc.invert(pc.is_in(before["minute"].cast(pa.int64()), value_set=within)))
+            return kept, _minute_keys(kept)
+
+        slots = frozenset(slot(str(minute).encode()) for minute in chosen) if self._built else _EVERY_SLOT
+        self.tables.replace_rows(metrics.TABLE, built, _minute_keys(built), slots, stays if self._built else None)
+
+    def _small_topology(self) -> None:
+        """Rebuild all pairs of peers in this process."""
+        index = delta.dataset(self._lake, CONNECTION_INDEX).to_table(filter=pads.field("batch") <= self._newest)
+        rows = topology_of(index)
+        keys = ["/".join(pair).encode() for pair in zip(*(rows[name].to_pylist() for name in topology.TABLE.grain), strict=True)]
+        self.tables.replace_rows(topology.TABLE, rows, keys, _EVERY_SLOT, None)
+
     def _metrics(self, what: Affected) -> None:
-        """Rebuild the minutes with new messages, or with changed rows in other gold tables."""
-        self._tell(metrics.TABLE.name)
+        """Rebuild the minutes with new messages, or with changed rows in other gold tables, by Spark SQL."""
         said = [frame(self._spark, self._lake, MINUTE_INDEX).where(sql.col("batch") <= self._newest)]
         said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
         times = ("minute", *(column for _, column in metrics.TOLD))
-        told: dict[str, list[Path]] = {}
-        for table, column in metrics.TOLD:
-            change = self.tables.changes[table.name]
-            told[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
-        changed = minutes(self._lake, what, told)
+        changed = self._minutes(what)
         slots = frozenset(slot(str(minute).encode()) for minute in changed)
         at = self._scratch / "minutes.parquet"
         pq.write_table(pa.table({"minute_us": pa.array(changed, pa.int64())}), at)
@@ -223,16 +271,12 @@ class _Refresh:
         )
 
     def _topology(self) -> None:
-        """Rebuild the pairs of peers with new traffic.
-
-        Rebuilds all pairs while the index is small, because selecting costs more than building.
-        """
-        self._tell(topology.TABLE.name)
+        """Rebuild the pairs of peers with new traffic, by Spark SQL."""
         rows = topology.pairs(frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest))
         grain = list(topology.TABLE.grain)
         slots: Collection[int] = _EVERY_SLOT
         others: Callable[[DataFrame], DataFrame] | None = None
-        if self._built and not is_small(self._rows_in(CONNECTION_INDEX)):
+        if self._built:
             at = self._scratch / "pairs"
             rows.where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
             slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}
@@ -252,3 +296,12 @@ class _Refresh:
             more=self._rows_in(CONNECTION_INDEX),
             others=others,
         )
+
+
+def _remainder(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Microseconds since the minute began."""
+    return pc.subtract(times, pc.multiply(pc.floor(pc.divide(times.cast(pa.float64()), float(_MINUTE_US))).cast(pa.int64()), _MINUTE_US))
+
+
+def _minute_keys(rows: pa.Table) -> list[bytes]:
+    return [str(minute).encode() for minute in rows["minute"].cast(pa.int64()).to_pylist()]
