@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from wirelake import protocols
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, Finding, SeenMessage, SessionAnalyzer, Standing, Unreadable
+from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
 
 Step = ConnectionEvent | Unreadable | SeenMessage
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,7 +62,9 @@ class Judgement(msgspec.Struct):
 
 def judge(analyzer: type[SessionAnalyzer], steps: Iterable[Step], dice: random.Random | None = None, newest: int = NO_TIME) -> Judgement:
     """Feed a session; with dice, store and restore the state and take results out at random."""
-    watching, exchanges, findings = analyzer(), [], []
+    watching = analyzer()
+    exchanges: list[Exchange] = []
+    findings: list[Finding] = []
     for step in steps:
         if dice is not None and dice.random() < 0.2:
             watching = analyzer.decode(watching.encode())
@@ -153,19 +158,13 @@ def history(protocol: str, said: Sequence[Said]) -> History:
                 one.unreadable.append(Unreadable(**where, **row))
             else:
                 seen = protocols.get(protocol).analyzer().MESSAGE
-                row |= where | {"message_id": b"m" + where["offset"].to_bytes(8)}
-                one.messages.append(seen(**{name: _plain(row[name]) for name in seen.__struct_fields__}))
+                own = row | where | {"message_id": b"m" + where["offset"].to_bytes(8)}
+                one.messages.append(seen(**{name: _plain(own[name]) for name in seen.__struct_fields__}))
     return one
 
 
 def _read(protocol: str, data: bytes) -> Iterator[dict[str, Any]]:
     """The messages in bytes as rows of their own columns; or what makes them unreadable."""
-    from wirelake.lake.decode.scan import Scanner  # the same way as the decoder
-
-    import numpy as np
-
-    from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
-
     descriptor = protocols.get(protocol)
     limits = descriptor.limits()
     scanner = Scanner(protocol, limits)
@@ -176,8 +175,8 @@ def _read(protocol: str, data: bytes) -> Iterator[dict[str, Any]]:
         for row in scanned[~good].tolist():
             fault = descriptor.faults(row[FAULT])
             yield {"start": row[START], "length": row[LENGTH], "reason": fault.name, "clause": fault.clause}
-        parts = parts[np.repeat(good, scanned[:, PARTS])]
-        made = scanner.columns.columns(octets, scanned[good], parts, limits, True, 1 << 30)
+        own_parts = parts[np.repeat(good, scanned[:, PARTS])]
+        made = scanner.columns.columns(octets, scanned[good], own_parts, limits, True, 1 << 30)
         table = pa.table({**made.shared, **made.own}).to_pylist()
         for row, own in zip(scanned[good].tolist(), table, strict=True):
             yield {**own, "start": row[START], "length": row[LENGTH], "size": row[LENGTH]}

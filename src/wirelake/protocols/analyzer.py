@@ -354,7 +354,8 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         if not self.HAS_HANDSHAKE and parting is not None and (closed is None or self.last_word > parting.ts):
             parting = None  # life went on after the error
         client_version, server_version, is_accepted, error_code = self._greetings()
-        is_silent = self.SILENCE_SECONDS is not None and newest != NO_TIME and newest - last_seen > self.SILENCE_SECONDS * 1e6
+        is_timed = newest != NO_TIME and last_seen != NO_TIME
+        is_silent = self.SILENCE_SECONDS is not None and is_timed and newest - last_seen > self.SILENCE_SECONDS * 1e6
         opened = self.opened
         how = "silence" if is_silent else "open" if self.IS_NODE else _ended_how(parting, reset, closed)
         by = parting.by if parting else reset.by if reset else closed.by if closed else ""
@@ -528,11 +529,11 @@ class RequestPairs(msgspec.Struct):
         return (self.of_client if by_client else self.of_server).get(correlation_id)
 
     def answer(self, message: SeenMessage, correlation_id: str, subject: str | None, outcome: str | None = "returned") -> Exchange:
-        """A response; its `sent` is None if no request waits for it. `subject` is its own, for that case."""
+        """A response; its `sent` is None if no request waits for it, and there is no outcome. `subject` is its own, for that case."""
         asked = (self.of_server if message.to_server else self.of_client).pop(correlation_id, None)
         part = Part(message.ts, message.message_id, message.size)
         if asked is None:
-            return Exchange(not message.to_server, correlation_id, subject, None, part, None, False, 0, outcome)
+            return Exchange(not message.to_server, correlation_id, subject, None, part, None, False, 0, None)
         return Exchange(
             not message.to_server,
             correlation_id,
