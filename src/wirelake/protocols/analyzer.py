@@ -501,6 +501,8 @@ class Pending(msgspec.Struct, gc=False, array_like=True):
     cancelled: bool = False
     note: str | None = None
     """What the protocol wants to remember of it."""
+    progressive: bool = True
+    """Whether it asked for progress, in protocols where a request says so."""
 
 
 class RequestPairs(msgspec.Struct):
@@ -514,11 +516,12 @@ class RequestPairs(msgspec.Struct):
     of_client: dict[str, Pending] = msgspec.field(default_factory=dict)
     of_server: dict[str, Pending] = msgspec.field(default_factory=dict)
 
-    def ask(self, message: SeenMessage, correlation_id: str, subject: str | None) -> Exchange | None:
+    def ask(self, message: SeenMessage, correlation_id: str, subject: str | None, *, progressive: bool = True) -> Exchange | None:
         """A request. Returns the exchange of an earlier one with the same id that was never answered."""
         pending = self.of_client if message.to_server else self.of_server
         before = pending.get(correlation_id)
-        pending[correlation_id] = Pending(Part(message.ts, message.message_id, message.size), subject)
+        sent = Part(message.ts, message.message_id, message.size)
+        pending[correlation_id] = Pending(sent, subject, progressive=progressive)
         return None if before is None else _unanswered(message.to_server, correlation_id, before)
 
     def waiting(self, by_client: bool, correlation_id: str) -> Pending | None:
@@ -526,11 +529,11 @@ class RequestPairs(msgspec.Struct):
         return (self.of_client if by_client else self.of_server).get(correlation_id)
 
     def answer(self, message: SeenMessage, correlation_id: str, subject: str | None, outcome: str | None = "returned") -> Exchange:
-        """A response; its `sent` is None if no request waits for it. `subject` is its own, for that case."""
+        """A response. If no request waits for it, `sent` and `outcome` are None, and `subject` is its own."""
         asked = (self.of_server if message.to_server else self.of_client).pop(correlation_id, None)
         part = Part(message.ts, message.message_id, message.size)
         if asked is None:
-            return Exchange(not message.to_server, correlation_id, subject, None, part, None, False, 0, outcome)
+            return Exchange(not message.to_server, correlation_id, subject, None, part, None, False, 0, None)
         return Exchange(
             not message.to_server,
             correlation_id,
