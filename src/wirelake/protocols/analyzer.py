@@ -404,6 +404,8 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         if states is None:
             return
         at = (self.states.get(message.connection_id, states.initial), message.to_server, name)
+        if at in states.quiet:
+            return
         rule = states.refusals.get(at)
         if rule is not None and message.fault is None:
             self._found(rule, message, needs_whole=True)

@@ -1,0 +1,203 @@
+"""Fold the sessions of one protocol: messages go in, window by window; rows of three gold tables come out.
+
+All that happened to the connections of the sessions, and all bytes that could not be read, are known before the first message. So a
+finding is certain as soon as a later message shows that the session did not end on it; what the last messages broke waits for the end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wirelake.lake.gold.fold.rows import Endpoints, Judged, Sums, ends, exchange_rows, is_counted, session_row, session_rows, violation_rows
+from wirelake.lake.gold.fold.seen import analyzer_of, seen_messages
+from wirelake.lake.tables import exchanges, sessions, violations
+from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, SessionAnalyzer, Unreadable
+
+__all__ = ["SessionFacts", "SessionFold", "in_order"]
+
+Ints = npt.NDArray[np.int64]
+Emit = Callable[[str, pa.Table], None]
+"""Takes rows of the table of this name."""
+
+_ROWS: Final = 65_536
+"""Rows that are collected before they are handed on."""
+
+
+class SessionFacts:
+    """What the lake knows of a session before its messages are read."""
+
+    __slots__ = ("events", "first", "sums", "unreadable")
+
+    def __init__(self) -> None:
+        self.events: list[ConnectionEvent] = []
+        self.unreadable: list[Unreadable] = []
+        self.first: Endpoints | None = None
+        """Where it was seen first; None: only unreadable bytes are known, and it has no row."""
+        self.sums = Sums()
+
+
+class SessionFold:
+    """Sessions of one protocol. `emit` gets rows as they become certain."""
+
+    def __init__(
+        self,
+        protocol: str,
+        facts: Mapping[bytes, SessionFacts],
+        emit: Emit,
+        *,
+        late_seconds: float,
+        newest: int = NO_TIME,
+        links: Mapping[bytes, bytes] | None = None,
+    ) -> None:
+        """`links`: sessions of connections whose early messages do not name them; `newest`: time of the protocol's last message."""
+        self._protocol = protocol
+        self._analyzer = analyzer_of(protocol)
+        self._facts = facts
+        self._emit = emit
+        self._late_seconds = late_seconds
+        self._newest = newest
+        self._links = links
+        self._open: dict[bytes, SessionAnalyzer] = {}
+        self._broken: dict[bytes, int] = defaultdict(int)
+        self._exchanges: list[Exchange] = []
+        self._sessions_of: list[bytes] = []
+        self._violations: list[Judged] = []
+        self._rows: list[dict[str, object]] = []
+
+    def feed(self, window: pa.Table) -> None:
+        """Rows of the protocol's table. Rows of a session are later than those of the windows before, but within a window in any order."""
+        if not window.num_rows:
+            return
+        window, codes, names = in_order(window, self._session_column(window))
+        edges = np.flatnonzero(np.diff(codes, prepend=-1))
+        counts = np.diff(np.append(edges, len(codes)))
+        coming = seen_messages(window, self._analyzer.MESSAGE)
+        for code, count in zip(codes[edges].tolist(), counts.tolist(), strict=True):
+            session_id = names[code]
+            analyzer = self._open.get(session_id) or self._begin(session_id)
+            watch = analyzer.message
+            for message in islice(coming, count):
+                watch(message)
+            self._collect(session_id, analyzer)
+
+    def finish(self) -> None:
+        """Nothing more comes: all sessions end here, as far as is known."""
+        for session_id in self._facts:
+            if session_id not in self._open:
+                self._begin(session_id)
+        for session_id, analyzer in self._open.items():
+            analyzer.end()
+            self._collect(session_id, analyzer, is_end=True)
+            known = self._facts.get(session_id)
+            if known is not None and known.first is not None:
+                broken = self._broken[session_id]
+                self._rows.append(session_row(session_id, self._protocol, analyzer, known.first, known.sums, broken, self._newest))
+        self._open.clear()
+        self._flush()
+
+    def _session_column(self, window: pa.Table) -> pa.Array:
+        """The session of each row."""
+        if self._links is None:
+            return window["session_id"]
+        connection = _encoded(window["connection_id"])
+        known = connection.dictionary.to_pylist()
+        own = _encoded(window["session_id"])
+        if not any(one in self._links for one in known):
+            return own
+        by_connection = pa.DictionaryArray.from_arrays(connection.indices, pa.array([self._links.get(one) for one in known], pa.binary()))
+        return pa.compute.coalesce(by_connection.cast(pa.binary()), own.cast(pa.binary())).dictionary_encode()
+
+    def _begin(self, session_id: bytes) -> SessionAnalyzer:
+        analyzer = self._open[session_id] = self._analyzer()
+        known = self._facts.get(session_id)
+        if known is not None:
+            for event in known.events:
+                analyzer.event(event)
+            for found in known.unreadable:
+                analyzer.unreadable(found)
+        return analyzer
+
+    def _collect(self, session_id: bytes, analyzer: SessionAnalyzer, *, is_end: bool = False) -> None:
+        """Take out what the analyzer told, as far as it is certain."""
+        if analyzer.exchanges:
+            self._exchanges += analyzer.exchanges
+            self._sessions_of += [session_id] * len(analyzer.exchanges)
+            analyzer.exchanges = []
+        if analyzer.findings:
+            self._judge(session_id, analyzer, is_end=is_end)
+        if len(self._exchanges) >= _ROWS or len(self._violations) >= _ROWS:
+            self._flush()
+
+    def _judge(self, session_id: bytes, analyzer: SessionAnalyzer, *, is_end: bool) -> None:
+        waiting = []
+        is_whole, last_word = analyzer.is_whole, analyzer.last_word
+        for finding in analyzer.findings:
+            if not is_end and (finding.ts == NO_TIME or finding.ts >= last_word):
+                waiting.append(finding)
+            elif is_whole or not finding.needs_whole:
+                ended = is_end and ends(self._protocol, finding.rule) and analyzer.ended_on(finding)
+                self._violations.append(Judged(session_id, self._protocol, finding, ended))
+                self._broken[session_id] += is_counted(self._protocol, finding.rule)
+        analyzer.findings = waiting
+
+    def _flush(self) -> None:
+        if self._exchanges:
+            protocols = [self._protocol] * len(self._exchanges)
+            self._emit(exchanges.TABLE.name, exchange_rows(self._sessions_of, protocols, self._exchanges, self._late_seconds))
+            self._exchanges, self._sessions_of = [], []
+        if self._violations:
+            self._emit(violations.TABLE.name, violation_rows(self._violations))
+            self._violations = []
+        if self._rows:
+            self._emit(sessions.TABLE.name, session_rows(self._rows))
+            self._rows = []
+
+
+def in_order(window: pa.Table, session: pa.ChunkedArray | pa.Array) -> tuple[pa.Table, Ints, Sequence[bytes]]:
+    """The rows by session, and within a session by time and message id; the session of each as a number, and the names of the numbers."""
+    encoded = _encoded(session)
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    ts = _times(window["ts"])
+    ids = _halves(window["message_id"])
+    if not _is_sorted(codes, ts, *ids):
+        order = np.argsort(codes, kind="stable")
+        if not _is_sorted(codes[order], ts[order], ids[0][order], ids[1][order]):
+            order = np.lexsort((ids[1], ids[0], ts, codes))
+        window, codes = window.take(pa.array(order)), codes[order]
+    return window, codes, encoded.dictionary.to_pylist()
+
+
+def _encoded(column: pa.ChunkedArray | pa.Array) -> pa.DictionaryArray:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.unify_dictionaries().combine_chunks() if pa.types.is_dictionary(column.type) else column.combine_chunks()
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+
+
+def _times(column: pa.ChunkedArray) -> Ints:
+    times: Ints = column.cast(pa.int64()).fill_null(NO_TIME).to_numpy()
+    return times
+
+
+def _halves(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Message ids, 16 bytes each, as two numbers that compare the same way."""
+    array: Any = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], pa.binary())
+    start = np.frombuffer(array.buffers()[1], np.int32)[array.offset]
+    numbers = np.frombuffer(array.buffers()[2], np.uint8, len(array) * 16, start).view(">u8").reshape(-1, 2).astype(np.uint64)
+    return numbers[:, 0], numbers[:, 1]
+
+
+def _is_sorted(codes: Ints, ts: Ints, high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> bool:
+    before, after = slice(None, -1), slice(1, None)
+    is_later = (ts[before] < ts[after]) | (
+        (ts[before] == ts[after]) & ((high[before] < high[after]) | ((high[before] == high[after]) & (low[before] <= low[after])))
+    )
+    return bool(((codes[before] < codes[after]) | ((codes[before] == codes[after]) & is_later)).all())
