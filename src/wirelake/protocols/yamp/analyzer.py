@@ -216,7 +216,7 @@ class Analyzer(SessionAnalyzer):
         uid = message.uid
         if uid is None:
             return
-        before = self.pairs.ask(message, uid.hex(), message.uri, progressive=message.progressive is not False)
+        before = self.pairs.ask(message, uid.hex(), message.uri, message.progressive is not False)
         if before is not None:
             self._exchanged(before)
             fault = Fault.REQUEST_REPEATED if self.transport == _DATAGRAMS else Fault.REQUEST_UID_IN_FLIGHT
@@ -263,7 +263,7 @@ class Analyzer(SessionAnalyzer):
 
     def _judge_pong(self, ping: WaitingPing, ponged: int | None) -> None:
         due = self._due(ping)
-        if self._went_by(due, ponged):
+        if (ponged is None or ponged > due) and self._went_by(due, ponged):
             self._missed(Fault.PING_TIMEOUT.name, ping.message, due)
 
     def _expire(self, pings: dict[bytes, list[WaitingPing]], now: int) -> None:
