@@ -535,7 +535,7 @@ class RequestPairs(msgspec.Struct):
         return (self.of_client if by_client else self.of_server).get(correlation_id)
 
     def answer(self, message: SeenMessage, correlation_id: str, subject: str | None, outcome: str | None = "returned") -> Exchange:
-        """A response. If no request waits for it, `sent` and `outcome` are None, and `subject` is its own."""
+        """A response; without a waiting request `sent` is None, the subject is its own, and nothing is known of an outcome."""
         asked = (self.of_server if message.to_server else self.of_client).pop(correlation_id, None)
         part = Part(message.ts, message.message_id, message.size)
         if asked is None:
