@@ -504,6 +504,8 @@ class Pending(msgspec.Struct, gc=False, array_like=True):
     cancelled: bool = False
     note: str | None = None
     """What the protocol wants to remember of it."""
+    progressive: bool = True
+    """Whether it asked for progress, in protocols where a request says so."""
 
 
 class RequestPairs(msgspec.Struct):
@@ -517,11 +519,16 @@ class RequestPairs(msgspec.Struct):
     of_client: dict[str, Pending] = msgspec.field(default_factory=dict)
     of_server: dict[str, Pending] = msgspec.field(default_factory=dict)
 
-    def ask(self, message: SeenMessage, correlation_id: str, subject: str | None) -> Exchange | None:
-        """A request. Returns the exchange of an earlier one with the same id that was never answered."""
+    def ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> Exchange | None:
+        """A request. Returns the exchange of an earlier one with the same id that was never answered.
+
+        A repetition does not change whether progress was asked for: a receiver keeps the first request (YAMP-15).
+        """
         pending = self.of_client if message.to_server else self.of_server
         before = pending.get(correlation_id)
-        pending[correlation_id] = Pending(Part(message.ts, message.message_id, message.size), subject)
+        if before is not None:
+            progressive = before.progressive
+        pending[correlation_id] = Pending(Part(message.ts, message.message_id, message.size), subject, 0, False, None, progressive)
         return None if before is None else _unanswered(message.to_server, correlation_id, before)
 
     def waiting(self, by_client: bool, correlation_id: str) -> Pending | None:
