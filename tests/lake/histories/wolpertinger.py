@@ -58,7 +58,7 @@ _DOCUMENTS = (
     call(held("list", "") * 3 + "<a>" * 100 + "</a>" * 100).encode(),
     error(COMPONENT + CODE.replace("303", "x") + CALL_ID).encode(),
     call(held("dateTime", "never")).encode(),
-    call(held("xml", "<a/>")).encode(),
+    call(held("directoryObjectDiff", "")).encode(),
 )
 _PAYLOADS = (b"!!!!", b"gzip:9;AAAA", b"encryption:des;aGVsbG8=", b"encryption:aes;aGVsbG8=")
 
@@ -152,6 +152,8 @@ class Speaker:
             return None
         call_id = self.dice.choice(list(other.waiting))
         asked = other.waiting.pop(call_id)
+        if asked.method == "KeyExchange" and self.dice.random() < 0.2:
+            return self.said(_own, Error(asked.component, 300, call_id))
         return self.said(_own, self.any_answer(asked.component, call_id))
 
     def any_answer(self, component: str, call_id: str) -> Response | Error:
@@ -362,9 +364,9 @@ class _History:
         match self.seed % 6:
             case 0 | 1 | 2:  # a question as the last word
                 one.say(True, line(Call("Authentication", "EstablishConnection", one.speaker.fresh()), 1))
-                self.wait(self.dice.choice((0, 1)))
+                self.wait(self.dice.choice((0, 1, 1)))
                 one.say(False, result(1))
-                self.wait(self.dice.choice((29, 31)))
+                self.wait(self.dice.choice((29, 31, 31)))
             case 3:  # more messages in pieces than are kept
                 for number in range(258):
                     one.say(True, b"fragment_index:0;fragment_count:2;message_id:%d;AAAA\n" % number)

@@ -5,8 +5,9 @@ Two things are followed. `Text` is what one side sent with one id: it waits for 
 but a callee that refuses a call says so, and is believed. Whether a method is void is not on the wire either: a call that was confirmed and
 never answered breaks no rule, unless every peer has its component.
 
-Nothing is remembered for ever. What is settled is forgotten after five minutes (WOLP-10), or once `_MOST` newer ones are: a CallId or an
-id that is used again later is a new one. Calls that nobody answers are forgotten once `_MOST` are newer.
+Nothing is remembered for ever. What is settled is forgotten after five minutes (WOLP-10), or once `_MOST` others were settled later: a
+CallId or an id that is used again then is a new one. A call that is not answered is forgotten once `_MOST_WAITING` later ones wait, too.
+So an exchange is told when its id is forgotten, or at the end.
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ _ANSWER: Final = round(DEFAULT_OPTIONS.call_timeout * _SECOND)
 """WOLP-21: how long the answer to a confirmed call may take."""
 _REMEMBER: Final = round(DEFAULT_OPTIONS.remember_time * _SECOND)
 """WOLP-10: how long a message is recognised if it is sent again."""
-_MOST: Final = DEFAULT_OPTIONS.max_unconfirmed
-"""How many texts and calls of one side are remembered at least, if they are not too old; about twice as many at most."""
+_MOST: Final = DEFAULT_OPTIONS.max_calls
+"""How many settled texts and calls of one side are remembered at least, if they are not too old; twice as many at most."""
+_MOST_WAITING: Final = DEFAULT_OPTIONS.max_unconfirmed
+"""How many calls of one side may wait for an answer; twice as many at most."""
 
 _TAGS: Final[dict[type[Any], str]] = {what: str(what.__struct_config__.tag) for what in MESSAGES}
 _CALL, _RESPONSE, _ERROR = _TAGS[Call], _TAGS[Response], _TAGS[Error]
@@ -124,6 +127,8 @@ class Text(msgspec.Struct, gc=False, array_like=True):
     was_refused: bool = False
     is_settled: bool = False
     """Whether a result came after the last one."""
+    is_repeated: bool = False
+    """WOLP-10: whether the last one was delivered before."""
     calls: list[str] | None = None
     """CallIds of calls among them that wait for a result."""
 
@@ -256,11 +261,11 @@ class Analyzer(SessionAnalyzer):
             self.last_word = ts
             if self.questions and self.questions[0].message.ts < ts:
                 self.questions.clear()
-        text, is_repeated = self._takes_text(message)
+        text = self._takes_text(message)
         if message.root == _CALL:
-            self._takes_call(message, text, is_repeated=is_repeated)
+            self._takes_call(message, text)
         elif message.root is not None:
-            self._takes_answer(message, is_repeated=is_repeated)
+            self._takes_answer(message, text)
         elif message.encryption is not None and (message.type == "message" or message.fragment_count == 1):
             self._step(message, _TAGS[Encrypted])
 
@@ -284,10 +289,10 @@ class Analyzer(SessionAnalyzer):
 
     # Layer 1: texts and results.
 
-    def _takes_text(self, message: Seen) -> tuple[Text, bool]:
-        """A message or a piece of one. Also returns whether it was delivered before."""
+    def _takes_text(self, message: Seen) -> Text:
+        """A message or a piece of one."""
         texts = self.client_texts if message.to_server else self.server_texts
-        ts, is_repeated = message.ts, False
+        ts = message.ts
         text = self._text_of(texts, message, message.to_server)
         pieces, until = 1, ts + _REMEMBER
         if message.fragment_count is not None:
@@ -302,17 +307,18 @@ class Analyzer(SessionAnalyzer):
             text.until, text.is_settled = until, False
         if message.type == "message":
             digest = content_digest(message.payload or b"", message.gzip, message.encryption is not None)
-            if digest == text.digest and ts <= text.whole_ts + _REMEMBER:
-                is_repeated = True
+            text.is_repeated = digest == text.digest and ts <= text.whole_ts + _REMEMBER
+            if text.is_repeated:
                 self._found(Fault.MESSAGE_REPEATED.name, message, needs_whole=True)  # WOLP-10
             text.digest, text.whole_ts, text.has_first = digest, ts, True
         else:
+            text.is_repeated = False
             if text.seen is None:
                 text.seen = set()
             text.seen.add(message.fragment_index or 0)
         if message.fault is not None and message.fault in _REFUSALS:
             text.was_refused = True
-        return text, is_repeated
+        return text
 
     def _takes_result(self, message: Seen) -> None:
         """WOLP-4: a result is for a message of the other side that waits for one.
@@ -394,7 +400,7 @@ class Analyzer(SessionAnalyzer):
 
     # Layer 2: calls and answers.
 
-    def _takes_call(self, message: Seen, text: Text, *, is_repeated: bool) -> None:
+    def _takes_call(self, message: Seen, text: Text) -> None:
         component, method = message.component or "", message.method or ""
         kind = call_kind(component, method, message.encryption is not None)
         if kind is not Call or self.states:
@@ -418,7 +424,7 @@ class Analyzer(SessionAnalyzer):
         elif state.text_id != message.text_id:
             state.is_sole = False
         if is_request:
-            self._ask(calls, call_id, state, message, is_repeated=is_repeated)
+            self._ask(calls, call_id, state, message, is_repeated=text.is_repeated)
             if state.result is None and state.answer is None:
                 if text.calls is None:
                     text.calls = []
@@ -442,7 +448,7 @@ class Analyzer(SessionAnalyzer):
             calls.young.pop(call_id, None)
             calls.waiting[call_id] = state
 
-    def _takes_answer(self, message: Seen, *, is_repeated: bool) -> None:
+    def _takes_answer(self, message: Seen, text: Text) -> None:
         """A response or an error; an error without a CallId answers no call."""
         if message.encryption is not None:
             self._step(message, _TAGS[Encrypted])
@@ -472,7 +478,7 @@ class Analyzer(SessionAnalyzer):
                 self._judge_call(state, message, by_client)
         part = Part(message.ts, message.message_id, message.size)
         if not state.is_open:
-            self._unmatched(calls, state, message, part, is_repeated=is_repeated)
+            self._unmatched(calls, state, message, part, is_repeated=text.is_repeated)
             return
         state.is_open = False
         if state.answer is None:
@@ -561,9 +567,9 @@ class Analyzer(SessionAnalyzer):
         """Forget the oldest calls if there are too many."""
         if len(calls.young) > _MOST:
             self._forget_calls(calls, by_client)
-        if len(calls.waiting) > 2 * _MOST:
+        if len(calls.waiting) > 2 * _MOST_WAITING:
             calls.has_forgotten = True
-            for call_id in list(calls.waiting)[:_MOST]:
+            for call_id in list(calls.waiting)[:_MOST_WAITING]:
                 self._tell_call(by_client, call_id, calls.waiting.pop(call_id))
             calls.waiting = dict(calls.waiting)
 

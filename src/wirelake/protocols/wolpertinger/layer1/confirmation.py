@@ -93,8 +93,9 @@ class Unconfirmed:
 
 def content_digest(payload: bytes, gzip: int | None, encrypted: bool) -> bytes:
     """WOLP-10: the fingerprint of what a whole message carries: with the same id, the same content is the same message."""
-    head = b"%d;%d;" % (-1 if gzip is None else gzip, encrypted)
-    return hashlib.blake2b(head + payload, digest_size=16).digest()
+    if gzip is not None or encrypted:
+        payload = b"%d;%d;%b" % (-1 if gzip is None else gzip, encrypted, payload)  # no payload has a semicolon
+    return hashlib.blake2b(payload, digest_size=16).digest()
 
 
 class Remembered:
