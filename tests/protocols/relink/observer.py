@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from wirelake.errors import DecodeError
 from wirelake.protocols.analyzer import ConnectionEvent, Unreadable
-from wirelake.protocols.kernel import FAULT, KIND, LENGTH
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START as BEGIN
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.analyzer import Analyzer, Seen
 from wirelake.protocols.relink.faults import UNREADABLE, Fault
@@ -87,7 +88,13 @@ class Observer:
             unreadable = Unreadable(watched.name, self.now, to_server, fault.name, fault.rule.clause, SOURCE, self._place(length), length)
             self.happenings.append((watched, unreadable))
             return
-        one = message(data, row, parts)
+        fault = Fault(row[FAULT]) if row[FAULT] else None
+        try:
+            one = message(data, row, parts)
+        except DecodeError as unreadable:  # RELINK-31: all but its name can be read
+            fault, end = Fault.ENDPOINT_NOT_UTF8, row[BEGIN] + length
+            assert unreadable.fault is fault
+            one = m.Request("", epoch=int.from_bytes(data[end - 16 : end - 8], "little"), link_id=int.from_bytes(data[end - 8 : end], "little"))
         is_channel = m.Kind.COMMIT <= row[KIND] <= m.Kind.MESSAGE
         flags = m.HandshakeFlag(row[FLAGS] & 7)
         place = self._place(length)
@@ -101,7 +108,7 @@ class Observer:
             offset=place,
             length=length,
             size=length,
-            fault=Fault(row[FAULT]).name if row[FAULT] else None,
+            fault=fault.name if fault is not None else None,
             type_name=m.name_of(type(one)),
             channel_ids=list(channels(data, row)) if is_channel and row[COUNT] else [] if is_channel else None,
             sequence=row[SEQUENCE] if is_channel and row[SEQUENCE] >= 0 else None,
