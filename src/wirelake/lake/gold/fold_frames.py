@@ -124,19 +124,19 @@ class _Task:
                     unclaimed = None if session is None else session.finish(key)
                     session = _Session(key, protocol, unclaimed, emit, partial(self._fold, protocol, emit))
                 session.add(rows)
-            yield from _given(found)
+            yield from _given(found, self._name)
         if session is not None:
             session.finish(None)
-        yield from _given(found)
+        yield from _given(found, self._name)
 
     def _fold(self, protocol: str, emit: Emit, facts: dict[bytes, SessionFacts], links: Mapping[bytes, bytes] | None) -> SessionFold:
         newest = self._newest.get(protocol, NO_TIME)
         return SessionFold(protocol, facts, emit, late_seconds=self._late_seconds, newest=newest, links=links)
 
 
-def _given(found: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+def _given(found: list[pa.Table], name: str) -> Iterator[pa.RecordBatch]:
     for table in found:
-        yield from table.to_batches()
+        yield from table.cast(table_named(name).schema).to_batches()
     found.clear()
 
 
