@@ -30,15 +30,17 @@ from wirelake.lake.decode.accounting import merge, rows, weigh
 from wirelake.lake.decode.decoder import Batches, DecodeOptions, Decoder
 from wirelake.lake.decode.pipeline import decode
 from wirelake.lake.decode.state import DecoderState
+from wirelake.lake.jobs.task_files import TaskFiles
 from wirelake.lake.session.errors import coded
 from wirelake.lake.sources import failures
 from wirelake.lake.store import journal, state_file
 from wirelake.lake.store.commit import publish, recover
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.journal import Following
-from wirelake.lake.store.parquet import Sheets, whole
+from wirelake.lake.store.parquet import whole
 from wirelake.lake.tables import ledger, messages, unrecognised
 from wirelake.lake.tables.catalog import SILVER
+from wirelake.lake.tables.index import INDEX_TABLES
 from wirelake.protocols.kernel import use_compiled
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ class _Task:
     def _decode(self, bucket: int, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> BucketResult:
         assembly, decoder_state = self._load_state(bucket)
         spare = partial(Decoder, self._options, self._keys, None, self._keyring, sink=lambda _: None)
-        sheets = Sheets(self._lake, SILVER, self._batch)
+        sheets = TaskFiles(self._lake, self._batch)
         newest = 0
         ledger_entries: list[pa.RecordBatch] = []
         unknown: list[pa.RecordBatch] = []
@@ -214,7 +216,7 @@ def _publish(
             f"internal error: {first.source.path}: {first.bytes} bytes at byte {first.offset} were read and never decoded. "
             "Nothing was committed; please report this"
         )
-    files: dict[str, list[File]] = {table.name: [] for table in SILVER}
+    files: dict[str, list[File]] = {table.name: [] for table in (*SILVER, *INDEX_TABLES)}
     for result in results:
         for name, file in result.files.items():
             files[name].append(file)

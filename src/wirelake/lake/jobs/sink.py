@@ -27,14 +27,16 @@ from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.accounting import balance, merge
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.decode.pipeline import decode
+from wirelake.lake.jobs.task_files import TaskFiles
 from wirelake.lake.session.errors import coded
 from wirelake.lake.sources import failures
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.commit import publish
 from wirelake.lake.store.delta import File
-from wirelake.lake.store.parquet import Sheets, whole
+from wirelake.lake.store.parquet import whole
 from wirelake.lake.tables import ledger, unrecognised
 from wirelake.lake.tables.catalog import SILVER
+from wirelake.lake.tables.index import INDEX_TABLES
 from wirelake.protocols.event_mesh.security.trust import TrustStore
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
@@ -82,7 +84,7 @@ class TableWriter(DataSourceArrowWriter):
         guard = partial(failures.guard, failures.folder(self._lake, self._attempt))
         ledger_entries: list[pa.RecordBatch] = []
         unknown: list[pa.RecordBatch] = []
-        sheets = Sheets(self._lake, SILVER, self._batch)
+        sheets = TaskFiles(self._lake, self._batch)
         decoder = Decoder(self._options, self._keys, keyring=self._keyring, sink=sheets.add)
         assembly = Assembly(self._ports, protocols.sniff, protocols.dialect)
         try:
@@ -111,7 +113,7 @@ class TableWriter(DataSourceArrowWriter):
         pending = self._pending()
         if pending is None:
             raise LakeError(f"{self._lake}: batch {self._batch} belongs to another ingest by now; nothing was committed")
-        files: dict[str, list[File]] = {table.name: [] for table in SILVER}
+        files: dict[str, list[File]] = {table.name: [] for table in (*SILVER, *INDEX_TABLES)}
         for message in written:
             for name, file in message.files.items():
                 files[name].append(file)
@@ -131,7 +133,7 @@ class TableWriter(DataSourceArrowWriter):
             pending = self._pending()
             if pending is not None and pending.files is not None:
                 return
-            referenced = {table.name: set(delta.files(self._lake, table)) for table in SILVER}
+            referenced = {table.name: set(delta.files(self._lake, table)) for table in (*SILVER, *INDEX_TABLES)}
             for message in messages:
                 if isinstance(message, Written):
                     for name, file in message.files.items():
