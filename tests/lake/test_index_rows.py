@@ -176,15 +176,15 @@ def test_a_batch_is_only_added_to_an_index_that_has_all_before(spark, recorded, 
     made = tmp_path / "lake"
     cases = [(0.1, "client", "hello"), (0.2, "server", "hello"), (1, "client", "bye"), (2, "closed", "bye")]
     first, second, third = (recorded(tmp_path / f"{port}.pcapng", {"a": cases}, port) for port in (1000, 2000, 3000))
-    ingest(spark, made, [first], build=False)
+    ingest(spark, made, [first], gold=False)
     assert [delta.batch(made, table) for table in INDEX_TABLES] == [1, 1]
     for table in INDEX_TABLES:
         delta.recreate(made, table)
-    ingest(spark, made, [second], build=False)
+    ingest(spark, made, [second], gold=False)
     assert [delta.batch(made, table) for table in INDEX_TABLES] == [None, None]
     index.extend(spark, made, 2)
     assert {row["batch"] for row in delta.dataset(made, MINUTE_INDEX).to_table().to_pylist()} == {1, 2}
-    ingest(spark, made, [third], build=False)
+    ingest(spark, made, [third], gold=False)
     assert [delta.batch(made, table) for table in INDEX_TABLES] == [3, 3]
     assert sum(row["messages"] for row in delta.dataset(made, MINUTE_INDEX).to_table().to_pylist()) == 9
 
