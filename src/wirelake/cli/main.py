@@ -24,7 +24,22 @@ from wirelake.extras import missing
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
-COMMANDS: Final = ("demo", "decode", "encode", "ingest", "forget", "query", "report", "check", "keys", "serve", "listen", "call", "send")
+COMMANDS: Final = (
+    "demo",
+    "decode",
+    "encode",
+    "ingest",
+    "gold",
+    "forget",
+    "query",
+    "report",
+    "check",
+    "keys",
+    "serve",
+    "listen",
+    "call",
+    "send",
+)
 """Every command: the function of this name in the module of this name.
 
 Its docstring is its help, and it returns an exit code.
