@@ -7,6 +7,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from tests.conformance.harness import directory, vectors
 from tests.lake import yamp_sessions
 from tests.lake.histories import yamp as history
 from tests.protocols.yamp import speech
@@ -23,9 +24,9 @@ from wirelake.lake.gold.fold.seen import connection_events, seen_messages, unrea
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.analyzer import ConnectionEvent, Unreadable
 from wirelake.protocols.yamp import base_session
-from wirelake.protocols.yamp.analyzer import Analyzer, Seen
+from wirelake.protocols.yamp.analyzer import UNSEEN, Analyzer, Seen
 from wirelake.protocols.yamp.events import Ended, Noticed
-from wirelake.protocols.yamp.faults import Fault
+from wirelake.protocols.yamp.faults import TOLERATED, Fault
 
 SILVER = ("yamp", "connections", "quarantine")
 
@@ -121,6 +122,14 @@ def cases(tmp_path_factory):
 @pytest.mark.parametrize("case", yamp_sessions.CASES)
 def test_the_rules_that_are_broken(cases, case):
     assert rules(fed(cases[case])) == yamp_sessions.BROKEN.get(case, [])
+
+
+@pytest.mark.parametrize("vector", vectors(directory() / "yamp.json"), ids=lambda vector: vector["name"])
+def test_what_a_vector_refuses_is_found_and_nothing_else(tmp_path, vector):
+    data, talk = bytes.fromhex(vector["hex"]), Talk(tmp_path)
+    talk = talk.client(data) if data[0] == speech.HANDSHAKE else talk.shake().server(data)
+    broken = {Fault[finding.rule] for finding in talk.analyzed().findings if not finding.needs_whole}
+    assert bool(broken - TOLERATED) == (vector["expect"] == "reject")
 
 
 @pytest.mark.parametrize(
@@ -241,6 +250,13 @@ def test_one_pong_answers_all_pings_with_its_payload(tmp_path):
     assert [(one.rule, one.to_server) for one in analyzer.findings] == [("PING_TIMEOUT", True)]
 
 
+def test_every_ping_without_a_pong_is_found(tmp_path):
+    """Also those with the same payload; with the next message, and at the end."""
+    talk = Talk(tmp_path).shake().at(1).client(speech.ping(b"a"), speech.ping(b"b")).at(2).client(speech.ping(b"a"), speech.ping(b"a"))
+    analyzer = talk.at(11.5).server(speech.event()).at(30).client(speech.event()).analyzed()
+    assert sorted(one.ts - analyzer.first_said for one in analyzer.findings) == [11_000_000] * 2 + [12_000_000] * 2
+
+
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 def test_pings_that_nobody_answers_do_not_pile_up(tmp_path, transport):
     talk = Talk(tmp_path, transport).shake()
@@ -274,6 +290,13 @@ def test_a_serializer_that_was_echoed_was_not_refused(tmp_path):
     assert "SERIALIZER_UNSUPPORTED" in rules(Talk(tmp_path).client(speech.handshake()).server(refusal).analyzed())
 
 
+def test_only_the_first_refusal_counts(tmp_path):
+    other, own = speech.close(b"Serializer xml not supported. Use a"), speech.close(b"Serializer json not supported. Use a")
+    for refusals, is_found in (((other, own), False), ((own, other), True)):
+        found = rules(Talk(tmp_path).client(speech.handshake()).server(*refusals).analyzed())
+        assert ("SERIALIZER_UNSUPPORTED" in found) == is_found
+
+
 def test_a_long_reason_is_not_kept(tmp_path):
     name = b"x" * 255
     talk = Talk(tmp_path).client(speech.handshake(1, name)).server(speech.close(b"Serializer " + name + b" " + b"y" * 60_000))
@@ -293,8 +316,6 @@ def histories(tmp_path_factory):
 
 
 def test_random_histories_break_every_rule_that_history_shows(histories):
-    from wirelake.lake.gold.rules.yamp import UNSEEN
-
     found = Counter(rule for every in histories.values() for session in every.values() for rule in rules(fed(session)))
     assert {fault.name for fault in Fault} - set(found) == {fault.name for fault in UNSEEN}
 

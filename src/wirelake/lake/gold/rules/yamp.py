@@ -15,7 +15,7 @@ from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Timeouts, in_tim
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
 from wirelake.lake.tables.security import Threat
 from wirelake.protocols.faults import Faults
-from wirelake.protocols.yamp.analyzer import Analyzer
+from wirelake.protocols.yamp.analyzer import UNSEEN, Analyzer
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
@@ -29,17 +29,6 @@ THREATS: Final[dict[Faults, Threat]] = {
 """YAMP-43, YAMP-8: threats to a receiver, and a handshake that may have been changed on its way."""
 
 TIMEOUTS: Final = Timeouts(*Analyzer.TIMEOUTS)
-
-UNSEEN: Final[dict[Faults, str]] = {
-    Fault.PONG_UNSOLICITED: "an unsolicited pong is to be ignored",
-    Fault.CANCEL_UNMATCHED: "a cancel that crosses the answer is legal, and cannot be distinguished from others",
-    Fault.BYTES_AFTER_MESSAGE: "only where one message is decoded alone; in a stream the next message begins there",
-    Fault.REQUEST_NOT_IN_FLIGHT: "refused before anything is sent; on the wire it is RESPONSE_UNMATCHED",
-    **dict.fromkeys(
-        (Fault.URI_SIZE, Fault.FIELD_OUT_OF_RANGE, Fault.BODY_UNSERIALIZABLE, Fault.DATAGRAM_TOO_LARGE), "refused before anything is sent"
-    ),
-}
-"""What history cannot tell, or the lake does not, and why."""
 
 _PORT: Final = "0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _HOST: Final = r"(\[[^\]/?#@]+\]|[^/?#@:\[\]]+)"
