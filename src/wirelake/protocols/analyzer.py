@@ -354,7 +354,8 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         if not self.HAS_HANDSHAKE and parting is not None and (closed is None or self.last_word > parting.ts):
             parting = None  # life went on after the error
         client_version, server_version, is_accepted, error_code = self._greetings()
-        is_silent = self.SILENCE_SECONDS is not None and newest != NO_TIME and newest - last_seen > self.SILENCE_SECONDS * 1e6
+        is_timed = newest != NO_TIME and last_seen != NO_TIME
+        is_silent = self.SILENCE_SECONDS is not None and is_timed and newest - last_seen > self.SILENCE_SECONDS * 1e6
         opened = self.opened
         how = "silence" if is_silent else "open" if self.IS_NODE else _ended_how(parting, reset, closed)
         by = parting.by if parting else reset.by if reset else closed.by if closed else ""

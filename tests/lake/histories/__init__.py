@@ -1,1 +1,1 @@
-"""Random conversations that break rules, one module for each protocol: `write(folder, seed)` records them."""
+"""Random histories that break rules, by protocol."""

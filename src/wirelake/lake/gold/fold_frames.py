@@ -6,11 +6,12 @@ order. Rows of messages cross into Python here, which costs several times what t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -20,7 +21,7 @@ from wirelake import protocols
 from wirelake.lake.gold.fold.facts import CONNECTION_COLUMNS, INDEX_COLUMNS, QUARANTINE_COLUMNS, session_facts
 from wirelake.lake.gold.fold.rows import unclaimed_rows
 from wirelake.lake.gold.fold.seen import analyzer_of, columns_of, table_of
-from wirelake.lake.gold.fold.sessions import SessionFold
+from wirelake.lake.gold.fold.sessions import Emit, SessionFacts, SessionFold
 from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables import violations
 from wirelake.lake.tables.catalog import table as table_named
@@ -111,56 +112,97 @@ class _Task:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows of the table. Rows of a session may be divided between batches."""
-        held: list[pa.RecordBatch] = []
-        key: bytes | None = None
-        for batch in batches:
-            for session in _by_key(batch):
-                named = session["key"][0].as_py()
-                if held and named != key:
-                    yield from self._fold(pa.Table.from_batches(held))
-                    held = []
-                key = named
-                held.append(session)
-        if held:
-            yield from self._fold(pa.Table.from_batches(held))
-
-    def _fold(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Fold one session: all its rows."""
         found: list[pa.Table] = []
 
         def emit(name: str, table: pa.Table) -> None:
             if name == self._name:
                 found.append(table)
 
-        key = rows["key"][0].as_py()
-        unread = _struct(rows.filter(pc.equal(rows["origin"], _UNREADABLE)), "unreadable")
-        unread = unread.append_column("protocol", rows.filter(pc.equal(rows["origin"], _UNREADABLE))["protocol"])
-        for protocol in [one for one in pc.unique(rows["protocol"]).to_pylist() if one is not None]:
-            mine = rows.filter(pc.equal(rows["protocol"], protocol))
-            parts = [mine.filter(pc.equal(mine["origin"], origin)) for origin in range(4)]
-            if not any(part.num_rows for part in (parts[_INDEX], parts[_EVENT], parts[_MESSAGE])) or key == b"":
-                continue
-            is_link = protocols.get(protocol).session_kind is SessionKind.LINK
-            index, events = _struct(parts[_INDEX], "index"), _struct(parts[_EVENT], "event")
-            links = dict.fromkeys(index["connection_id"].to_pylist(), key) if is_link else None
-            if not events.num_rows and not parts[_MESSAGE].num_rows:
-                continue
-            facts = session_facts(protocol, index, events, unread, links)
-            unread = unread.slice(0, 0)
-            newest = self._newest.get(protocol, NO_TIME)
-            fold = SessionFold(protocol, facts, emit, late_seconds=self._late_seconds, newest=newest, links=links)
-            fold.feed(_struct(parts[_MESSAGE], f"{protocol}_message"))
-            fold.finish()
-        emit(violations.TABLE.name, unclaimed_rows(unread.set_column(0, "session_id", pa.array([key] * unread.num_rows, pa.binary()))))
-        for table in found:
-            yield from table.to_batches()
+        session: _Session | None = None
+        for batch in batches:
+            for rows in _runs(batch):
+                key, protocol = rows["key"][0].as_py(), rows["protocol"][0].as_py()
+                if session is None or (session.key, session.protocol) != (key, protocol):
+                    unclaimed = None if session is None else session.finish(key)
+                    session = _Session(key, protocol, unclaimed, emit, partial(self._fold, protocol, emit))
+                session.add(rows)
+            yield from _given(found)
+        if session is not None:
+            session.finish(None)
+        yield from _given(found)
+
+    def _fold(self, protocol: str, emit: Emit, facts: dict[bytes, SessionFacts], links: Mapping[bytes, bytes] | None) -> SessionFold:
+        newest = self._newest.get(protocol, NO_TIME)
+        return SessionFold(protocol, facts, emit, late_seconds=self._late_seconds, newest=newest, links=links)
 
 
-def _by_key(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows of each session, which are together."""
-    codes = batch["key"].dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    edges = [0, *((codes[1:] != codes[:-1]).nonzero()[0] + 1).tolist(), len(codes)]
-    for first, end in pairwise(edges):
+def _given(found: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for table in found:
+        yield from table.to_batches()
+    found.clear()
+
+
+class _Session:
+    """One session, of one protocol. Its messages are fed as they come; what is known of it comes before them."""
+
+    def __init__(self, key: bytes, protocol: str | None, unclaimed: pa.Table | None, emit: Emit, fold: Callable[..., SessionFold]) -> None:
+        self.key = key
+        self.protocol = protocol
+        self._emit = emit
+        self._make = fold
+        self._held: list[pa.RecordBatch] = []
+        self._unclaimed = unclaimed
+        """Unreadable bytes of the session, found in no protocol of it yet."""
+        self._fold: SessionFold | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """More rows of the session: first what is known of it, then messages."""
+        is_message = pc.equal(rows["origin"], _MESSAGE)
+        self._held.append(rows.filter(pc.invert(is_message)))
+        said = rows.filter(is_message)
+        if said.num_rows:
+            if self._fold is None:
+                self._begin(has_messages=True)
+            assert self._fold is not None  # noqa: S101
+            self._fold.feed(_struct(pa.Table.from_batches([said]), f"{self.protocol}_message"))
+
+    def finish(self, key: bytes | None) -> pa.Table | None:
+        """The session has no more rows of this protocol; rows of the session `key` follow. Returns what that session may claim."""
+        if self._fold is None:
+            self._begin(has_messages=False)
+        if self._fold is not None:
+            self._fold.finish()
+        if self._unclaimed is not None and key == self.key:
+            return self._unclaimed
+        if self._unclaimed is not None:
+            self._emit(violations.TABLE.name, unclaimed_rows(self._unclaimed))
+        return None
+
+    def _begin(self, *, has_messages: bool) -> None:
+        """All that is known of the session came: begin the fold, unless it only has unreadable bytes."""
+        known = pa.Table.from_batches(self._held)
+        parts = [known.filter(pc.equal(known["origin"], origin)) for origin in range(_MESSAGE)]
+        unread = _struct(parts[_UNREADABLE], "unreadable").append_column("protocol", parts[_UNREADABLE]["protocol"])
+        unread = unread.set_column(0, "session_id", pa.array([self.key] * unread.num_rows, pa.binary()))
+        if self._unclaimed is not None:
+            unread = pa.concat_tables([self._unclaimed, unread])
+        if self.protocol is None or not self.key or not (has_messages or parts[_EVENT].num_rows):
+            self._unclaimed = unread if unread.num_rows else None
+            return
+        self._unclaimed = None
+        index = _struct(parts[_INDEX], "index")
+        is_link = protocols.get(self.protocol).session_kind is SessionKind.LINK
+        links = dict.fromkeys(index["connection_id"].to_pylist(), self.key) if is_link else None
+        self._fold = self._make(session_facts(self.protocol, index, _struct(parts[_EVENT], "event"), unread, links), links)
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows of the same session and protocol, which are together."""
+    is_new = np.zeros(batch.num_rows, bool)
+    for name in ("key", "protocol"):
+        codes = batch[name].dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        is_new[1:] |= codes[1:] != codes[:-1]
+    for first, end in pairwise([0, *np.flatnonzero(is_new).tolist(), batch.num_rows]):
         if first < end:
             yield batch.slice(first, end - first)
 

@@ -21,7 +21,7 @@ from wirelake.lake.gold.fold.seen import analyzer_of, seen_messages
 from wirelake.lake.tables import exchanges, sessions, violations
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, SessionAnalyzer, Unreadable
 
-__all__ = ["SessionFacts", "SessionFold", "in_order"]
+__all__ = ["Emit", "SessionFacts", "SessionFold", "in_order"]
 
 Ints = npt.NDArray[np.int64]
 Emit = Callable[[str, pa.Table], None]
