@@ -21,10 +21,11 @@ from wirelake.capture.files.identity import identify
 from wirelake.capture.record.recorder import Recorder
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.gold.fold.seen import connection_events, seen_messages, unreadable_ranges
+from wirelake.lake.gold.rules.yamp import UNSEEN
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.analyzer import ConnectionEvent, Unreadable
 from wirelake.protocols.yamp import base_session
-from wirelake.protocols.yamp.analyzer import UNSEEN, Analyzer, Seen
+from wirelake.protocols.yamp.analyzer import Analyzer, Seen
 from wirelake.protocols.yamp.events import Ended, Noticed
 from wirelake.protocols.yamp.faults import TOLERATED, Fault
 

@@ -12,7 +12,6 @@ import msgspec
 
 from wirelake.errors import FaultLike
 from wirelake.protocols.analyzer import NO_TIME, RequestPairs, SeenMessage, SessionAnalyzer, Timeouts
-from wirelake.protocols.faults import Faults
 from wirelake.protocols.reply_timer import MIN_RATE
 from wirelake.protocols.state_table import StateTable, state_table
 from wirelake.protocols.yamp.faults import Fault
@@ -21,23 +20,12 @@ from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
 from wirelake.protocols.yamp.redirect import objection
 from wirelake.protocols.yamp.state_machine import MACHINE, State
 
-__all__ = ["KILLED", "OUTCOMES", "UNSEEN", "Analyzer", "Seen"]
+__all__ = ["KILLED", "OUTCOMES", "Analyzer", "Seen"]
 
 KILLED: Final = "killed"
 """The outcome of a request that was killed: what still comes is discarded (YAMP-34)."""
 OUTCOMES: Final = {ResponseType.DONE: "returned", ResponseType.ERROR: "failed", ResponseType.CANCELLED: "cancelled"}
 """0x08 response: what a last response says -> the outcome of its request."""
-
-UNSEEN: Final[dict[Faults, str]] = {
-    Fault.PONG_UNSOLICITED: "an unsolicited pong is to be ignored",
-    Fault.CANCEL_UNMATCHED: "a cancel that crosses the answer is legal, and cannot be distinguished from others",
-    Fault.BYTES_AFTER_MESSAGE: "only where one message is decoded alone; in a stream the next message begins there",
-    Fault.REQUEST_NOT_IN_FLIGHT: "refused before anything is sent; on the wire it is RESPONSE_UNMATCHED",
-    **dict.fromkeys(
-        (Fault.URI_SIZE, Fault.FIELD_OUT_OF_RANGE, Fault.BODY_UNSERIALIZABLE, Fault.DATAGRAM_TOO_LARGE), "refused before anything is sent"
-    ),
-}
-"""Rules that an observer does not judge, and why."""
 
 _NAMES: Final = tuple(name_of(message) for message, _ in sorted(TYPES.items(), key=lambda entry: entry[1]))
 """By number of the message type."""
