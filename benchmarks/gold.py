@@ -93,24 +93,22 @@ class Job(NamedTuple):
 
 def measured(version: Version, command: list[str], folder: Path) -> tuple[Figures, str]:
     """Run a command in a fresh process, and wait for all it has started."""
-    with (folder / "errors").open("w+") as errors:
+    # Files, not pipes: the JVM holds them open after the process that counts is gone.
+    with (folder / "errors").open("w") as errors, (folder / "output").open("w") as output:
         began = time.perf_counter()
-        process = subprocess.Popen(
-            command, cwd=folder, env=version.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
-        )
+        process = subprocess.Popen(command, cwd=folder, env=version.environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
         meter = Meter(process.pid)
         try:
-            output, _ = process.communicate()
+            process.wait()
         finally:
             process.kill()
         seconds = time.perf_counter() - began
         meter.wait(WAIT_SECONDS)
         meter.close()
-        if process.returncode:
-            errors.seek(0)
-            raise Failed(f"exit code {process.returncode}: {errors.read()[-2000:]}")
+    if process.returncode:
+        raise Failed(f"exit code {process.returncode}: {(folder / 'errors').read_text()[-2000:]}")
     spent = meter.cost()
-    return {"seconds": seconds, "jvm": spent.jvm, "python": spent.python}, output
+    return {"seconds": seconds, "jvm": spent.jvm, "python": spent.python}, (folder / "output").read_text()
 
 
 def command(version: Version, *arguments: str | Path) -> Figures:
