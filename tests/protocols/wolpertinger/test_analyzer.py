@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 from tests.lake import wolpertinger_sessions
 from tests.lake.histories import wolpertinger as history
-from tests.lake.wolpertinger_sessions import BLOB, BROKEN, CASES, FIRST_PORT, IV, answered, asked, call_id, line, pieces, result, trusted
+from tests.lake.wolpertinger_sessions import BLOB, BROKEN, CASES, IV, answered, asked, call_id, line, pieces, result, trusted
 from tests.protocols.wolpertinger.pair import KEYS
-from tests.protocols.wolpertinger.xml_documents import VECTORS
 
 from wirelake import protocols
 from wirelake.capture.blocks.read_file import read
@@ -20,11 +19,9 @@ from wirelake.capture.record.recorder import Recorder
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.gold.fold.seen import connection_events, seen_messages, unreadable_ranges
 from wirelake.lake.tables.catalog import TABLES
-from wirelake.protocols.analyzer import ConnectionEvent
 from wirelake.protocols.wolpertinger import analyzer as module
 from wirelake.protocols.wolpertinger.analyzer import Analyzer, Seen
-from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
-from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 SILVER = ("wolpertinger", "connections", "quarantine")
@@ -247,7 +244,7 @@ def test_a_refused_call_is_found_at_once(talk):
     """Whatever is called with the same id after the answer."""
     talk.at(1).client(line(asked(1), 1)).at(2).server(line(Error("Sample", 303, call_id(1)), 1))
     talk.at(3).client(line(asked(1, "Other"), 2)).at(4)
-    events, unreadable, messages = talk.session()
+    _, _, messages = talk.session()
     analyzer = Analyzer()
     for message in messages[:2]:
         analyzer.message(message)
