@@ -323,6 +323,29 @@ def test_no_exchange_is_lost_when_many_are_forgotten(talk, monkeypatch):
         assert found == ({} if len(said) > 1 else {"NOT_CONFIRMED": 479})
 
 
+def test_an_answer_to_a_call_that_was_forgotten_breaks_no_rule(talk, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    call, confirmed, answer, _ = many(talk)
+    for waiting, broken in ((21, 1), (5, 0)):
+        analyzer = Analyzer()
+        for number in range(waiting):
+            analyzer.message(numbered(call, number, 0))
+            analyzer.message(numbered(confirmed, number, 1))
+        analyzer.message(numbered(answer, 0, 2))
+        assert ([one.rule for one in analyzer.findings], len([one for one in analyzer.exchanges if one.sent is None])) == ([], broken)
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(0, []), (1, ["NO_ANSWER"])])
+def test_where_a_result_is_as_old_as_its_call_an_answer_may_be(talk, seconds, broken):
+    talk.at(1).client(line(trusted(1, "EstablishConnection"), 1)).at(1 + seconds).server(result(1)).at(100)
+    assert rules(talk.closed().analyzed()) == broken
+
+
+def test_a_message_that_could_not_be_opened_was_not_delivered(talk):
+    talk.at(1).client(b"message_id:1;!!!!\n").at(2).server(result(1, 5)).at(3).client(b"message_id:1;!!!!\n").at(4).server(result(1, 5))
+    assert rules(talk.closed().analyzed()) == ["BASE64_INVALID"] * 2
+
+
 # Random histories.
 
 
