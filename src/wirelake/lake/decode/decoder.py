@@ -44,7 +44,7 @@ from wirelake.lake.decode.unrecognised import UnrecognisedTraffic
 from wirelake.lake.decode.websocket import Unwrapped, Unwrapper
 from wirelake.lake.decode.xmpp import Stanzas, Taken
 from wirelake.lake.tables import connections, ledger, messages, unrecognised
-from wirelake.lake.tables.catalog import TABLES
+from wirelake.lake.tables.protocol_schema import table_of
 from wirelake.protocols.arrow import BodySerializers, Columns, within
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, ScanLimits
 
@@ -301,7 +301,7 @@ class Decoder:
         size = pa.array(scanned[:, LENGTH])
         shared = {"protocol": rows.constant(protocol, len(scanned)), "size": size, **leading, **made.shared}
         self._add(messages.TABLE.name, rows.batch(messages.TABLE.schema, shared))
-        self._add(protocol, rows.batch(TABLES[protocol].schema, {**leading, **made.own}))
+        self._add(protocol, rows.batch(table_of(protocol).schema, {**leading, **made.own}))
 
     def _body_serializers(
         self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, segments: IntArray, good: npt.NDArray[np.bool_]
