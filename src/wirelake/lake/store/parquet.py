@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from wirelake.lake.store.delta import File, folder
 from wirelake.lake.tables.schema import Table
 
-__all__ = ["ROW_GROUP_BYTES", "Sheet", "Sheets", "whole"]
+__all__ = ["ROW_GROUP_BYTES", "GoldFile", "Sheet", "Sheets", "whole"]
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 """Bytes of Arrow memory a table may hold before they become a row group.
@@ -167,3 +167,66 @@ class Sheets:
         """Delete all files."""
         for sheet in self._sheets.values():
             sheet.discard()
+
+
+class GoldFile:
+    """The Parquet file of one gold table and range of keys. It is created with its first row group."""
+
+    def __init__(self, folder: Path, name: str, table: Table) -> None:
+        self._name = name
+        self._path = folder / name
+        self._schema = pa.schema([field.with_type(_dictionary(field)) for field in table.schema])
+        self._held: list[pa.Table] = []
+        self._bytes = 0
+        self._rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows. They are written when enough are buffered."""
+        if rows.num_rows:
+            self._held.append(pa.table([_encoded(rows[field.name], field) for field in self._schema], schema=self._schema))
+            self._bytes += self._held[-1].nbytes
+            if self._bytes >= ROW_GROUP_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = _writer(self._path, self._schema)
+        rows = pa.concat_tables(self._held).unify_dictionaries()
+        self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+        self._rows += rows.num_rows
+        self._held.clear()
+        self._bytes = 0
+
+    def close(self) -> File | None:
+        """Write the rest and close the file; None if it has no rows."""
+        self._flush()
+        if self._writer is None:
+            return None
+        self._writer.close()
+        return File(self._name, self._path.stat().st_size, self._rows)
+
+    def discard(self) -> None:
+        """Delete the file."""
+        self._held.clear()
+        if self._writer is not None:
+            self._writer.close()
+            self._path.unlink(missing_ok=True)
+
+
+_DISTINCT: Final = frozenset({"correlation_id", "request_message_id", "response_message_id", "message_id"})
+"""Columns whose values differ from row to row: a dictionary would only cost."""
+
+
+def _dictionary(field: pa.Field) -> pa.DataType:
+    has_words = (pa.types.is_string(field.type) or pa.types.is_binary(field.type)) and field.name not in _DISTINCT
+    return pa.dictionary(pa.int32(), field.type) if has_words else field.type
+
+
+def _encoded(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(column.type):
+        return column.cast(field.type.value_type).dictionary_encode()
+    return column.cast(field.type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wirelake.protocols.protocol import ColumnBuilder, Handshake, Notation, Protocol, SessionKind
 from wirelake.protocols.relink.faults import Fault
@@ -15,6 +15,9 @@ from wirelake.protocols.relink.scanner import Limits, Stage, find
 from wirelake.protocols.relink.session import Session
 from wirelake.protocols.relink.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.wire import buffer, decode, encode, scan, sniff, walk
+
+if TYPE_CHECKING:
+    from wirelake.protocols.analyzer import SessionAnalyzer
 
 __all__ = [
     "DEFAULT_PORT",
@@ -50,6 +53,12 @@ def _columns() -> ColumnBuilder[Limits]:
     return columns
 
 
+def _analyzer() -> type[SessionAnalyzer]:
+    from wirelake.protocols.relink.analyzer import Analyzer  # noqa: PLC0415 - only observers need it
+
+    return Analyzer
+
+
 def _notation() -> Notation[Limits, AnyMessage]:
     from wirelake.protocols.relink import notation  # noqa: PLC0415 - only `decode` and `encode` need it
 
@@ -76,6 +85,7 @@ PROTOCOL: Final = Protocol[Limits, AnyMessage](
     encode=encode,
     columns=_columns,
     notation=_notation,
+    analyzer=_analyzer,
     handshake=Handshake.of(
         start=HandshakeReader,
         restore=HandshakeReader.restored,

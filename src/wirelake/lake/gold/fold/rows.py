@@ -10,14 +10,27 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from wirelake.lake.gold.fold.seen import unreadable_ranges, values
 from wirelake.lake.tables import exchanges as exchanges_table
 from wirelake.lake.tables import sessions as sessions_table
 from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.rules import rules
 from wirelake.protocols.analyzer import NO_TIME, Exchange, Finding, SessionAnalyzer
 
-__all__ = ["Endpoints", "Judged", "Sums", "ends", "exchange_rows", "is_counted", "session_row", "session_rows", "violation_rows"]
+__all__ = [
+    "Endpoints",
+    "Judged",
+    "Sums",
+    "ends",
+    "exchange_rows",
+    "is_counted",
+    "session_row",
+    "session_rows",
+    "unclaimed_rows",
+    "violation_rows",
+]
 
 _CONFIRMED: Final = "confirmed"
 """Outcome of a call that was delivered, and that nothing answered."""
@@ -121,6 +134,23 @@ def violation_rows(found: Sequence[Judged]) -> pa.Table:
         **{name: of(name) for name in ("source", "offset", "length")},
     }
     return _table(violations_table.TABLE.schema, columns)
+
+
+def unclaimed_rows(quarantine: pa.Table) -> pa.Table:
+    """Rows of `violations` for bytes that a specification forbids, of no session that has a row. An empty `session_id` means none."""
+    broken = quarantine.filter(pc.is_valid(quarantine["clause"]))
+    found = zip(unreadable_ranges(broken), values(broken["session_id"]), values(broken["protocol"]), strict=True)
+    return violation_rows(
+        [
+            Judged(
+                session_id or None,
+                protocol,
+                Finding(one.reason, one.ts, one.to_server, None, one.source, one.offset, one.length, needs_whole=False),
+                ended_session=False,
+            )
+            for one, session_id, protocol in found
+        ]
+    )
 
 
 class Endpoints(NamedTuple):

@@ -10,6 +10,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
@@ -71,9 +74,12 @@ class Inputs:
 
     def affected(self, rows: DataFrame, *, by: str = "session_id", how: str = "left_semi") -> DataFrame:
         """Select the rows of affected sessions or, with `left_anti`, of all others."""
-        at = self._affected.connections if by == "connection_id" else self._affected.sessions
-        if at is None:
+        if self._affected.is_all:
             return rows.limit(0) if how == "left_anti" else rows
+        at = self._scratch / f"{by}.parquet"
+        if not at.exists():
+            chosen = self._affected.index["connection_id"] if by == "connection_id" else self._affected.keys
+            pq.write_table(pa.table({by: pc.unique(chosen)}), at)
         ids = self.spark.read.schema(f"{by} binary").parquet(f"file://{at.absolute()}")
         return rows.join(ids, by, how)
 

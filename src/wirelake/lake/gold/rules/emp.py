@@ -6,7 +6,7 @@ and returns findings (`engine.FINDING`).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
@@ -15,6 +15,7 @@ from wirelake.lake.gold.rules.engine import FINDING, breaches, odd
 from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Timeouts, in_time, omissions, omitted, went_by
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
 from wirelake.lake.tables.security import Threat
+from wirelake.protocols.emp.analyzer import Analyzer
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION, MessageType
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS
@@ -22,7 +23,7 @@ from wirelake.protocols.faults import Faults
 
 __all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
-ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.BODY_IGNORED)
+ODDITIES: Final = Analyzer.ODDITIES
 """What the bits of the column `oddities` mean, lowest first."""
 
 THREATS: Final[dict[Faults, Threat]] = dict.fromkeys(
@@ -30,13 +31,7 @@ THREATS: Final[dict[Faults, Threat]] = dict.fromkeys(
 )
 """EMP-35, EMP-36, EMP-8, EMP-37: what endangers a receiver."""
 
-_SILENT_CLOSE: Final = (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault.ERROR_NOT_UTF8)
-"""EMP-22: an unreadable error is answered by closing without a message, which counts as parting."""
-
-
-TIMEOUTS: Final = Timeouts(
-    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_PARTING, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout, _SILENT_CLOSE
-)
+TIMEOUTS: Final = cast(Timeouts, Analyzer.TIMEOUTS)
 """EMP-29, EMP-43: say hello in time, end with bye or error, and never inside a message."""
 
 UNSEEN: Final[dict[Faults, str]] = {

@@ -14,13 +14,13 @@ from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.rules.engine import breaches, odd
 from wirelake.lake.tables.security import Threat
+from wirelake.protocols.event_mesh.analyzer import Analyzer
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
 from wirelake.protocols.faults import Faults
 
 __all__ = ["BY_KEYS", "ODDITIES", "SILENCE_SECONDS", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
 
-ODDITIES: Final = (Fault.FIELDS_OUT_OF_ORDER, Fault.VALUE_UNTERMINATED, Fault.KEY_WITHOUT_SIGNATURE, Fault.JSON_INVALID)
+ODDITIES: Final = Analyzer.ODDITIES
 """What the bits of the column `oddities` mean, lowest first."""
 
 THREATS: Final[dict[Faults, Threat]] = {
@@ -56,7 +56,7 @@ UNSEEN: Final[dict[Faults, str]] = {
 }
 """What history cannot tell, and why."""
 
-SILENCE_SECONDS: Final = DEFAULT_OPTIONS.silence_after
+SILENCE_SECONDS: Final = Analyzer.SILENCE_SECONDS
 """§3.2: a node that sent nothing for so long is silent, as for a live node with default options."""
 
 

@@ -17,13 +17,11 @@ from wirelake.lake.gold.rules.relink_channels import by_channel
 from wirelake.lake.gold.rules.relink_connections import connections, misled, unasked
 from wirelake.lake.tables.security import Threat
 from wirelake.protocols.faults import Faults
+from wirelake.protocols.relink.analyzer import ODDITIES
 from wirelake.protocols.relink.faults import OURS, TOLERATED, Fault
 from wirelake.protocols.relink.messages import VERSION
 
 __all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "greetings", "guards"]
-
-ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.NOT_MINIMAL, Fault.MULTICAST_EMPTY)
-"""What the bits of the column `oddities` mean, lowest first."""
 
 THREATS: Final[dict[Faults, Threat]] = dict.fromkeys(
     (Fault.MULTICAST_OVER_LIMIT, Fault.PARTS_OVER_LIMIT, Fault.PART_OVER_LIMIT, Fault.MESSAGE_OVER_LIMIT), Threat.BOMB

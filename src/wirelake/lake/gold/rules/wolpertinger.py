@@ -17,6 +17,7 @@ from wirelake.lake.gold.rules.timeouts import WENT_BY, Timeouts, omissions, went
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
 from wirelake.lake.tables.security import Threat
 from wirelake.protocols.faults import Faults
+from wirelake.protocols.wolpertinger.analyzer import Analyzer
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
@@ -25,15 +26,7 @@ from wirelake.protocols.wolpertinger.trust.key_agreement import IV_SIZE
 
 __all__ = ["ODDITIES", "THREATS", "UNSEEN", "by_fields", "by_history", "greetings", "guards"]
 
-ODDITIES: Final = (
-    Fault.KEY_NOT_LOWER,
-    Fault.ALIAS_USED,
-    Fault.PAYLOAD_BLANKS,
-    Fault.RESULT_PAYLOAD,
-    Fault.RESULT_CODE_UNKNOWN,
-    Fault.FRAGMENT_LATE,
-)
-"""What the bits of the column `oddities` mean, lowest first."""
+ODDITIES: Final = Analyzer.ODDITIES
 
 THREATS: Final[dict[Faults, Threat]] = {
     Fault.TEXT_OVER_LIMIT: Threat.BOMB,
@@ -61,8 +54,7 @@ UNSEEN: Final[dict[Faults, str]] = {
 }
 """What history cannot tell, or the lake does not, and why."""
 
-TIMEOUTS: Final = Timeouts(Fault.CLOSED_INSIDE_MESSAGE)
-"""WOLP-11: do not close inside a line."""
+TIMEOUTS: Final = Timeouts(*(Analyzer.TIMEOUTS or ()))
 
 _RETURNING: Final = ", ".join(f"'{name}'" for name, method in METHODS.items() if method.returns)
 """WOLP-21: methods that every peer has and that answer."""

@@ -15,6 +15,7 @@ from wirelake.lake.gold.rules.timeouts import CARRIED, WENT_BY, Timeouts, in_tim
 from wirelake.lake.gold.steps.request_pairs import REPEATS, UNMATCHED
 from wirelake.lake.tables.security import Threat
 from wirelake.protocols.faults import Faults
+from wirelake.protocols.yamp.analyzer import Analyzer
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import VERSION, MessageType, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
@@ -27,10 +28,7 @@ THREATS: Final[dict[Faults, Threat]] = {
 }
 """YAMP-43, YAMP-8: threats to a receiver, and a handshake that may have been changed on its way."""
 
-TIMEOUTS: Final = Timeouts(
-    Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout
-)
-"""YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
+TIMEOUTS: Final = Timeouts(*Analyzer.TIMEOUTS)
 
 UNSEEN: Final[dict[Faults, str]] = {
     Fault.PONG_UNSOLICITED: "an unsolicited pong is to be ignored",
@@ -52,8 +50,7 @@ _REFUSED: Final = Fault.SERIALIZER_UNSUPPORTED.name
 _SECONDS: Final = DEFAULT_OPTIONS.ping_timeout
 """YAMP-18: how long a ping waits for its pong."""
 
-ODDITIES: Final = (Fault.BOOL_ODD, Fault.URI_EMPTY, Fault.REASON_NOT_UTF8, Fault.SERIALIZER_EMPTY, Fault.BODY_UNDECODABLE)
-"""What the bits of the column `oddities` mean, lowest first."""
+ODDITIES: Final = Analyzer.ODDITIES
 
 
 def by_fields(yamp: DataFrame) -> DataFrame:

@@ -11,12 +11,12 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from wirelake.protocols.wolpertinger.analyzer import CONFIRMED
+
 __all__ = ["CONFIRMED", "INPUTS", "PROTOCOL", "build"]
 
 INPUTS: Final = ("paired", "wolpertinger")
 PROTOCOL: Final = "wolpertinger"
-CONFIRMED: Final = "confirmed"
-"""Outcome of a call that was delivered, and that nothing answered."""
 
 _NEXT: Final = "lead(result) IGNORE NULLS OVER (PARTITION BY session_id, sender, text_id ORDER BY ts, message_id)"
 _CALL: Final = ("session_id", "requested_by", "correlation_id")

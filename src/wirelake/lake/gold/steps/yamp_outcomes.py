@@ -13,15 +13,13 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from wirelake.protocols.yamp.messages import MessageType, ResponseType
+from wirelake.protocols.yamp.analyzer import KILLED, OUTCOMES
+from wirelake.protocols.yamp.messages import MessageType
 
 __all__ = ["INPUTS", "KILLED", "OUTCOMES", "PROTOCOL", "build"]
 
 INPUTS: Final = ("paired", "yamp")
 PROTOCOL: Final = "yamp"
-KILLED: Final = "killed"
-OUTCOMES: Final = {ResponseType.DONE: "returned", ResponseType.ERROR: "failed", ResponseType.CANCELLED: "cancelled"}
-"""What a last response says -> what came of its request."""
 
 _REQUEST: Final = ("session_id", "requested_by", "correlation_id")
 

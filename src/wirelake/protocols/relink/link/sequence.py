@@ -10,7 +10,7 @@ from typing import Final
 from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.messages import LAST_SEQUENCE
 
-__all__ = ["HALF", "is_behind", "on_wire", "reach"]
+__all__ = ["HALF", "distance", "is_behind", "on_wire", "reach"]
 
 HALF: Final = 1 << 31
 """RELINK-15: windows stay below this, so that ahead and behind can be distinguished."""
@@ -19,6 +19,11 @@ HALF: Final = 1 << 31
 def on_wire(number: int) -> int:
     """A number as 32 bits; -1, which is nothing yet, is 2^32-1 (RELINK-15)."""
     return number & LAST_SEQUENCE
+
+
+def distance(sequence: int, number: int) -> int:
+    """RELINK-15: how far a sequence number is ahead of a number, or behind: from -2^31 to 2^31-1."""
+    return ((sequence - number + HALF) & LAST_SEQUENCE) - HALF
 
 
 def reach(cursor: int, sequence: int | None, most: int, fault: Fault = Fault.ACKNOWLEDGED_TOO_MUCH) -> int:
@@ -35,4 +40,4 @@ def reach(cursor: int, sequence: int | None, most: int, fault: Fault = Fault.ACK
 
 def is_behind(cursor: int, sequence: int | None) -> bool:
     """A sequence that the cursor has passed: a repetition."""
-    return sequence is not None and 0 < (cursor - sequence) & LAST_SEQUENCE < HALF
+    return sequence is not None and -HALF < distance(sequence, cursor) < 0

@@ -1,0 +1,1 @@
+"""Random histories that break rules, by protocol."""
