@@ -12,7 +12,7 @@ import click
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import decode_flags, limits_given, ports_given
-from wirelake.cli.own_process import without_pandas
+from wirelake.cli.own_process import collect_rarely, without_pandas
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
 from wirelake.extras import CAPTURES, need
@@ -104,6 +104,7 @@ def read(
     from wirelake.explore.reading.engine import ReadOptions  # noqa: PLC0415
     from wirelake.explore.reading.inputs import STDIN, Reading  # noqa: PLC0415
 
+    collect_rarely()
     chosen = filters.parse(filter_text)
     formats.check_fields(fields)
     if follow and STDIN in files:

@@ -9,7 +9,7 @@ its connection, or with the input: then its unanswered requests are known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from wirelake.explore.reading.records import (
     LATE_MICROS,
     NOWHERE,
     Answer,
+    Broken,
     Ends,
     Message,
     Record,
@@ -144,7 +145,9 @@ class Analysis:
             if isinstance(happened, _Told):
                 yield from self._unreadable(happened)
             elif isinstance(happened, _Said):
-                yield from self._message(*happened)
+                after = self._message(*happened)
+                yield happened.message
+                yield from after
             else:
                 yield from self._event(*happened)
         while len(self._sessions) > MAX_SESSIONS:
@@ -252,7 +255,8 @@ class Analysis:
             ends = self._ends.get(found.connection_id or b"", NOWHERE)
             yield Unreadable(told.layer, found.reason, told.text, found.source, found.offset, found.length, found.ts, told.protocol, ends)
 
-    def _message(self, message: Message, seen: SeenMessage) -> Iterator[Record]:
+    def _message(self, message: Message, seen: SeenMessage) -> Sequence[Record]:
+        """Number a message and let its session judge it; returns what comes after it."""
         counter = self._counter
         counter.messages += 1
         message.number = counter.messages
@@ -269,6 +273,8 @@ class Analysis:
         session = self._sessions.get(session_id) or self._session(message.protocol, session_id, connection_id)
         analyzer = session.analyzer
         analyzer.message(seen)
+        if not analyzer.exchanges and not analyzer.findings:
+            return ()
         after: list[Record] = []
         if analyzer.exchanges:
             exchanges, analyzer.exchanges = analyzer.exchanges, []
@@ -281,10 +287,9 @@ class Analysis:
             message.answers = tuple(answers)
         if analyzer.findings:
             broken = list(self._judged(session, session_id, message))
-            message.violations = tuple(one for one in broken if one.message is message)
+            message.violations = tuple(Broken(one.rule, one.clause, one.severity) for one in broken if one.message is message)
             after += broken
-        yield message
-        yield from after
+        return after
 
     def _judged(self, session: _Session, session_id: bytes, message: Message | None) -> Iterator[Violation]:
         """The findings of a session that count."""
@@ -318,6 +323,7 @@ class Analysis:
             finding.length,
             ends,
             message if is_its else None,
+            None if finding.message_id is None else self._numbers.get(finding.message_id),
         )
 
     def _answer(self, exchange: Exchange, message_id: bytes) -> Answer:

@@ -138,7 +138,7 @@ def _whole_text(message: Message) -> str:
 def _violation_text(broken: Violation) -> str:
     word = "note" if broken.severity == "info" else "violation"
     clause = f" {broken.clause}" if broken.clause else ""
-    where = f"at {broken.message.number}" if broken.message is not None else f"at byte {broken.offset:,} of {broken.source}"
+    where = f"at {broken.number}" if broken.number is not None else f"at byte {broken.offset:,} of {broken.source}"
     by = f" by {broken.culprit}" if broken.by is not None else ""
     when = "" if broken.message is not None else f" {timestamp(broken.ts) or '-'}"
     return visible(f"{_INDENT}!{when} {word}: {broken.protocol}{clause} {broken.rule} ({broken.severity}){by} {where}: {broken.text}")
@@ -215,7 +215,7 @@ def _other_json(record: Violation | Unanswered | Unreadable | Unrecognised) -> M
     if isinstance(record, Violation):
         return {
             "type": "violation",
-            "number": None if record.message is None else record.message.number,
+            "number": record.number,
             "ts": timestamp(record.ts),
             "protocol": record.protocol,
             "rule": record.rule,

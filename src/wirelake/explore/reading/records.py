@@ -12,6 +12,7 @@ from wirelake.protocols.analyzer import NO_TIME
 __all__ = [
     "LATE_MICROS",
     "Answer",
+    "Broken",
     "Ends",
     "Message",
     "Record",
@@ -73,6 +74,14 @@ class Answer(NamedTuple):
     """The number of the answer, if it is not the message that shows this."""
 
 
+class Broken(NamedTuple):
+    """A rule that a message breaks."""
+
+    rule: str
+    clause: str | None
+    severity: str
+
+
 class Message(msgspec.Struct, gc=False):
     """One message."""
 
@@ -98,7 +107,7 @@ class Message(msgspec.Struct, gc=False):
     number: int = 0
     ends: Ends = NOWHERE
     answers: tuple[Answer, ...] = ()
-    violations: tuple[Violation, ...] = ()
+    violations: tuple[Broken, ...] = ()
     own: dict[str, object] | None = None
     """Every field of the protocol's own table, if it was asked for."""
     raw: bytes | None = None
@@ -161,7 +170,9 @@ class Violation(msgspec.Struct, gc=False):
     length: int
     ends: Ends = NOWHERE
     message: Message | None = None
-    """The message that broke it; None for bytes that are no message, and for what is missing."""
+    """The message that broke it, if that is the one just read."""
+    number: int | None = None
+    """The number of the message that broke it; None for bytes that are no message, and for what is missing."""
 
     @property
     def culprit(self) -> str:
@@ -182,6 +193,7 @@ class Violation(msgspec.Struct, gc=False):
             "transport": self.ends.transport,
             "session": self.session_id.hex(),
             "source": self.source,
+            "number": self.number,
             "ts": None if self.ts == NO_TIME else self.ts,
         }
         return {**(self.message.values() if self.message is not None else {}), **own}  # type: ignore[dict-item]  # see Message
