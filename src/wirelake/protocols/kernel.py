@@ -217,10 +217,13 @@ def use_compiled() -> bool:
     return _use_compiled
 
 
-def use_plain() -> None:
-    """Let this process decode blocks without Numba, until it calls `use_compiled`: for commands whose input is small, or not known yet."""
-    global _use_compiled, _use_plain
-    _use_compiled, _use_plain = False, True
+def use_plain(wanted: bool = True) -> None:
+    """Let this process decode blocks without Numba, until it calls `use_compiled`, or this with False.
+
+    For commands whose input is small, or not known yet. A process that uses compiled kernels already goes on with them.
+    """
+    global _use_plain  # noqa: PLW0603 - see use_compiled
+    _use_plain = wanted and not _use_compiled
 
 
 def over_arrays(function: F) -> F:

@@ -129,6 +129,7 @@ class Reading:
         chains, self._chains = self._chains, []
         for chain in chains:
             yield from chain.end()
+        use_plain(False)
 
     def _file(self, begins: int, source: Source, *, compiled: bool) -> Iterator[Record | None]:
         if len(self._chains) >= MAX_CHAINS and all(chain.newest > begins for chain in self._chains):
