@@ -143,9 +143,7 @@ def _show(reading: Reading, files: tuple[str, ...], shown: _Shown, count: int | 
 
     last: Message | None = None
     for record in reading.follow(files) if follow else reading.read(files):
-        for note in reading.notes:
-            say(note)
-        reading.notes.clear()
+        _say_notes(reading)
         if last is not None and not (isinstance(record, Violation) and record.message is last):
             break
         if record is None:
@@ -155,6 +153,14 @@ def _show(reading: Reading, files: tuple[str, ...], shown: _Shown, count: int | 
         if count is not None and isinstance(record, Message) and record.number >= count:
             last = record
     shown.flush()
+    _say_notes(reading)
+
+
+def _say_notes(reading: Reading) -> None:
+    if reading.notes:
+        notes, reading.notes = reading.notes, []
+        for note in notes:
+            say(note)
 
 
 class _Shown:

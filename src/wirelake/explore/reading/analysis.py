@@ -74,7 +74,7 @@ class Counter:
         """Bytes."""
 
 
-class _Told(NamedTuple):
+class _Lost(NamedTuple):
     """What the decoder could not read."""
 
     found: analysis.Unreadable
@@ -98,7 +98,7 @@ class _Happened(NamedTuple):
     protocol: str
 
 
-_Item = tuple[int, int, bytes, _Told | _Said | _Happened]
+_Item = tuple[int, int, bytes, _Lost | _Said | _Happened]
 """Its time, the order at that time, its place in the file, and the thing itself."""
 
 
@@ -142,7 +142,7 @@ class Analysis:
     def block(self, rows: Batches, raw: Iterator[bytes] | None = None) -> Iterator[Record]:
         """The records of one block's rows; `raw` has the bytes of every message, in the order of the rows."""
         for _, _, _, happened in sorted(self._happenings(rows, raw), key=_order):
-            if isinstance(happened, _Told):
+            if isinstance(happened, _Lost):
                 yield from self._unreadable(happened)
             elif isinstance(happened, _Said):
                 after = self._message(*happened)
@@ -171,7 +171,7 @@ class Analysis:
                 found.append((event.ts, rank, event.offset.to_bytes(8), _Happened(event, protocol)))
         for batch in rows.get(quarantine.TABLE.name, ()):
             more = (values(batch[name]) for name in ("protocol", "session_id", "layer", "text"))
-            for one in map(_Told, unreadable_ranges(batch), *more):
+            for one in map(_Lost, unreadable_ranges(batch), *more):
                 found.append((one.found.ts, _MIDDLE, one.found.offset.to_bytes(8), one))
         own_tables = {name: iter(batches) for name, batches in rows.items() if name != messages.TABLE.name}
         for batch in rows.get(messages.TABLE.name, ()):
@@ -243,17 +243,17 @@ class Analysis:
         if event.what in _ENDS and kind is SessionKind.CONNECTION and not self._waits_for_more(connection_id):
             yield from self._end(connection_id)
 
-    def _unreadable(self, told: _Told) -> Iterator[Record]:
-        found = told.found
-        if found.connection_id is not None and told.protocol is not None:
+    def _unreadable(self, lost: _Lost) -> Iterator[Record]:
+        found = lost.found
+        if found.connection_id is not None and lost.protocol is not None:
             session_id = self._links.get(found.connection_id, found.connection_id)
-            session = self._session(told.protocol, session_id, found.connection_id)
+            session = self._session(lost.protocol, session_id, found.connection_id)
             session.analyzer.unreadable(found)
             yield from self._judged(session, session_id, None)
         if found.clause is None or found.connection_id is None:
             self._counter.unreadable += found.length
             ends = self._ends.get(found.connection_id or b"", NOWHERE)
-            yield Unreadable(told.layer, found.reason, told.text, found.source, found.offset, found.length, found.ts, told.protocol, ends)
+            yield Unreadable(lost.layer, found.reason, lost.text, found.source, found.offset, found.length, found.ts, lost.protocol, ends)
 
     def _message(self, message: Message, seen: SeenMessage) -> Sequence[Record]:
         """Number a message and let its session judge it; returns what comes after it."""

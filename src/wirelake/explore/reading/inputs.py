@@ -163,8 +163,13 @@ class Reading:
         self.faults.append(f"{path}: {NOT_A_CAPTURE}: `wirelake decode PROTOCOL {path}` reads bytes without one")
 
     def _pipe(self, path: str) -> Iterator[Record | None]:
-        label = "standard input" if path == STDIN else path
-        stream = sys.stdin.buffer if path == STDIN else Path(path).open("rb")  # noqa: SIM115 - closed with the process
+        if path == STDIN:
+            yield from self._stream(path, "standard input", sys.stdin.buffer)
+            return
+        with Path(path).open("rb") as stream:
+            yield from self._stream(path, path, stream)
+
+    def _stream(self, path: str, label: str, stream: BinaryIO) -> Iterator[Record | None]:
         pipe = Pipe(stream)
         while len(pipe.buffer) < HEAD_SIZE and pipe.fill():
             pass

@@ -5,7 +5,8 @@ with Watcher(print) as watcher, Recorder("recording.pcapng", protocol="emp", wat
     ...
 ```
 
-A thread decodes and judges, so that the peer never waits. A watcher that falls behind loses bytes, says so, and begins anew.
+A thread decodes and judges, so that the peer never waits. A watcher that falls behind loses bytes and says so. It then goes on with no
+session known.
 """
 
 from __future__ import annotations
