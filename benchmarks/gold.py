@@ -7,7 +7,7 @@ older version: it runs with the same interpreter and libraries, found by PYTHONP
 |---|---|
 | a | `wirelake ingest` of the demo's recordings (five protocols, 105,000 messages), fresh process |
 | b | the same in a Spark session that has done it once, into a new lake |
-| c | refreshing gold tables after 2,000 new messages, in the demo's lake, on average over three when all is warm |
+| c | refreshing gold tables after 2,000 new messages, in the demo's lake, on average over `--refreshes` when all is warm |
 | d | `--messages` EMP messages, all tables, in a session that is warm |
 | e | gold tables of these, CPU a message |
 | f | freshness with gold tables, while a folder is followed at `--rate` messages a second |
@@ -40,10 +40,8 @@ from figures import machine, show, verdict
 from ingest import CACHE
 from processes import Meter
 
-DEMO_REQUESTS = 20_000
 NEW_REQUESTS = 380
 """Requests of a demo of about 2,000 messages."""
-REFRESHES = 6
 SMALL = 390
 """Messages in a recording of 43 KB."""
 KEYS = ("mesh.keys", "sessions.log")
@@ -95,24 +93,22 @@ class Job(NamedTuple):
 
 def measured(version: Version, command: list[str], folder: Path) -> tuple[Figures, str]:
     """Run a command in a fresh process, and wait for all it has started."""
-    with (folder / "errors").open("w+") as errors:
+    # Files, not pipes: the JVM holds them open after the process that counts is gone.
+    with (folder / "errors").open("w") as errors, (folder / "output").open("w") as output:
         began = time.perf_counter()
-        process = subprocess.Popen(
-            command, cwd=folder, env=version.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
-        )
+        process = subprocess.Popen(command, cwd=folder, env=version.environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
         meter = Meter(process.pid)
         try:
-            output, _ = process.communicate()
+            process.wait()
         finally:
             process.kill()
         seconds = time.perf_counter() - began
         meter.wait(WAIT_SECONDS)
         meter.close()
-        if process.returncode:
-            errors.seek(0)
-            raise Failed(f"exit code {process.returncode}: {errors.read()[-2000:]}")
+    if process.returncode:
+        raise Failed(f"exit code {process.returncode}: {(folder / 'errors').read_text()[-2000:]}")
     spent = meter.cost()
-    return {"seconds": seconds, "jvm": spent.jvm, "python": spent.python}, output
+    return {"seconds": seconds, "jvm": spent.jvm, "python": spent.python}, (folder / "output").read_text()
 
 
 def command(version: Version, *arguments: str | Path) -> Figures:
@@ -145,35 +141,39 @@ def demo_recordings(version: Version, name: str, requests: int) -> Path:
     return folder
 
 
-def prepare(version: Version) -> None:
+def prepare(version: Version, requests: int, refreshes: int) -> None:
     """Make what several jobs need."""
-    demo_recordings(version, "demo", DEMO_REQUESTS)
-    (CACHE / "demo-new").mkdir(exist_ok=True)
-    for number in range(REFRESHES):
-        demo_recordings(version, f"demo-new/{number}", NEW_REQUESTS)
+    demo_recordings(version, f"demo-{requests}", requests)
+    for number in range(refreshes):
+        demo_recordings(version, f"demo-new-{number}", NEW_REQUESTS)
     small = CACHE / f"one-{SMALL}.pcapng"
     if not small.exists():
         driver(version, "record-one", "--recordings", small, "--messages", SMALL)
 
 
-def demo_files() -> list[Path]:
-    return sorted((CACHE / "demo").glob("*.pcapng"))
+def demo_folder(chosen: argparse.Namespace) -> Path:
+    return CACHE / f"demo-{chosen.requests}"
+
+
+def demo_files(chosen: argparse.Namespace) -> list[Path]:
+    return sorted(demo_folder(chosen).glob("*.pcapng"))
 
 
 # The jobs.
 
 
-def ingest_demo(version: Version, _chosen: argparse.Namespace) -> Figures:
-    keys = [part for name in KEYS for part in ("--keys", CACHE / "demo" / name)]
-    return command(version, "ingest", "lake", *demo_files(), *keys)
+def ingest_demo(version: Version, chosen: argparse.Namespace) -> Figures:
+    keys = [part for name in KEYS for part in ("--keys", demo_folder(chosen) / name)]
+    return command(version, "ingest", "lake", *demo_files(chosen), *keys)
 
 
-def ingest_again(version: Version, _chosen: argparse.Namespace) -> Figures:
-    return driver(version, "again", "--recordings", CACHE / "demo")
+def ingest_again(version: Version, chosen: argparse.Namespace) -> Figures:
+    return driver(version, "again", "--recordings", demo_folder(chosen))
 
 
-def refresh(version: Version, _chosen: argparse.Namespace) -> Figures:
-    return driver(version, "refresh", "--recordings", CACHE / "demo", "--new", CACHE / "demo-new")
+def refresh(version: Version, chosen: argparse.Namespace) -> Figures:
+    new = (CACHE / f"demo-new-{number}" for number in range(chosen.refreshes))
+    return driver(version, "refresh", "--recordings", demo_folder(chosen), "--new", *new)
 
 
 def whole(version: Version, chosen: argparse.Namespace) -> Figures:
@@ -189,13 +189,13 @@ def one_session(version: Version, chosen: argparse.Namespace) -> Figures:
     return driver(version, "one-session", "--messages", chosen.messages)
 
 
-def read(version: Version, _chosen: argparse.Namespace) -> Figures:
+def read(version: Version, chosen: argparse.Namespace) -> Figures:
     """From the command to its first line, and to its last."""
     asked = subprocess.run(version.command("read", "--help"), env=version.environment(), check=False, capture_output=True)
     if asked.returncode:
         raise Failed("this version has no command `read`")
     began = time.perf_counter()
-    with subprocess.Popen(version.command("read", *demo_files()), env=version.environment(), stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(version.command("read", *demo_files(chosen)), env=version.environment(), stdout=subprocess.PIPE) as process:
         meter = Meter(process.pid)
         assert process.stdout is not None
         process.stdout.readline()
@@ -213,8 +213,8 @@ def ingest_small(version: Version, _chosen: argparse.Namespace) -> Figures:
     return command(version, "ingest", "lake", CACHE / f"one-{SMALL}.pcapng")
 
 
-def demo(version: Version, _chosen: argparse.Namespace) -> Figures:
-    return command(version, "demo", "--out", "demo-lake")
+def demo(version: Version, chosen: argparse.Namespace) -> Figures:
+    return command(version, "demo", "--out", "demo-lake", "--messages", str(chosen.requests))
 
 
 def seconds(limit: float, text: str = "") -> Goal:
@@ -337,6 +337,8 @@ def main() -> None:
     options.add_argument("--baseline", type=Path, help="a checkout of an older version")
     options.add_argument("--only", default=QUICK, help=f"jobs, by letter, or `all`; {QUICK} unless given")
     options.add_argument("--runs", type=int, default=1)
+    options.add_argument("--requests", type=int, default=20_000, help="of the demo; goals are for 20,000")
+    options.add_argument("--refreshes", type=int, default=6, help="of c; the second half of them counts")
     options.add_argument("--messages", type=int, default=10_000_000, help="of d, e and g")
     options.add_argument("--rate", type=int, default=20_000, help="messages a second, of f")
     options.add_argument("--seconds", type=float, default=40.0, help="how long f records")
@@ -355,7 +357,7 @@ def main() -> None:
             options.error(f"{version.source} has no package wirelake")
 
     CACHE.mkdir(exist_ok=True)
-    prepare(versions[-1])
+    prepare(versions[-1], chosen.requests, chosen.refreshes)
     if not chosen.no_warm_up:
         for version in versions:
             print(f"filling caches, {version.name} …", file=sys.stderr)

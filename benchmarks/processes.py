@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 __all__ = ["Cost", "Meter"]
 
-SAMPLE_SECONDS = 0.1
+SAMPLE_SECONDS = 0.2
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 JAVA = "java"
@@ -39,6 +38,8 @@ class Meter:
         self._seen: dict[tuple[int, str], tuple[bool, int]] = {}
         """(process, start) -> whether it is a JVM, ticks of its own when it was last seen."""
         self._most = {True: 0, False: 0}
+        self._own = 0.0
+        """Seconds of CPU that looking took; they do not count if this process is measured."""
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._look()
@@ -50,7 +51,7 @@ class Meter:
         with self._lock:
             self._look()
             jvm, python = (sum(ticks for is_jvm, ticks in self._seen.values() if is_jvm is kind) / TICKS for kind in (True, False))
-        return Cost(jvm, python)
+        return Cost(jvm, python - self._own if self._root == os.getpid() else python)
 
     def forget_peaks(self) -> None:
         """Begin anew with memory."""
@@ -78,6 +79,7 @@ class Meter:
                 self._look()
 
     def _look(self) -> None:
+        began = time.thread_time()
         parents: dict[int, list[tuple[int, str, list[str]]]] = {}
         found = {}
         for entry in os.scandir("/proc"):
@@ -94,6 +96,7 @@ class Meter:
             self._seen[process, fields[19]] = is_jvm, int(fields[11]) + int(fields[12])
             if process != self._root:
                 self._most[is_jvm] = max(self._most[is_jvm], int(fields[21]) * PAGE)
+        self._own += time.thread_time() - began
 
     def _is_alive(self, process: int, start: str) -> bool:
         stat = _stat(process)
@@ -103,7 +106,13 @@ class Meter:
 def _stat(process: int) -> tuple[str, list[str]] | None:
     """The name of a process, and what stands after it in /proc/PID/stat: state, parent, …"""
     try:
-        before, _, after = Path(f"/proc/{process}/stat").read_text().rpartition(")")
+        file = os.open(f"/proc/{process}/stat", os.O_RDONLY)  # quicker than a Path, and there are many
     except OSError:
         return None
+    try:
+        before, _, after = os.read(file, 4096).decode(errors="replace").rpartition(")")
+    except OSError:
+        return None
+    finally:
+        os.close(file)
     return before.partition("(")[2], after.split()

@@ -20,6 +20,7 @@ def random_index(seed, rows):
     chance = random.Random(seed)
     connections = [b"", *(bytes([number]) * 16 for number in range(1, max(3, rows // 8)))]
     sessions = [b"", b"\x00", b"\xff" * 16, *(bytes([number]) * 8 for number in range(20))]
+    sessions += connections[::2]  # a session may have the id of another connection
     found = []
     for _ in range(rows):
         connection = one_of(chance, connections, 0.05)

@@ -30,6 +30,7 @@ COMMANDS: Final = (
     "decode",
     "encode",
     "ingest",
+    "gold",
     "forget",
     "query",
     "report",

@@ -50,6 +50,8 @@ class Half:
         self.ids = [bytes([97 + number]) * size for number in range(3 if size else 1)]
         self.strange = bytes([122]) * size
         """An id that no message is ever sent on, if ids have a size."""
+        self.hasty = bytes([121]) * size
+        """An id that messages are sent on before resume."""
         self.channels: dict[bytes, Channel] = {}
         self.is_shut = False
 
@@ -77,7 +79,7 @@ class Half:
     def multicast(self) -> Iterator[Step]:
         ids = tuple(self.draw.choices(self.ids, k=self.draw.randrange(2, 4)))
         channels = [self.channels.get(name) for name in ids]
-        if any(one is None if self.is_shut else one is not None and (one.is_closing or one.is_spoilt) for one in channels):
+        if any(self.is_shut if one is None else one.is_closing or one.is_spoilt for one in channels):
             return
         for name in ids:
             self.channels.setdefault(name, Channel()).sent += 1
@@ -288,7 +290,7 @@ class Link:
         parts: list[Step] = [("client", bytes(8)), ("server", bytes(8)), ("client", asked), ("server", reply(EPOCH, self.number))]
         if self.draw.random() < 0.1:
             parts[1], parts[2] = parts[2], parts[1]  # RELINK-4: a listener tolerates it
-        if self.draw.random() < 0.1:
+        elif self.draw.random() < 0.02:
             parts[0], parts[1] = parts[1], parts[0]
         if self.draw.random() < 0.08:
             parts.insert(self.draw.randrange(1, 4), ("wait", b""))
@@ -298,8 +300,8 @@ class Link:
         draw = self.draw
         for half in self.halves:
             if draw.random() < 0.05 and half.strange not in half.ids:
-                yield half.sender, message((half.strange + b"",), (b"early",))
-                yield half.sender, control(0, 2, (half.strange,))
+                yield half.sender, message((half.hasty,), (b"early",))
+                yield half.sender, control(0, 2, (half.hasty,))
             yield from half.restate(forgets=draw.random() < 0.05)
             yield half.receiver, GENERAL["resume"]
         if draw.random() < 0.1:

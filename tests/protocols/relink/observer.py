@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.analyzer import ConnectionEvent, Unreadable
-from wirelake.protocols.kernel import FAULT, KIND, LENGTH, START as BEGIN
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH
+from wirelake.protocols.kernel import START as BEGIN
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.analyzer import Analyzer, Seen
 from wirelake.protocols.relink.faults import UNREADABLE, Fault
@@ -91,10 +92,11 @@ class Observer:
         fault = Fault(row[FAULT]) if row[FAULT] else None
         try:
             one = message(data, row, parts)
-        except DecodeError as unreadable:  # RELINK-31: all but its name can be read
+        except DecodeError:  # RELINK-31: all but its name can be read
             fault, end = Fault.ENDPOINT_NOT_UTF8, row[BEGIN] + length
-            assert unreadable.fault is fault
-            one = m.Request("", epoch=int.from_bytes(data[end - 16 : end - 8], "little"), link_id=int.from_bytes(data[end - 8 : end], "little"))
+            one = m.Request(
+                "", epoch=int.from_bytes(data[end - 16 : end - 8], "little"), link_id=int.from_bytes(data[end - 8 : end], "little")
+            )
         is_channel = m.Kind.COMMIT <= row[KIND] <= m.Kind.MESSAGE
         flags = m.HandshakeFlag(row[FLAGS] & 7)
         place = self._place(length)

@@ -26,8 +26,8 @@ from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables import violations
 from wirelake.lake.tables.catalog import table as table_named
 from wirelake.lake.tables.exchanges import LATE_SECONDS
+from wirelake.lake.tables.protocols import LINKS, NODES
 from wirelake.protocols.analyzer import NO_TIME
-from wirelake.protocols.protocol import SessionKind
 
 __all__ = ["INPUTS", "fold_frames"]
 
@@ -74,15 +74,13 @@ def fold_frames(name: str, *, late_seconds: float = LATE_SECONDS, **inputs: Data
 
 def _links(index: DataFrame) -> DataFrame:
     """Connection -> the link that it carried."""
-    kinds = [name for name in protocols.names() if protocols.get(name).session_kind is SessionKind.LINK]
-    carried = index.where(sql.col("protocol").isin(kinds) & (sql.col("session_id") != sql.col("connection_id")))
+    carried = index.where(sql.col("protocol").isin(*LINKS) & (sql.col("session_id") != sql.col("connection_id")))
     return carried.groupBy("connection_id").agg(sql.max("session_id").alias("link"))
 
 
 def _users(index: DataFrame, links: DataFrame) -> DataFrame:
     """The sessions that use a connection. One without a message is a session of its own, unless its sessions are nodes."""
-    nodes = [name for name in protocols.names() if protocols.get(name).session_kind is SessionKind.NODE]
-    of_node = sql.col("protocol").isin(nodes)
+    of_node = sql.col("protocol").isin(*NODES)
     used = index.where(sql.col("direction").isNotNull() | ~of_node).join(links, "connection_id", "left")
     return used.select("connection_id", "protocol", sql.coalesce("link", "session_id").alias("key")).distinct()
 
@@ -126,19 +124,19 @@ class _Task:
                     unclaimed = None if session is None else session.finish(key)
                     session = _Session(key, protocol, unclaimed, emit, partial(self._fold, protocol, emit))
                 session.add(rows)
-            yield from _given(found)
+            yield from _given(found, self._name)
         if session is not None:
             session.finish(None)
-        yield from _given(found)
+        yield from _given(found, self._name)
 
     def _fold(self, protocol: str, emit: Emit, facts: dict[bytes, SessionFacts], links: Mapping[bytes, bytes] | None) -> SessionFold:
         newest = self._newest.get(protocol, NO_TIME)
         return SessionFold(protocol, facts, emit, late_seconds=self._late_seconds, newest=newest, links=links)
 
 
-def _given(found: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+def _given(found: list[pa.Table], name: str) -> Iterator[pa.RecordBatch]:
     for table in found:
-        yield from table.to_batches()
+        yield from table.cast(table_named(name).schema).to_batches()
     found.clear()
 
 
@@ -191,8 +189,7 @@ class _Session:
             return
         self._unclaimed = None
         index = _struct(parts[_INDEX], "index")
-        is_link = protocols.get(self.protocol).session_kind is SessionKind.LINK
-        links = dict.fromkeys(index["connection_id"].to_pylist(), self.key) if is_link else None
+        links = dict.fromkeys(index["connection_id"].to_pylist(), self.key) if self.protocol in LINKS else None
         self._fold = self._make(session_facts(self.protocol, index, _struct(parts[_EVENT], "event"), unread, links), links)
 
 

@@ -5,7 +5,6 @@ No table counts the files until they are committed.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.lake.store.delta import File, folder
+from wirelake.lake.store.delta import File, folder, part_name
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["ROW_GROUP_BYTES", "GoldFile", "Sheet", "Sheets", "whole"]
@@ -38,11 +37,10 @@ _BULKY: Final = frozenset({"body", "body_json", "raw", "content", "text"})
 class Sheet:
     """The Parquet file of one table and task. It is created with its first row group."""
 
-    def __init__(self, lake: Path, table: Table, batch: int, last: int | None = None) -> None:
+    def __init__(self, lake: Path, table: Table, batch: int, last: int | None = None, *, name: str | None = None) -> None:
         """For rows of one batch, or of all from `batch` to `last`. The file name has the numbers."""
         self._table = table
-        batches = f"{batch:08d}" if last is None else f"{batch:08d}-{last:08d}"
-        self._path = folder(lake, table) / f"part-{batches}-{uuid.uuid4().hex}.parquet"
+        self._path = folder(lake, table) / (name or part_name(batch, last))
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
@@ -149,8 +147,10 @@ def whole(lake: Path, table: Table, batch: int, rows: Iterable[pa.RecordBatch]) 
 class Sheets:
     """The files of all tables of one task."""
 
-    def __init__(self, lake: Path, tables: Iterable[Table], batch: int) -> None:
-        self._sheets = {table.name: Sheet(lake, table, batch) for table in tables}
+    def __init__(self, lake: Path, tables: Iterable[Table], batch: int, last: int | None = None) -> None:
+        self.name: Final = part_name(batch, last)
+        """The name that the files have in every table."""
+        self._sheets = {table.name: Sheet(lake, table, batch, name=self.name) for table in tables}
 
     def add(self, decoded: Mapping[str, Iterable[pa.RecordBatch]]) -> None:
         """Add decoded rows: table name -> batches."""

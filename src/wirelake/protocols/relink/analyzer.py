@@ -18,10 +18,20 @@ import msgspec
 from wirelake.errors import FaultLike
 from wirelake.protocols.analyzer import DELIVERY, NO_TIME, Exchange, Finding, Part, Parting, SeenMessage, SessionAnalyzer
 from wirelake.protocols.relink.channel_analyzer import UNKNOWN, Channel, Circumstances, ClosedChannel
-from wirelake.protocols.relink.deliveries import CLOSE, CLOSED, CURSORS, DECISION, MESSAGE, RESULT, Delivery
+from wirelake.protocols.relink.deliveries import (
+    CLOSE,
+    CLOSED,
+    CONSUMED,
+    CURSORS,
+    DECISION,
+    MESSAGE,
+    RECEIVED,
+    RESULT,
+    ROLLED_BACK,
+    Delivery,
+)
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.link.sequence import on_wire
-from wirelake.protocols.relink.messages import VERSION
+from wirelake.protocols.relink.messages import LAST_SEQUENCE, VERSION
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS
 from wirelake.protocols.relink.state_machine import MACHINE, State
 from wirelake.protocols.state_table import StateTable, state_table
@@ -36,8 +46,11 @@ _MAX_CHANNELS: Final = DEFAULT_OPTIONS.max_channels
 _MAX_CLOSED: Final = DEFAULT_OPTIONS.max_tombstones
 """RELINK-22: closed channels that are remembered, as by a live link."""
 _NO_LINK: Final = "0"
-_ACKNOWLEDGING: Final = frozenset(("received", "consumed", "committed", "uncommitted", "closed"))
+_NO_WORDS: Final = frozenset(("received", "consumed", "committed", "uncommitted", "closed", "shutdown"))
+"""Acknowledgements, and the closing message."""
 _OPEN: Final = int(State.OPEN)
+_BY_SENDER: Final = tuple(DECISION <= cursor <= CLOSE for cursor in range(CLOSED + 1))
+"""Cursor -> whether the sender of the channel moves it; the receiver moves all others."""
 
 
 class Seen(SeenMessage, gc=False):
@@ -124,28 +137,35 @@ class Analyzer(SessionAnalyzer):
     def message(self, message: SeenMessage) -> None:
         """See `SessionAnalyzer`."""
         assert isinstance(message, Seen)  # noqa: S101 - see MESSAGE
-        name, ts, fault = message.type_name, message.ts, message.fault
+        name, ts = message.type_name, message.ts
         if ts > self.last_said:
             self.last_said = ts
-        if self.first_said == NO_TIME or ts < self.first_said:
+        if ts < self.first_said or self.first_said == NO_TIME:
             self.first_said = ts
+        if ts > self.last_word and name not in _NO_WORDS:
+            self.last_word = ts
         wire = self.wires.get(message.connection_id)
         if wire is None:
             wire = self.wires[message.connection_id] = Wire()
+        cursor = CURSORS.get(name)
+        if wire.is_talking and cursor is not None and message.fault is None and not message.oddities:
+            self._channels(message, wire, cursor)
+        else:
+            self._any(message, wire, cursor)
+
+    def _any(self, message: Seen, wire: Wire, cursor: int | None) -> None:
+        """What may be wrong by itself, or change the state of the connection."""
+        name, fault = message.type_name, message.fault
         if fault is not None:
             self._found(fault, message, needs_whole=False)
         if message.oddities:
             self._odd(message.oddities, message)
-        cursor = CURSORS.get(name)
-        if cursor is None or not wire.is_talking:
-            self._step(message, name)
-            wire.is_talking = self.states.get(message.connection_id, 0) >= _OPEN
+        self._step(message, name)
+        wire.is_talking = self.states.get(message.connection_id, 0) >= _OPEN
         if name == "shutdown":
-            parting = Parting(ts, message.message_id, "bye", "client" if message.to_server else "server")
+            parting = Parting(message.ts, message.message_id, "bye", "client" if message.to_server else "server")
             if self.parting is None or parting < self.parting:
                 self.parting = parting
-        elif ts > self.last_word and name not in _ACKNOWLEDGING:
-            self.last_word = ts
         if cursor is None:
             self._general(message, wire)
         elif fault is None:
@@ -298,8 +318,32 @@ class Analyzer(SessionAnalyzer):
     # Channels.
 
     def _channels(self, message: Seen, wire: Wire, cursor: int) -> None:
-        by_client = message.to_server == (DECISION <= cursor <= CLOSE)
-        half, of = (self.client, wire.of_client) if by_client else (self.server, wire.of_server)
+        """A packet about channels."""
+        if message.to_server == _BY_SENDER[cursor]:
+            half, of, by_client = self.client, wire.of_client, True
+        else:
+            half, of, by_client = self.server, wire.of_server, False
+        ids, order = message.channel_ids, wire.order
+        if ids and order == self.order and not of.is_early and len(ids) == 1:
+            channel = half.channels.get(ids[0])
+            if channel is not None and channel.connection == order and channel.turn == MESSAGE and not channel.is_closing:
+                if cursor == MESSAGE:
+                    dropped = channel.deliveries.send(channel.count(), Part(message.ts, message.message_id, message.size))
+                    if dropped is not None:
+                        self._tell([dropped], ids[0], half, by_client=by_client)
+                    return
+                transactional = half.transactional
+                if cursor <= (DECISION if transactional else CONSUMED) and channel.advance(cursor, message.sequence):
+                    if cursor != RECEIVED:
+                        part = Part(message.ts, message.message_id, message.size)
+                        resolved = channel.deliveries.cover(cursor, message.sequence, message.type_name, part, transactional=transactional)
+                        if resolved:
+                            self._tell(resolved, ids[0], half, by_client=by_client)
+                    return
+        self._judge_channels(message, wire, cursor, half, of, by_client=by_client)
+
+    def _judge_channels(self, message: Seen, wire: Wire, cursor: int, half: Half, of: Circumstances, *, by_client: bool) -> None:
+        """A packet that may break a rule."""
         is_off = not half.transactional and wire.is_open and cursor in (DECISION, RESULT)
         if is_off:
             self._broke(Fault.TRANSACTIONS_OFF.name, message, wire)  # RELINK-13
@@ -315,6 +359,9 @@ class Analyzer(SessionAnalyzer):
         part, is_unknown = Part(message.ts, message.message_id, message.size), False
         for channel_id in ids:
             channel = half.channels.get(channel_id)
+            if channel is None and cursor < DECISION and not of.is_early:
+                is_unknown = wire.is_open  # RELINK-13: it is ignored
+                continue
             if channel is None or channel.connection != wire.order:
                 channel = self._arrive(half, channel_id, channel, wire.order, by_client=by_client)
             rule = channel.see(cursor, message.sequence, of)
@@ -323,8 +370,9 @@ class Analyzer(SessionAnalyzer):
                     is_unknown = True
                 else:
                     self._broke(rule, message, wire)
-            self._deliver(channel, cursor, message, part, half, channel_id, is_report=of.is_early, by_client=by_client)
-        if is_unknown:
+            if rule is not UNKNOWN:
+                self._deliver(channel, cursor, message, part, half, channel_id, is_report=of.is_early, by_client=by_client)
+        if is_unknown and not is_off:
             self._found(UNKNOWN, message, needs_whole=True)
 
     def _deliver(
@@ -340,7 +388,7 @@ class Analyzer(SessionAnalyzer):
             return
         elif cursor == CLOSED:
             resolved = deliveries.close(part, is_report=is_report, transactional=half.transactional)
-            if channel.has_past and deliveries.is_settled:
+            if channel.is_ended and deliveries.is_settled:
                 _forget(half, channel_id, channel)
         else:
             number = None if message.sequence is None else channel.at[cursor]
@@ -368,24 +416,14 @@ class Analyzer(SessionAnalyzer):
 
     def _tell(self, resolved: list[Delivery], channel_id: bytes, half: Half, *, by_client: bool) -> None:
         """Messages whose outcome is certain."""
-        name = channel_id.hex()
+        name, transactional = channel_id.hex(), half.transactional
+        self.requests += len(resolved)
         for one in resolved:
-            outcome, answer = one.outcome(transactional=half.transactional), one.result or one.consumed
-            self.requests += 1
+            outcome, answer = one.outcome(transactional=transactional), one.result or one.consumed
             self.answered += answer is not None
+            number, is_cancelled = one.number & LAST_SEQUENCE, outcome == ROLLED_BACK
             self.exchanges.append(
-                Exchange(
-                    by_client,
-                    f"{name}/{on_wire(one.number)}",
-                    name,
-                    one.sent,
-                    answer,
-                    None,
-                    outcome == "rolled back",
-                    one.attempts,
-                    outcome,
-                    DELIVERY,
-                )
+                Exchange(by_client, f"{name}/{number}", name, one.sent, answer, None, is_cancelled, one.attempts, outcome, DELIVERY)
             )
 
     def _tell_rest(self, half: Half, *, by_client: bool, until: int | None = None) -> None:

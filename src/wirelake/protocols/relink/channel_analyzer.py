@@ -26,7 +26,6 @@ _NONE: Final = -1
 _COUNTED: Final = 4
 """Cursors that are moved by a number, or by one in the next form: those before MESSAGE."""
 
-_TRANSACTIONS_OFF: Final = Fault.TRANSACTIONS_OFF.name
 _TOO_MUCH: Final = Fault.ACKNOWLEDGED_TOO_MUCH.name
 _UNASKED: Final = Fault.CLOSED_UNASKED.name
 _EARLY: Final = Fault.SPOKE_BEFORE_RESUME.name
@@ -94,6 +93,8 @@ class Channel(msgspec.Struct, array_like=True):
     """The last of CLOSE and CLOSED."""
     has_past: bool = False
     """A life of it ended here."""
+    is_ended: bool = False
+    """The last packet about it was the `closed` that ended its life."""
     is_closing: bool = False
     at: list[int | None] = msgspec.field(default_factory=lambda: [-1, -1, -1, -1])
     """Where each cursor is; None: unknown."""
@@ -149,6 +150,46 @@ class Channel(msgspec.Struct, array_like=True):
         last = self.origin + self.messages
         return last + distance(sequence, last)
 
+    def count(self) -> int:
+        """The next message of an open channel, on the same connection, after resume: `see` for the most frequent packet.
+
+        Returns its number.
+        """
+        self.messages += 1
+        sent = self.origin + self.messages
+        if self.sent_ever is None or sent > self.sent_ever:
+            self.sent_ever = sent
+        return sent
+
+    def advance(self, cursor: int, sequence: int | None) -> bool:
+        """RELINK-15: the same for a cursor that moves forward, within what was sent. False: it does not, and `see` has to judge it."""
+        before = self.at[cursor]
+        if before is None:
+            return False
+        reach = before + 1 if sequence is None else sequence
+        if not before < reach <= self.origin + self.messages:
+            return False
+        if cursor == RECEIVED:
+            if self.consumed is not None and reach < self.consumed:
+                return False
+        elif cursor == RESULT:
+            if not self.is_taken_up and reach > self.most[0] + self.nexts[0] and reach > self.most[1] + self.nexts[1]:
+                return False
+        elif sequence is None:
+            self.nexts[cursor == DECISION] += 1
+        else:
+            index = cursor == DECISION
+            if sequence > self.most[index]:
+                self.most[index] = sequence
+            if cursor == CONSUMED:
+                self.consumed = sequence
+        self.at[cursor] = reach
+        if sequence is not None:
+            self.named |= 1 << cursor
+        if cursor != DECISION:
+            self.is_acknowledged = True
+        return True
+
     def see(self, cursor: int, sequence: int | None, circumstances: Circumstances) -> str | None:
         """What is sent about the channel next; return the rule that it breaks, of several the one that a live link meets first."""
         if sequence == LAST_SEQUENCE:
@@ -156,7 +197,7 @@ class Channel(msgspec.Struct, array_like=True):
         is_sent = cursor in (DECISION, MESSAGE, CLOSE)
         is_told = circumstances.is_early and not is_sent
         was_ever = self.sent_ever
-        self.is_judged = False
+        self.is_judged = self.is_ended = False
         life, closing = self.life, self.closing
         ends = cursor == CLOSED and (closing == CLOSE or (closing == _NONE and circumstances.is_resumed))
         if cursor >= MESSAGE:
@@ -178,10 +219,13 @@ class Channel(msgspec.Struct, array_like=True):
         is_vague = self.is_vague and not self.has_past
         is_open = self.is_taken_up or self.messages > 0 or is_vague
         before = named = reach = None
+        if cursor < DECISION:
+            if self.turn == MESSAGE and (sequence is None or sequence >= 0) and not (self.was_closed and is_told):
+                self.is_acknowledged = True
+            if not is_open and not is_told:
+                return UNKNOWN  # RELINK-13: it is ignored
         if cursor < _COUNTED:
             before, named, reach = self._move(cursor, sequence)
-            if cursor < DECISION and self.turn == MESSAGE and (sequence is None or sequence >= 0) and not (self.was_closed and is_told):
-                self.is_acknowledged = True
         rule = None
         if is_told:
             rule = self._judge_report(cursor, sequence, was_ever, circumstances)
@@ -190,8 +234,6 @@ class Channel(msgspec.Struct, array_like=True):
         elif cursor == CLOSED:
             if not ends or (closing == _NONE and circumstances.is_known and not self.close_seen):
                 rule = _UNASKED if is_open else UNKNOWN
-        elif not is_open:
-            rule = UNKNOWN
         elif not is_vague and self._is_beyond(cursor, before, named, reach, sent):
             rule = _TOO_MUCH
         if cursor == CLOSE and is_open:
@@ -199,7 +241,8 @@ class Channel(msgspec.Struct, array_like=True):
         if cursor == CONSUMED and named is not None:
             self.consumed = named
         if ends:
-            self.has_past, self.is_closing, self.is_taken_up, self.origin = True, False, False, -1
+            self.has_past = self.is_ended = True
+            self.is_closing, self.is_taken_up, self.origin = False, False, -1
             self._begin()
         return rule
 

@@ -16,7 +16,7 @@ import msgspec
 from wirelake.protocols.analyzer import Part
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS
 
-__all__ = ["CLOSE", "CLOSED", "CONSUMED", "CURSORS", "DECISION", "MESSAGE", "RECEIVED", "RESULT", "Deliveries", "Delivery"]
+__all__ = ["CLOSE", "CLOSED", "CONSUMED", "CURSORS", "DECISION", "MESSAGE", "RECEIVED", "RESULT", "ROLLED_BACK", "Deliveries", "Delivery"]
 
 RECEIVED, CONSUMED, RESULT, DECISION, MESSAGE, CLOSE, CLOSED = range(7)
 """Cursors of a channel, then what else is sent about it."""
@@ -36,6 +36,8 @@ CURSORS: Final = {
 _MOST: Final = DEFAULT_OPTIONS.window
 """RELINK-17: unresolved messages of a channel that are remembered."""
 _ROLLBACK: Final = "rollback"
+ROLLED_BACK: Final = "rolled back"
+"""What became of a message that was rolled back."""
 
 
 class Delivery(msgspec.Struct, gc=False, array_like=True):
@@ -61,7 +63,7 @@ class Delivery(msgspec.Struct, gc=False, array_like=True):
     def outcome(self, *, transactional: bool) -> str | None:
         """What became of it; None: nothing yet."""
         if self.decision == _ROLLBACK or (transactional and self.is_closed and not self.decision and self.result is None):
-            return "rolled back"  # RELINK-29
+            return ROLLED_BACK  # RELINK-29
         return self.word or ("consumed" if self.consumed is not None else None)
 
 
@@ -120,7 +122,7 @@ class Deliveries(msgspec.Struct, array_like=True):
         """RELINK-15: an acknowledgement or a decision, up to a number or (None) for the next. Returns what is resolved."""
         last = self.cursors[cursor] = self.cursors[cursor] + 1 if number is None else number
         before, last = self.covered[cursor], min(last, self.highest)
-        if last <= before or cursor == RECEIVED or (cursor != CONSUMED and not transactional):
+        if last <= before or cursor == RECEIVED or (cursor > CONSUMED and not transactional):
             return []
         self.covered[cursor] = last
         unresolved = self.unresolved
@@ -150,11 +152,7 @@ class Deliveries(msgspec.Struct, array_like=True):
     def resume(self, *, transactional: bool) -> list[Delivery]:
         """RELINK-21: what was reported counts from here on."""
         reports, self.reports = self.reports, []
-        return [
-            found
-            for one in reports
-            for found in self.cover(one.cursor, one.number, one.word, one.part, transactional=transactional)
-        ]
+        return [found for one in reports for found in self.cover(one.cursor, one.number, one.word, one.part, transactional=transactional)]
 
     def close(self, part: Part, *, is_report: bool, transactional: bool) -> list[Delivery]:
         """RELINK-22: `closed`. It means nothing if the sender has not closed the channel; in a report, neither does the rest of it."""
@@ -188,8 +186,6 @@ def _transact(coming: list[Delivery], cursor: int, word: str, part: Part) -> lis
             one.consumed = one.consumed or part
         elif one.result is None:
             one.result, one.word = part, word
-    return [
-        one
-        for one in coming
-        if one.result is not None and one.decision or one.decision == _ROLLBACK and one.consumed is not None
-    ]
+    if cursor == CONSUMED:
+        return [one for one in coming if one.decision == _ROLLBACK]
+    return [one for one in coming if one.decision and (one.result is not None or (one.decision == _ROLLBACK and one.consumed is not None))]

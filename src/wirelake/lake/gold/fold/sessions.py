@@ -169,8 +169,7 @@ class SessionFold:
 
     def _flush(self) -> None:
         if self._exchanges:
-            protocols = [self._protocol] * len(self._exchanges)
-            self._emit(exchanges.TABLE.name, exchange_rows(self._sessions_of, protocols, self._exchanges, self._late_seconds))
+            self._emit(exchanges.TABLE.name, exchange_rows(self._protocol, self._sessions_of, self._exchanges, self._late_seconds))
             self._exchanges, self._sessions_of = [], []
         if self._violations:
             self._emit(violations.TABLE.name, violation_rows(self._violations))

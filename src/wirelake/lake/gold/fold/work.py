@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from wirelake import protocols
 from wirelake.lake.gold.fold.facts import CONNECTION_COLUMNS, INDEX_COLUMNS, QUARANTINE_COLUMNS, session_facts
 from wirelake.lake.gold.fold.rows import unclaimed_rows
 from wirelake.lake.gold.fold.seen import analyzer_of, columns_of, table_of
@@ -30,9 +29,9 @@ from wirelake.lake.store.parquet import GoldFile
 from wirelake.lake.store.slots import slot
 from wirelake.lake.tables import connections, exchanges, quarantine, sessions, violations
 from wirelake.lake.tables.catalog import table as table_named
+from wirelake.lake.tables.protocols import LINKS
 from wirelake.lake.tables.schema import Table
 from wirelake.protocols.analyzer import NO_TIME
-from wirelake.protocols.protocol import SessionKind
 
 __all__ = ["FOLDED", "Work", "WorkItem", "Written", "run", "write_plan"]
 
@@ -177,7 +176,7 @@ class _ItemFold:
 
     def _fold(self, protocol: str, plan: pa.Table, unclaimed: pa.Table) -> pa.Table:
         """Fold the sessions of one protocol. Returns the unreadable ranges that belong to none of them."""
-        is_link = protocols.get(protocol).session_kind is SessionKind.LINK
+        is_link = protocol in LINKS
         ids, of_connections = pc.unique(plan["session_id"]), pc.unique(plan["connection_id"])
         links = None
         if is_link:

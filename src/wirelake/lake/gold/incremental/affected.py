@@ -25,7 +25,7 @@ from wirelake.lake.gold.fold.seen import analyzer_of
 from wirelake.lake.store import delta
 from wirelake.lake.store.slots import slot
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
-from wirelake.protocols.protocol import SessionKind
+from wirelake.lake.tables.protocols import LINKS
 
 __all__ = ["Affected", "affected", "minutes"]
 
@@ -102,8 +102,7 @@ def _codes(column: pa.ChunkedArray) -> Ints:
 
 def _linked(index: pa.Table) -> tuple[pa.Table, dict[bytes, bytes]]:
     """Give all rows of a connection that carried a link the link's session, also those from before it was agreed on."""
-    kinds = [name for name in protocols.names() if protocols.get(name).session_kind is SessionKind.LINK]
-    is_link = pc.is_in(index["protocol"], value_set=pa.array(kinds, pa.string()))
+    is_link = pc.is_in(index["protocol"], value_set=pa.array(LINKS, pa.string()))
     carried = index.filter(pc.and_(is_link, pc.not_equal(index["session_id"], index["connection_id"])))
     carried = carried.filter(pc.not_equal(carried["session_id"], b""))
     pairs = carried.group_by("connection_id").aggregate([("session_id", "max")])
