@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from wirelake import __version__
-from wirelake.cli import logs
+from wirelake.cli import logs, own_process
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import with_verbose
 from wirelake.cli.terminal import AlreadyReported, say, say_traceback
@@ -26,6 +26,7 @@ __all__ = ["COMMANDS", "app", "main", "run"]
 
 COMMANDS: Final = (
     "demo",
+    "read",
     "decode",
     "encode",
     "ingest",
@@ -150,6 +151,7 @@ def _say_usage(error: click.ClickException) -> None:
 
 def main() -> None:
     """Run the command of the process and exit."""
+    own_process.mark()
     sys.exit(run(sys.argv[1:]))
 
 
