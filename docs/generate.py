@@ -81,7 +81,7 @@ def _help(title: str, command: click.Command) -> str:
 def tables() -> str:
     """The table dictionary, from the schemas of record."""
     parts = ["# The tables\n", NOTE, "Every row leads back to its bytes: `source`, `offset`, `length`.\n"]
-    for title, group in (("Written where captures are decoded", SILVER), ("Built by Spark SQL from those", GOLD)):
+    for title, group in (("Written where captures are decoded", SILVER), ("Built from those", GOLD)):
         parts.append(f"## {title}\n")
         parts += [_table(table) for table in group]
     return "\n".join(parts)

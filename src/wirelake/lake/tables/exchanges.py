@@ -1,6 +1,6 @@
 """`exchanges`: requests with answers, and channel messages with acknowledgements.
 
-Built by `gold/exchanges.py`.
+Told by the protocols' analyzers (`gold/fold`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _COMMENT: Final = b"comment"
 
 
 class Table(msgspec.Struct, frozen=True):
-    """One table of a lake. Gold tables are built by the module of the same name in `lake/gold`."""
+    """One table of a lake."""
 
     name: str
     grain: tuple[str, ...]

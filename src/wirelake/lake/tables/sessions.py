@@ -1,4 +1,4 @@
-"""`sessions`: every session, from its handshake to its end. Built by `gold/sessions.py`."""
+"""`sessions`: every session, from its handshake to its end. Built by `gold/fold`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`violations`: every broken rule: which, by whom, where, and whether it ended the session.
 
-Built by `gold/violations.py`.
+Told by the protocols' analyzers (`gold/fold`).
 
 A finding is a violation only if the specification forbids it. What only a ruling or a limit of this implementation forbids has severity
 `info`, and no count includes it.
