@@ -158,6 +158,8 @@ def test_a_tolerated_fault_counts_each_time():
             [("61/0", 1, "consumed"), ("61/0", 2, "consumed"), ("61/1", 1, "consumed")],
         ),
         (CASES["what was never acknowledged is sent again"][0](1), [("61/0", 2, "consumed"), ("61/1", 2, "consumed")]),
+        # RELINK-21: it was closed, so that the next message is on another channel.
+        (CASES["a closed channel may be forgotten"][0](1), [("61/0", 1, "consumed"), ("61/0", 1, "consumed")]),
         (CASES["many channels"][0](1), [("61/0", 1, "consumed"), ("61/1", 1, "consumed"), ("62/0", 1, "consumed")]),
         # RELINK-15: an acknowledgement covers what was sent before it, and nothing else.
         (fresh(sent(A), told("consumed", 3), sent(A))(1), [("61/0", 1, "consumed"), ("61/1", 1, None)]),
