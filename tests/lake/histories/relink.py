@@ -9,20 +9,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from tests.protocols.relink.speech import GENERAL, control, message, reply, request
 
-from wirelake.capture.record.recorder import Connection, Recorder
+from wirelake.capture.record.recorder import Connection, Recorder, Role
 
 START_NS = 1_700_000_000 * 10**9
 EPOCH = 1_700_000_000_000_000
 NOTHING = (1 << 32) - 1
 CONNECTOR_TRANSACTIONS, LISTENER_TRANSACTIONS, REQUIRE = 1, 2, 4
 ACKS = ("received", "consumed", "committed", "uncommitted")
-SWITCHES = 0.02
-"""How often a connection goes on in the next file."""
 MICROSECONDS = (0, 1, 10, 1000, 20_000, 400_000)
 
 Step = tuple[str, bytes]
@@ -405,11 +402,9 @@ class _Tape:
     def __init__(self, recorders: list[Recorder], draw: random.Random, port: int, steps: Iterator[Step]) -> None:
         self._recorders, self._draw, self._port, self.steps = recorders, draw, port, steps
         self._connection: Connection | None = None
-        self._role = "client"
+        self._role: Role = "client"
         self._old: tuple[Connection, str] | None = None
         """The connection whose link another took over."""
-        self._ends: dict[str, Any] = {}
-        self._is_first = False
 
     def play(self) -> int | None:
         """The next step; returns how many microseconds pass, None at the end."""
@@ -419,17 +414,13 @@ class _Tape:
             return None
         if who == "connect":
             recorder = self._draw.choice(self._recorders)
-            self._is_first = recorder is self._recorders[0]
             ends = (("127.0.0.1", self._port), ("127.0.0.1", 7000))
             self._role = self._draw.choice(("client", "server"))
             local, remote = ends if self._role == "client" else ends[::-1]
             self._port += 1
-            self._ends = {"role": self._role, "local": local, "remote": remote, "connection_id": self._draw.randbytes(8)}
-            self._connection = recorder.connection(**self._ends)
+            name = self._draw.randbytes(8)
+            self._connection = recorder.connection(role=self._role, local=local, remote=remote, connection_id=name)
         elif one is not None and who in ("client", "server"):
-            if self._is_first and self._draw.random() < SWITCHES:  # the connection goes on in the other file
-                self._is_first = False
-                one = self._connection = self._recorders[1].connection(**self._ends)
             (one.sent if who == self._role else one.received)(data)
         elif self._old is not None and who.startswith("late "):
             (self._old[0].sent if who.endswith(self._old[1]) else self._old[0].received)(data)

@@ -11,10 +11,28 @@ from typing import Any
 
 import pytest
 from tests.lake.histories.relink import MICROSECONDS, Step, links, wild_links
-from tests.lake.relink_cases import CASES, TX, A, B, close, closed, commit, fresh, resumed, rollback, sent, told
+from tests.lake.relink_cases import (
+    CASES,
+    EPOCH,
+    REQUIRE,
+    TX,
+    A,
+    B,
+    client,
+    close,
+    closed,
+    commit,
+    fresh,
+    resumed,
+    rollback,
+    sent,
+    server,
+    told,
+)
 from tests.lake.relink_recording import TapedWorld
 from tests.protocols.relink.observer import Happening, Observer, Watched, analyzed, by_connection, feed
 from tests.protocols.relink.pair import C, L
+from tests.protocols.relink.speech import reply, request
 
 from wirelake.protocols.relink import deliveries
 from wirelake.protocols.relink.analyzer import Analyzer, Seen
@@ -163,6 +181,18 @@ def test_a_tolerated_fault_counts_each_time():
         (CASES["many channels"][0](1), [("61/0", 1, "consumed"), ("61/1", 1, "consumed"), ("62/0", 1, "consumed")]),
         # RELINK-15: an acknowledgement covers what was sent before it, and nothing else.
         (fresh(sent(A), told("consumed", 3), sent(A))(1), [("61/0", 1, "consumed"), ("61/1", 1, None)]),
+        (
+            fresh(sent(A), told("consumed", 3), sent(A), sent(A), told("consumed", 1))(1),
+            [("61/0", 1, "consumed"), ("61/1", 1, "consumed"), ("61/2", 1, None)],
+        ),
+        # RELINK-22: all that is reported with the `closed` of an earlier channel is about that one.
+        (
+            resumed(
+                (sent(A), close(), closed(), sent(A)),
+                (told("received", 0), told("consumed", 0), closed(), told("consumed", 0), client("resume"), server("resume"), sent(A)),
+            )(1),
+            [("61/0", 1, "consumed"), ("61/0", 2, None)],
+        ),
         # RELINK-27: a rolled back message is done with the first acknowledgement.
         (
             fresh(sent(A), sent(A), rollback(0), told("consumed", 0), commit(1), told("committed", 1), flags=TX)(1),
@@ -175,6 +205,18 @@ def test_a_tolerated_fault_counts_each_time():
 )
 def test_messages_have_their_outcome(steps, expected):
     assert outcomes(steps) == expected
+
+
+def test_a_link_of_another_epoch_is_another_link():
+    """RELINK-10: epoch and id together name a link."""
+    steps = [
+        ("client", bytes(8)),
+        ("server", bytes(8)),
+        ("client", request(b"demo", (1, 1), REQUIRE, EPOCH, 7)),
+        ("server", reply(EPOCH + 1, 7)),
+    ]
+    (analyzer,) = watch(steps)
+    assert judged(analyzer) == {("LINK_REPLACED", "to_client")}
 
 
 def test_the_answer_to_a_rolled_back_message_is_the_first_that_covers_it():
